@@ -39,17 +39,19 @@ def _refuse_other(path, rows, inputs):
 
 
 def _make_log(options, files, notes):
-    """Number of steps of the new log, and whether one of the files has more."""
-    parts, missing = [], False
+    """Number of steps of the new log, and whether one of the files has more.
+    `notes` of a log are none if no log was made."""
+    parts, missing, of_log = [], False, []
     for path in files:
         rows, told, lost = run_log.read_part(path)
         notes += told
         missing = missing or lost
         parts.append(rows)
-    rows = parts[0] if options.command == "recover" else run_log.merge(parts, notes)
+    rows = parts[0] if options.command == "recover" else run_log.merge(parts, of_log)
     steps = run_log.steps_of(rows)
     _refuse_other(options.out, rows, files)
     run_log.write_log(options.out, rows)
+    notes += of_log
     return steps, missing or any(run_log.steps_of(part) > steps for part in parts)
 
 

@@ -10,11 +10,13 @@ _MASK = 0xFFFFFFFFFFFFFFFF
 
 
 def mean_loss(losses, tokens):
-    """Of all tokens, rounded once."""
+    """Of all tokens, rounded once. What a rank without tokens tells is no loss."""
+    parts = [(loss, count) for loss, count in zip(losses, tokens) if count]
+    losses = [loss for loss, _ in parts]
     if not all(map(math.isfinite, losses)):
         return math.fsum(losses) if not any(map(math.isinf, losses)) else math.nan
-    total = sum(fractions.Fraction(loss) * count for loss, count in zip(losses, tokens))
-    return float(total / sum(tokens)) if sum(tokens) else math.nan
+    total = sum(fractions.Fraction(loss) * count for loss, count in parts)
+    return float(total / sum(tokens)) if parts else math.nan
 
 
 def _same(values, what, remedy, shown=str):
@@ -191,10 +193,15 @@ def _drop_doubled_norms(header, steps, split_parts, notes):
 
 
 def _events(split_parts, sharing, steps):
-    """Rank 0's, what other ranks say of their loads, and the end if all finished."""
+    """Rank 0's, what other ranks say of their loads and of what no operation holds,
+    and the end if all finished."""
     kept = [event for event in split_parts[0][2] if event["event"] != "finish"]
-    kept += [event for _, _, events in split_parts[1:] for event in events
-             if event["event"] == "loads"]
+    told = {event["text"] for event in kept}
+    for _, _, events in split_parts[1:]:
+        new = [event for event in events if event["event"] in ("loads", "unrecorded") and
+               event["text"] not in told]
+        kept += new
+        told.update(event["text"] for event in new)
     ends = [[event for event in events if event["event"] == "finish"][-1:]
             for _, _, events in split_parts]
     # Ranks that ended at other steps have other weights.

@@ -12,7 +12,8 @@ import warnings
 
 import torch
 
-from . import journal, loads, operations, passes, run_log, step_tensors, taps, tensors, xxh3
+from . import (gaps, journal, loads, norms, operations, passes, run_log, step_tensors, taps, tensors,
+               xxh3)
 
 VERSION = "0.1.0"
 # Weights whose digest is taken unasked: 0.1 s for each million on one core.
@@ -37,22 +38,22 @@ def _rank():
     return 0, 1
 
 
-def _norms(gradients, order=2):
-    gradients = [g.to_local() if hasattr(g, "to_local") else g for g in gradients]
-    gradients = [g.detach().float() for g in gradients]
-    if hasattr(torch, "_foreach_norm"):
-        norms = torch._foreach_norm(gradients, order)
-    else:
-        norms = [torch.linalg.vector_norm(g, order) for g in gradients]
-    device = gradients[0].device
-    return torch.stack([norm.to(device) for norm in norms]).tolist()
+def _with_gradients(before, arguments, options):
+    """Arguments of an optimizer's step() that calls `before` when the gradients are
+    there: now, or after its closure, which makes them."""
+    closure = options.get("closure", arguments[0] if arguments else None)
+    if not callable(closure):
+        before()
+        return arguments, options
 
+    def observed():
+        loss = closure()
+        before()
+        return loss
 
-def _squares(norms):
-    """Sum of squares of float32 numbers, a whole number of 2^-298; -1: not finite."""
-    if not all(map(math.isfinite, norms)):
-        return -1
-    return sum(int(math.ldexp(norm * norm, 298)) for norm in norms)
+    if "closure" in options:
+        return arguments, {**options, "closure": observed}
+    return (observed, *arguments[1:]), options
 
 
 class Recorder:
@@ -65,59 +66,35 @@ class Recorder:
         found_rank, found_ranks = _rank()
         self.rank = found_rank if rank is None else rank
         self.ranks = found_ranks if ranks is None else ranks
-        self._model = model
-        self._optimizers = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
-        path = pathlib.Path(path)
-        self.run = name or path.stem
-        self._base = path
-        self.path = path.with_name(f"{path.stem}.rank-{self.rank}.h5") if self.ranks > 1 else path
-        self.journal_path = self.path.with_suffix(".journal")
-        self._chosen = {"dump": dump, "statistics": statistics, "digests": digests}
-        for key, value in self._chosen.items():
-            if not isinstance(value, range):
-                self._chosen[key] = frozenset(value)
-        self._step = first_step
-        named = list(model.named_parameters())
-        self._names = {id(parameter): key for key, parameter in named}
-        self._trained = [p for o in self._optimizers for g in o.param_groups for p in g["params"]]
-        self._by_parameter = parameters
-        self._own = self._own_names(gradients, [key for key, _ in named])
-        device = self._trained[0].device if self._trained else torch.device("cpu")
         self.arm = str(arm or recipe or "run")
         self.seed = -1 if seed is None else int(seed)
-        size = sum(p.numel() for p in model.parameters())
+        self._base = path = pathlib.Path(path)
+        self.run = name or path.stem
+        self.path = path.with_name(f"{path.stem}.rank-{self.rank}.h5") if self.ranks > 1 else path
+        self.journal_path = self.path.with_suffix(".journal")
+        self._model = model
+        self._optimizers = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
+        self._trained = [p for o in self._optimizers for g in o.param_groups for p in g["params"]]
+        named = list(model.named_parameters())
+        self._names = {id(parameter): key for key, parameter in named}
+        self._own = self._own_names(gradients, [key for key, _ in named])
+        size = sum(p.numel() for _, p in named)
         self._weights = size <= MOST_DIGESTED if weights is None else weights
+        self._chosen = {key: value if isinstance(value, range) else frozenset(value) for key, value in
+                        (("dump", dump), ("statistics", statistics), ("digests", digests))}
+        self._step = first_step
         self._expected = expected or {}
         for kind, values in self._expected.items():
             operations.check(kind, values)
-        if not isinstance(config, (str, type(None))):
-            config = json.dumps(config, sort_keys=True)
-        header = {
-            "row": "header", "version": 1,
-            "tool_version": f"isoloss-recorder {VERSION} (torch {torch.__version__})",
-            "device": str(device), "name": self.run, "arm": self.arm, "recipe": recipe,
-            "seed": self.seed, "first_step": first_step, "experiment": experiment, "config": config or "",
-            "steps_planned": steps, "rank": self.rank, "ranks": self.ranks,
-            "threads": torch.get_num_threads(), "own": sorted(self._own),
-            "gradients": gradients if isinstance(gradients, str) else "partly sharded",
-            "trained": xxh3.hash_bytes(" ".join(map(self._name, self._trained)).encode()),
-            "parameters": max(1, sum(p.numel() for p in self._trained)),
-            "own_parameters": sum(p.numel() for p in self._trained if self._name(p) in self._own),
-            "parameter_names": list(map(self._name, self._trained)) if parameters else [],
-        }
-        self._header = header
-        # Ranks that share gradients read equal norms, whatever norm they tell.
-        self._is_evidence = self.ranks > 1 and gradients != "sharded"
-        self._journal = None
-        self._hooks = None
-        self._wrapped = []
-        self._norms_told = False
-        self._loads_told = False
-        # Parameters that ranks may share unasked, until a row has norms of them.
-        self._untold = {id(p) for p in self._trained if self.ranks > 1 and
-                        (gradients == "sharded" or self._name(p) in self._own)}
+        self._header = self._header_of(recipe, experiment, config, steps, gradients, parameters)
+        self._norms = norms.GradientNorms(
+            self._trained, list(map(self._name, self._trained)), self._own,
+            sharded=gradients == "sharded", ranks=self.ranks, by_parameter=parameters)
+        self._gaps = gaps.Gaps(model, self._trained)
         self._places = passes.Places()
-        self._last_time = None
+        self._journal = self._hooks = self._last_time = None
+        self._wrapped = []
+        self._loads_told = False
         self._clear()
 
     # ---- of the user ---------------------------------------------------------
@@ -164,24 +141,14 @@ class Recorder:
             raise RecorderError(f"step {self._step}: optimizer.step() was not called, and no lr was "
                                 "given. Call step() after the optimizer's.")
         row["grad_norm"] = None if grad_norm is None else _number(grad_norm)
-        self._norms_told = grad_norm is not None
-        row.update(self._squares_of_step())
-        row["parameters"] = self._norms if self._by_parameter else None
+        row.update(self._norms.row(grad_norm is not None))
         row["batch"] = None if batch is None else tensors.batch_digest(batch, self.rank)
         counts, wrong = self._loads.finish(row["tokens"], routed, batch)
         row.update(counts)
         if wrong and not self._loads_told:
             self._loads_told = True
-            warnings.warn(f"step {self._step}: {wrong}")
-            self.event("loads", f"step {self._step}: {wrong}")
-        self._operations.sort(key=lambda operation: operation.place)
-        row["tensors"] = step_tensors.rows_of(
-            self._operations, self._names, self.rank, self.ranks,
-            digests=self._captures("digests"), statistics=self._captures("statistics"))
-        if self._captures("dump"):
-            operations.write(operations.file_name(self._base, self.rank, self._step),
-                             self._file_attributes(row),
-                             [op for op in self._operations if op.tensors])
+            self._tell("loads", wrong)
+        self._add_tensors(row)
         self._journal.append(row)
         self._step += 1
         self._clear()
@@ -250,6 +217,27 @@ class Recorder:
         return self._captures("dump")
 
     # ---- recording -----------------------------------------------------------
+
+    def _header_of(self, recipe, experiment, config, steps, gradients, parameters):
+        """The journal's first row."""
+        if not isinstance(config, (str, type(None))):
+            config = json.dumps(config, sort_keys=True)
+        device = self._trained[0].device if self._trained else torch.device("cpu")
+        names = list(map(self._name, self._trained))
+        return {
+            "row": "header", "version": 1,
+            "tool_version": f"isoloss-recorder {VERSION} (torch {torch.__version__})",
+            "device": str(device), "name": self.run, "arm": self.arm, "recipe": recipe,
+            "seed": self.seed, "first_step": self._step, "experiment": experiment,
+            "config": config or "", "steps_planned": steps, "rank": self.rank, "ranks": self.ranks,
+            "threads": torch.get_num_threads(), "own": sorted(self._own),
+            "gradients": gradients if isinstance(gradients, str) else "partly sharded",
+            "trained": xxh3.hash_bytes(" ".join(names).encode()),
+            "parameters": max(1, sum(p.numel() for p in self._trained)),
+            "own_parameters": sum(p.numel() for p, name in zip(self._trained, names)
+                                  if name in self._own),
+            "parameter_names": names if parameters else [],
+        }
 
     def __enter__(self):
         self._refuse_what_is_there()
@@ -339,34 +327,42 @@ class Recorder:
             found["grad_norm"] = norm
         return found
 
+    def _add_tensors(self, row):
+        """What this step's operations read and gave, and a word on what they lack."""
+        self._operations.sort(key=lambda operation: operation.place)
+        row["tensors"] = step_tensors.rows_of(
+            self._operations, self._names, self.rank, self.ranks,
+            digests=self._captures("digests"), statistics=self._captures("statistics"))
+        if not self._captures():
+            return
+        lacking, new = self._gaps.find(self._operations, self._no_update)
+        if self._captures("dump"):
+            attributes = self._file_attributes(row)
+            if lacking:
+                attributes["unrecorded"] = "\n".join(lacking)
+            operations.write(operations.file_name(self._base, self.rank, self._step), attributes,
+                             [op for op in self._operations if op.tensors])
+        for text in new:
+            self._tell("unrecorded", text)
+
+    def _tell(self, kind, text):
+        """Of the step, in the log and to who watches the training."""
+        text = f"step {self._step}: {text}"
+        self.event(kind, text)
+        warnings.warn(text)
+
     def _clear(self):
         self._lr = None
-        self._norms = None
-        self._first_norms = {}
+        self._norms.clear()
         self._loads = loads.Loads(self._expected.get("router", {}).get("top_k"))
         self._operations = []
-        self._parameters_before = {}
+        self._no_update = {}  # by the parameter's id, why an optimizer left none
 
     def _place(self, name):
         """Of a call in the order of computation; None: it is no data, but an
         evaluation or a layer that is computed again."""
         place = self._places.of_call(name)
         return place if torch.is_grad_enabled() else None
-
-    def _squares_of_step(self):
-        """Of the gradients that the optimizers read: of those that all ranks
-        share, and of those of which each rank has its own."""
-        row = {"grad_squares": None}
-        if self._norms is None or (self._norms_told and not self._by_parameter and
-                                   not self._is_evidence):
-            return row
-        row["grad_squares"] = _squares(self._norms)
-        if self._own:
-            row["own_squares"] = _squares([norm for norm, p in zip(self._norms, self._trained)
-                                           if self._name(p) in self._own])
-        if self._first_norms:
-            row["norms"] = self._first_norms
-        return row
 
     def _captures(self, what=None):
         return any(self._step in self._chosen[key] for key in ([what] if what else self._chosen))
@@ -386,38 +382,25 @@ class Recorder:
         self._wrapped.append((optimizer, optimizer.__dict__.get("step")))
 
         def step(_, *arguments, **options):
-            self._before_update(optimizer)
             update = taps.Update(optimizer, self._names) if self._captures() else None
-            if update:
-                update.before()
+            if self._lr is None:
+                self._lr = _number(optimizer.param_groups[0]["lr"])
+
+            def before():
+                self._norms.read()
+                if update:
+                    update.before()
+
+            arguments, options = _with_gradients(before, arguments, options)
             result = inner(*arguments, **options)
             if update:
                 self._operations += update.after(self._expected.get("adamw", {}), self._places)
+                self._no_update.update(update.reasons)
             return result
 
         # A method with the marks of the old one, which schedulers expect.
         step.__dict__.update(getattr(inner, "__dict__", {}))
         optimizer.step = types.MethodType(step, optimizer)
-
-    def _before_update(self, optimizer):
-        if self._lr is None:
-            self._lr = _number(optimizer.param_groups[0]["lr"])
-        if self._norms is None and (self._by_parameter or not self._norms_told or self._is_evidence):
-            gradients = [p.grad for p in self._trained if p.grad is not None]
-            if not gradients:
-                return
-            norms = iter(_norms(gradients))
-            self._norms = [next(norms) if p.grad is not None else 0.0 for p in self._trained]
-            self._first_norms = {} if self._norms_told else self._norms_of_new()
-
-    def _norms_of_new(self):
-        """Two norms of each gradient that is the first of its parameter and not
-        zero. Ranks where both are equal share it."""
-        new = [(norm, p) for norm, p in zip(self._norms, self._trained)
-               if id(p) in self._untold and 0 < norm < math.inf]
-        self._untold.difference_update(id(p) for _, p in new)
-        sums = _norms([p.grad for _, p in new], 1) if new else []
-        return {self._name(p): [norm, total] for (norm, p), total in zip(new, sums)}
 
 
 def record(model, optimizer, path, **options):

@@ -1,5 +1,7 @@
 """Reads what linear layers and optimizers compute, without changing it."""
 
+import inspect
+
 import torch
 
 from . import operations
@@ -160,20 +162,34 @@ class ModuleHooks:
         self._handles.clear()
 
 
-def _is_adamw(optimizer, group):
-    """Whether the group's update is that of operation `adamw`."""
-    if not {"lr", "betas", "eps", "weight_decay"} <= group.keys():
-        return False
-    if group.get("amsgrad") or group.get("maximize"):
-        return False
-    # Adam adds its decay to the gradient, from torch 2.6 on unless told otherwise.
-    coupled = type(optimizer) is torch.optim.Adam and not group.get("decoupled_weight_decay")
-    return not coupled or group["weight_decay"] == 0
+def _rule_of(optimizer):
+    """The class whose step() the optimizer has, which it may inherit."""
+    # The profiler of torch wraps the step() of each class anew.
+    steps = [(kind, inspect.unwrap(getattr(kind, "step", None))) for kind in type(optimizer).__mro__]
+    return [kind for kind, step in steps if step is steps[0][1]][-1]
 
 
-def _moment(state, name, parameter):
-    found = state.get(name)
-    return torch.zeros_like(parameter) if found is None else found
+def _other_rule(optimizer, group):
+    """Why the group's update is none of an operation `adamw`; None: it is one."""
+    name, reason = type(optimizer).__name__, None
+    options = [option for option in ("amsgrad", "maximize") if group.get(option)]
+    if getattr(optimizer, "isoloss_type", None) != "adamw":
+        rule = _rule_of(optimizer)
+        # Adam adds its decay to the gradient, from torch 2.6 on unless told otherwise.
+        if (rule is torch.optim.Adam and group["weight_decay"] != 0 and
+                not group.get("decoupled_weight_decay")):
+            options.append("weight_decay")
+        if rule is not torch.optim.Adam and rule.__name__ != "AdamW":
+            reason = (" If the optimizer computes the same, set its attribute isoloss_type = "
+                      "\"adamw\".")
+    if not options and reason is None:
+        missing = {"lr", "betas", "eps", "weight_decay"} - group.keys()
+        return f"{name} has no `{min(missing)}` in its groups." if missing else None
+    return (f"{' with '.join([name, *options])} is not the rule of torch.optim.AdamW, by which "
+            f"alone updates are recorded and checked.{reason or ''}")
+
+
+_MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 class Update:
@@ -183,37 +199,53 @@ class Update:
         self._optimizer = optimizer
         self._names = names
         self._open = []
+        self.reasons = {}  # by the parameter's id, why no operation holds its update
 
     def before(self):
+        """When gradients are there. Of several calls, as a closure's, the last counts."""
+        self._open, self.reasons = [], {}
         for group in self._optimizer.param_groups:
-            if not _is_adamw(self._optimizer, group):
-                continue
+            other = _other_rule(self._optimizer, group)
             for parameter in group["params"]:
                 if parameter.grad is None:
-                    continue
-                operation = operations.Operation("adamw", self._names.get(id(parameter), ""))
-                state = self._optimizer.state.get(parameter, {})
-                operation.keep("parameter_before", parameter)
-                operation.keep("gradient", parameter.grad)
-                for name in ("exp_avg", "exp_avg_sq"):
-                    operation.keep(f"{name}_before", _moment(state, name, parameter))
-                beta1, beta2 = group["betas"]
-                operation.attributes = {
-                    "lr": float(group["lr"]), "beta1": float(beta1), "beta2": float(beta2),
-                    "eps": float(group["eps"]), "weight_decay": float(group["weight_decay"])}
-                self._open.append((operation, parameter))
+                    self.reasons[id(parameter)] = (
+                        f"{type(self._optimizer).__name__} found no gradient and changed nothing. "
+                        "Look for a layer that was not used, or a lost backward pass.")
+                elif other:
+                    self.reasons[id(parameter)] = other
+                else:
+                    self._open.append((self._begin(parameter, group), parameter))
+
+    def _begin(self, parameter, group):
+        operation = operations.Operation("adamw", self._names.get(id(parameter), ""))
+        state = self._optimizer.state.get(parameter, {})
+        operation.keep("parameter_before", parameter)
+        operation.keep("gradient", parameter.grad)
+        for name in _MOMENTS:
+            operation.keep(f"{name}_before", state.get(name, torch.zeros_like(parameter)))
+        beta1, beta2 = group["betas"]
+        operation.attributes = {
+            "lr": float(group["lr"]), "beta1": float(beta1), "beta2": float(beta2),
+            "eps": float(group["eps"]), "weight_decay": float(group["weight_decay"])}
+        return operation
 
     def after(self, expected, places):
         """The operations, complete. `expected` are attributes that count more
         than the optimizer's own."""
+        complete = []
         for operation, parameter in self._open:
+            state = self._optimizer.state.get(parameter, {})
+            missing = [name for name in (*_MOMENTS, "step") if state.get(name) is None]
+            if missing:
+                self.reasons[id(parameter)] = (
+                    f"{type(self._optimizer).__name__} keeps no `{missing[0]}`, without which its "
+                    "update cannot be computed again.")
+                continue
             operation.place = places.new()
-            state = self._optimizer.state[parameter]
             operation.keep("parameter_after", parameter)
-            for name in ("exp_avg", "exp_avg_sq"):
-                operation.keep(f"{name}_after", _moment(state, name, parameter))
+            for name in _MOMENTS:
+                operation.keep(f"{name}_after", state[name])
             operation.attributes["step"] = int(state["step"])
             operation.attributes.update(expected)
-        return [operation for operation, _ in self._open]
-
-
+            complete.append(operation)
+        return complete

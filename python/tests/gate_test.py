@@ -154,6 +154,7 @@ class Probes(Gate):
         rows = run_log.read_rows(merged)
         rows[0]["arm"] = "a"
         rows[2]["loss"] += 1e-3
+        rows[-1]["weights"] += 1
         run_log.write_log(other, rows)
         dumps = sorted(self.folder.glob("run.rank-*.operations-*.h5"))
         self.assertEqual(len(dumps), 4)

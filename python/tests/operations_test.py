@@ -6,6 +6,7 @@ import os
 import pathlib
 import sys
 import unittest
+import warnings
 
 import h5py
 import numpy as np
@@ -44,16 +45,31 @@ FOUND = {
 
 
 class Operations(Case):
-    def record(self, model, optimizer, step, steps=2, dump=(2,), **options):
-        """Operations of the last step, as dictionaries."""
+    def train(self, model, optimizer, step, steps, dump, **options):
+        """What it was warned of."""
         self.fresh()
-        with isoloss.record(model, optimizer, self.path, dump=dump, **options) as recorder:
-            for number in range(1, steps + 1):
-                optimizer.zero_grad()
-                loss = step(number)
-                loss.backward()
-                optimizer.step()
-                recorder.step(loss, tokens=1)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            with isoloss.record(model, optimizer, self.path, dump=dump, **options) as recorder:
+                for number in range(1, steps + 1):
+                    optimizer.zero_grad()
+                    loss = step(number)
+                    loss.backward()
+                    optimizer.step()
+                    recorder.step(loss, tokens=1)
+        told = [str(warning.message) for warning in told]
+        with h5py.File(self.path) as log:
+            events = zip(log["events/kind"].asstr(), log["events/text"].asstr())
+            self.assertEqual([text for kind, text in events if kind == "unrecorded"], told)
+        return told
+
+    def record(self, model, optimizer, step, steps=2, dump=(2,), told=(), **options):
+        """Operations of the last step, as dictionaries. `told` are patterns of what
+        no operation holds."""
+        found = self.train(model, optimizer, step, steps, dump, **options)
+        self.assertEqual(len(found), len(told), found)
+        for text, pattern in zip(found, told):
+            self.assertRegex(text, pattern)
         path = self.path.with_name(f"run.rank-0.operations-{steps:06d}.h5")
         self.assertEqual(wrong_of(path), set())
         found = []
@@ -172,13 +188,138 @@ class Operations(Case):
                                           optimizer.state[model.weight]["exp_avg_sq"])
             self.assertEqual(updates[0]["step"], 3)
 
-    def test_an_update_of_another_rule_is_left_out(self):
+    def test_an_update_of_another_rule_is_left_out_and_told(self):
+        class Nesterov(torch.optim.AdamW):
+            def step(self, closure=None):
+                return super().step(closure)
+
+        class Scheduled(torch.optim.AdamW):
+            pass
+
+        class Claimed(Nesterov):
+            isoloss_type = "adamw"
+
+        class AdamW(torch.optim.Optimizer):  # with states of other names
+            def __init__(self, p):
+                super().__init__(p, {"lr": 0.1, "betas": (0.9, 0.9), "eps": 1e-8, "weight_decay": 0})
+
+            def step(self):
+                pass
+
+        optim = torch.optim
+        for make, told in (
+                (optim.NAdam, "NAdam is not the rule of torch.optim.AdamW, .* isoloss_type = "),
+                (optim.RAdam, "RAdam is not"), (optim.Adamax, "Adamax is not"),
+                (optim.SGD, "SGD is not"), (Nesterov, "Nesterov is not"),
+                (lambda p, lr: optim.AdamW(p, lr, amsgrad=True), "AdamW with amsgrad is not"),
+                (lambda p, lr: optim.Adam(p, lr, maximize=True), "Adam with maximize is not"),
+                (lambda p, lr: optim.Adam(p, lr, weight_decay=0.1), "Adam with weight_decay is not"),
+                (lambda p, lr: AdamW(p), "AdamW keeps no `exp_avg`"),
+                (optim.Adam, None), (Scheduled, None), (Claimed, None)):
+            model = torch.nn.Linear(4, 4)
+            found = self.record(
+                model, make(model.parameters(), lr=0.1),
+                lambda _, model=model: model(torch.randn(5, 4)).square().sum(),
+                told=() if told is None else (
+                    r"step 2: no operation holds the update of 2 trained parameters: weight, bias\. " +
+                    told,))
+            kinds = ["linear"] if told else ["linear", "adamw", "adamw"]
+            self.assertEqual([op["type"] for op in found], kinds, told)
+            with h5py.File(self.path.with_name("run.rank-0.operations-000002.h5")) as file:
+                self.assertRegex(file.attrs.get("unrecorded", "None"), str(told))
+
+    def test_parameters_that_were_not_updated_are_told(self):
+        torch.manual_seed(3)
+        model = torch.nn.ModuleDict({"used": torch.nn.Linear(4, 4), "frozen": torch.nn.Linear(4, 4),
+                                     "late": torch.nn.Linear(4, 4, bias=False),
+                                     "other": torch.nn.Linear(4, 4, bias=False)})
+        model["frozen"].requires_grad_(False)
+        optimizer = torch.optim.AdamW([*model["used"].parameters(), *model["frozen"].parameters(),
+                                       model["late"].weight], lr=0.1)
+
+        def step(number):
+            x = model["other"](model["frozen"](model["used"](torch.randn(5, 4))))
+            late = model["late"](x)
+            return (late if number in (1, 4) else x + 0 * late.detach()).square().sum()
+
+        for parameter in model.parameters():
+            parameter.grad = None
+        zero_grad = optimizer.zero_grad
+        optimizer.zero_grad = lambda: zero_grad(set_to_none=True)
+        told = self.train(model, optimizer, step, 5, range(1, 6))
+
+        self.assertEqual([text.split(".weight. ")[0] for text in told], [
+            "step 1: no operation holds the update of 1 trained parameter: other",
+            "step 2: no operation holds the update of 1 trained parameter: late",
+            "step 5: no operation holds the update of 1 trained parameter: late"])
+        self.assertIn("record() was given no optimizer for that.", told[0])
+        self.assertIn("AdamW found no gradient and changed nothing.", told[1])
+        # A file tells its own step, also of what is not new.
+        for number, lines in ((1, 1), (2, 2), (3, 2), (4, 1), (5, 2)):
+            with h5py.File(self.path.with_name(f"run.rank-0.operations-{number:06d}.h5")) as file:
+                self.assertEqual(len(file.attrs["unrecorded"].splitlines()), lines)
+
+    def test_a_step_without_the_optimizers_is_told(self):
         model = torch.nn.Linear(4, 4)
-        optimizer = torch.optim.Adam(model.parameters(), lr=0.1, weight_decay=0.1)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+        with isoloss.record(model, optimizer, self.path, dump=[1]) as recorder:
+            model(torch.randn(5, 4)).sum().backward()
+            with self.assertWarnsRegex(UserWarning, r"weight, bias\. optimizer\.step\(\) was not called"):
+                recorder.step(1.0, tokens=1, lr=0.1)
 
-        found = self.record(model, optimizer, lambda _: model(torch.randn(5, 4)).square().sum())
+    def test_weights_that_no_operation_reads_are_told(self):
+        class Model(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.table = torch.nn.Embedding(6, 4)
+                self.first, self.second = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+                self.raw = torch.nn.Parameter(torch.randn(4, 4))
+                self.scaled = torch.nn.Parameter(torch.randn(4, 4))
+                self.head = torch.nn.Linear(4, 6, bias=False)
+                self.head.weight = self.table.weight
 
-        self.assertEqual([op["type"] for op in found], ["linear"])
+            def forward(self, ids):
+                x = self.first(self.table(ids))
+                x = functional.linear(x, self.second.weight, self.second.bias) @ self.raw
+                x = isoloss.linear("scaled", functional.linear, x, 2 * self.scaled)
+                return functional.linear(x, self.table.weight)
+
+        model = Model()
+        self.record(model, torch.optim.AdamW(model.parameters(), lr=0.1),
+                    lambda _: model(torch.tensor([1, 2, 5])).square().sum(),
+                    told=[r"step 2: no operation reads 3 weights: raw, second\.weight, head\.weight\. "
+                          r"Only calls of linear layers .* isoloss\.linear\(\)"])
+
+    def test_an_update_reads_what_its_closure_made(self):
+        torch.manual_seed(2)
+        model = torch.nn.Linear(4, 4)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+
+        def closure():
+            optimizer.zero_grad()
+            loss = model(torch.randn(5, 4)).square().sum()
+            loss.backward()
+            return loss
+
+        with isoloss.record(model, optimizer, self.path, dump=[1, 2]) as recorder:
+            for number, options in ((1, {}), (2, {"closure": closure})):
+                recorder.step(optimizer.step(**options) if options else optimizer.step(closure),
+                              tokens=1)
+                path = self.folder / f"run.rank-0.operations-{number:06d}.h5"
+                self.assertEqual(wrong_of(path), set())
+                with h5py.File(path) as file:
+                    np.testing.assert_array_equal(file["operations/000001/gradient"],
+                                                  model.weight.grad)
+
+    def test_updates_tell_their_types(self):
+        torch.manual_seed(1)
+        model = torch.nn.Linear(4, 4, bias=False).to(torch.bfloat16)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+        self.train(model, optimizer, lambda _: model(torch.randn(5, 4, dtype=torch.bfloat16)).sum(),
+                   1, [1])
+        with h5py.File(self.path.with_name("run.rank-0.operations-000001.h5")) as file:
+            update = file["operations/000001"]
+            self.assertEqual({data.attrs["dtype"] for data in update.values()}, {"bfloat16"})
 
     def test_experts_by_a_function_and_operations_that_are_told(self):
         torch.manual_seed(8)
@@ -266,9 +407,10 @@ class Operations(Case):
 
 
 class Example(Case):
-    def run_it(self, *options):
+    def run_it(self, *options, told="error"):
         self.fresh()
-        with contextlib.redirect_stdout(io.StringIO()) as out:
+        with contextlib.redirect_stdout(io.StringIO()) as out, warnings.catch_warnings():
+            warnings.simplefilter(told, UserWarning)
             moe_mxfp8.main([*options, "--steps", "3", "--out", str(self.path)])
         return out.getvalue()
 
@@ -290,7 +432,7 @@ class Example(Case):
     def test_a_mistake_stands_where_it_was_planted(self):
         for mistake in os.environ.get("ISOLOSS_MISTAKES", "stale_weight,eps_inside_sqrt").split(","):
             for name in moe_mxfp8.MISTAKES if mistake == "all" else [mistake]:
-                self.run_it("--dump", "3", "--mistake", name)
+                self.run_it("--dump", "3", "--mistake", name, told="ignore")
                 found = {what for _, what in
                          wrong_of(self.path.with_name("run.rank-0.operations-000003.h5"))}
                 self.assertLessEqual(set(FOUND[name]), found, name)

@@ -1,8 +1,11 @@
 """One log of the logs of several ranks."""
 
+import contextlib
 import fractions
+import io
 import math
 import unittest
+import warnings
 
 import h5py
 import numpy as np
@@ -10,7 +13,8 @@ import torch
 from torch.nn import functional
 
 import isoloss
-from isoloss import run_log
+from isoloss import __main__ as program
+from isoloss import ranks, run_log
 from recorder_test import Case, batch, main, make
 
 
@@ -93,6 +97,11 @@ class Merge(Case):
         self.assertEqual(merged[1]["tokens"], 5)
         expected = (3 * fractions.Fraction(0.1) + 2 * fractions.Fraction(0.2)) / 5
         self.assertEqual(merged[1]["loss"], float(expected))
+
+    def test_a_rank_without_tokens_has_no_loss(self):
+        self.assertEqual(ranks.mean_loss([math.nan, 2.0, math.inf], [0, 8, 0]), 2.0)
+        self.assertTrue(math.isnan(ranks.mean_loss([math.nan, 2.0], [1, 8])))
+        self.assertTrue(math.isnan(ranks.mean_loss([2.0, 2.0], [0, 0])))
 
     def test_refuses_what_does_not_belong_together(self):
         part = self.record("run", 0, 2)
@@ -180,6 +189,12 @@ class Merge(Case):
         with h5py.File(merged) as log:
             self.assertEqual(list(log["steps/step"]), [1, 2])
             self.assertFalse(log.attrs["complete"])
+        # A refused merge tells nothing of a log.
+        merged.write_bytes(b"another file")
+        with contextlib.redirect_stderr(io.StringIO()) as told:
+            self.assertEqual(program.main(["merge", str(merged), *paths]), 3)
+        self.assertIn("so it is not replaced", told.getvalue())
+        self.assertNotIn("The merged log", told.getvalue())
         later = self.ranks("later", "replicated", of_rank)
         later[1][0]["first_step"] = 2
         with self.assertRaisesRegex(run_log.LogError, "first_step is 1 on rank 0 and 2 on rank 1"):
@@ -192,6 +207,15 @@ class Merge(Case):
             notes = []
             run_log.merge(self.ranks(name, "replicated", of_rank, weights=weights), notes)
             self.assertEqual(len(notes), told)
+
+    def test_what_no_operation_holds_is_told_once_for_all_ranks(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            rows = self.ranks("gaps", ["expert"], lambda rank: (
+                torch.ones(4), None if rank else torch.ones(4)), 1.0, ranks=3, weights=False, dump=[1])
+        texts = [row["text"] for row in run_log.merge(rows) if row.get("event") == "unrecorded"]
+        self.assertEqual(len(texts), 1)
+        self.assertIn("1 trained parameter: expert. AdamW found no gradient", texts[0])
 
     def test_a_merged_log_is_no_rank(self):
         parts = [self.record("run", rank, 2) for rank in (0, 1)]

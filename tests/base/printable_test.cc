@@ -66,7 +66,7 @@ TEST(PrintableLines, KeepsLinesAndTabsOnly) {
 
 TEST(PrintableMessage, LetsNoNameBeginALine) {
   EXPECT_EQ(PrintableMessage("a\nPASS: differs:\n  b\n c\n"),
-            "a\\nPASS: differs:\n  b\\n c\\n");
+            "a\\nPASS: differs:\n  b\\n c");
 }
 
 // Whatever comes in: no byte goes out that controls anything.

@@ -75,7 +75,8 @@ class BadLog(ProgramTest):
             .replace("noise_levels = 4\ntokens = 4000\n", ""))
         logs = []
         for folder, last in (("one", b"\1\0"), ("two", b"\2\0")):
-            (self.folder / "t.bin").write_bytes(b"\1\0" * 3999 + last)
+            text = b"".join(bytes([i * i % 11, 0]) for i in range(3999))
+            (self.folder / "t.bin").write_bytes(text + last)
             result = self.run_isoloss("run", tokens, "--out", folder)
             self.assertEqual(result.returncode, 0, result.stderr)
             logs.append({log.stem: log

@@ -110,7 +110,25 @@ class CheckTensors(ProgramTest):
         (self.folder / "skipped_parameter_after.npy").write_bytes(
             npy("<f4", (1, 1), struct.pack("<f", 1)))
 
-        self.check("skipped.toml", code=PASS)
+        text = " ".join(self.check("skipped.toml", code=PASS).split())
+
+        self.assertIn("gradient are not finite, and the step was to be skipped.", text)
+
+    def test_what_was_not_checked_does_not_pass(self):
+        self.update("finite", 0.5, 0, 'expected = "skipped"\n')
+        (self.folder / "finite_parameter_after.npy").write_bytes(
+            npy("<f4", (1, 1), struct.pack("<f", 1)))
+
+        text = " ".join(self.check("finite.toml", code=INCONCLUSIVE).split())
+        shown = json.loads(self.check("finite.toml", "--json", code=INCONCLUSIVE))
+
+        self.assertIn("Open, step 1, rank 0: the step was to be skipped, but every recorded "
+                      "gradient is finite: w.", text)
+        self.assertIn("INCONCLUSIVE: 1 point is open. 3 checked results are what their inputs "
+                      "give", text)
+        point, = shown["open"]
+        self.assertEqual((point["step"], point["rank"], point["module"], point["forbids_pass"]),
+                         (1, 0, "w", True))
 
     def test_no_element_is_no_pass(self):
         (self.folder / "none.npy").write_bytes(npy("<f4", (0, 2), b""))

@@ -108,6 +108,8 @@ class GateForeign(ProgramTest):
         log = self.torchtitan("log.log", losses(1))
         text = self.gate(log, "--against", self.folder / "." / "log.log", code=INCONCLUSIVE)
         self.assertIn("a file is always equal to itself", text)
+        twice = self.gate(f"a={log}", f"b={self.folder}/./log.log", code=INCONCLUSIVE)
+        self.assertIn("a file is always equal to itself", " ".join(twice.split()))
         compared = self.run_isoloss("compare", log, log)
         self.assertIn("A and B are one file", compared.stdout)
         copy = self.torchtitan("copy.log", losses(1))

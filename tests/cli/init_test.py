@@ -154,7 +154,7 @@ class Init(ProgramTest):
                 (["text", "--preset", "nano"], ["dsv3-nano"]),
                 (["text", "--name", "../up"], ["../up", "letters"]),
                 (["text", "--out", "no/where.toml"], ["no/where.toml", "Make the folder"]),
-                (["text", "--budget", "0.1", "--preset", "torchtitan-debug"], ["--budget 0.1", "100 steps of 4 seeds", "Raise"]),
+                (["text", "--budget", "0.1", "--preset", "torchtitan-debug"], ["--budget 0.1", "100 steps of 4 seeds", "Give --budget", "--preset dsv3-nano"]),
                 (["text/a.txt", "--tokens", "uint32"], ["text/a.txt", "--tokens"])):
             with self.subTest(arguments=arguments):
                 result = self.run_isoloss("init", *arguments)

@@ -132,6 +132,14 @@ class Verdict(ProgramTest):
 
         self.assert_verdict(result, FAIL, "FAIL")
         self.assertIn("+1.0", result.stdout)
+        # A verdict that was given on other losses, beside these runs.
+        for out, noted in (("passed", False), ("worse", True)):
+            if noted:
+                shutil.copy(self.folder / "passed/verdict.json",
+                            self.folder / out)
+            page = self.run_isoloss("report", out, "--out", f"{out}.html")
+            self.assertEqual("was given on other losses" in page.stderr, noted,
+                             page.stderr)
 
     def test_a_diverging_run_fails_and_its_step_is_named(self):
         result = self.verify("nan", *DIVERGING)

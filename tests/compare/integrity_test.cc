@@ -5,12 +5,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <random>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "support/findings.h"
 #include "support/foreign_runs.h"
 #include "support/synthetic_runs.h"
 
@@ -21,6 +24,7 @@ using ::testing::Contains;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::Field;
+using testing::Finds;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -263,11 +267,6 @@ std::vector<Finding> ForeignFindings(std::string_view rule,
   return {};
 }
 
-MATCHER_P2(Finds, severity, text, "") {
-  return arg.severity == severity &&
-         arg.message.find(text) != std::string::npos;
-}
-
 // ---- one seed --------------------------------------------------------------
 
 std::vector<Finding> SeedsOf(std::vector<compare::Run> runs,
@@ -323,6 +322,30 @@ TEST(Seeds, MayHaveEqualBatchesOrEqualWeights) {
   EXPECT_THAT(SeedsOf(runs, Question::kPrecision), IsEmpty());
 }
 
+// isoloss draws weights and batches by the seed, so neither is shared.
+TEST(Seeds, OfIsolossHaveWeightsAndBatchesOfTheirOwn) {
+  const auto found = [](const auto& edit) {
+    std::vector<compare::Run> runs = {testing::SyntheticRun(true, 1, 0),
+                                      testing::SyntheticRun(true, 2, 0)};
+    for (compare::Run& run : runs) testing::FillBatches(run.log);
+    edit(runs[0].log, runs[1].log);
+    return SeedsOf(runs, Question::kRegression);
+  };
+  EXPECT_THAT(found([](auto&, auto&) {}), IsEmpty());
+  const auto expect_found = [&](const char* text, const auto& edit) {
+    EXPECT_THAT(found(edit), Contains(Finds(Severity::kIncomparable, text)));
+  };
+  expect_found("its all 50 batches are", [](auto& a, auto& b) {
+    b.steps.batch_digest = a.steps.batch_digest;
+  });
+  expect_found("its initial weights (w1) are", [](auto& a, auto& b) {
+    b.provenance.initial_weights_digest = a.provenance.initial_weights_digest;
+  });
+  expect_found("its final weights have", [](auto& a, auto& b) {
+    b.provenance.final_weights_digest = a.provenance.final_weights_digest;
+  });
+}
+
 // Reruns of a trainer that is not deterministic begin alike and part.
 TEST(Seeds, OfARegressionMayBeRerunsOfOne) {
   std::vector<compare::Run> runs = {testing::ForeignRunOf("a", 1, 0),
@@ -335,28 +358,28 @@ TEST(Seeds, OfARegressionMayBeRerunsOfOne) {
   EXPECT_THAT(SeedsOf(runs, Question::kPrecision), Not(IsEmpty()));
 }
 
-// ---- the declared change ---------------------------------------------------
+// ---- the first step ---------------------------------------------------------
 
-TEST(DeclaredChange, ActsInHalfOfTheSteps) {
-  compare::Run baseline = testing::ForeignRunOf("a", 1, 0);
-  compare::Run candidate = testing::ForeignRunOf("b", 1, 0.001);
-  const auto equal_up_to = [&](size_t row) {
-    std::ranges::copy_n(baseline.log.steps.loss_nats.begin(),
-                        static_cast<std::ptrdiff_t>(row),
-                        candidate.log.steps.loss_nats.begin());
-    const Pairing pairing = PairBySeed("a", {&baseline}, "b", {&candidate});
-    for (const IntegrityRule& rule : IntegrityRules()) {
-      if (rule.name != "declared_change") continue;
-      return rule.check(pairing, Question::kPrecision);
-    }
-    return std::vector<Finding>();
+TEST(Configuration, GivesEqualWeightsAndBatchesEqualLosses) {
+  const auto findings = [](double factor, const auto& edit) {
+    std::vector<compare::Run> runs = {testing::SyntheticRun(false, 1, 0),
+                                      testing::SyntheticRun(true, 1, 0)};
+    for (compare::Run& run : runs) testing::FillBatches(run.log);
+    runs[1].log.steps.loss_nats[0] *= factor;
+    edit(runs[1].log);
+    return IntegrityRules()[1].check(
+        PairBySeed("bf16", {&runs[0]}, "mxfp8", {&runs[1]}),
+        Question::kPrecision);
   };
-  EXPECT_THAT(equal_up_to(50), IsEmpty());
-  EXPECT_THAT(equal_up_to(51),
-              ElementsAre(Finds(Severity::kUnverified, "at 51 of 100 steps")));
-  // Few digits are equal by chance.
-  candidate.log.provenance.origin.loss_half_unit = 0.005;
-  EXPECT_THAT(equal_up_to(99), IsEmpty());
+  const auto none = [](auto&) {};
+  EXPECT_THAT(findings(1.0049, none), IsEmpty());
+  for (const double factor : {0.9949, 1.0051, 2.0}) {
+    EXPECT_THAT(
+        findings(factor, none),
+        ElementsAre(Finds(Severity::kUnverified, "its loss of step 1 is")));
+  }
+  EXPECT_THAT(findings(2, [](auto& log) { log.steps.batch_digest[0] += 1000; }),
+              IsEmpty());
 }
 
 // ---- batches ---------------------------------------------------------------
@@ -405,6 +428,64 @@ TEST(Batches, OfTwoFormatsAreEqualInTheirGrowth) {
   EXPECT_THAT(ForeignFindings("steps", baseline, candidate), IsEmpty());
   candidate.log.told.numbers[0].value[2] = 17;
   EXPECT_THAT(ForeignFindings("steps", baseline, candidate), SizeIs(1));
+}
+
+// A logger counts whole epochs, another one their parts.
+TEST(Batches, OfWholeEpochsAndOfPartsOfThemMayBeOneApart) {
+  compare::Run baseline = testing::ForeignRunOf("a", 1, 0);
+  compare::Run candidate = testing::ForeignRunOf("a", 1, 0);
+  baseline.log.told.numbers = {{"epochs seen", {1, 50, 99, 100}, {0, 0, 0, 1}}};
+  candidate.log.told.numbers = {
+      {"epochs seen", {1, 50, 99, 100}, {0.01, 0.5, 0.99, 1}}};
+  EXPECT_THAT(ForeignFindings("steps", baseline, candidate), IsEmpty());
+  candidate.log.told.numbers[0].value = {0.03, 1.5, 2.97, 3};
+  EXPECT_THAT(ForeignFindings("steps", baseline, candidate), SizeIs(1));
+}
+
+// An event file holds FP32, of which 2^24 + 1 is none.
+TEST(Batches, AreEqualUpToFp32) {
+  compare::Run baseline = testing::ForeignRunOf("a", 1, 0);
+  compare::Run candidate = testing::ForeignRunOf("a", 1, 0);
+  baseline.log.told.numbers = {{"tokens seen", {2}, {0x1p24 + 1}}};
+  candidate.log.told.numbers = {{"tokens seen", {2}, {0x1p24}}};
+  EXPECT_THAT(ForeignFindings("steps", baseline, candidate), IsEmpty());
+  candidate.log.told.numbers = {{"tokens seen", {2}, {0x1p24 - 2}}};
+  EXPECT_THAT(ForeignFindings("steps", baseline, candidate), SizeIs(1));
+}
+
+std::vector<std::string> WarningsOf(const compare::Run& baseline,
+                                    const compare::Run& candidate) {
+  return PairWarnings(PairBySeed("a", {&baseline}, "a", {&candidate}));
+}
+
+TEST(PairWarnings, TellOfNumbersThatMayBeOfBatches) {
+  compare::Run baseline = testing::ForeignRunOf("a", 1, 0);
+  compare::Run candidate = testing::ForeignRunOf("a", 1, 0);
+  baseline.log.told.numbers = {{"mini batch size", {1, 2}, {8, 8}, false}};
+  candidate.log.told.numbers = {{"mini batch size", {1, 2}, {8, 8}, false}};
+  EXPECT_THAT(WarningsOf(baseline, candidate), IsEmpty());
+  candidate.log.told.numbers[0].value = {8, 16};
+  EXPECT_THAT(ForeignFindings("steps", baseline, candidate), IsEmpty());
+  EXPECT_THAT(WarningsOf(baseline, candidate),
+              ElementsAre(HasSubstr("mini batch size is 16 at step 2, but 8")));
+}
+
+TEST(PairWarnings, TellOfGradientNormsThatDifferByAFactor) {
+  compare::Run baseline = testing::ForeignRunOf("a", 1, 0);
+  compare::Run candidate = testing::ForeignRunOf("a", 1, 0);
+  const size_t steps = baseline.log.steps.step.size();
+  baseline.log.steps.grad_norm.assign(steps, 2);
+  const auto warnings = [&](double factor, size_t from) {
+    candidate.log.steps.grad_norm.assign(steps, 2);
+    for (size_t i = from; i < steps; ++i) {
+      candidate.log.steps.grad_norm[i] *= factor;
+    }
+    return WarningsOf(baseline, candidate);
+  };
+  EXPECT_THAT(warnings(10, 0), ElementsAre(HasSubstr("is 10 times that of a")));
+  EXPECT_THAT(warnings(0.7, 0), SizeIs(1));
+  EXPECT_THAT(warnings(10, steps / 2), IsEmpty());
+  EXPECT_THAT(warnings(1.2, 0), IsEmpty());
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "isoloss/compare/integrity.h"
+#include "support/findings.h"
 #include "support/foreign_runs.h"
 #include "support/synthetic_runs.h"
 
@@ -16,6 +17,7 @@ namespace {
 
 using ::testing::Contains;
 using ::testing::Each;
+using testing::Finds;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -40,11 +42,6 @@ Run Untrained() {
   for (double& loss : run.log.steps.loss_nats) loss = noise(random);
   run.log.steps.lr.assign(run.log.steps.step.size(), 1e-4);
   return run;
-}
-
-MATCHER_P2(Finds, severity, text, "") {
-  return arg.severity == severity &&
-         arg.message.find(text) != std::string::npos;
 }
 
 TEST(Training, NeedsAGradientAndARate) {
@@ -153,6 +150,12 @@ TEST(Training, StopsWhereOneLossStands) {
   EXPECT_THAT(TrainingOf(run), IsEmpty());
 }
 
+/// The run is both arms.
+template <typename Matcher>
+auto ElementsAreBoth(const Matcher& finding) {
+  return ::testing::ElementsAre(finding, finding);
+}
+
 TEST(Training, GoesOnToItsEnd) {
   compare::Run run = testing::ForeignRunOf("a", 1, 0);
   auto& rates = run.log.steps.lr;
@@ -160,11 +163,42 @@ TEST(Training, GoesOnToItsEnd) {
   std::fill(rates.begin() + 81, rates.end(), 0);
   EXPECT_THAT(TrainingOf(run), IsEmpty());
   rates[80] = 0;
+  EXPECT_THAT(TrainingOf(run), ElementsAreBoth(Finds(Severity::kUnverified,
+                                                     "81 to 100 in a row")));
   EXPECT_THAT(TrainingOf(run),
-              Each(Finds(Severity::kUnverified, "0 in the last 20 of 100")));
+              ElementsAreBoth(Finds(Severity::kUnverified, "with --until 80")));
   // 0.0000 may be 4e-5.
   run.log.provenance.origin.lr_half_unit = 0.5e-4;
   EXPECT_THAT(TrainingOf(run), IsEmpty());
+}
+
+TEST(Training, DoesNotPauseForAFifthOrInHalfOfTheSteps) {
+  compare::Run run = testing::ForeignRunOf("a", 1, 0);
+  auto& rates = run.log.steps.lr;
+  rates.assign(100, 1e-4);
+  std::fill_n(rates.begin() + 40, 19, 0);
+  EXPECT_THAT(TrainingOf(run), IsEmpty());
+  rates[59] = 0;
+  EXPECT_THAT(
+      TrainingOf(run),
+      ElementsAreBoth(Finds(Severity::kUnverified,
+                            "is 0 in 20 of 100 steps, 41 to 60 in a row")));
+  for (size_t row = 0; row < 100; ++row) rates[row] = row % 2 == 0 ? 0 : 1e-4;
+  EXPECT_THAT(
+      TrainingOf(run),
+      ElementsAreBoth(Finds(Severity::kUnverified, "is 0 in 50 of 100 steps")));
+  rates.assign(100, 0);
+  rates[98] = rates[99] = 1e-4;
+  EXPECT_THAT(TrainingOf(run), SizeIs(2)) << "both arms are this run";
+
+  rates.clear();
+  auto& norms = run.log.steps.grad_norm;
+  for (size_t row = 0; row < 100; row += 5) norms[row] = 0;
+  EXPECT_THAT(TrainingOf(run), IsEmpty());
+  for (size_t row = 0; row < 100; ++row) norms[row] = row % 4 == 0 ? 0 : 1;
+  EXPECT_THAT(
+      TrainingOf(run),
+      ElementsAreBoth(Finds(Severity::kUnverified, "norm is 0 in 25 of 100")));
 }
 
 TEST(Training, SkipsNoMoreUpdatesThanALossScaleNeeds) {
@@ -202,6 +236,31 @@ TEST(Training, IsShownByALossThatFalls) {
   EXPECT_THAT(warnings(Untrained()),
               Each(HasSubstr("this log shows no training")));
   EXPECT_THAT(warnings(Untrained()), SizeIs(2));
+}
+
+TEST(Training, IsNotShownByALossThatRises) {
+  compare::Run run = testing::ForeignRunOf("a", 1, 0);
+  const auto rising = [&] {
+    return RisingLoss(PairBySeed("a", {&run}, "b", {&run}));
+  };
+  EXPECT_EQ(rising(), "");
+  std::ranges::reverse(run.log.steps.loss_nats);
+  EXPECT_THAT(rising(), HasSubstr("nats above that of its first fifth"));
+  // Noise alone.
+  run = Untrained();
+  EXPECT_EQ(rising(), "");
+}
+
+TEST(Training, HasABatchOfItsOwnInEachStep) {
+  compare::Run run = testing::SyntheticRun(true, 1, 0);
+  testing::FillBatches(run.log);
+  EXPECT_THAT(TrainingOf(run), IsEmpty());
+  run.log.steps.batch_digest.assign(50, 7);
+  EXPECT_THAT(TrainingOf(run),
+              Each(Finds(Severity::kUnverified, "all 50 steps have one")));
+  EXPECT_THAT(TrainingOf(run), SizeIs(2));
+  run.log.provenance.origin.format = "recorder";  // may repeat one on purpose
+  EXPECT_THAT(TrainingOf(run), IsEmpty());
 }
 
 }  // namespace

@@ -199,6 +199,16 @@ TEST_F(LoadCorpusTest, TakesTextOfAnyEncoding) {
   }
 }
 
+TEST_F(LoadCorpusTest, RefusesMoreThanIsHeldInMemory) {
+  const fs::path path = Write("sparse", "text");
+  fs::resize_file(path, kMaxBytes + 1);  // takes no place on the disk
+  for (const Source& source :
+       {Source(FilesSource{{path}, {}}), Source(TokensSource{{path}, 16, 7})}) {
+    EXPECT_THAT(ErrorOf(source, ErrorKind::kConfig),
+                ::testing::HasSubstr("larger than 4 GiB"));
+  }
+}
+
 TEST_F(LoadCorpusTest, StatesTheFloorOfASyntheticSource) {
   const SyntheticSource source = {
       .vocab_size = 8, .noise_levels = 2, .tokens = 100};

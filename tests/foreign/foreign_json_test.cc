@@ -29,7 +29,7 @@ TEST(Json, IsDiscardedWithAReason) {
   EXPECT_THAT(JsonFault(R"({"a": [1, NaN, 2)"),
               HasSubstr("ends within a value, after 16 bytes"));
   EXPECT_THAT(JsonFault(R"({"a": -Infinity, "b" 2})"),
-              HasSubstr("line 1 has `2` where"));
+              HasSubstr("line 1 has `2`, where JSON has another character"));
   EXPECT_THAT(JsonFault("{\n  // a note\n  \"a\": 1}"),
               HasSubstr("line 2 has a comment"));
   EXPECT_THAT(JsonFault("{\"a\": [1,\n 2,\n ]}"),

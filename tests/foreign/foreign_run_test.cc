@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "isoloss/foreign/findings.h"
+#include "isoloss/foreign/smoothing.h"
 
 namespace isoloss::foreign {
 namespace {
@@ -110,9 +111,18 @@ TEST(LooksSmoothed, AccusesNoIndependentValues) {
 // The same simulation finds 0.50, 0.93 and 0.96 of 200 values; of 400 draws
 // four standard deviations of those shares are 0.10, 0.05 and 0.04.
 TEST(LooksSmoothed, FindsExponentialMeans) {
-  EXPECT_GE(SmoothedOf(400, 200, 0.6), 160);
-  EXPECT_GE(SmoothedOf(400, 200, 0.9), 352);
-  EXPECT_GE(SmoothedOf(400, 200, 0.99), 368);
+  EXPECT_GE(SmoothedOf(400, 200, 0.9), 250);
+  EXPECT_GE(SmoothedOf(400, 200, 0.99), 345);
+  EXPECT_GE(SmoothedOf(400, 1000, 0.9), 360);
+}
+
+// Batches of shards that were not shuffled resemble their neighbours, as an
+// exponential mean of the same weight does.
+TEST(LooksSmoothed, AccusesNoBatchesThatResembleTheirNeighbours) {
+  for (const size_t count : {100, 200, 400}) {
+    EXPECT_LE(SmoothedOf(400, count, 0.4), 8) << count;
+    EXPECT_LE(SmoothedOf(400, count, 0.5), 12) << count;
+  }
 }
 
 // Of 4000 draws of 200 values 3, 8 and 4 were accused; of 400 that is 0.8 at
@@ -136,6 +146,12 @@ TEST(LooksSmoothed, AccusesNoSpikesHumpsAndSteps) {
             5);
   EXPECT_LE(accused([](int i) { return i > 110 && i < 140 ? 1.3 : 1; }), 5);
   EXPECT_LE(accused([](int i) { return i > 120 ? 1.44 : 1; }), 5);
+  // Spikes of ten steps, and harder batches in four of eight.
+  EXPECT_LE(accused([](int i) {
+              return 1 + 0.3 * std::pow(0.7, i % 60 < 10 ? i % 60 : 100);
+            }),
+            5);
+  EXPECT_LE(accused([](int i) { return i % 8 < 4 ? 1.03 : 1; }), 5);
 }
 
 TEST(LooksSmoothed, SaysWhenValuesAreTooFew) {
@@ -169,6 +185,42 @@ TEST(ForeignRun, MissesTheLossesOfLostLines) {
   // Another distance from step 4 on, and points that were left out anywhere.
   EXPECT_THAT(missing({1, 2, 3, 4, 14, 24, 34, 44}), testing::IsEmpty());
   EXPECT_THAT(missing({1, 2, 5, 6, 8, 11, 12, 17}), testing::IsEmpty());
+}
+
+TEST(Names, OfRatesAndNormsAreKnownByTheirWords) {
+  for (const char* name :
+       {"optim/total_grad_norm", "actor/grad_norm", "total_norm", "gnorm",
+        "learning/grad_norm", "GradNorm", "gradnorm", "l2_grad_norm",
+        "grad_norm_clipped", "grads/norm", "g_norm", "grad_2.0_norm_total",
+        "l2_norm/grad/global", "train_grad_norm", "train/gradientNorm"}) {
+    EXPECT_EQ(FindName(name).quantity, Quantity::kGradNorm) << name;
+  }
+  for (const char* name :
+       {"optim/learning_rate_group0", "actor/lr", "lr_0", "optimizer/lr", "LR",
+        "Learning Rate", "learningRate", "train_lr", "pg0_lr", "lr_actor",
+        "lr-AdamW/pg1", "lr_scheduler/lr", "Train/Samples/lr", "base_lr"}) {
+    EXPECT_EQ(FindName(name).quantity, Quantity::kLearningRate) << name;
+  }
+  // Of a part that may be frozen, of no gradient, and of no rate.
+  for (const char* name :
+       {"embedding/grad_norm", "norm_0", "actor/loss", "grad_norm/layers.0.w",
+        "weight_norm", "max_grad_norm", "grad-norm vs samples", "lr_warmup",
+        "min_lr", "lr_decay_ratio", "learning-rate vs samples", "clrs",
+        "error rate"}) {
+    EXPECT_EQ(FindName(name).quantity, Quantity::kOther) << name;
+  }
+}
+
+// A frozen part has a rate of 0 beside others that train; and a rate that was
+// asked for is none that was used.
+TEST(Names, OfSeveralRatesGiveTheOneThatTrains) {
+  ForeignRun run;
+  for (int64_t step = 1; step <= 3; ++step) {
+    run.Of("base_lr").Add(step, 1);
+    run.Of("lr-AdamW/pg1").Add(step, 0);
+    run.Of("lr-AdamW/pg2").Add(step, 1e-4);
+  }
+  EXPECT_EQ(run.Main(Quantity::kLearningRate)->name, "lr-AdamW/pg2");
 }
 
 }  // namespace

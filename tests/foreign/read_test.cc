@@ -84,20 +84,27 @@ TEST(Lines, OfStepZeroCount) {
 TEST(Lines, WhoseLossIsNoNumberHaveNaNThere) {
   const std::string front = "[titan] 2026-01-01 00:00:00,000 - root - INFO - ";
   for (const std::string word :
-       {"None", "N/A", "1.#INF", "1_0", "4,70386", "\u221E"}) {
+       {"None", "N/A", "1.#INF", "1_0", "4,70386", "\u221E", "1.03k",
+        "1.03/nan", "1.03e", "1.03%"}) {
     const ForeignRun run = Only(front + "step:  1  loss:  5.0\n" + front +
                                 "step:  2  loss:  " + word + "\n");
     ASSERT_EQ(Loss(run).value.size(), 2u) << word;
     EXPECT_TRUE(std::isnan(Loss(run).value[1])) << word;
     EXPECT_EQ(Loss(run).unreadable_text, word);
   }
-  const ForeignRun megatron = Only(
+  const std::string forms[] = {
       " iteration 1/ 2 | lm loss: 5.0E+00 |\n"
-      " iteration 2/ 2 | lm loss: None | grad norm: 1.0 |\n");
-  EXPECT_TRUE(std::isnan(Loss(megatron).value[1]));
-  EXPECT_TRUE(std::isnan(Loss(Only("steps: 1 loss: 5.0 iter time (s): 0.5\n"
-                                   "steps: 2 loss: None iter time (s): 0.5\n"))
-                             .value[1]));
+      " iteration 2/ 2 | lm loss: None | grad norm: 1.0 |\n",
+      " iteration 1/ 2 | lm loss: 5.0E+00 |\n"
+      " iteration 2/ 2 | lm loss: 1.03k | grad norm: 1.0 |\n",
+      "steps: 1 loss: 5.0 iter time (s): 0.5\n"
+      "steps: 2 loss: None iter time (s): 0.5\n",
+      "step 0 | loss 5.0 | lr 1e-3\nstep 1 | loss 1.03k | lr 1e-3\n",
+      "step=1 loss=5.0, lr=1e-3\nstep=2 loss=1.03k, lr=1e-3\n"};
+  for (const std::string& text : forms) {
+    EXPECT_EQ(Loss(Only(text)).value.at(0), 5.0) << text;
+    EXPECT_TRUE(std::isnan(Loss(Only(text)).value.at(1))) << text;
+  }
 }
 
 TEST(Plan, IsToldByLinesAndFiles) {
@@ -311,8 +318,10 @@ TEST(NanoGpt, AndItsRelativesCountFromZero) {
   const ForeignRun run = Only(
       "step 0: train loss 4.2874, val loss 4.2823\n"
       "iter 0: loss 4.2649, time 28518.92ms, mfu -100.00%\n"
-      "iter 10: loss 3.1000, time 12.50ms, mfu 30.00%\n");
+      "iter 10: loss 3.1000, time 12.50ms, lr 0.0006, grad_norm 0.0\n");
   EXPECT_EQ(run.format, "nanogpt");
+  EXPECT_THAT(run.Main(Quantity::kLearningRate)->value, ElementsAre(0.0006));
+  EXPECT_THAT(run.Main(Quantity::kGradNorm)->value, ElementsAre(0));
   EXPECT_THAT(Loss(run).step, ElementsAre(1, 11));
   EXPECT_THAT(run.Main(Quantity::kEvalLoss)->step, ElementsAre(0));
   const ForeignRun llm_c =

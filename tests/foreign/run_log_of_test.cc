@@ -5,12 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "isoloss/base/error.h"
+#include "isoloss/foreign/batch_names.h"
 #include "isoloss/foreign/read.h"
-#include "isoloss/foreign/told.h"
 
 namespace isoloss::foreign {
 namespace {
@@ -98,32 +100,40 @@ std::vector<std::string> BatchesOf(const std::string& text) {
   return facts;
 }
 
+/// "perhaps " before one that is not sure.
+std::string FactNamed(const std::string& name) {
+  const BatchName named = BatchNamed(name);
+  return named.sure || named.fact.empty() ? named.fact
+                                          : "perhaps " + named.fact;
+}
+
 TEST(BatchFacts, AreKnownByEachUsualName) {
   for (const char* name :
        {"consumed_samples", "consumed-samples", "train/consumed_samples",
         "Consumed Samples", "samples_seen", "time/sample"}) {
-    EXPECT_EQ(BatchFactNamed(name), "samples seen") << name;
+    EXPECT_EQ(FactNamed(name), "samples seen") << name;
   }
   for (const char* name :
        {"global batch size", "global_batch_size", "trainer/global_batch_size",
         "gbs", "total_train_batch_size"}) {
-    EXPECT_EQ(BatchFactNamed(name), "global batch size") << name;
+    EXPECT_EQ(FactNamed(name), "global batch size") << name;
   }
-  EXPECT_EQ(BatchFactNamed("num_input_tokens_seen"), "tokens seen");
-  EXPECT_EQ(BatchFactNamed("num_examples_seen"), "samples seen");
-  EXPECT_EQ(BatchFactNamed("effective_batch"), "global batch size");
-  EXPECT_EQ(BatchFactNamed("tokens_per_step"), "tokens of a step");
-  EXPECT_EQ(BatchFactNamed("num_sequences"), "number of sequences");
-  EXPECT_EQ(BatchFactNamed("parallel/dp_degree"), "data-parallel size");
-  EXPECT_EQ(BatchFactNamed("total_steps"), "") << "a plan is no batch";
-  EXPECT_EQ(BatchFactNamed("world-size"), "world size");
-  EXPECT_EQ(BatchFactNamed("train/epoch"), "epochs seen");
-  EXPECT_EQ(BatchFactNamed("max_seq_len"), "sequence length");
-  EXPECT_EQ(BatchFactNamed("gradient_accumulation_steps"),
+  EXPECT_EQ(FactNamed("num_input_tokens_seen"), "tokens seen");
+  EXPECT_EQ(FactNamed("num_examples_seen"), "samples seen");
+  EXPECT_EQ(FactNamed("effective_batch"), "global batch size");
+  EXPECT_EQ(FactNamed("tokens_per_step"), "tokens of a step");
+  EXPECT_EQ(FactNamed("num_sequences"), "number of sequences");
+  EXPECT_EQ(FactNamed("parallel/dp_degree"), "data-parallel size");
+  EXPECT_EQ(FactNamed("total_steps"), "") << "a plan is no batch";
+  EXPECT_EQ(FactNamed("world-size"), "world size");
+  EXPECT_EQ(FactNamed("train/epoch"), "epochs seen");
+  EXPECT_EQ(FactNamed("max_seq_len"), "sequence length");
+  EXPECT_EQ(FactNamed("gradient_accumulation_steps"),
             "gradient accumulation steps");
+  EXPECT_EQ(FactNamed("samples vs steps"), "samples seen");
   // What a rank takes at once may differ.
-  EXPECT_EQ(BatchFactNamed("micro_batch_size"), "");
-  EXPECT_EQ(BatchFactNamed("samples_per_second"), "");
+  EXPECT_EQ(FactNamed("micro_batch_size"), "");
+  EXPECT_EQ(FactNamed("samples_per_second"), "");
 }
 
 TEST(BatchFacts, AreReadFromColumnsAndFields) {
@@ -188,6 +198,48 @@ TEST(BatchFacts, AreReadFromBannersOfSeveralPrograms) {
               ElementsAre("global batch size 64 at 0"));
 }
 
+TEST(BatchFacts, AreReadFromDumpsOfSettings) {
+  const auto reads = [](const std::string& line, const std::string& fact) {
+    EXPECT_THAT(BatchesOf(line + "\n" + kTitan), ElementsAre(fact)) << line;
+  };
+  reads("Namespace(batch_size=64, lr=0.1)", "batch size 64 at 0");
+  reads("    \"train_batch_size\": 64,", "batch size 64 at 0");
+  reads("| sequence length T     | 1024 |", "sequence length 1024 at 0");
+  reads("Training on 64 GPUs", "world size 64 at 0");
+  reads("torchrun --nproc_per_node=64 train.py",
+        "torchrun n proc per node 64 at 0");
+  reads("Using 64 GPUs", "number of gpus in the text 64 at 0");
+}
+
+TEST(BatchFacts, OfATrainerStateStandBesideItsRows) {
+  EXPECT_THAT(
+      BatchesOf(R"({"train_batch_size": 8, "num_input_tokens_seen": 2048,
+                    "global_step": 2, "log_history": [
+                    {"step": 1, "loss": 3.5}, {"step": 2, "loss": 3.25}]})"),
+      UnorderedElementsAre("tokens seen 2048 at 2",
+                           "train batch size of trainer state 8 at 0"));
+}
+
+// A rate falls somewhere, and is none of the counts that its name may mean.
+TEST(BatchFacts, CountSomething) {
+  const auto of = [](const std::string& name, const std::string& values) {
+    std::string text = "step,loss," + name + "\n";
+    std::istringstream each(values);
+    int step = 0;
+    for (std::string value; each >> value; ++step) {
+      text += fmt::format("{},{},{}\n", step + 1, 3.5 - 0.1 * step, value);
+    }
+    return BatchesOf(text);
+  };
+  EXPECT_THAT(of("throughput/tokens", "5000 5100 4900"), IsEmpty());
+  EXPECT_THAT(of("tokens", "64 128 192"), ElementsAre("tokens seen 192 at 3"));
+  EXPECT_THAT(of("tokens", "64 64 64"),
+              ElementsAre("tokens of a step 64 at 3"));
+  // Under a name that is not sure only one number, or one that grows evenly.
+  EXPECT_THAT(of("tokens_M", "0.5 1 1.5"), ElementsAre("tokens m 1.5 at 3"));
+  EXPECT_THAT(of("cached_tokens", "5 6 9"), IsEmpty());
+}
+
 // What differs between good runs of a pair.
 TEST(BatchFacts, AreNoneOfAnEvaluationAndNoCounts) {
   for (const char* text :
@@ -199,13 +251,71 @@ TEST(BatchFacts, AreNoneOfAnEvaluationAndNoCounts) {
         "{'val': {'validation batch size': 8}}\n", "Generated tokens: 55\n",
         "Prefetched samples: 17\n", "cache hit for tokens 12345\n",
         "average throughput, tokens: 5123.2\n", "loading data, epoch: 1\n",
-        "mean tokens per step: 5123.25\n"}) {
+        "mean tokens per step: 5123.25\n", "inference batch size: 4\n",
+        "[INFO] prefetch batch size 4\n", "tokenizer batch size = 1000\n",
+        "benchmark: num_steps: 10, batch size 3\n",
+        "cuda graph capture, batch size 1\n", "Batch size (per GPU): 8\n",
+        "CUDA_VISIBLE_DEVICES=3\n"}) {
     EXPECT_THAT(BatchesOf(text + kTitan), IsEmpty()) << text;
   }
   EXPECT_THAT(BatchesOf("***** Running Evaluation *****\n  Batch size = 8\n"
                         "***** Running training *****\n  Batch size = 16\n" +
                         kTitan),
               ElementsAre("batch size 16 at 0"));
+}
+
+// By its words, in any order: any name that programs may think of.
+TEST(BatchFacts, AreKnownByTheWordsOfAName) {
+  const std::vector<std::pair<std::string, std::string>> names = {
+      {"cum_tokens tokens-trained tokens_so_far TokensSeen", "tokens seen"},
+      {"total_samples_seen samples/processed SamplesSeen", "samples seen"},
+      {"bs train_bs batchsize optimizer_batch_size", "batch size"},
+      {"global_bs batch_size_total total_batch batch-size/global",
+       "global batch size"},
+      {"ctx_len nctx context_size train_seq_len seqlen", "sequence length"},
+      {"n_gpu ngpus gpus num_processes world gpu_count", "world size"},
+      {"tokens_in_batch per_step_tokens batch_size_tokens", "tokens of a step"},
+      {"grad_acc accum accumulation_steps ga_steps",
+       "gradient accumulation steps"},
+      {"dp data_parallel dp_world_size", "data-parallel size"},
+      // With a word that is not known.
+      {"mini_batch_size", "perhaps mini batch size"},
+      {"tokens_M", "perhaps tokens m"},
+      {"nnodes", "perhaps n nodes"}};
+  for (const auto& [of, fact] : names) {
+    std::istringstream each(of);
+    for (std::string name; each >> name;) {
+      EXPECT_EQ(FactNamed(name), fact) << name;
+    }
+  }
+}
+
+// These differ in good pairs, on other machines or with other formats.
+TEST(BatchFacts, AreNoneOfOtherWords) {
+  for (const char* name : {"samples_per_sec",
+                           "tokens_per_gpu",
+                           "tokens_per_expert",
+                           "loss_per_token",
+                           "batch_time",
+                           "gpu_util",
+                           "gpu_memory",
+                           "num_workers",
+                           "rank",
+                           "dp_rank",
+                           "mx_block_size",
+                           "amax_history_len",
+                           "context-parallel size",
+                           "completion_length",
+                           "vocab_size",
+                           "eval/tokens",
+                           "val_batch_size",
+                           "batch-size vs samples",
+                           "num_epochs",
+                           "per_device_train_batch_size",
+                           "inference/batch_size",
+                           "dropped_tokens"}) {
+    EXPECT_EQ(FactNamed(name), "") << name;
+  }
 }
 
 TEST(Plan, IsToldByBannersAndTotals) {
@@ -229,6 +339,52 @@ TEST(Plan, IsToldByBannersAndTotals) {
   EXPECT_EQ(planned("step,loss,total_steps\n1,3,60\n2,2.9,61\n"), 2);
 }
 
+// By words, since each program has names of its own.
+TEST(Plan, IsToldByWordsOfAllSteps) {
+  const auto planned = [](const std::string& text) {
+    return LogOf(text).provenance.steps_planned;
+  };
+  for (const char* line :
+       {"max_steps: 60", "max_steps=60,", "num_steps: 60", "maxTrainSteps = 60",
+        "[rank0] INFO - num_training_steps: 60", "trainer.max_steps=60",
+        "Total training steps: 60", "num_iterations: 60", "Max steps: 60",
+        "Starting training for 60 steps", "  max_steps ........... 60",
+        "config {\"max_steps\": 60, \"lr\": 1}", "Number of training steps: 60",
+        "epochs: 2, steps per epoch: 30", "end_step: 60"}) {
+    EXPECT_EQ(planned(line + ("\n" + kTitan)), 60) << line;
+  }
+  // Of a part of the run, of no training, or the step that is at work.
+  for (const char* line :
+       {"warmup_steps: 60", "eval_max_steps: 60", "env.max_steps: 60",
+        "save every 60 steps", "benchmark: num_steps: 60", "train step: 60",
+        "num steps per epoch: 60", "lr_decay_steps: 60", "  max_steps: 60",
+        "Config: {'agent': {'max_steps': 60}}",
+        "scheduler ...... {'total_num_steps': 60}", "steps per epoch: 60",
+        "log_interval_steps 60", "num_train_steps_per_env: 60",
+        "epochs: 2, steps per epoch: 30, gradient_accumulation_steps: 2",
+        "training for 60 epochs", "training for 60 steps per epoch"}) {
+    EXPECT_EQ(planned(line + ("\n" + kTitan)), 1) << line;
+  }
+  // What means nothing else goes before.
+  EXPECT_EQ(planned("total steps 30\nnum_steps: 60\n" + kTitan), 30);
+  for (const char* name : {"num_training_steps", "max_step", "total_iters",
+                           "end_step", "train/num_steps", "steps_total"}) {
+    EXPECT_EQ(planned(fmt::format("step,loss,{}\n1,3,60\n2,2.9,60\n", name)),
+              60)
+        << name;
+  }
+  EXPECT_EQ(planned("step: 1 / 60 | loss: 3.5\n"), 60);
+  EXPECT_EQ(planned(R"({"0": {"lm loss": 3.5}, "1": {"lm loss": 3.4},
+                        "2": {"lm loss": "nan"}})"),
+            3);
+  EXPECT_EQ(planned(R"({"lm loss": {"values": [3.5, 3.4, "nan", "nan"]}})"), 4);
+  const std::string trainer =
+      R"("num_train_epochs": 4, "max_steps": -1, "global_step": 30,
+         "log_history": [{"step": 30, "loss": 3}]})";
+  EXPECT_EQ(planned("{\"epoch\": 2.0, " + trainer), 60);
+  EXPECT_EQ(planned("{\"epoch\": 3.97, " + trainer), 30);
+}
+
 TEST(BrokeOff, IsAnErrorBehindTheLastStep) {
   const std::string trace =
       "Traceback (most recent call last):\n  File \"t.py\", line 1\n";
@@ -246,6 +402,35 @@ TEST(BrokeOff, IsAnErrorBehindTheLastStep) {
   EXPECT_TRUE(complete(kTitan + "INFO - Training completed\n" + trace));
   EXPECT_TRUE(
       complete(kTitan + "Exception ignored in: <function x>\n" + trace));
+}
+
+TEST(BrokeOff, IsSaidByErrorsSignalsAndExitCodes) {
+  const auto complete = [](const std::string& line) {
+    return LogOf(kTitan + line + "\n").provenance.complete;
+  };
+  for (const char* line :
+       {"torch.OutOfMemoryError: CUDA out of memory.", "KeyboardInterrupt",
+        "[rank0]: torch.distributed.DistBackendError: NCCL error",
+        "RuntimeError: loss is NaN", "Killed", "Aborted (core dumped)",
+        "run.sh: line 3:  1234 Killed      python train.py", "Bus error",
+        "slurmstepd: error: Detected 1 oom-kill event(s) in step 123.0",
+        "srun: error: n1: task 3: Exited with exit code 1",
+        "E torch.distributed.elastic failed (exitcode: -9) local_rank: 0",
+        "[Rank 0] Watchdog caught collective operation timeout",
+        "Loss is nan, stopping training", "exiting program at iteration 60",
+        "received SIGTERM, saving checkpoint", "Training interrupted"}) {
+    EXPECT_FALSE(complete(line)) << line;
+  }
+  for (const char* line :
+       {"exit code 0", "process exited with exit code: 0", "Errors: 0",
+        "saving a checkpoint", "number of nan iterations: 0", "Error rate: 0.5",
+        "peak signal 3", "UserWarning: destroy it",
+        "Early stopping, no improvement"}) {
+    EXPECT_TRUE(complete(line)) << line;
+  }
+  EXPECT_TRUE(
+      complete("Exception ignored in: <x>\nTraceback (most recent "
+               "call last):\n  File\nOSError: closed"));
 }
 
 TEST(RunLogOf, KnowsACoarseFormatBehindFineDigits) {
@@ -280,19 +465,19 @@ TEST(RunLogOf, TellsWhereUpdatesWereSkipped) {
               ElementsAre(0.5, 0));
 }
 
-TEST(Names, OfOptimizersAreKnownByTheirLastPart) {
-  for (const char* name : {"optim/total_grad_norm", "actor/grad_norm",
-                           "total_norm", "gnorm", "learning/grad_norm"}) {
-    EXPECT_EQ(FindName(name).quantity, Quantity::kGradNorm) << name;
+// Megatron-LM leaves the loss out then, and DeepSpeed's is none.
+TEST(RunLogOf, MissesNoLossOfASkippedUpdate) {
+  std::string text;
+  for (int i = 1; i <= 20; ++i) {
+    const bool skips = i == 18;
+    text += fmt::format(
+        " iteration {}/ 20 | learning rate: 1.0E-4 |{} number of skipped "
+        "iterations: {} | number of nan iterations: 0 |\n",
+        i, skips ? "" : " lm loss: 3.5E+00 |", skips ? 1 : 0);
   }
-  for (const char* name :
-       {"optim/learning_rate_group0", "actor/lr", "lr_0", "optimizer/lr"}) {
-    EXPECT_EQ(FindName(name).quantity, Quantity::kLearningRate) << name;
-  }
-  // Of a part that may be frozen, and of no norm.
-  for (const char* name : {"embedding/grad_norm", "norm_0", "actor/loss"}) {
-    EXPECT_EQ(FindName(name).quantity, Quantity::kOther) << name;
-  }
+  const ForeignRun run = ParseLog(text).front();
+  EXPECT_EQ(run.Main(Quantity::kLoss)->step.size(), 19u);
+  EXPECT_THAT(run.without_loss, IsEmpty());
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -17,6 +18,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 ForeignRun Only(const std::string& text, const ReadOptions& options = {}) {
   std::vector<ForeignRun> runs = ParseLog(text, options);
@@ -76,6 +78,22 @@ TEST(Steps, AreCountedByWhatDoesNotBeginAgain) {
   EXPECT_THAT(ErrorOf(unknown), HasSubstr("within an epoch"));
   EXPECT_THAT(ErrorOf(unknown), HasSubstr("`seen`"));
   EXPECT_EQ(Loss(Only(unknown, {.step = "seen", .loss = ""})).step.size(), 12u);
+}
+
+// A step within something else is 1 in all rows.
+TEST(Steps, AreCountedByWhatRises) {
+  std::string table = "step,global_step,loss\n";
+  std::string unknown = "step,seen,loss\n";
+  for (int i = 1; i <= 12; ++i) {
+    table += fmt::format("1,{},{}\n", i, 5 - 0.1 * i);
+    unknown += fmt::format("1,{},{}\n", i, 5 - 0.1 * i);
+  }
+  EXPECT_EQ(Loss(Only(table)).step.size(), 12u);
+  EXPECT_THAT(Only(table).notes,
+              Contains("`global_step` counts the steps, since `step` is one "
+                       "number in all rows."));
+  EXPECT_THAT(ErrorOf(unknown), HasSubstr("its steps are all 1, but"));
+  EXPECT_THAT(ErrorOf(unknown), HasSubstr("`seen`"));
 }
 
 TEST(Steps, OfAResumeGoBackOnce) {
@@ -158,11 +176,34 @@ TEST(Steps, MayHaveCommasBetweenThousands) {
 }
 
 TEST(Findings, HoldALargestLossAgainstTheMean) {
-  for (const char* head : {"step,loss,max_loss\n", "step,loss_mean,loss_max\n",
-                           "step,train/loss,train/loss_max\n"}) {
-    EXPECT_THAT(FindingsOf(Only(std::string(head) + "1,3,1\n2,2.9,4\n")),
-                Contains(HasSubstr("at 1 of 2 steps, which cannot be")))
-        << head;
+  for (const char* names :
+       {"loss,max_loss", "loss_mean,loss_max", "train/loss,train/loss_max",
+        "loss_mean,max_loss", "train/mean_loss,train/max_loss",
+        "loss.mean,loss.max", "loss,max_loss_across_ranks", "Loss,MaxLoss",
+        "loss_metrics/global_avg_loss,loss_metrics/global_max_loss",
+        "eval_loss,eval_max_loss"}) {
+    EXPECT_THAT(
+        FindingsOf(Only(fmt::format("step,{}\n1,3,1\n2,2.9,4\n", names))),
+        Contains(HasSubstr("at 1 of 2 steps, which cannot be")))
+        << names;
+  }
+  // e^3 is 20.09, and e^2.9 is no 20.
+  for (const char* names :
+       {"loss,ppl", "lm loss,perplexity", "eval_loss,eval_perplexity",
+        "val/loss,valid_ppl"}) {
+    EXPECT_THAT(
+        FindingsOf(Only(fmt::format("step,{}\n1,3,20.09\n2,2.9,20\n", names))),
+        Contains(HasSubstr("is not exp of")))
+        << names;
+  }
+  // Of others.
+  for (const char* names :
+       {"loss,eval_max_loss", "loss,max_loss_scale", "loss,eval_perplexity",
+        "eval_loss,test_perplexity", "loss,max_tokens"}) {
+    EXPECT_THAT(
+        FindingsOf(Only(fmt::format("step,{}\n1,3,1\n2,2.9,4\n", names))),
+        Not(Contains(HasSubstr("which cannot be"))))
+        << names;
   }
 }
 
@@ -178,6 +219,68 @@ TEST(Cells, WithoutANumberAreNaNWhereTheRowTellsOfAnUpdate) {
                 "{\"step\": 2, \"loss\": null, \"eval_loss\": 4.5}\n"));
   EXPECT_THAT(lines.step, ElementsAre(1, 2));
   EXPECT_TRUE(std::isnan(lines.value[1]));
+}
+
+// From step 7 of 12 on the loss is null, as programs write NaN; that of an
+// evaluation, of a picture or between losses at each third step is none.
+TEST(Cells, OfNullAreNaNWhereALossWasDue) {
+  const auto lines = [](int every, const char* beside) {
+    std::string text;
+    for (int step = 1; step <= 12; ++step) {
+      text += fmt::format(R"({{"step": {}, "loss": {}{}}})"
+                          "\n",
+                          step, step < 7 && step % every == 0 ? "2.5" : "null",
+                          beside);
+    }
+    return text;
+  };
+  const auto finite = [](const Series& loss) {
+    return std::ranges::count_if(loss.value,
+                                 [](double x) { return std::isfinite(x); });
+  };
+  for (const char* beside : {"", ", \"epoch\": 0.5", ", \"acc\": null"}) {
+    const Series loss = Loss(Only(lines(1, beside)));
+    EXPECT_EQ(loss.step.size(), 12u) << beside;
+    EXPECT_EQ(finite(loss), 6) << beside;
+    EXPECT_THAT(Loss(Only(lines(3, beside))).step, ElementsAre(3, 6, 9, 12));
+  }
+  std::string list = "[";
+  for (int step = 1; step <= 6; ++step) {
+    list +=
+        fmt::format(R"({}{{"step": {}, "loss": {}}})", step == 1 ? "" : ", ",
+                    step, step < 4 ? "2" : "\"N/A\"");
+  }
+  EXPECT_EQ(finite(Loss(Only(list + "]"))), 3);
+  EXPECT_EQ(Loss(Only(list + "]")).step.size(), 6u);
+  // Within an object, and of an update that was skipped.
+  const auto nested = [](int at) {
+    std::string text;
+    for (int step = 1; step <= 12; ++step) {
+      text += fmt::format(
+          R"({{"step": {}, "train": {{"loss": {}}}, "skipped_iterations": {}}})"
+          "\n",
+          step, step == 10 ? "null" : "2.5", step == at ? 1 : 0);
+    }
+    return Loss(Only(text)).step.size();
+  };
+  EXPECT_EQ(nested(9), 12u);
+  EXPECT_EQ(nested(10), 11u);
+  const std::string others =
+      "{\"step\": 13, \"loss\": null, \"eval_loss\": 2}\n"
+      "{\"step\": 14, \"loss\": null, \"image\": {\"_type\": \"file\"}}\n";
+  EXPECT_THAT(Loss(Only(lines(1, "") + others)).step.size(), 12u);
+}
+
+// A loss that is not there is unknown, in a row as those that have one.
+TEST(Cells, WithoutALossAreUnknownInARowAsOthers) {
+  std::string text = "epoch,step,train_loss,val_loss\n";
+  for (int step = 0; step < 12; ++step) {
+    text += fmt::format("0,{},{},\n", step, step < 9 ? "2.5" : "");
+    if (step == 5) text += "0,5,,2.75\n";
+  }
+  EXPECT_THAT(Only(text).without_loss, ElementsAre(10, 11, 12));
+  EXPECT_THAT(Only(text + "0,12,,2.75\n").without_loss,
+              ElementsAre(10, 11, 12));
 }
 
 TEST(Names, OfJsonAreGivenToo) {

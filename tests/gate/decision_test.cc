@@ -74,6 +74,18 @@ TEST_F(DecisionTest, TheFinalWindowOfEnoughSeedsPassesARegression) {
   EXPECT_EQ(Judged(false, false, Regression()).outcome, Outcome::kPass);
 }
 
+TEST_F(DecisionTest, EqualLossesAreNotAllThatIsSaidOfOtherWeights) {
+  versions_ = TwoVersions(4, /*equal=*/true);
+  EXPECT_EQ(Judged(false, false, Regression()).equality_note, "");
+
+  versions_.now[2].log.provenance.final_weights_digest = "other";
+  const Judgement judgement = Judged(false, false, Regression());
+
+  EXPECT_FALSE(judgement.bit_equal);
+  EXPECT_EQ(judgement.outcome, Outcome::kPass);
+  EXPECT_THAT(judgement.equality_note, HasSubstr("final weights differ"));
+}
+
 TEST_F(DecisionTest, AFailureStandsWhateverElsePasses) {
   versions_ = TwoVersions(4);
   for (auto& run : versions_.now) {

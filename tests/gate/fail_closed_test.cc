@@ -191,7 +191,7 @@ const BadInput kWrongSteps[] = {
      Outcome::kInvalid, "steps", "differ in length"},
     {"OtherBatches",
      [](Runs& runs) {
-       for (auto& run : runs) run.log.steps.batch_digest.assign(50, 7);
+       for (auto& run : runs) testing::FillBatches(run.log);
        runs[kCandidate3].log.steps.batch_digest[20] = 8;
      },
      Outcome::kInvalid, "steps", "batch_digest differs"},
@@ -436,7 +436,11 @@ struct SoundRegression {
     const TwoVersions versions(4);
     runs = versions.approved;
     for (auto& run : runs) {
-      run.log.provenance.arm = "bf16";
+      auto& provenance = run.log.provenance;
+      provenance.arm = "bf16";
+      std::string& text = provenance.experiment_text;
+      text.replace(text.find("\"bf16\""), 6, "\"mxfp8_rceil\"");
+      testing::FillAttributes(provenance);
       run.file = "approved_" + run.file;
     }
     runs.insert(runs.end(), versions.now.begin(), versions.now.end());

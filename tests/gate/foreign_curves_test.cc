@@ -234,31 +234,54 @@ TEST(FirstStep, OfTheTenthStepMayBeChance) {
       Outcome::kInconclusive);
 }
 
-// ---- warnings ---------------------------------------------------------------
+// ---- other batches later ----------------------------------------------------
 
-// A stretch of other batches has a mean of 0, and single steps far apart.
-TEST(CurveWarnings, NameOtherBatchesInTheMiddle) {
-  const auto warnings = [](size_t first, size_t last) {
-    Runs runs = ForeignArms({0, 0, 0, 0});
-    std::mt19937_64 random(1);
-    std::normal_distribution<double> noise(0, 1);
-    for (size_t seed = 0; seed < 4; ++seed) {
-      auto& loss = runs[2 * seed + 1].log.steps.loss_nats;
-      for (size_t row = 1; row < loss.size(); ++row) {
-        const bool far = row >= first && row < last;
-        loss[row] *= 1 + (far ? 0.01 : 0.0005) * noise(random);
-      }
+/// Four seeds whose fp8 has other batches in rows [first, last), and noise of
+/// chance as large as `chance` times that of batches.
+Runs ArmsOfOtherBatches(size_t first, size_t last, double chance) {
+  Runs runs = ForeignArms({0, 0, 0, 0});
+  std::mt19937_64 random(1);
+  std::normal_distribution<double> noise(0, 0.02 * chance);
+  for (size_t seed = 0; seed < 4; ++seed) {
+    auto& loss = runs[2 * seed + 1].log.steps.loss_nats;
+    const auto other =
+        ForeignRunOf("fp8", static_cast<int64_t>(seed) + 5, 0).log.steps;
+    for (size_t row = 1; row < loss.size(); ++row) {
+      if (row >= first && row < last) loss[row] = other.loss_nats[row];
+      loss[row] += noise(random);
     }
-    return JudgePrecision(runs).warnings;
-  };
-  const auto tells = Contains(HasSubstr("see the same batches"));
-  EXPECT_THAT(warnings(20, 70), tells);
-  EXPECT_THAT(warnings(36, 64), tells);
-  // Chance grows, and shrinks.
-  EXPECT_THAT(warnings(40, 100), Not(tells));
-  EXPECT_THAT(warnings(0, 40), Not(tells));
-  EXPECT_THAT(warnings(0, 100), Not(tells));
+  }
+  return runs;
 }
+
+TEST(OtherBatches, AreFoundWhereverTheyStand) {
+  for (const auto& [first, last] :
+       {std::pair<size_t, size_t>{5, 100}, {50, 100}, {20, 70}, {65, 100}}) {
+    const Judgement judgement =
+        JudgePrecision(ArmsOfOtherBatches(first, last, 0.1));
+    EXPECT_EQ(judgement.outcome, Outcome::kInconclusive) << first;
+    EXPECT_THAT(CheckNamed(judgement, "same_batches").quantity,
+                HasSubstr("move up or down together at"));
+  }
+}
+
+// Where the noise of chance is 0.7 of that of batches, losses of a pair
+// correlate by 0.82 and move together at 0.8 of the steps.
+TEST(OtherBatches, AreNotChanceThatGrows) {
+  for (const double chance : {0.0, 0.05, 0.3, 0.7}) {
+    EXPECT_FALSE(HasCheck(JudgePrecision(ArmsOfOtherBatches(0, 0, chance)),
+                          "same_batches"))
+        << chance;
+  }
+  // Few digits show few moves.
+  Runs coarse = ArmsOfOtherBatches(50, 100, 0.1);
+  for (compare::Run& run : coarse) {
+    run.log.provenance.origin.loss_half_unit = 0.05;
+  }
+  EXPECT_FALSE(HasCheck(JudgePrecision(coarse), "same_batches"));
+}
+
+// ---- warnings ---------------------------------------------------------------
 
 TEST(CurveWarnings, NameALossBeyondAnyVocabulary) {
   Runs runs = ForeignArms({0, 0});

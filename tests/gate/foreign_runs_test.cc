@@ -149,6 +149,24 @@ TEST(ForeignPairs, WithTwoSchedulesAreInvalid) {
   EXPECT_EQ(JudgePrecision(runs).outcome, Outcome::kPass);
 }
 
+TEST(ForeignPairs, WithOneScheduleInTwoPrecisionsPass) {
+  Runs runs = ForeignArms({0.05, 0.05});
+  for (compare::Run& run : runs) {
+    const bool single = run.log.provenance.arm == "fp8";
+    for (const int64_t step : run.log.steps.step) {
+      const double turn =
+          M_PI * static_cast<double>(step) / testing::kForeignSteps;
+      // In FP32 the cosine's end is a difference of two numbers near 1.
+      const float rounded = 1.5e-4F * (1 + std::cos(static_cast<float>(turn)));
+      run.log.steps.lr.push_back(single ? static_cast<double>(rounded)
+                                        : 1.5e-4 * (1 + std::cos(turn)));
+    }
+  }
+  EXPECT_EQ(JudgePrecision(runs).outcome, Outcome::kPass);
+  runs[1].log.steps.lr[50] *= 1.00001;
+  EXPECT_EQ(JudgePrecision(runs).outcome, Outcome::kInvalid);
+}
+
 TEST(ForeignPairs, WithAValueThatIsNoNumberFailWhereverItStood) {
   Runs runs = ForeignArms({0.05, 0.05});
   runs[1].log.events.push_back({0, "nonfinite", "the loss of step 5 is nan"});

@@ -188,7 +188,7 @@ TEST(EarlyWindow, IsInconclusiveIfTheLimitIsAboveTheCeiling) {
   const Check check = CheckNamed(wide, "early_window");
   EXPECT_EQ(check.outcome, Outcome::kInconclusive);
   EXPECT_GT(check.limit.value(), Policy().null_limit_ceiling);
-  EXPECT_THAT(check.next, HasSubstr("isoloss lab ensemble build --runs 40"));
+  EXPECT_THAT(check.next, HasSubstr("--out FILE --runs 40"));
   EXPECT_EQ(wide.outcome, Outcome::kInconclusive);
   EXPECT_EQ(CheckNamed(beyond, "early_window").outcome, Outcome::kFail);
 }

@@ -89,7 +89,7 @@ inline compare::Run ArmRun(bool candidate, int64_t seed, double percent) {
   log.steps.expert_load_max_over_mean.assign(log.steps.step.size(),
                                              std::nan(""));
   log.steps.nonfinite_gradients.assign(log.steps.step.size(), 0);
-  log.steps.batch_digest.assign(log.steps.step.size(), 33);
+  testing::FillBatches(log);
   log.parameters = SampleParameters(log.steps);
   return run;
 }

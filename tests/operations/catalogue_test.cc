@@ -315,7 +315,8 @@ TEST_F(ProductMistakeTest, EachIsNamed) {
   for (const auto& [name, order] : {std::pair<const char*, std::vector<size_t>>{
                                         "experts_swapped", {0, 2, 1, 3}},
                                     {"experts_rotated", {1, 2, 3, 0}},
-                                    {"experts_rotated_back", {3, 0, 1, 2}}}) {
+                                    {"experts_rotated_back", {3, 0, 1, 2}},
+                                    {"experts_mixed", {2, 3, 0, 1}}}) {
     Operation grouped = Grouped();
     Permute(order, grouped);
     Plant(name, grouped);
@@ -324,7 +325,6 @@ TEST_F(ProductMistakeTest, EachIsNamed) {
   std::fill_n(missing.floats["output"].values.begin() + 20 * kOut, 15 * kOut,
               0.0f);
   Plant("expert_missing", missing);
-
   for (const auto& [name, core, interval] :
        {std::tuple{"sums_hopper_f13", "hopper_f13", 0},
         {"sums_hopper_f13_128", "hopper_f13", 128},

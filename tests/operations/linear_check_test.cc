@@ -252,6 +252,42 @@ TEST(LinearMistakes, AMissingExpertIsNamed) {
   ExpectNamed(Check(operation), "fprop", "expert_missing");
 }
 
+TEST(LinearMistakes, AResultOfZerosHasNoExpertsThatLack) {
+  Operation operation = LinearInputs();
+  Compute(RecipeByName("mxfp8_rceil"), operation);
+  std::ranges::fill(operation.floats["output"].values, 0.0f);
+
+  ExpectNamed(Check(operation), "fprop", "rows_zero");
+}
+
+TEST(LinearMistakes, TheFactorOfOneExpertIsNamed) {
+  Operation operation = GroupedInputs();
+  Compute(RecipeByName("mxfp8_rceil"), operation);
+  const size_t size = testing::kOut * testing::kIn;
+  auto& gradient = operation.floats["grad_weight"].values;
+  for (size_t i = 2 * size; i < 3 * size; ++i) gradient[i] *= 2.0f;
+  auto& input = operation.floats["grad_input"].values;
+  for (size_t i = 0; i < 20 * testing::kIn; ++i) input[i] *= 0.5f;
+
+  const auto findings = Check(operation);
+
+  ExpectNamed(findings, "wgrad", "rows_scaled");
+  ExpectNamed(findings, "dgrad", "rows_scaled");
+  EXPECT_EQ(Part(findings, "dgrad").explanation->sentence,
+            "the results of rows 0, 1, 2, 3, 4, 5, 6, 7 and 12 more were "
+            "multiplied by 0.5");
+}
+
+TEST(LinearMistakes, OneRoundingOfAGradientIsNoChain) {
+  Operation operation = LinearInputs();  // of 64 tokens
+  Compute(RecipeByName("bf16"), operation);
+  for (float& value : operation.floats["grad_weight"].values) {
+    value = formats::RoundToBf16(value);
+  }
+
+  ExpectNamed(Check(operation, "bf16"), "wgrad", "output_bf16");
+}
+
 TEST(LinearMistakes, TransposedScalesAreNamed) {
   Operation operation = LinearInputs();
   const precision::Recipe& recipe = RecipeByName("mxfp8_rceil");

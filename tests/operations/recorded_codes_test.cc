@@ -43,6 +43,99 @@ TEST(OperandCodes, AScaleByteHasAPlaceOfItsOwn) {
                                    "codes are right."));
 }
 
+TEST(OperandCodes, ScalesThatWereStoredWrongAreNotToldOfTheProduct) {
+  Operation operation = CodedLayer([](Operation&) {});
+  for (uint8_t& byte : operation.codes["fprop_x_scales"].values) ++byte;
+
+  const auto findings = Check({operation});
+
+  EXPECT_TRUE(Part(findings, "fprop").is_right());
+  ExpectNamed(findings, "fprop_x scales", "decode_scale_plus_1.fprop_x");
+  EXPECT_EQ(Part(findings, "fprop_x scales").explanation->sentence,
+            "the scales of fprop_x were stored with an exponent that is one "
+            "too large");
+}
+
+/// Codes and scales of x under a description of another one.
+Operation LayerOf(const formats::Quantization& made) {
+  Operation operation = testing::LinearInputs();
+  const auto tensor = formats::Quantize(operation.Find("x")->Rows(), made);
+  Codes& codes = operation.codes["fprop_x_codes"];
+  Floats& scales = operation.floats["fprop_x_scales"];
+  codes.extent = operation.Find("x")->extent;
+  codes.type = made.element->name;
+  scales.type = "float32";
+  for (size_t r = 0; r < codes.extent[0]; ++r) {
+    for (size_t c = 0; c < codes.extent[1]; ++c) {
+      codes.values.push_back(static_cast<uint8_t>(tensor.codes(r, c)));
+    }
+    for (size_t b = 0; b < tensor.scales.cols(); ++b) {
+      scales.values.push_back(tensor.scales(r, b) * tensor.tensor_scale);
+    }
+  }
+  scales.extent = {codes.extent[0], tensor.scales.cols()};
+  return operation;
+}
+
+std::vector<Finding> CheckAs(const std::string& quantization,
+                             const Operation& operation) {
+  precision::Recipe recipe = RecipeByName("mxfp8_rceil");
+  recipe.fprop.left = formats::QuantizationByName(quantization);
+  ThreadTeam team(1);
+  return CheckOperations({{.path = "f", .operations = {operation}}}, recipe, {},
+                         team);
+}
+
+TEST(OperandCodes, ScalesOfTwoLevelsAreWhatCodesAreMultipliedBy) {
+  const formats::Quantization nvfp4 = formats::QuantizationByName("nvfp4");
+  Operation operation = LayerOf(nvfp4);
+  EXPECT_TRUE(Part(CheckAs("nvfp4", operation), "fprop_x scales").is_right());
+
+  const float tensor_scale =
+      formats::Quantize(operation.Find("x")->Rows(), nvfp4).tensor_scale;
+  for (float& scale : operation.floats["fprop_x_scales"].values) {
+    scale /= tensor_scale;
+  }
+
+  EXPECT_THAT(Part(CheckAs("nvfp4", operation), "fprop_x scales").remark,
+              ::testing::HasSubstr("They lack the scale of the whole tensor"));
+}
+
+TEST(OperandCodes, ScalesOfAnotherRoundingAreNamed) {
+  const std::string fp32 = "e4m3.te.fp32";
+  const std::string power = "e4m3.te.pow2";
+  ExpectNamed(CheckAs(fp32, LayerOf(formats::QuantizationByName(power))),
+              "fprop_x scales", "scale_rounded_up.fprop_x");
+  ExpectNamed(CheckAs(power, LayerOf(formats::QuantizationByName(fp32))),
+              "fprop_x scales", "scale_unrounded.fprop_x");
+}
+
+TEST(OperandCodes, MaximaTimesANumberAreNamed) {
+  const std::string fp32 = "e4m3.te.fp32";
+  const formats::Quantization made = formats::QuantizationByName(fp32);
+  // 0.37 is no usual constant: the scales themselves tell it.
+  for (const float factor : {0.1f, 0.37f}) {
+    Operation operation = LayerOf(made);
+    auto& codes = operation.codes["fprop_x_codes"].values;
+    for (float& scale : operation.floats["fprop_x_scales"].values) {
+      scale *= factor;
+    }
+    const auto& x = operation.Find("x")->values;
+    const auto& scales = operation.floats["fprop_x_scales"].values;
+    for (size_t i = 0; i < codes.size(); ++i) {
+      codes[i] = static_cast<uint8_t>(
+          formats::Encode(*made.element, x[i] * (1.0f / scales[i / 32]),
+                          formats::Overflow::kSaturate));
+    }
+    const auto findings = CheckAs(fp32, operation);
+    for (const char* part : {"fprop_x codes", "fprop_x scales"}) {
+      ASSERT_TRUE(Part(findings, part).explanation) << part;
+      EXPECT_EQ(Part(findings, part).explanation->name,
+                "maxima_scaled.fprop_x");
+    }
+  }
+}
+
 TEST(OperandCodes, ScalesThatAreNotAsManyAsBlocksAreCalledThat) {
   Operation operation = CodedLayer([](Operation&) {});
   Codes& scales = operation.codes["wgrad_x_scales"];

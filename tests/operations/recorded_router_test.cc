@@ -117,6 +117,71 @@ TEST(RouterCheck, KnowsGroupsOfExperts) {
   EXPECT_THROW(ExpectRight({router}), Error);
 }
 
+TEST(RouterCheck, NamesARoundingOfEachStep) {
+  Operation router = Router();
+  for (const char* name : {"scores", "weights"}) {
+    router.floats[name].type = "bfloat16";
+    for (float& value : router.floats[name].values) {
+      value = formats::RoundToBf16(value);
+    }
+  }
+  // The choice is of the rounded scores.
+  router.floats.erase("bias");
+  const auto& scores = router.Find("scores")->values;
+  auto& weights = router.floats["weights"].values;
+  for (size_t t = 0; 2 * t < weights.size(); ++t) {
+    const auto score = [&](size_t i) {
+      return scores[8 * t + static_cast<size_t>(router.integers["expert_ids"]
+                                                    .values[2 * t + i])];
+    };
+    const float sum = formats::RoundToBf16(score(0) + score(1));
+    for (size_t i = 0; i < 2; ++i) {
+      weights[2 * t + i] =
+          formats::RoundToBf16(formats::RoundToBf16(score(i) / sum) * 2.5f);
+    }
+  }
+
+  ExpectNamed({router}, "weights", "normalized_in_bf16");
+}
+
+TEST(RouterCheck, NamesTheFactorOfOneToken) {
+  Operation router = Router();
+  for (size_t i = 6; i < 8; ++i) router.floats["weights"].values[i] *= 2.0f;
+
+  const auto findings = Check({router});
+
+  ExpectNamed(findings, "weights", "weights_scaled");
+  EXPECT_EQ(Part(findings, "weights").explanation->sentence,
+            "weights of token 3 were 2 times what scores, `normalize` and "
+            "`scale` give, as by a scale of 5");
+}
+
+TEST(RouterCheck, NamesWhatIsOneStepOld) {
+  const Operation before = Router();
+  Operation after = before;
+  auto& logits = after.floats["logits"].values;
+  std::ranges::reverse(logits);
+  const auto name_of = [&](const std::string& part, const Operation& second) {
+    ThreadTeam team(1);
+    const auto findings =
+        CheckOperations({{.path = "1", .step = 1, .operations = {before}},
+                         {.path = "2", .step = 2, .operations = {second}}},
+                        precision::RecipeByName("bf16"), {}, team);
+    std::string name = "right";
+    for (const Finding& finding : findings) {
+      if (finding.file == 1 && finding.part == part && finding.explanation) {
+        name = finding.explanation->name;
+      }
+    }
+    return name;
+  };
+  EXPECT_EQ(name_of("scores", after), "logits_stale");
+  std::ranges::reverse(after.floats["scores"].values);
+  EXPECT_EQ(name_of("scores", after), "right");
+  EXPECT_EQ(name_of("choice", after), "scores_stale");
+  EXPECT_EQ(name_of("weights", after), "weights_stale");
+}
+
 TEST(RouterCheck, NamesEachPlantedMistake) {
   ExpectRight({Router()});
   ExpectNamed({Router({.softmax = true})}, "scores", "softmax");

@@ -35,6 +35,18 @@ Operation Dispatch(const std::function<float(float)>& change, int shift) {
   return dispatch;
 }
 
+TEST(DispatchCheck, NamesTheFactorOfOneRow) {
+  Operation dispatch = Dispatch([](float v) { return v; }, 0);
+  for (size_t d = 0; d < 32; ++d)
+    dispatch.floats["rows"].values[5 * 32 + d] *= 2;
+
+  const auto findings = Check({dispatch});
+
+  ExpectNamed(findings, "rows", "rows_scaled");
+  EXPECT_EQ(Part(findings, "rows").explanation->sentence,
+            "rows 5 were 2 times their tokens");
+}
+
 TEST(DispatchCheck, NamesEachPlantedMistake) {
   const auto same = [](float v) { return v; };
   ExpectRight({Dispatch(same, 0)});
@@ -138,6 +150,18 @@ Operation Combine(const CombineMistakes& mistakes,
     }
   }
   return combine;
+}
+
+TEST(CombineCheck, NamesARoundingOfTheRoutedPart) {
+  Operation combine = Combine({});
+  const Operation routed = Combine({.addends = 0});
+  const auto& addend = combine.Find("addend")->values;
+  auto& output = combine.floats["output"].values;
+  for (size_t i = 0; i < output.size(); ++i) {
+    output[i] = RoundToBf16(routed.Find("output")->values[i] + addend[i]);
+  }
+
+  ExpectNamed({combine}, "output", "routed_bf16");
 }
 
 TEST(CombineCheck, NamesEachPlantedMistake) {

@@ -240,6 +240,113 @@ TEST(AdamWCheck, HoldsStateAgainstTheStepBefore) {
   EXPECT_EQ(name_of("parameter_before", wrong, 2), "other_parameter");
 }
 
+TEST(AdamWCheck, TheCountOfTheBiasCorrectionGrowsByOne) {
+  const auto name_of = [](double count, bool skipped = false) -> std::string {
+    Operation before = AdamW();
+    Operation after = before;
+    after.numbers["step"] = count;
+    if (skipped) before.texts["expected"] = "skipped";
+    ThreadTeam team(1);
+    const std::vector<OperationFile> files = {
+        {.path = "1", .step = 1, .operations = {before}},
+        {.path = "2", .step = 2, .operations = {after}}};
+    for (const Finding& finding :
+         CheckOperations(files, precision::RecipeByName("bf16"), {}, team)) {
+      if (finding.part == "step") return finding.explanation->name;
+    }
+    return "right";
+  };
+  EXPECT_EQ(name_of(8), "right");
+  EXPECT_EQ(name_of(7), "count_began_anew");
+  EXPECT_EQ(name_of(1), "count_began_anew");
+  EXPECT_EQ(name_of(9), "count_jumped");
+  EXPECT_EQ(name_of(7, /*skipped=*/true), "right");
+}
+
+/// As torch's for-loop on tensors in BF16: every step is rounded. `scalars`:
+/// those too, as on a CPU. `lerps`: newer versions.
+Operation AdamWInBf16(bool scalars, bool lerps) {
+  Operation adamw = AdamW();
+  adamw.numbers["weight_decay"] = 0.5;  // no decay that is lost in a rounding
+  adamw.numbers["lr"] = 0.1;
+  for (auto& [name, tensor] : adamw.floats) {
+    tensor.type = "bfloat16";
+    for (float& value : tensor.values) value = RoundToBf16(value);
+  }
+  const auto scalar = [&](double value) {
+    const auto single = static_cast<float>(value);
+    return scalars ? RoundToBf16(single) : single;
+  };
+  const auto r = [](float value) { return RoundToBf16(value); };
+  const double c1 = 1 - std::pow(0.9, 7);
+  const double c2 = 1 - std::pow(0.95, 7);
+  for (size_t i = 0; i < adamw.Find("gradient")->values.size(); ++i) {
+    const auto at = [&](const char* name) -> float& {
+      return adamw.floats[name].values[i];
+    };
+    const float g = at("gradient");
+    const float old = at("exp_avg_before");
+    const float m = lerps ? r(old + scalar(0.1) * (g - old))
+                          : r(r(old * scalar(0.9)) + scalar(1 - 0.9) * g);
+    const float v = r(r(at("exp_avg_sq_before") * scalar(0.95)) +
+                      static_cast<float>(1 - 0.95) * g * g);
+    const float root =
+        r(r(r(std::sqrt(v)) / scalar(std::sqrt(c2))) + scalar(1e-3));
+    at("exp_avg_after") = m;
+    at("exp_avg_sq_after") = v;
+    at("parameter_after") =
+        r(r(at("parameter_before") * scalar(1 - 0.1 * 0.5)) -
+          static_cast<float>(0.1 / c1) * (m / root));
+  }
+  return adamw;
+}
+
+TEST(AdamWCheck, StepsInBf16AreRight) {
+  for (const bool scalars : {false, true}) {
+    for (const bool lerps : {false, true}) {
+      Operation adamw = AdamWInBf16(scalars, lerps);
+      ExpectRight({adamw});
+      // With FP32 moments, nothing rounds on the way.
+      for (const char* name : {"exp_avg_before", "exp_avg_sq_before"}) {
+        adamw.floats[name].type = "float32";
+      }
+      EXPECT_FALSE(Part(Check({adamw}), "parameter_after").is_right());
+    }
+  }
+}
+
+TEST(LinearCheck, HoldsTheWeightAgainstTheParameterOfItsStep) {
+  Operation linear = testing::LinearInputs();
+  testing::Compute(precision::RecipeByName("bf16"), linear);
+  const auto name_of = [&](float before, float after, bool call_first) {
+    Operation adamw = AdamW();
+    adamw.module = linear.module + ".weight";
+    for (auto& [name, tensor] : adamw.floats) {
+      const float factor = name == "parameter_before"  ? before
+                           : name == "parameter_after" ? after
+                                                       : 0.0f;
+      tensor = *linear.Find("weight");
+      tensor.type = "float32";
+      for (float& value : tensor.values) value *= factor;
+    }
+    std::vector<Operation> operations = {linear, adamw};
+    if (!call_first) std::swap(operations[0], operations[1]);
+    ThreadTeam team(1);
+    for (const Finding& finding :
+         CheckOperations({{.path = "1", .operations = operations}},
+                         precision::RecipeByName("bf16"), {}, team)) {
+      if (finding.part == "weight") return finding.explanation->name;
+    }
+    return std::string("right");
+  };
+  EXPECT_EQ(name_of(1, 2, true), "right");
+  EXPECT_EQ(name_of(2, 3, true), "other_weight");
+  EXPECT_EQ(name_of(2, 1, true), "weight_after_update");
+  // A call after the update.
+  EXPECT_EQ(name_of(2, 1, false), "right");
+  EXPECT_EQ(name_of(2, 3, false), "other_weight");
+}
+
 TEST(LinearCheck, HoldsTheWeightAgainstTheUpdateOfTheStepBefore) {
   Operation linear = testing::LinearInputs();
   testing::Compute(precision::RecipeByName("bf16"), linear);

@@ -1,5 +1,6 @@
 #include "isoloss/report/brief.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -54,7 +55,8 @@ std::string OnOneLine(const std::string& text) {
 Judgement BitEqual() {
   auto runs = testing::SyntheticExperiment({0, 0});
   for (auto& run : runs) {
-    run.log.provenance.final_weights_digest = "f";
+    run.log.provenance.final_weights_digest =
+        fmt::format("f{}", run.log.provenance.seed);
     run.log.provenance.recipe = "bf16";
     run.log.provenance.resolved_recipe = "bf16";
     run.log.provenance.graph = testing::SampleGraph("");
@@ -179,6 +181,20 @@ TEST(Brief, NamesEveryCheckThatGatesAndDidNotPass) {
       EXPECT_THAT(text, HasSubstr(check.level));
     }
   }
+}
+
+// Another unit explains all that was measured.
+TEST(Brief, BeginsWithARelationOfAllLosses) {
+  Judgement judgement = EverythingFails();
+  judgement.checks.push_back({.level = "L5",
+                              .name = "first_step",
+                              .outcome = Outcome::kInconclusive,
+                              .quantity = "each loss is 4 times the other"});
+
+  const std::string text = OnOneLine(RenderBrief(judgement, {}));
+
+  EXPECT_THAT(text, HasSubstr(": each loss is 4 times the other."));
+  EXPECT_LT(text.find("pairs at the first step"), text.find("FAIL  ", 6));
 }
 
 TEST(Brief, EndsWithTheLineThatScriptsLookFor) {

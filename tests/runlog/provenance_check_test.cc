@@ -64,6 +64,12 @@ TEST(Provenance, AgreesWithTextAndGraph) {
   expect_found("experiment_digest", [](auto& log) {
     log.provenance.experiment_text += "[other]\nkey = 1\n";
   });
+  expect_found("attribute recipe is \"bf16\"",
+               [](auto& log) { log.provenance.recipe = "bf16"; });
+  for (auto name : {&Provenance::arm, &Provenance::baseline_arm}) {
+    expect_found("no recipe of arm `bf17`",
+                 [&](auto& log) { log.provenance.*name = "bf17"; });
+  }
   for (const int64_t more : {-1, 1}) {
     expect_found("attribute parameters",
                  [more](auto& log) { log.provenance.parameters += more; });
@@ -84,6 +90,24 @@ TEST(Provenance, AgreesWithTextAndGraph) {
     log.moe.tokens = 0;
     log.moe.top_k = 0;
   });
+}
+
+// `origin` spares a log most rules, so it must not be that of a run of isoloss.
+TEST(Provenance, OfAnotherProgramHasNothingThatOnlyIsolossWrites) {
+  RunLog foreign;
+  foreign.provenance.origin.format = "torch";
+  EXPECT_TRUE(CheckDomains(foreign).empty());
+  const RunLog own = FullLog();
+  for (auto text : {&Provenance::experiment_text, &Provenance::resolved_recipe,
+                    &Provenance::numerics_digest, &Provenance::tool_version}) {
+    RunLog log = foreign;
+    log.provenance.*text = own.provenance.*text;
+    const auto found = CheckDomains(log);
+    ASSERT_EQ(found.size(), 1);
+    EXPECT_THAT(found[0].message, ::testing::HasSubstr("origin is 'torch'"));
+  }
+  foreign.provenance.tool_version = "isoloss-recorder 1";
+  EXPECT_TRUE(CheckDomains(foreign).empty());
 }
 
 // FP64 has no 2^53 + 1.

@@ -19,6 +19,7 @@ inline std::vector<compare::Run> NullRuns(const std::vector<double>& percent) {
     p.arm = "null";
     p.perturbation = "one_ulp, draw 1";
     p.initial_weights_digest += " and one ulp";
+    p.final_weights_digest += " and one ulp";
     runs.back().file = "null_" + runs.back().file;
   }
   return runs;

@@ -129,7 +129,7 @@ inline void FillColumns(runlog::RunLog& log) {
   log.provenance.processes = 2;
   log.provenance.ranks = 2;
   log.steps.nonfinite_gradients.assign(log.steps.step.size(), 0);
-  log.steps.batch_digest.assign(log.steps.step.size(), 33);
+  FillBatches(log);
   log.parameters = SampleParameters(log.steps);
   FillRouting(log);
   FillExchange(log);

@@ -26,7 +26,9 @@ inline std::string SyntheticText(bool full) {
       "decay_ratio = 0.0\ndecay_type = \"linear\"\nmin_lr_factor = 0.0\n"
       "[log]\neval_every = {}\neval_sequences = 2\nrouting = {}\n"
       "statistics_first = {}\nstatistics_every = {}\n"
-      "digests_first = {}\ndigests_every = {}\n[routing]\nmode = \"{}\"\n",
+      "digests_first = {}\ndigests_every = {}\n[routing]\nmode = \"{}\"\n"
+      "[arms.bf16]\nrecipe = \"bf16\"\n"
+      "[arms.mxfp8]\nrecipe = \"mxfp8_rceil\"\n",
       full ? 1 : 2, kSyntheticSteps, kSyntheticSteps, full, full ? 1 : 0,
       full ? kSyntheticSteps : 0, full ? 1 : 0, full ? kSyntheticSteps : 0,
       full ? "replay" : "learned");
@@ -47,6 +49,14 @@ inline runlog::ParameterColumns SampleParameters(
     }
   }
   return parameters;
+}
+
+/// Batches that each step of each seed draws for itself.
+inline void FillBatches(runlog::RunLog& log) {
+  log.steps.batch_digest.clear();
+  for (const int64_t step : log.steps.step) {
+    log.steps.batch_digest.push_back(1000 * log.provenance.seed + step);
+  }
 }
 
 /// What a log of the newest layout tells besides: every text, and attributes

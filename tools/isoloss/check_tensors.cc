@@ -77,6 +77,7 @@ ExitCode CheckTensors(const CheckTensorsArguments& arguments) {
             {"recipe", checked.recipe.name},
             {"findings", Json::array()},
             {"non_finite", Json::array()},
+            {"open", Json::array()},
             {"modules", Json::array()}};
   for (const operations::Finding& finding : checked.findings) {
     json["findings"].push_back(FindingJson(checked, finding));
@@ -91,6 +92,15 @@ ExitCode CheckTensors(const CheckTensorsArguments& arguments) {
          {"tensor", found.tensor},
          {"elements", found.elements},
          {"of", found.of}});
+  }
+  for (const operations::OpenPoint& point : checked.open) {
+    const operations::OperationFile& file = checked.files[point.file];
+    json["open"].push_back({{"file", file.path},
+                            {"step", file.step},
+                            {"rank", file.rank},
+                            {"module", point.module},
+                            {"text", point.text},
+                            {"forbids_pass", point.forbids_pass}});
   }
   for (const operations::ModuleChoice& choice : checked.modules) {
     json["modules"].push_back({{"module", choice.module},

@@ -77,6 +77,7 @@ std::string PrintableLines(std::string_view text) {
 }
 
 std::string PrintableMessage(std::string_view text) {
+  while (text.ends_with('\n')) text.remove_suffix(1);
   std::string message = PrintableLines(text);
   for (size_t at = 0; (at = message.find('\n', at)) != message.npos; ++at) {
     if (message.compare(at + 1, 2, "  ") != 0) message.replace(at, 1, "\\n");

@@ -6,17 +6,15 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
 
-#include "isoloss/base/build_info.h"
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
 #include "isoloss/base/text_file.h"
 #include "isoloss/operations/operation_file.h"
-#include "isoloss/oracle/probe_cases.h"
-#include "isoloss/oracle/report_sink.h"
 #include "isoloss/precision/recipe_file.h"
 #include "isoloss/report/text_layout.h"
 
@@ -24,6 +22,7 @@ namespace isoloss::campaign {
 namespace {
 
 using operations::Finding;
+using operations::OpenPoint;
 using operations::OperationFile;
 
 precision::Recipe RecipeOf(const std::string& name) {
@@ -60,78 +59,6 @@ std::string Capital(std::string sentence) {
   return sentence;
 }
 
-/// The loss that a file recorded; NaN: none.
-double LossOf(const OperationFile& file) {
-  if (file.loss_nats) return *file.loss_nats;
-  double loss = std::nan("");
-  for (const operations::Operation& operation : file.operations) {
-    if (operation.type != "loss") continue;
-    // Of several micro-batches none is the step's.
-    if (!std::isnan(loss)) return std::nan("");
-    loss = static_cast<double>(operation.Find("loss")->values[0]);
-  }
-  return loss;
-}
-
-/// Mean loss and gradient norm of a step; NaN where no file tells, or not all
-/// ranks' do.
-void AppendStep(const std::vector<const OperationFile*>& files,
-                runlog::PlainStepColumns& steps) {
-  std::set<int64_t> ranks;
-  double sum = 0.0;
-  double tokens = 0.0;
-  for (const OperationFile* file : files) {
-    ranks.insert(file->rank);
-    sum += LossOf(*file) * static_cast<double>(file->tokens);
-    tokens += static_cast<double>(file->tokens);
-  }
-  const OperationFile& first = *files.front();
-  const bool whole = static_cast<int64_t>(ranks.size()) == first.ranks;
-  steps.step.push_back(first.step);
-  steps.loss_nats.push_back(whole && tokens > 0 ? sum / tokens : std::nan(""));
-  const bool alike = std::ranges::all_of(files, [&](const auto* file) {
-    return file->grad_norm == first.grad_norm;
-  });
-  steps.grad_norm.push_back(alike ? first.grad_norm.value_or(std::nan(""))
-                                  : std::nan(""));
-  steps.bytes_to_self.push_back(0);
-  steps.bytes_within_nodes.push_back(0);
-  steps.bytes_between_nodes.push_back(0);
-}
-
-/// Those of which a result was compared.
-int64_t OperationsOf(const CheckedTensors& checked) {
-  std::set<std::pair<size_t, size_t>> operations;
-  for (const Finding& finding : checked.findings) {
-    operations.emplace(finding.file, finding.operation);
-  }
-  return static_cast<int64_t>(operations.size());
-}
-
-runlog::Provenance ProvenanceOf(const CheckedTensors& checked,
-                                const CheckTensorsRequest& request) {
-  const BuildInfo build = GetBuildInfo();
-  const OperationFile& first = checked.files.front();
-  runlog::Provenance provenance;
-  provenance.tool_version = "isoloss " + build.version;
-  provenance.commit = build.commit;
-  provenance.compiler = build.compiler;
-  provenance.origin.format = "operation files";
-  provenance.experiment_name = first.run;
-  provenance.initial_weights_digest = first.initial_weights_digest;
-  provenance.arm = request.arm.empty() ? first.arm : request.arm;
-  provenance.recipe = checked.recipe.name;
-  provenance.seed = request.seed.value_or(first.seed.value_or(0));
-  for (const OperationFile& file : checked.files) {
-    provenance.steps_planned = std::max(provenance.steps_planned, file.step);
-    provenance.ranks = std::max(provenance.ranks, file.ranks);
-  }
-  provenance.tokens_per_step = provenance.parameters = provenance.workers = 1;
-  provenance.ranks_per_node = provenance.ranks;
-  provenance.complete = true;
-  return provenance;
-}
-
 bool Masks(const std::string& tensor, float value) {
   return value < 0 && std::isinf(value) &&
          (tensor == "logits" || tensor == "scores" || tensor == "bias");
@@ -146,14 +73,14 @@ std::vector<NonFiniteTensor> NonFiniteOf(
       const bool is_skipped =
           operation.type == "adamw" && operation.texts.contains("expected");
       for (const auto& [name, tensor] : operation.floats) {
-        if (is_skipped && name == "gradient") continue;
         const int64_t count =
             std::ranges::count_if(tensor.values, [&](float value) {
               return !std::isfinite(value) && !Masks(name, value);
             });
         if (count == 0) continue;
-        result.push_back(
-            {f, i, name, count, static_cast<int64_t>(tensor.values.size())});
+        result.push_back({f, i, name, count,
+                          static_cast<int64_t>(tensor.values.size()),
+                          is_skipped && name == "gradient"});
       }
     }
   }
@@ -165,12 +92,62 @@ std::string NonFiniteText(const CheckedTensors& checked,
   std::string text;
   for (const NonFiniteTensor& found : checked.non_finite) {
     const OperationFile& file = checked.files[found.file];
-    const std::string sentence =
-        fmt::format("{} ({}), step {}: {} of {} elements of {} are not finite.",
-                    Printable(file.operations[found.operation].module),
-                    file.operations[found.operation].type, file.step,
-                    found.elements, found.of, found.tensor);
+    const std::string sentence = fmt::format(
+        "{} ({}), step {}: {} of {} elements of {} are not finite{}.",
+        Printable(file.operations[found.operation].module),
+        file.operations[found.operation].type, file.step, found.elements,
+        found.of, found.tensor,
+        found.is_expected ? ", and the step was to be skipped" : "");
     text += report::Wrap(sentence, 0, 2, style) + "\n";
+  }
+  return text;
+}
+
+constexpr size_t kMostNames = 20;
+
+/// The first of them, and how many more there are.
+template <typename Names>
+std::string FirstOf(const Names& names) {
+  const size_t count = std::min(names.size(), kMostNames);
+  return fmt::format(
+      "{}{}",
+      fmt::join(names.begin(),
+                std::next(names.begin(), static_cast<ptrdiff_t>(count)), ", "),
+      names.size() > count
+          ? fmt::format(" and {} more (--json)", names.size() - count)
+          : "");
+}
+
+/// Open points, each once with all steps, ranks and modules that have it.
+std::string OpenText(const CheckedTensors& checked,
+                     const report::TextStyle& style) {
+  struct Whose {
+    std::set<std::string> modules;
+    std::set<std::pair<int64_t, int64_t>> places;
+  };
+  std::map<std::pair<bool, std::string>, Whose> points;
+  for (const OpenPoint& point : checked.open) {
+    const OperationFile& file = checked.files[point.file];
+    Whose& whose = points[{!point.forbids_pass, Printable(point.text)}];
+    if (!point.module.empty()) whose.modules.insert(Printable(point.module));
+    whose.places.emplace(file.step, file.rank);
+  }
+  std::string text;
+  for (const auto& [key, whose] : points) {
+    const auto [step, rank] = *whose.places.begin();
+    text += report::Wrap(
+                fmt::format(
+                    "{}, step {}, rank {}{}: {}{}.",
+                    key.first ? "Note" : "Open", step, rank,
+                    whose.places.size() > 1
+                        ? fmt::format(", and {} more", whose.places.size() - 1)
+                        : "",
+                    key.second,
+                    whose.modules.empty()
+                        ? ""
+                        : fmt::format(": {}", FirstOf(whose.modules))),
+                0, 2, style) +
+            "\n";
   }
   return text;
 }
@@ -178,27 +155,19 @@ std::string NonFiniteText(const CheckedTensors& checked,
 /// Modules by what became of them and why; of many the first.
 std::string ModulesText(const CheckedTensors& checked,
                         const report::TextStyle& style) {
-  constexpr size_t kMostNames = 20;
   std::map<std::pair<bool, std::string>, std::vector<std::string>> by_reason;
   for (const operations::ModuleChoice& choice : checked.modules) {
     by_reason[{choice.quantized, choice.reason}].push_back(
         Printable(choice.module));
   }
   std::string text;
-  for (auto& [key, names] : by_reason) {
-    const size_t count = names.size();
-    std::string more;
-    if (count > kMostNames) {
-      names.resize(kMostNames);
-      more = fmt::format(" and {} more (--json)", count - kMostNames);
-    }
-    text += report::Wrap(
-                fmt::format(
-                    "{} ({}; {} of {} linear modules): {}{}.",
-                    key.first ? "Taken as quantised" : "Not taken as quantised",
-                    Printable(key.second), count, checked.modules.size(),
-                    fmt::join(names, ", "), more),
-                0, 2, style) +
+  for (const auto& [key, names] : by_reason) {
+    text += report::Wrap(fmt::format("{} ({}; {} of {} linear modules): {}.",
+                                     key.first ? "Taken as quantised"
+                                               : "Not taken as quantised",
+                                     Printable(key.second), names.size(),
+                                     checked.modules.size(), FirstOf(names)),
+                         0, 2, style) +
             "\n";
   }
   for (const std::string& remark : checked.pattern_remarks) {
@@ -227,22 +196,32 @@ std::string SummaryOf(const CheckedTensors& checked) {
   const char* word = outcome == ExitCode::kPass   ? "PASS"
                      : outcome == ExitCode::kFail ? "FAIL"
                                                   : "INCONCLUSIVE";
-  const std::string not_finite =
-      checked.non_finite.size() == 1
-          ? "1 tensor holds elements that are not finite."
-          : fmt::format("{} tensors hold elements that are not finite.",
-                        checked.non_finite.size());
-  if (!checked.non_finite.empty() && checked.wrong() == 0) {
+  const int64_t count = checked.not_finite();
+  std::string reasons;
+  if (count > 0) {
+    reasons = count == 1
+                  ? "1 tensor holds elements that are not finite."
+                  : fmt::format("{} tensors hold elements that are not finite.",
+                                count);
+  }
+  const auto open =
+      std::ranges::count(checked.open, true, &OpenPoint::forbids_pass);
+  if (open > 0) {
+    reasons += fmt::format("{}{} point{} open.", reasons.empty() ? "" : " ",
+                           open, open == 1 ? " is" : "s are");
+  }
+  if (!reasons.empty() && checked.wrong() == 0) {
     return fmt::format(
-        "{}: {} Each of the {} results is what its inputs give under recipe "
-        "{}.",
-        word, not_finite, checked.findings.size(), checked.recipe.name);
+        "{}: {} {} checked {} what {} inputs give under recipe {}.", word,
+        reasons, checked.findings.size(),
+        checked.findings.size() == 1 ? "result is" : "results are",
+        checked.findings.size() == 1 ? "its" : "their", checked.recipe.name);
   }
   return fmt::format(
       "{}: {} of {} tensors have elements that no order of summation "
       "explains under recipe {} ({} of {} elements).{}",
       word, checked.wrong(), checked.findings.size(), checked.recipe.name,
-      others, elements, checked.non_finite.empty() ? "" : " " + not_finite);
+      others, elements, reasons.empty() ? "" : " " + reasons);
 }
 
 /// A table of the findings that are right, or of those that are not.
@@ -278,8 +257,14 @@ ExitCode CheckedTensors::Outcome() const {
   const bool is_empty = std::ranges::all_of(findings, [](const Finding& f) {
     return f.comparison.Row().elements == 0;
   });
-  return is_empty || !non_finite.empty() ? ExitCode::kInconclusive
-                                         : ExitCode::kPass;
+  const bool is_open = std::ranges::any_of(
+      open, [](const OpenPoint& point) { return point.forbids_pass; });
+  return is_empty || is_open || not_finite() > 0 ? ExitCode::kInconclusive
+                                                 : ExitCode::kPass;
+}
+
+int64_t CheckedTensors::not_finite() const {
+  return std::ranges::count(non_finite, false, &NonFiniteTensor::is_expected);
 }
 
 int64_t CheckedTensors::wrong() const {
@@ -303,6 +288,7 @@ CheckedTensors CheckTensors(const CheckTensorsRequest& request,
   checked.findings = operations::CheckOperations(checked.files, checked.recipe,
                                                  request.options, team);
   checked.non_finite = NonFiniteOf(checked.files);
+  checked.open = operations::OpenPointsOf(checked.files);
   if (checked.recipe.quantizes()) {
     const operations::ModuleChoices modules(checked.files, checked.recipe,
                                             request.options);
@@ -310,38 +296,6 @@ CheckedTensors CheckTensors(const CheckTensorsRequest& request,
     checked.pattern_remarks = modules.remarks();
   }
   return checked;
-}
-
-runlog::ProbeLog ProbeLogOf(const CheckedTensors& checked,
-                            const CheckTensorsRequest& request) {
-  runlog::ProbeLog log;
-  log.provenance = ProvenanceOf(checked, request);
-  log.operations = OperationsOf(checked);
-  log.cases.emplace_back(oracle::kPlainCase);
-  std::map<int64_t, oracle::ReportSink> sinks;
-  std::map<int64_t, std::vector<const OperationFile*>> files;
-  std::map<std::string, int64_t> places;
-  for (const OperationFile& file : checked.files) {
-    files[file.step].push_back(&file);
-  }
-  for (const Finding& finding : checked.findings) {
-    const std::string tensor = Printable(finding.tensor);
-    const auto place = static_cast<int64_t>(places.size());
-    if (places.try_emplace(tensor, place).second) log.tensors.push_back(tensor);
-    sinks[checked.files[finding.file].step].Add(tensor, finding.comparison);
-  }
-  for (const auto& [step, of_step] : files) {
-    AppendStep(of_step, log.plain_steps);
-    const oracle::ReportSink& sink = sinks[step];
-    for (const auto& [tensor, comparison] : sink.comparisons()) {
-      runlog::OracleRow row = comparison.Row();
-      row.probe_case = 0;
-      row.step = step;
-      row.tensor = places.at(tensor);
-      log.oracle.Append(row);
-    }
-  }
-  return log;
 }
 
 /// What leaves a tenth of the elements is not the cause.
@@ -352,6 +306,12 @@ static bool IsCause(const operations::Explanation& why, int64_t others) {
 
 static std::string ExplanationText(const operations::Explanation& why,
                                    int64_t others) {
+  if (why.is_guess) {
+    return fmt::format(
+        "{}. That is only a possibility, since other small errors look alike. "
+        "It leaves {} others of {} ({}).",
+        Capital(why.sentence), why.other, others, why.name);
+  }
   if (why.other == 0) {
     return fmt::format("{}. This explains all elements ({}).",
                        Capital(why.sentence), why.name);
@@ -418,6 +378,9 @@ std::string Sentences(const Finding& finding) {
               ? fmt::format(" {} explains it as well, with {} others: these "
                             "tensors do not tell the two apart.",
                             why->runner_up, why->runner_up_other)
+          : why->runner_up_other == 0
+              ? fmt::format(" {} explains all, too, but by many more flips.",
+                            why->runner_up)
               : fmt::format(" The next best, {}, leaves {} others.",
                             why->runner_up, why->runner_up_other));
 }
@@ -446,7 +409,8 @@ std::string RenderChecked(const CheckedTensors& checked, bool all,
             0, 0, style) +
         "\n";
   }
-  return table + NonFiniteText(checked, style) + ModulesText(checked, style) +
+  return table + NonFiniteText(checked, style) + OpenText(checked, style) +
+         ModulesText(checked, style) +
          report::Wrap(SummaryOf(checked) + LeftOutText(checked), 0, 0, style) +
          "\n";
 }

@@ -33,6 +33,8 @@ struct NonFiniteTensor {
   std::string tensor = {};
   int64_t elements = 0;
   int64_t of = 0;
+  /// The gradient of a step that was to be skipped for it.
+  bool is_expected = false;
 
   bool is_state_after() const { return tensor.ends_with("_after"); }
 };
@@ -42,16 +44,18 @@ struct CheckedTensors {
   std::vector<operations::OperationFile> files;
   std::vector<operations::Finding> findings;
   std::vector<NonFiniteTensor> non_finite = {};
+  std::vector<operations::OpenPoint> open = {};
   /// Of a recipe that quantises: what became of each linear module.
   std::vector<operations::ModuleChoice> modules = {};
   /// Sentences about the patterns that chose them.
   std::vector<std::string> pattern_remarks = {};
 
-  int64_t left_out() const;  ///< modules that are not quantised
-  int64_t wrong() const;     ///< findings that have others
+  int64_t left_out() const;    ///< modules that are not quantised
+  int64_t wrong() const;       ///< findings that have others
+  int64_t not_finite() const;  ///< tensors that were to be finite
   /// FAIL for others and for a parameter or moment that is not finite after
-  /// its step; INCONCLUSIVE if nothing was compared or an input or result is
-  /// not finite.
+  /// its step; INCONCLUSIVE if nothing was compared, an input or result is not
+  /// finite, or an open point forbids a PASS.
   ExitCode Outcome() const;
 };
 

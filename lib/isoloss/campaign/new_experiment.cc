@@ -21,6 +21,7 @@
 #include "isoloss/campaign/experiment_text.h"
 #include "isoloss/campaign/judge_arms.h"
 #include "isoloss/campaign/train_arms.h"
+#include "isoloss/corpus/corpus.h"
 #include "isoloss/oracle/probe_cases.h"
 #include "isoloss/precision/recipe.h"
 #include "isoloss/report/live_view.h"
@@ -77,12 +78,15 @@ std::vector<std::string> PathsFrom(const fs::path& folder,
   return written;
 }
 
-/// The largest token of a flat file of little-endian integers.
+/// The largest token of a flat file of little-endian integers; 0 if it is more
+/// than a corpus may hold.
 template <typename T>
 uint64_t LargestToken(const fs::path& path) {
   uint64_t largest = 0;
   std::vector<T> chunk(size_t{1} << 16);
   std::ifstream file(path, std::ios::binary);
+  std::error_code unknown;
+  if (fs::file_size(path, unknown) > corpus::kMaxBytes) return 0;
   while (file) {
     file.read(reinterpret_cast<char*>(chunk.data()),  // NOLINT
               static_cast<std::streamsize>(chunk.size() * sizeof(T)));
@@ -247,13 +251,18 @@ class SizeChoice {
 
   /// Before anything is trained.
   void RequireLeast() const {
+    const std::string smallest = NewExperiment{}.preset;
     const double least = Seconds({kFewestSteps, kFewestSeeds});
     if (least <= 60 * request_.budget_minutes) return;
     ThrowError(ErrorKind::kConfig,
                "--budget {:g}: is in minutes, but {} steps of {} seeds, the "
-               "least that a verdict needs, take {:.1f} on this machine. Raise "
-               "it, or give a smaller --preset.",
-               request_.budget_minutes, kFewestSteps, kFewestSeeds, least / 60);
+               "least that a verdict needs, take {:.1f} on this machine with "
+               "{} token ids. Give --budget {:.0f}{}.",
+               request_.budget_minutes, kFewestSteps, kFewestSeeds, least / 60,
+               experiment_.model.vocab_size, std::ceil(least / 60),
+               request_.preset == smallest
+                   ? ""
+                   : fmt::format(", or --preset {}", smallest));
   }
 
   /// What gives `size` the power that it lacks; "" if it has it.

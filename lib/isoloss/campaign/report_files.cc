@@ -4,10 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -20,6 +22,7 @@
 #include "isoloss/campaign/log_files.h"
 #include "isoloss/campaign/open_log.h"
 #include "isoloss/campaign/verdict_file.h"
+#include "isoloss/compare/arm_summary.h"
 #include "isoloss/compare/dump_difference.h"
 #include "isoloss/compare/error_growth.h"
 #include "isoloss/report/dump_json.h"
@@ -240,25 +243,71 @@ class FilesReader {
                DidYouMean(files_.baseline, arms));
   }
 
+  /// A run of these with these final weights; null if there is none.
+  static const compare::Run* RunWith(const std::vector<compare::Run>& runs,
+                                     const Json& weights) {
+    const auto found = std::ranges::find_if(runs, [&](const auto& run) {
+      return run.log.provenance.final_weights_digest == weights;
+    });
+    return found == runs.end() ? nullptr : &*found;
+  }
+
+  /// Whether the arm of a verdict has other final losses than its runs here,
+  /// which its file has with all digits.
+  static bool HasOtherLosses(const Json& verdict, const Json& arm,
+                             const std::vector<const compare::Run*>& runs) {
+    constexpr double kDigits = 1e-9;
+    const auto& policy = verdict["policy"];
+    const auto share = policy.find("window_share");
+    const bool foreign = std::ranges::any_of(runs, [](const auto* run) {
+      return run->log.provenance.IsForeign();  // the page may align otherwise
+    });
+    if (foreign || share == policy.end() || !share->is_number() ||
+        !(*share > 0 && *share <= 1)) {
+      return false;
+    }
+    const auto now = compare::SummarizeArm("", runs, share->get<double>());
+    for (const auto& [key, value] :
+         {std::pair("final_loss_nats", now.final_loss_nats),
+          std::pair("held_out_loss_nats", now.held_out_loss_nats)}) {
+      const auto then = arm.find(key);
+      if (!value || then == arm.end() || !then->is_number()) continue;
+      const double apart = std::fabs(*value - then->get<double>());
+      if (!(apart <= kDigits * std::fabs(*value))) return true;
+    }
+    return false;
+  }
+
   /// A verdict beside runs that it was not given on is no verdict on them.
   void NoteOtherRuns() {
-    std::set<std::string> weights;
-    for (const auto* runs : {&files_.runs, &files_.approved}) {
-      for (const compare::Run& run : *runs) {
-        weights.insert(run.log.provenance.final_weights_digest);
-      }
-    }
     for (const Json& verdict : files_.verdicts) {
       for (const char* side : {"baseline", "candidate"}) {
-        for (const Json& run : verdict[side]["runs"]) {
-          if (weights.contains(run["final_weights_digest"])) continue;
-          files_.notes.push_back(fmt::format(
-              "The verdict on arm {} speaks of runs that are not on this page, "
-              "such as {}.",
-              verdict["candidate"]["arm"].get<std::string>(),
-              run["file"].get<std::string>()));
-          return;
+        const Json& arm = verdict[side];
+        std::vector<const compare::Run*> runs;
+        for (const Json& run : arm["runs"]) {
+          const Json& weights = run["final_weights_digest"];
+          const bool approved = side == std::string_view("baseline");
+          const compare::Run* found =
+              approved ? RunWith(files_.approved, weights) : nullptr;
+          if (found == nullptr) found = RunWith(files_.runs, weights);
+          if (found == nullptr) found = RunWith(files_.approved, weights);
+          if (found == nullptr) {
+            files_.notes.push_back(fmt::format(
+                "The verdict on arm {} speaks of runs that are not on this "
+                "page, such as {}.",
+                verdict["candidate"]["arm"].get<std::string>(),
+                run["file"].get<std::string>()));
+            return;
+          }
+          runs.push_back(found);
         }
+        if (!HasOtherLosses(verdict, arm, runs)) continue;
+        files_.notes.push_back(fmt::format(
+            "The verdict on arm {} was given on other losses of arm {} than "
+            "those on this page. Judge these runs again.",
+            verdict["candidate"]["arm"].get<std::string>(),
+            arm["arm"].get<std::string>()));
+        return;
       }
     }
   }

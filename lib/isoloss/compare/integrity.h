@@ -64,6 +64,15 @@ std::vector<std::string> MixedNumerics(std::span<const Run* const> arm);
 /// end.
 std::vector<std::string> NoTrainingWarnings(const Pairing& pairing);
 
+/// A sentence for each thing in which logs of other programs differ though
+/// pairs should not, of the first pair with one: numbers that may be of
+/// batches, and gradient norms by a factor. Alone it decides nothing.
+std::vector<std::string> PairWarnings(const Pairing& pairing);
+
+/// A sentence if the loss of another program's run rises from its first fifth
+/// to its last by more than the noise of batches; else "".
+std::string RisingLoss(const Pairing& pairing);
+
 /// Whether both hold the same losses to the bit, which independent runs do not.
 /// Curves of nothing but NaN are alike without being copies.
 bool IsCopy(const runlog::StepColumns& a, const runlog::StepColumns& b);

@@ -35,51 +35,106 @@ using runlog::Told;
 /// Epochs are written with two decimals or more, and counted from 0 or 1.
 constexpr std::string_view kEpochs = "epochs seen";
 
-/// What the digits of epochs, and of one whole one, may hide.
-double SlackOf(std::string_view name, double value) {
-  constexpr double kOfEpochs = 0.02;
-  return name == kEpochs ? kOfEpochs * std::max(1.0, std::fabs(value)) : 0;
+/// Whole epochs: a number that stays the same for some rows.
+bool CountsWhole(const Told::Number& epochs) {
+  return std::ranges::adjacent_find(epochs.value) != epochs.value.end() &&
+         std::ranges::all_of(epochs.value, [](double value) {
+           return value == std::floor(value);
+         });
 }
 
-/// The first step at which both tell the number and it differs. Programs may
-/// count what was seen before or after a step: of two formats, and of epochs,
-/// its growth is compared.
-void ReportOtherNumber(const SeedPair& pair, const Told::Number& a,
-                       const Told::Number& b, Findings& findings) {
+/// What the digits of epochs, and of one whole one, may hide, and the FP32 of
+/// an event file.
+double SlackOf(const Told::Number& a, const Told::Number& b, bool of_formats,
+               double value) {
+  constexpr double kOfEpochs = 0.02;
+  if (a.name != kEpochs) return 0x1p-23 * std::fabs(value);
+  const bool whole_a = CountsWhole(a);
+  const bool whole_b = CountsWhole(b);
+  const bool whole = whole_a != whole_b || (whole_a && of_formats);
+  return kOfEpochs * std::max(1.0, std::fabs(value)) + (whole ? 1 : 0);
+}
+
+/// "fp8-seed1: batch size is 8 at step 3, but 4 in bf16-seed1", of the first
+/// step at which both tell the number and it differs; "" if none is.
+/// Programs may count what was seen before or after a step: of two formats, and
+/// of epochs, its growth is compared.
+std::string OtherNumber(const SeedPair& pair, const Told::Number& a,
+                        const Told::Number& b) {
   const auto rows = runlog::MatchRows(a.step, b.step);
-  if (rows.empty()) return;
+  if (rows.empty()) return "";
+  const bool of_formats = pair.baseline->log.provenance.origin.format !=
+                          pair.candidate->log.provenance.origin.format;
   const bool grows =
-      a.name == kEpochs || (a.name.ends_with(" seen") &&
-                            pair.baseline->log.provenance.origin.format !=
-                                pair.candidate->log.provenance.origin.format);
+      a.name == kEpochs || (a.name.ends_with(" seen") && of_formats);
   const double from_a = grows ? a.value[rows[0].a] : 0;
   const double from_b = grows ? b.value[rows[0].b] : 0;
   for (const runlog::SharedRow& at : rows) {
     const double x = a.value[at.a];
     const double y = b.value[at.b];
     const double apart = std::fabs((x - from_a) - (y - from_b));
-    if (!std::isfinite(apart) || apart <= SlackOf(a.name, x - from_a)) continue;
+    if (!std::isfinite(apart) ||
+        apart <= SlackOf(a, b, of_formats, x - from_a)) {
+      continue;
+    }
+    return fmt::format("{}: {} is {}{}, but {} in {}", Label(*pair.candidate),
+                       a.name, y,
+                       at.step == 0 ? "" : fmt::format(" at step {}", at.step),
+                       x, Label(*pair.baseline));
+  }
+  return "";
+}
+
+/// What both logs tell of their batches otherwise, under names that say surely
+/// that it is theirs, or under others.
+std::vector<std::string> OtherBatches(const SeedPair& pair, bool sure) {
+  std::vector<std::string> texts;
+  const auto& numbers = pair.candidate->log.told.numbers;
+  for (const Told::Number& a : pair.baseline->log.told.numbers) {
+    const auto b = std::ranges::find(numbers, a.name, &Told::Number::name);
+    if (b == numbers.end() || (a.sure && b->sure) != sure) continue;
+    std::string text = OtherNumber(pair, a, *b);
+    if (!text.empty()) texts.push_back(std::move(text));
+  }
+  return texts;
+}
+
+void ReportOtherBatches(const SeedPair& pair, Findings& findings) {
+  for (const std::string& text : OtherBatches(pair, true)) {
     Report(findings, Severity::kIncomparable,
-           "{}: {} is {}{}, but {} in {}, and runs of a pair must be made of "
-           "equal batches. Train both alike, or say with --align step or "
-           "--align tokens that they are meant to differ.",
-           Label(*pair.candidate), a.name, y,
-           at.step == 0 ? "" : fmt::format(" at step {}", at.step), x,
-           Label(*pair.baseline));
-    return;
+           "{}, and runs of a pair must be made of equal batches. Train both "
+           "alike, or say with --align step or --align tokens that they are "
+           "meant to differ.",
+           text);
   }
 }
 
-/// What both logs tell of their batches.
-void ReportOtherBatches(const SeedPair& pair, Findings& findings) {
-  const runlog::RunLog& baseline = pair.baseline->log;
-  const runlog::RunLog& candidate = pair.candidate->log;
-  for (const Told::Number& a : baseline.told.numbers) {
-    const auto b =
-        std::ranges::find(candidate.told.numbers, a.name, &Told::Number::name);
-    if (b == candidate.told.numbers.end()) continue;
-    ReportOtherNumber(pair, a, *b, findings);
+/// Rounding makes a gradient norm larger, but not by a factor at nearly all
+/// steps: that is another unit, or another sum of ranks or micro-batches.
+std::string OtherNorms(const SeedPair& pair) {
+  constexpr double kFactor = 1.25;
+  constexpr size_t kFewest = 20;
+  const runlog::StepColumns& a = pair.baseline->log.steps;
+  const runlog::StepColumns& b = pair.candidate->log.steps;
+  if (a.grad_norm.empty() || b.grad_norm.empty()) return "";
+  std::vector<double> factors;
+  for (const runlog::SharedRow& at : runlog::MatchRows(a.step, b.step)) {
+    const double factor = b.grad_norm[at.b] / a.grad_norm[at.a];
+    if (std::isfinite(factor) && factor > 0) factors.push_back(factor);
   }
+  if (factors.size() < kFewest) return "";
+  std::ranges::sort(factors);
+  const size_t quarter = factors.size() / 4;
+  const bool above = factors[quarter] > kFactor;
+  const bool below = factors[factors.size() - 1 - quarter] < 1 / kFactor;
+  if (!above && !below) return "";
+  return fmt::format(
+      "{}: its gradient norm is {:.3g} times that of {}. At three steps in "
+      "four "
+      "it is {} than {:g} times. Was it computed alike?",
+      Label(*pair.candidate), factors[factors.size() / 2],
+      Label(*pair.baseline), above ? "more" : "less",
+      above ? kFactor : 1 / kFactor);
 }
 
 /// Steps that the log tells of without their loss: "unknown_loss", whose text
@@ -203,6 +258,20 @@ void ReportUnlikeCurves(const SeedPair& pair, Findings& findings) {
          "kind. Export both in one way.",
          Label(*pair.candidate), ValuesText(values_b), Label(*pair.baseline),
          ValuesText(values_a));
+}
+
+std::vector<std::string> PairWarnings(const Pairing& pairing) {
+  std::vector<std::string> warnings;
+  for (const SeedPair& pair : pairing.pairs) {
+    for (const std::string& text : OtherBatches(pair, false)) {
+      warnings.push_back(text + ". Did both runs train on equal batches?");
+    }
+    if (std::string text = OtherNorms(pair); !text.empty()) {
+      warnings.push_back(std::move(text));
+    }
+    if (!warnings.empty()) break;  // one pair is enough
+  }
+  return warnings;
 }
 
 }  // namespace isoloss::compare

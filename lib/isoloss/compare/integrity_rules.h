@@ -25,6 +25,12 @@ void ReportForeignSteps(const Run& run, Findings& findings);
 void ReportLoads(const Run& run, Findings& findings);
 /// Of such runs, what both of a pair must share besides.
 void ReportUnlikeCurves(const SeedPair& pair, Findings& findings);
+/// Whether two runs that differ share a part that no two trainings share: their
+/// final weights, a stretch of losses, or, of one seed, of gradient norms. Then
+/// it reports it.
+bool ReportEqualParts(const Run& one, const Run& other, Findings& findings);
+/// The same of the last held-out losses of the pairs.
+void ReportEqualHeldOut(const Pairing& pairing, Findings& findings);
 
 Findings CheckSeeds(const Pairing& pairing, Question question);
 Findings CheckTraining(const Pairing& pairing, Question question);

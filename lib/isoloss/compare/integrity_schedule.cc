@@ -84,11 +84,17 @@ void ReportUnequalRates(const SeedPair& pair, Findings& findings) {
           : std::pair(Severity::kBad,
                       "it follows from the configuration, which is the same. "
                       "One of the programs computes the schedule wrongly.");
+  // Other programs may compute a rate in FP32, by some four operations on
+  // numbers up to the largest rate, or store it so.
+  constexpr double kFp32 = 0x1p-22;
+  const double computed = pair.IsForeign() && common > 0
+                              ? kFp32 * std::abs(std::ranges::max(baseline.lr))
+                              : 0;
   for (size_t i = 0; i < common; ++i) {
     // The ends of two roundings are FP64 numbers themselves.
     const double rate = std::abs(baseline.lr[i]);
     const double allowed =
-        kRateTolerance * rate +
+        kRateTolerance * rate + computed +
         std::min(rounded * (1 + kRateTolerance), kCoarsest * rate);
     if (std::abs(candidate.lr[i] - baseline.lr[i]) <= allowed) continue;
     Report(findings, severity,

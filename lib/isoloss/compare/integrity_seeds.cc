@@ -65,12 +65,17 @@ void ReportLabels(const std::string& arm, const std::vector<const Run*>& runs,
   }
 }
 
-/// Weights and batches of both are recorded, and the same.
-bool HaveOneStart(const runlog::RunLog& a, const runlog::RunLog& b) {
+/// Which digests of both runs are recorded and the same.
+struct OneStart {
+  bool weights = false;
+  bool batches = false;
+};
+
+OneStart OneStartOf(const runlog::RunLog& a, const runlog::RunLog& b) {
   const auto& weights = a.provenance.initial_weights_digest;
   const auto& batches = a.steps.batch_digest;
-  return !weights.empty() && weights == b.provenance.initial_weights_digest &&
-         !batches.empty() && batches == b.steps.batch_digest;
+  return {!weights.empty() && weights == b.provenance.initial_weights_digest,
+          !batches.empty() && batches == b.steps.batch_digest};
 }
 
 /// How far values stand apart that follow each other, by the median of second
@@ -118,15 +123,27 @@ void ReportOneSeed(const std::vector<const Run*>& runs, Question question,
       const runlog::RunLog& a = (*other)->log;
       const runlog::RunLog& b = (*run)->log;
       if (IsCopy(a.steps, b.steps)) continue;
-      if (HaveOneStart(a, b)) {
+      const OneStart start = OneStartOf(a, b);
+      // isoloss draws both by the seed; other programs may draw one of them.
+      const bool foreign = a.provenance.IsForeign() || b.provenance.IsForeign();
+      if (foreign ? start.weights && start.batches
+                  : start.weights || start.batches) {
         Report(findings, Severity::kIncomparable,
-               "{}: its initial weights ({}) and all {} batches are those of "
-               "{}, but seeds must be independent runs. These are one seed: "
-               "train each from weights or batches of its own.",
-               Label(**run), b.provenance.initial_weights_digest,
-               b.steps.batch_digest.size(), Label(**other));
+               "{}: its {}{}{} are those of {}, but seeds must be independent "
+               "runs. These are one seed: train each from weights or batches "
+               "of its own.",
+               Label(**run),
+               start.weights ? fmt::format("initial weights ({})",
+                                           b.provenance.initial_weights_digest)
+                             : "",
+               start.weights && start.batches ? " and " : "",
+               start.batches
+                   ? fmt::format("all {} batches", b.steps.batch_digest.size())
+                   : "",
+               Label(**other));
         return;
       }
+      if (ReportEqualParts(**other, **run, findings)) return;
       if (!AreNearTwins(a, b, question)) continue;
       Report(findings, Severity::kIncomparable,
              "{}: its losses differ from those of {} by less than a hundredth "

@@ -2,6 +2,7 @@
 // do nothing are equal, whatever their recipes.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 #include <span>
 #include <string>
@@ -26,6 +27,7 @@ struct LossFall {
 
   /// Chance gives 4 standard errors once in 30 000 runs.
   bool is_clear() const { return nats > 4 * error && nats > 0; }
+  bool is_rise() const { return -nats > 4 * error && nats < 0; }
 };
 
 double MeanOf(std::span<const double> values) {
@@ -106,22 +108,29 @@ bool HidesSmall(std::vector<double> values, double half_unit) {
   return *middle <= kTimes * half_unit;
 }
 
-/// A rate may end with 0, but not before what is judged as the end.
-void ReportLateRates(const Run& run, Findings& findings) {
+/// A rate may be 0 at the beginning and at the end, but not in a fifth of the
+/// run in a row, nor in half of it.
+void ReportPausedRates(const Run& run, const Zeros& found, Findings& findings) {
   const auto& rates = run.log.steps.lr;
-  const auto last = std::find_if(rates.rbegin(), rates.rend(),
-                                 [](double rate) { return rate != 0; });
-  const auto zeros = static_cast<size_t>(last - rates.rbegin());
-  if (zeros <= kMostIdleSteps || 5 * zeros < rates.size() ||
-      HidesSmall(rates, run.log.provenance.origin.lr_half_unit)) {
-    return;
-  }
+  const bool long_pause =
+      found.longest > kMostIdleSteps && 5 * found.longest >= found.count;
+  if (!long_pause && 2 * found.zeros < found.count) return;
+  const auto& step = run.log.steps.step;
+  const size_t begin = found.end + 1 - found.longest;
+  // Rates that digits hide are next to small ones: to two units.
+  constexpr double kHidden = 5;  // half units
+  const double around =
+      std::max(begin > 0 ? rates[begin - 1] : 0,
+               found.end + 1 < found.count ? rates[found.end + 1] : 0);
+  if (around <= kHidden * run.log.provenance.origin.lr_half_unit) return;
+  const bool at_end = found.end + 1 == found.count && begin > 0;
   Report(findings, Severity::kUnverified,
-         "{}: the learning rate is 0 in the last {} of {} steps, so that the "
-         "end of training shows no training. Look at the schedule, or judge "
-         "what is before with --until {}.",
-         Label(run), zeros, rates.size(),
-         run.log.steps.step[rates.size() - zeros - 1]);
+         "{}: the learning rate is 0 in {} of {} steps, {} to {} in a row, and "
+         "there the log shows no training. Look at the schedule{}.",
+         Label(run), found.zeros, found.count, step[begin], step[found.end],
+         at_end ? fmt::format(", or judge what is before with --until {}",
+                              step[begin - 1])
+                : "");
 }
 
 void ReportRates(const Run& run, Findings& findings) {
@@ -129,7 +138,9 @@ void ReportRates(const Run& run, Findings& findings) {
   const Zeros found =
       ZerosIn(rates.size(), [&](size_t i) { return rates[i] == 0; });
   if (found.count <= kMostIdleSteps) return;
-  if (found.zeros < found.count) return ReportLateRates(run, findings);
+  if (found.zeros < found.count) {
+    return ReportPausedRates(run, found, findings);
+  }
   // 0.0000 may stand for any rate up to half a unit; 0.0 is 0 as programs
   // write it.
   const double unit = run.log.provenance.origin.lr_half_unit;
@@ -177,8 +188,15 @@ void ReportIdle(const Run& run, const runlog::Told::Idle& idle,
   step = step.subspan(first);
   const Zeros found =
       ZerosIn(step.size(), [&](size_t i) { return is_idle(first + i); });
-  if (found.longest <= kMostIdleSteps) return;
-  ReportZeros(run, idle.says, found, step, findings);
+  if (found.longest > kMostIdleSteps) {
+    return ReportZeros(run, idle.says, found, step, findings);
+  }
+  // More than a loss scale or masked batches explain, and all a micro-batch.
+  if (4 * found.zeros < found.count) return;
+  Report(findings, Severity::kUnverified,
+         "{}: {} in {} of {} steps, so no weight moved there. Log one value of "
+         "each optimizer step, or look at what stopped the updates.",
+         Label(run), idle.says, found.zeros, found.count);
 }
 
 void ReportNorms(const Run& run, Findings& findings) {
@@ -249,6 +267,22 @@ void ReportOneLoss(const Run& run, Findings& findings) {
          step[found.end + 1], stuck);
 }
 
+/// isoloss draws the sequences of each step anew. Other programs may be told to
+/// train on one batch.
+void ReportOneBatch(const Run& run, Findings& findings) {
+  const auto& batches = run.log.steps.batch_digest;
+  if (run.log.provenance.IsForeign() || batches.size() <= kMostIdleSteps ||
+      std::ranges::adjacent_find(batches, std::not_equal_to<>()) !=
+          batches.end()) {
+    return;
+  }
+  Report(findings, Severity::kUnverified,
+         "{}: the batches of all {} steps have one digest, but each step draws "
+         "its own. Give the run more text, or run it again if the log was "
+         "edited.",
+         Label(run), batches.size());
+}
+
 }  // namespace
 
 Findings CheckTraining(const Pairing& pairing, Question) {
@@ -262,30 +296,53 @@ Findings CheckTraining(const Pairing& pairing, Question) {
     ReportUpdates(*run, findings);
     ReportWeights(*run, findings);
     ReportOneLoss(*run, findings);
+    ReportOneBatch(*run, findings);
   }
   return findings;
 }
 
-std::vector<std::string> NoTrainingWarnings(const Pairing& pairing) {
+namespace {
+
+/// Of another program's run that is long enough; else without a value.
+LossFall FallOfForeign(const Run& run) {
   constexpr size_t kFewest = 20;
+  const runlog::RunLog& log = run.log;
+  if (!log.provenance.IsForeign() || log.steps.loss_nats.size() < kFewest) {
+    return {std::nan(""), 0};
+  }
+  return FallOf(log);
+}
+
+}  // namespace
+
+std::vector<std::string> NoTrainingWarnings(const Pairing& pairing) {
   std::vector<std::string> warnings;
   for (const auto* arm : {&pairing.baseline, &pairing.candidate}) {
     for (const Run* run : *arm) {
-      const runlog::RunLog& log = run->log;
-      if (!log.provenance.IsForeign() || log.steps.loss_nats.size() < kFewest) {
-        continue;
-      }
-      const LossFall fall = FallOf(log);
-      if (fall.is_clear() || std::isnan(fall.nats)) continue;
+      const LossFall fall = FallOfForeign(*run);
+      if (fall.is_clear() || fall.is_rise() || std::isnan(fall.nats)) continue;
       warnings.push_back(fmt::format(
-          "{}: the loss of its last fifth is {:.3g} nats below that of its "
+          "{}: the mean loss of its last fifth is {:.3g} nats {} that of its "
           "first fifth, and noise alone gives {:.2g}: this log shows no "
           "training.",
-          Label(*run), fall.nats, fall.error));
+          Label(*run), std::fabs(fall.nats), fall.nats > 0 ? "below" : "above",
+          fall.error));
       break;  // one of an arm is enough
     }
   }
   return warnings;
+}
+
+std::string RisingLoss(const Pairing& pairing) {
+  for (const Run* run : pairing.All()) {
+    const LossFall fall = FallOfForeign(*run);
+    if (!fall.is_rise()) continue;
+    return fmt::format(
+        "The loss of {} rises during training: the mean of its last fifth is "
+        "{:.3g} nats above that of its first fifth.",
+        Label(*run), -fall.nats);
+  }
+  return "";
 }
 
 }  // namespace isoloss::compare

@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "isoloss/runlog/rows.h"
+#include "isoloss/runlog/shared_columns.h"
 
 namespace isoloss::compare {
 namespace {
@@ -51,10 +52,10 @@ bool SameBytes(const std::filesystem::path& a, const std::filesystem::path& b) {
 
 Sameness SamenessOf(const Run& a, const Run& b) {
   namespace fs = std::filesystem;
-  if (a.log.provenance.arm != b.log.provenance.arm ||
-      SeedOf(&a) != SeedOf(&b)) {
-    return Sameness::kNone;
-  }
+  const bool one_run =
+      a.log.provenance.arm == b.log.provenance.arm ||
+      runlog::EqualBits(a.log.steps.loss_nats, b.log.steps.loss_nats);
+  if (!one_run || SeedOf(&a) != SeedOf(&b)) return Sameness::kNone;
   std::error_code error;
   if (fs::equivalent(a.file, b.file, error)) return Sameness::kFile;
   const bool alike =

@@ -32,7 +32,8 @@ std::string Label(const Run& run);
 /// How the logs of two runs are one and the same.
 enum class Sameness { kNone, kBytes, kFile };
 /// By the files that they were read from. Runs of a file that holds several are
-/// told apart by arm and seed.
+/// told apart by seed, and by arm unless all losses are equal: one log may be
+/// given as two arms.
 Sameness SamenessOf(const Run& a, const Run& b);
 
 /// The experiment's first arm, as the log says; of another program's run, which

@@ -17,6 +17,8 @@ using TokenVector = std::variant<std::vector<uint8_t>, std::vector<uint16_t>,
                                  std::vector<uint32_t>>;
 
 inline constexpr size_t kMaxBigramVocabulary = 1024;
+/// A corpus is held in memory; small models see far less of it.
+inline constexpr size_t kMaxBytes = size_t{4} << 30;
 /// Enough for a ratio, less than a second of work.
 inline constexpr size_t kMaxDeflated = size_t{4} << 20;
 
@@ -76,9 +78,9 @@ class Corpus {
 
 /// Reads or makes the tokens of `source`.
 /// Errors   IoError if a file or folder can't be read; ConfigError if a pattern
-///          matches no file, or the source holds no byte; FormatError if a
-///          token file breaks its format or holds a token outside the
-///          vocabulary (with file and position).
+///          matches no file, or the source holds no byte or more than
+///          kMaxBytes; FormatError if a token file breaks its format or holds a
+///          token outside the vocabulary (with file and position).
 Corpus LoadCorpus(const Source& source, double held_out_share);
 
 }  // namespace isoloss::corpus

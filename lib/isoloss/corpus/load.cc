@@ -35,6 +35,15 @@ constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
              path.string(), reason);
 }
 
+/// Throws if the bytes make a corpus above kMaxBytes.
+void RequireFits(const fs::path& path, uintmax_t bytes) {
+  if (bytes <= kMaxBytes) return;
+  ThrowError(ErrorKind::kConfig,
+             "corpus: {} makes it larger than {} GiB, but a corpus is held in "
+             "memory. Give a part of it.",
+             path.string(), kMaxBytes >> 30);
+}
+
 /// Appends the integers that a file holds, in its byte order, to `values`.
 template <typename T>
 void AppendFile(const fs::path& path, std::vector<T>& values) {
@@ -46,8 +55,12 @@ void AppendFile(const fs::path& path, std::vector<T>& values) {
 
   size_t odd_bytes = 0;
   size_t used = values.size();
+  std::error_code unknown;
+  const uintmax_t told = fs::file_size(path, unknown);
+  RequireFits(path, used * sizeof(T) + (unknown ? 0 : told));
   for (;;) {
     constexpr size_t kChunk = 1 << 16;
+    RequireFits(path, used * sizeof(T));  // it may grow meanwhile
     values.resize(used + kChunk);
     const size_t bytes =
         std::fread(values.data() + used, 1, kChunk * sizeof(T), file.get());

@@ -181,7 +181,12 @@ class Table {
         separator_(separator),
         columns_(columns),
         targets_(columns.Targets()),
-        phase_(columns.PhasePlace()) {}
+        phase_(columns.PhasePlace()) {
+    for (const auto& [column, target] : targets_) {
+      if (FindName(target.series).quantity != Quantity::kLoss) continue;
+      losses_.push_back(column);
+    }
+  }
 
   void ReadRows(CsvRows& rows, size_t step_column);
   void Describe();
@@ -189,9 +194,7 @@ class Table {
  private:
   [[noreturn]] void RefuseOtherCells() const;
   void KeepRow(const std::vector<std::string_view>& cells, int64_t step);
-  /// Whether a row without a loss should have one: it tells of an update, or of
-  /// nothing else.
-  bool HasUpdate(const std::vector<std::string_view>& cells) const;
+  bool MissesLoss(const std::vector<std::string_view>& cells);
   void DescribeRun(ForeignRun& run);
   std::optional<Written> NumberIn(std::string_view cell);
   /// The same, also with commas between thousands: "1,000".
@@ -201,6 +204,8 @@ class Table {
   char separator_;
   Columns& columns_;
   std::map<size_t, Target> targets_;
+  std::vector<size_t> losses_;  ///< columns
+  LossRows loss_rows_;
   std::optional<size_t> phase_;
   std::string with_point_;
   int64_t rows_ = 0;
@@ -229,35 +234,30 @@ std::optional<Written> Table::StepIn(std::string_view cell) {
   return grouped ? std::optional(Written{*grouped, cell}) : std::nullopt;
 }
 
-bool Table::HasUpdate(const std::vector<std::string_view>& cells) const {
-  bool others = false;
+bool Table::MissesLoss(const std::vector<std::string_view>& cells) {
+  std::vector<std::string_view> names;
+  bool has_loss = false;
   for (const auto& [column, target] : targets_) {
-    if (!ParsePlainNumber(cells[column])) continue;
-    const Quantity quantity = FindName(target.series).quantity;
-    if (quantity == Quantity::kGradNorm ||
-        quantity == Quantity::kLearningRate) {
-      return true;
+    if (!NumberIn(cells[column])) continue;
+    if (std::ranges::binary_search(losses_, column)) {
+      has_loss = true;
+    } else {
+      names.emplace_back(target.series);
     }
-    // A clock runs anyway.
-    others = others || (quantity != Quantity::kStepSeconds &&
-                        quantity != Quantity::kTokensPerSecond &&
-                        quantity != Quantity::kTokensSeen);
   }
-  return !others;
+  return loss_rows_.Misses(names, has_loss, true);
 }
 
 void Table::KeepRow(const std::vector<std::string_view>& cells, int64_t step) {
   const std::string prefix = phase_ ? PhasePrefix(Trimmed(cells[*phase_])) : "";
+  const bool misses = prefix.empty() && !columns_.is_chart() &&
+                      !losses_.empty() && MissesLoss(cells);
   for (const auto& [column, target] : targets_) {
     const auto number = NumberIn(cells[column]);
+    const std::string_view cell = Trimmed(cells[column]);
     ForeignRun& run = columns_.runs()[target.run];
     if (!number) {
-      const std::string_view cell = Trimmed(cells[column]);
-      if (!prefix.empty() || columns_.is_chart() ||
-          FindName(target.series).quantity != Quantity::kLoss ||
-          !HasUpdate(cells)) {
-        continue;
-      }
+      if (!misses || !std::ranges::binary_search(losses_, column)) continue;
       if (cell.empty()) {
         run.without_loss.push_back(step);
       } else {
@@ -269,7 +269,6 @@ void Table::KeepRow(const std::vector<std::string_view>& cells, int64_t step) {
         run.Of(prefix.empty() ? target.series : prefix + target.series);
     series.Add(step, number->value, number->text);
     // They differ only where the chart put points or runs together.
-    const std::string_view cell = Trimmed(cells[column]);
     const bool bucketed = (target.min && Trimmed(cells[*target.min]) != cell) ||
                           (target.max && Trimmed(cells[*target.max]) != cell);
     if (bucketed) series.averaging = Averaging::kBucketMean;

@@ -62,8 +62,11 @@ std::optional<StepOfLine> StepIn(std::string_view line) {
       const auto step = TakeDigits(rest);
       if (!step) continue;
       int64_t planned = 0;
-      if (rest.starts_with('/')) {
-        rest.remove_prefix(1);
+      if (Trimmed(rest).starts_with('/')) {
+        rest.remove_prefix(rest.find('/') + 1);
+        while (!rest.empty() && IsBlankChar(rest.front())) {
+          rest.remove_prefix(1);
+        }
         planned = TakeDigits(rest).value_or(0);
       }
       const bool bar = Trimmed(rest).starts_with('|');

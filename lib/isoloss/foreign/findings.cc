@@ -5,6 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <set>
+#include <string_view>
+
+#include "isoloss/foreign/smoothing.h"
 
 namespace isoloss::foreign {
 namespace {
@@ -72,30 +76,27 @@ void AddValues(const Series& series, std::vector<std::string>& findings) {
 /// Of gradient norms and rates: where they are 0, no weight moves.
 void AddIdleSteps(const Series& series, std::vector<std::string>& findings) {
   const auto zeros = std::ranges::count(series.value, 0);
-  const bool is_norm = series.quantity == Quantity::kGradNorm;
   if (zeros == 0) return;
-  const auto last = std::find_if(series.value.rbegin(), series.value.rend(),
-                                 [](double value) { return value != 0; });
-  const auto late = last - series.value.rbegin();
-  // A rate may end with 0, but not a fifth of the run before the end.
-  if (!is_norm && late < zeros && 5 * late >= std::ssize(series.value)) {
-    findings.push_back(fmt::format(
-        "{}: it is 0 in the last {} of {} steps. No weight moves there.",
-        series.name, late, series.value.size()));
+  if (series.quantity == Quantity::kLearningRate) {
+    const auto last = std::find_if(series.value.rbegin(), series.value.rend(),
+                                   [](double value) { return value != 0; });
+    const auto late = last - series.value.rbegin();
+    // A rate may end with 0, but not a fifth of the run before the end.
+    const bool may_end = 5 * late < std::ssize(series.value);
+    if (may_end && late == zeros) return;
+    if (series.value.front() == 0 && zeros - (may_end ? late : 0) == 1) {
+      findings.push_back(
+          fmt::format("{}: it is 0 in step {}, so the first update did "
+                      "nothing.",
+                      series.name, series.step.front()));
+      return;
+    }
   }
-  if (!is_norm && series.value.front() != 0) return;
-  if (zeros == std::ssize(series.value) || is_norm) {
-    const auto first = std::ranges::find(series.value, 0);
-    findings.push_back(fmt::format(
-        "{}: it is 0 in {} of {} steps, the first is {}. No weight moves "
-        "there.",
-        series.name, zeros, series.value.size(),
-        series.step[static_cast<size_t>(first - series.value.begin())]));
-    return;
-  }
-  findings.push_back(
-      fmt::format("{}: it is 0 in step {}, so the first update did nothing.",
-                  series.name, series.step.front()));
+  const auto first = std::ranges::find(series.value, 0);
+  findings.push_back(fmt::format(
+      "{}: it is 0 in {} of {} steps, the first is {}. No weight moves there.",
+      series.name, zeros, series.value.size(),
+      series.step[static_cast<size_t>(first - series.value.begin())]));
 }
 
 }  // namespace
@@ -118,43 +119,39 @@ std::vector<std::string> WarningsOf(const Series& series) {
   return warnings;
 }
 
-double SmoothedFrom(const DifferenceCorrelation& correlation) {
-  constexpr double kLeast = -0.2;
-  return std::max(kLeast, -0.5 + 4 * correlation.standard_error);
-}
-
-bool LooksSmoothed(const Series& series) {
-  const auto correlation = CorrelationOfDifferences(series.value);
-  return correlation.value > SmoothedFrom(correlation);
-}
-
-bool CanTellSmoothing(const Series& series) {
-  const auto correlation = CorrelationOfDifferences(series.value);
-  constexpr double kStrong = -(1 - 0.9) / 2;
-  return !std::isnan(correlation.value) && SmoothedFrom(correlation) < kStrong;
-}
-
 namespace {
 
-/// The series beside the loss whose name says `word` in place of the loss's
-/// `avg` or `mean`, or before or after its name; null if there is none.
-const Series* Beside(const ForeignRun& run, const Series& loss,
-                     std::string_view word) {
-  std::vector<std::string> names;
-  for (const std::string_view mean : {"avg", "mean"}) {
-    const size_t at = loss.name.find(mean);
-    if (at == std::string::npos) continue;
-    names.push_back(loss.name);
-    names.back().replace(at, mean.size(), word);
+/// What a statistic of losses is by its name, and of which losses.
+struct Statistic {
+  bool largest = false;
+  bool smallest = false;
+  bool exponential = false;
+  std::set<std::string> of;  ///< other words: "val" of eval_perplexity
+};
+
+Statistic StatisticOf(std::string_view name) {
+  constexpr std::string_view kPlain[] = {
+      "loss", "losses",  "lm",     "ce",       "cross",   "entropy", "mean",
+      "avg",  "average", "global", "across",   "over",    "rank",    "ranks",
+      "of",   "all",     "train",  "training", "metrics", "reduced"};
+  constexpr std::string_view kEvaluations[] = {"eval", "evaluation", "valid",
+                                               "validation"};
+  Statistic statistic;
+  for (Word& word : WordsOf(name)) {
+    std::string& text = word.letters;
+    if (text == "max" || text == "maximum") {
+      statistic.largest = true;
+    } else if (text == "min" || text == "minimum") {
+      statistic.smallest = true;
+    } else if (text == "perplexity" || text == "ppl") {
+      statistic.exponential = true;
+    } else if (std::ranges::count(kEvaluations, text) != 0) {
+      statistic.of.insert("val");
+    } else if (std::ranges::count(kPlain, text) == 0) {
+      statistic.of.insert(std::move(text));
+    }
   }
-  const size_t own = loss.name.rfind('/') + 1;
-  names.push_back(fmt::format("{}{}_{}", loss.name.substr(0, own), word,
-                              loss.name.substr(own)));
-  names.push_back(fmt::format("{}_{}", loss.name, word));
-  for (const std::string& name : names) {
-    if (const Series* found = run.Find(name)) return found;
-  }
-  return nullptr;
+  return statistic;
 }
 
 /// At how many of the steps that both have `broken(of, loss, slack)` holds;
@@ -184,29 +181,22 @@ void AddContradiction(const Series& of, const Series& loss, const char* rule,
 
 /// Largest, smallest and mean of ranks, and perplexities, hold for each other
 /// by definition.
-void AddContradictions(const ForeignRun& run,
+void AddContradictions(const Series& series, const Series& loss,
                        std::vector<std::string>& findings) {
-  const Series* loss = run.Main(Quantity::kLoss);
-  if (loss == nullptr) return;
-  if (const Series* most = Beside(run, *loss, "max")) {
+  const Statistic statistic = StatisticOf(series.name);
+  const bool is_loss = series.name.find("oss") != std::string::npos;
+  if (statistic.largest && is_loss) {
     AddContradiction(
-        *most, *loss, "is below",
+        series, loss, "is below",
         [](double a, double b, double e) { return a < b - e; }, findings);
-  }
-  if (const Series* least = Beside(run, *loss, "min")) {
+  } else if (statistic.smallest && is_loss) {
     AddContradiction(
-        *least, *loss, "is above",
+        series, loss, "is above",
         [](double a, double b, double e) { return a > b + e; }, findings);
-  }
-  for (const Series& series : run.series) {
-    const size_t slash = series.name.rfind('/');
-    const std::string name =
-        series.name.substr(slash == std::string::npos ? 0 : slash + 1);
-    if (name != "perplexity" && name != "ppl" && name != "Perplexity") continue;
-    if (series.name.find("val") != std::string::npos) continue;
+  } else if (statistic.exponential) {
     // Of a sum of both half units; e^x grows by itself times them.
     AddContradiction(
-        series, *loss, "is not exp of",
+        series, loss, "is not exp of",
         [](double a, double b, double e) {
           constexpr double kRounding = 1e-6;
           return std::abs(a - std::exp(b)) >
@@ -214,6 +204,36 @@ void AddContradictions(const ForeignRun& run,
         },
         findings);
   }
+}
+
+void AddAllContradictions(const ForeignRun& run,
+                          std::vector<std::string>& findings) {
+  for (const Quantity quantity : {Quantity::kLoss, Quantity::kEvalLoss}) {
+    const Series* loss = run.Main(quantity);
+    if (loss == nullptr) continue;
+    // A training loss has many names, and others of the run mean it.
+    const std::set<std::string> of = quantity == Quantity::kLoss
+                                         ? std::set<std::string>()
+                                         : StatisticOf(loss->name).of;
+    for (const Series& series : run.series) {
+      if (series.quantity != Quantity::kOther) continue;
+      if (StatisticOf(series.name).of != of) continue;
+      AddContradictions(series, *loss, findings);
+    }
+  }
+}
+
+/// The planned end against the last loss.
+void AddEarlyEnd(const ForeignRun& run, std::vector<std::string>& findings) {
+  const Series* loss = run.Main(Quantity::kLoss);
+  if (loss == nullptr || loss->step.empty()) return;
+  const int64_t last = loss->step.back() + (loss->step.front() == 0 ? 1 : 0);
+  const int64_t missing = run.steps_planned - last;
+  if (missing < std::max<int64_t>(1, SpacingOf(loss->step).stride)) return;
+  findings.push_back(fmt::format(
+      "The run was to have {} steps, but its last loss is of step {}: {} of {} "
+      "steps have none at the end.",
+      run.steps_planned, last, missing, run.steps_planned));
 }
 
 /// A loss of one name that begins where that of another one ends.
@@ -248,6 +268,7 @@ std::vector<std::string> FindingsOf(const ForeignRun& run) {
         run.without_loss.size(), run.without_loss.size() == 1 ? "" : "s",
         run.without_loss.front(), run.without_loss.back()));
   }
+  AddEarlyEnd(run, findings);
   if (run.step_base != 1 && run.step_unit == "step") {
     findings.push_back(
         fmt::format("The log counts steps from {}. Training steps are counted "
@@ -258,8 +279,9 @@ std::vector<std::string> FindingsOf(const ForeignRun& run) {
     if (series.quantity == Quantity::kOther) continue;
     AddSteps(series, findings);
     std::ranges::move(WarningsOf(series), std::back_inserter(findings));
-    if (series.quantity == Quantity::kGradNorm ||
-        series.quantity == Quantity::kLearningRate) {
+    const bool moves = series.quantity == Quantity::kGradNorm ||
+                       series.quantity == Quantity::kLearningRate;
+    if (moves && &series == run.Main(series.quantity)) {
       AddIdleSteps(series, findings);
     }
     // A schedule and a clock are smooth, and nothing is wrong with that.
@@ -268,7 +290,7 @@ std::vector<std::string> FindingsOf(const ForeignRun& run) {
                          series.quantity == Quantity::kEvalLoss;
     if (is_loss) AddValues(series, findings);
   }
-  AddContradictions(run, findings);
+  AddAllContradictions(run, findings);
   AddRenamedLoss(run, findings);
   return findings;
 }

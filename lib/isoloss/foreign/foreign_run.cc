@@ -1,8 +1,8 @@
 #include "isoloss/foreign/foreign_run.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
+#include <cctype>
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -12,15 +12,14 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/named.h"
-#include "isoloss/foreign/told.h"
+#include "isoloss/foreign/batch_names.h"
+#include "isoloss/foreign/due_losses.h"
 
 namespace isoloss::foreign {
 namespace {
 
 /// FP32 needs up to nine significant digits to be read back to the same bits.
 constexpr int kFp32Digits = 9;
-
-constexpr size_t kFewestForCorrelation = 50;
 
 constexpr Named<KnownName> kNames[] = {
     {"lm loss", {Quantity::kLoss, 0}},
@@ -48,7 +47,20 @@ constexpr Named<KnownName> kNames[] = {
     {"train/ce_loss", {Quantity::kLoss, 3}},
     {"cross_entropy_loss", {Quantity::kLoss, 3}},
     {"ce_loss", {Quantity::kLoss, 3}},
+    {"Loss", {Quantity::kLoss, 4}},
+    {"Train Loss", {Quantity::kLoss, 4}},
+    {"Training Loss", {Quantity::kLoss, 4}},
+    {"Train/Loss", {Quantity::kLoss, 4}},
+    {"Train/loss", {Quantity::kLoss, 4}},
     {"loss_mean", {Quantity::kLoss, 4}},
+    {"loss.mean", {Quantity::kLoss, 4}},
+    {"loss/mean", {Quantity::kLoss, 4}},
+    {"loss.avg", {Quantity::kLoss, 4}},
+    {"loss/avg", {Quantity::kLoss, 4}},
+    {"train/mean_loss", {Quantity::kLoss, 4}},
+    {"train/loss_mean", {Quantity::kLoss, 4}},
+    {"train/avg_loss", {Quantity::kLoss, 4}},
+    {"train/loss_avg", {Quantity::kLoss, 4}},
     {"mean_loss", {Quantity::kLoss, 4}},
     {"loss_avg", {Quantity::kLoss, 4}},
     {"avg_loss", {Quantity::kLoss, 4}},
@@ -103,9 +115,90 @@ constexpr Named<KnownName> kNames[] = {
     {"step_seconds", {Quantity::kStepSeconds, 0}},
 };
 
-/// What trainers put before the names of its norm and rate.
-constexpr std::string_view kOptimizers[] = {
-    "optim", "optimizer", "actor", "train", "training", "learning", "opt"};
+constexpr int kByWords = 8;  // the rank of such names: behind all known ones
+/// Of a norm over all parameters; that of a module has its name.
+constexpr std::string_view kWordsOfWhole[] = {
+    "grad",   "grads",    "gradient", "gradients", "g",     "norm",
+    "norms",  "gradnorm", "gnorm",    "l",         "total", "global",
+    "all",    "overall",  "train",    "training",  "optim", "optimizer",
+    "opt",    "actor",    "critic",   "learning",  "clip",  "clipped",
+    "pre",    "post",     "before",   "after",     "raw",   "unclipped",
+    "charts", "clipping", "metrics",  "step",      "model", "policy"};
+
+/// Of a norm that does not say what it is of.
+constexpr std::string_view kWordsOfOptimizers[] = {
+    "total", "optim", "optimizer", "opt", "actor", "train", "training"};
+
+/// Of what is no rate.
+constexpr std::string_view kWordsOfOthers[] = {
+    "warmup", "min",   "max",     "ratio",    "decay", "mult",  "multiplier",
+    "factor", "scale", "scaling", "end",      "final", "vs",    "steps",
+    "epoch",  "loss",  "time",    "patience", "gamma", "target"};
+
+/// Rates that a run may have been set to, and need not follow.
+constexpr std::string_view kWordsOfSettings[] = {"base", "init", "initial",
+                                                 "peak"};
+
+/// Lower case, split at any other sign than a letter and where a capital
+/// follows a small letter.
+std::vector<std::string> WordsOf(std::string_view name) {
+  std::vector<std::string> words(1);
+  char last = 0;
+  for (const char c : name) {
+    const auto sign = static_cast<unsigned char>(c);
+    const bool begins = std::isupper(sign) != 0 &&
+                        std::islower(static_cast<unsigned char>(last)) != 0;
+    last = c;
+    if (std::isalpha(sign) == 0 || begins) words.emplace_back();
+    if (std::isalpha(sign) != 0) {
+      words.back() += static_cast<char>(std::tolower(sign));
+    }
+  }
+  std::erase(words, "");
+  return words;
+}
+
+/// A rate has the word "lr" or "learning rate", a norm "norm" and one of a
+/// gradient, whatever else a program calls them.
+KnownName NameByWords(std::string_view name) {
+  constexpr size_t kLongest = 80;
+  constexpr int kSetting = 64;
+  // Most names of a wide table are others: they cost no memory.
+  constexpr std::string_view kHints[] = {"lr", "LR", "earning", "norm", "Norm"};
+  const bool hinted =
+      std::ranges::any_of(kHints, [name](std::string_view hint) {
+        return name.find(hint) != std::string_view::npos;
+      });
+  if (name.size() > kLongest || !hinted) return {};
+  const std::vector<std::string> words = WordsOf(name);
+  const auto has = [&](std::string_view word) {
+    return std::ranges::count(words, word) != 0;
+  };
+  const auto is_any = [](std::span<const std::string_view> known) {
+    return [known](std::string_view word) {
+      return std::ranges::count(known, word) != 0;
+    };
+  };
+  const int rank = kByWords + static_cast<int>(words.size());
+  constexpr std::string_view kLearningRate[] = {"learning", "rate"};
+  if ((has("lr") || !std::ranges::search(words, kLearningRate).empty()) &&
+      std::ranges::none_of(words, is_any(kWordsOfOthers))) {
+    const bool setting = std::ranges::any_of(words, is_any(kWordsOfSettings));
+    return {Quantity::kLearningRate, rank + (setting ? kSetting : 0)};
+  }
+  const bool of_gradient = has("grad") || has("grads") || has("gradient") ||
+                           has("gradients") || has("g");
+  const bool of_optimizer =
+      std::ranges::any_of(words, is_any(kWordsOfOptimizers));
+  const bool is_norm = has("gradnorm") || has("gnorm") ||
+                       (has("norm") && (of_gradient || of_optimizer));
+  const bool of_group = name.back() >= '0' && name.back() <= '9';
+  if (!is_norm || of_group ||
+      !std::ranges::all_of(words, is_any(kWordsOfWhole))) {
+    return {};
+  }
+  return {Quantity::kGradNorm, rank};
+}
 
 /// Whether both are the same value: bits, but any NaN equals another one.
 bool Same(double a, double b) {
@@ -199,37 +292,6 @@ void Sort(Series& series) {
   if (last.step.back() >= series.step.back()) series = std::move(last);
 }
 
-/// Takes away the parabola of least squares, by polynomials that are orthogonal
-/// on equal distances.
-void RemoveParabola(std::span<double> values) {
-  std::vector<std::vector<double>> basis;
-  const auto remove = [](std::span<const double> direction,
-                         std::span<double> from) {
-    double square = 0;
-    double product = 0;
-    for (size_t i = 0; i < from.size(); ++i) {
-      square += direction[i] * direction[i];
-      product += direction[i] * from[i];
-    }
-    for (size_t i = 0; i < from.size(); ++i) {
-      from[i] -= product / square * direction[i];
-    }
-  };
-  for (int power = 0; power <= 2; ++power) {
-    std::vector<double>& next = basis.emplace_back();
-    for (size_t i = 0; i < values.size(); ++i) {
-      const double x =
-          2 * static_cast<double>(i) / static_cast<double>(values.size() - 1) -
-          1;
-      next.push_back(std::pow(x, power));
-    }
-    for (int below = 0; below < power; ++below) {
-      remove(basis[static_cast<size_t>(below)], next);
-    }
-    remove(next, values);
-  }
-}
-
 /// "train/lr(1e-3)": the name of a rate tells the unit of its numbers.
 void TakeUnit(Series& series) {
   const size_t open = series.name.rfind('(');
@@ -242,54 +304,6 @@ void TakeUnit(Series& series) {
   series.quantity = quantity;
   for (double& value : series.value) value *= *unit;
   series.digits.decimals -= static_cast<int>(std::lround(std::log10(*unit)));
-}
-
-/// Of steps without a loss those at which one was due: between losses, or right
-/// after the last, at their distance. Programs also log a norm at each step and
-/// a loss at each tenth.
-void KeepDue(const std::vector<int64_t>& with_loss,
-             std::vector<int64_t>& steps) {
-  std::ranges::sort(steps);
-  steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
-  const int64_t stride = std::max<int64_t>(1, SpacingOf(with_loss).stride);
-  std::erase_if(steps, [&](int64_t step) {
-    const auto next = std::ranges::lower_bound(with_loss, step);
-    if (with_loss.size() < 2 || next == with_loss.begin() ||
-        (next != with_loss.end() && *next == step)) {
-      return true;
-    }
-    return (step - *(next - 1)) % stride != 0;
-  });
-}
-
-/// Steps that are missing between losses which stand at one distance before and
-/// after: lines that were lost.
-void AppendLost(const std::vector<int64_t>& with_loss,
-                std::vector<int64_t>& steps) {
-  constexpr size_t kAround = 5;          // gaps on each side
-  constexpr size_t kFewest = 4;          // gaps of that distance
-  constexpr int64_t kMostLost = 10'000;  // a longer gap is no lost line
-  const size_t count = with_loss.size();
-  for (size_t i = 1; i < count; ++i) {
-    const int64_t gap = with_loss[i] - with_loss[i - 1];
-    std::vector<int64_t> around;
-    for (size_t j = i - std::min(i - 1, kAround); j <= i + kAround; ++j) {
-      if (j == i || j >= count) continue;
-      around.push_back(with_loss[j] - with_loss[j - 1]);
-    }
-    if (around.size() < kFewest) continue;
-    std::ranges::nth_element(around, around.begin() + around.size() / 2);
-    const int64_t usual = around[around.size() / 2];
-    const bool regular =
-        std::ranges::count(around, usual) >= std::ssize(around) * 4 / 5;
-    if (!regular || gap <= usual || gap % usual != 0 || gap > kMostLost) {
-      continue;
-    }
-    for (int64_t step = with_loss[i - 1] + usual; step < with_loss[i];
-         step += usual) {
-      steps.push_back(step);
-    }
-  }
 }
 
 }  // namespace
@@ -316,30 +330,8 @@ std::string_view QuantityName(Quantity quantity) {
 }
 
 KnownName FindName(std::string_view name) {
-  const auto known = [](std::string_view part) {
-    const auto* found =
-        std::ranges::find(kNames, part, &Named<KnownName>::name);
-    return found == std::end(kNames) ? KnownName{} : found->value;
-  };
-  const KnownName whole = known(name);
-  if (whole.quantity != Quantity::kOther) return whole;
-  // "optim/learning_rate_group0"; the same of a module is of no whole run.
-  const size_t path = name.find('/');
-  if (path != std::string_view::npos) {
-    if (std::ranges::count(kOptimizers, name.substr(0, path)) == 0) return {};
-    name.remove_prefix(path + 1);
-  }
-  bool of_group = false;
-  for (const std::string_view first : {"_group0", "_0"}) {
-    if (!name.ends_with(first)) continue;
-    name.remove_suffix(first.size());
-    of_group = true;
-  }
-  const KnownName part = known(name);
-  const bool is_norm = part.quantity == Quantity::kGradNorm && !of_group;
-  if (!is_norm && part.quantity != Quantity::kLearningRate) return {};
-  constexpr int kLast = 8;
-  return {part.quantity, part.rank + kLast};
+  const auto* found = std::ranges::find(kNames, name, &Named<KnownName>::name);
+  return found == std::end(kNames) ? NameByWords(name) : found->value;
 }
 
 bool Digits::exact() const { return significant >= kFp32Digits; }
@@ -375,7 +367,11 @@ double Digits::HalfUnit(double value) const {
 
 void Series::AddWritten(int64_t at, const std::optional<Written>& number,
                         std::string_view text) {
-  if (number) return Add(at, number->value, number->text);
+  const bool is_loss =
+      quantity == Quantity::kLoss || quantity == Quantity::kEvalLoss;
+  if (number && !(is_loss && HasUnit(*number, text))) {
+    return Add(at, number->value, number->text);
+  }
   Add(at, std::nan(""));
   if (unreadable++ > 0) return;
   constexpr size_t kShown = 40;
@@ -409,7 +405,13 @@ const Series* ForeignRun::Main(Quantity quantity) const {
   int best_rank = std::numeric_limits<int>::max();
   for (const Series& candidate : series) {
     if (candidate.quantity != quantity) continue;
-    const int rank = FindName(candidate.name).rank;
+    int rank = FindName(candidate.name).rank;
+    // The rate of a part that is frozen, beside others.
+    constexpr int kFrozen = 32;
+    if (rank >= kByWords &&
+        std::ranges::count(candidate.value, 0) == std::ssize(candidate.value)) {
+      rank += kFrozen;
+    }
     if (rank >= best_rank) continue;
     best = &candidate;
     best_rank = rank;
@@ -423,7 +425,7 @@ void ForeignRun::Finish() {
   places_.clear();
   for (size_t i = 0; i < series.size(); ++i) {
     places_.emplace(series[i].name, i);
-    if (BatchFactNamed(series[i].name) == kEpochsSeen) {
+    if (BatchNamed(series[i].name).fact == kEpochsSeen) {
       counts_within_epoch |= RisesAtRestarts(series[i]);
     }
     Sort(series[i]);
@@ -431,7 +433,7 @@ void ForeignRun::Finish() {
   const Series* loss = Main(Quantity::kLoss);
   if (loss == nullptr) return without_loss.clear();
   AppendLost(loss->step, without_loss);
-  KeepDue(loss->step, without_loss);
+  KeepDue(*this, without_loss);
 }
 
 Spacing SpacingOf(std::vector<int64_t> steps) {
@@ -462,61 +464,6 @@ Spacing SpacingOf(std::vector<int64_t> steps) {
     spacing.missing += std::max<int64_t>(gaps[i] / spacing.stride - 1, 0);
   }
   return spacing;
-}
-
-namespace {
-
-/// The median in place of differences that are further from it than 4.45 times
-/// the median distance, three standard deviations of a normal distribution. The
-/// few of a spike, hump or step would outweigh all others.
-void RemoveJumps(std::span<double> differences) {
-  constexpr double kMedians = 4.45;
-  const auto median = [](std::vector<double> values) {
-    const auto middle = values.begin() + std::ssize(values) / 2;
-    std::ranges::nth_element(values, middle);
-    return *middle;
-  };
-  const double center = median({differences.begin(), differences.end()});
-  std::vector<double> distances;
-  for (const double x : differences) distances.push_back(std::fabs(x - center));
-  const double most = kMedians * median(distances);
-  if (most == 0) return;  // of few digits
-  for (double& x : differences) {
-    if (std::fabs(x - center) > most) x = center;
-  }
-}
-
-/// Between neighbours, a parabola removed.
-double LagCorrelation(std::vector<double> values) {
-  RemoveParabola(values);
-  double square = 0;
-  double product = 0;
-  for (size_t i = 0; i < values.size(); ++i) {
-    square += values[i] * values[i];
-    if (i > 0) product += values[i] * values[i - 1];
-  }
-  return square > 0 ? product / square : std::nan("");
-}
-
-}  // namespace
-
-DifferenceCorrelation CorrelationOfDifferences(
-    const std::vector<double>& values) {
-  std::vector<double> differences;
-  for (size_t i = 1; i < values.size(); ++i) {
-    const double difference = values[i] - values[i - 1];
-    if (std::isfinite(difference)) differences.push_back(difference);
-  }
-  const size_t n = differences.size();
-  if (n < kFewestForCorrelation) return {.value = std::nan("")};
-  // Robust against a steep start: only the later half.
-  std::vector<double> later(
-      differences.begin() + static_cast<std::ptrdiff_t>(n / 2),
-      differences.end());
-  const double with_jumps = LagCorrelation(later);
-  RemoveJumps(later);
-  return {std::min(with_jumps, LagCorrelation(later)),
-          1 / std::sqrt(2 * static_cast<double>(later.size()))};
 }
 
 }  // namespace isoloss::foreign

@@ -53,8 +53,9 @@ enum class Quantity {
 /// "loss", "eval loss", ...; "" of kOther.
 std::string_view QuantityName(Quantity quantity);
 
-/// By the names that programs use for it; kOther if none is known. `rank` is
-/// how usual the name is, 0 the most, where a run has several such series.
+/// By the names that programs use for it, and those of rates and gradient norms
+/// by their words; kOther if none is known. `rank` is how usual the name is, 0
+/// the most, where a run has several such series.
 struct KnownName {
   Quantity quantity = Quantity::kOther;
   int rank = 0;
@@ -156,19 +157,5 @@ struct Spacing {
 };
 /// Of steps in any order, also several times.
 Spacing SpacingOf(std::vector<int64_t> steps);
-
-/// Lag-1 autocorrelation of the differences between values that follow each
-/// other, of the later half of a series, a parabola removed; or that without
-/// the jumps of a spike, hump or step, if it is smaller. Independent values
-/// around a slow trend give -1/2. An exponential mean with weight w on the past
-/// gives -(1 - w)/2, a moving mean of n values 0 at least for n > 2.
-struct DifferenceCorrelation {
-  double value = 0;  ///< NaN if fewer than 50 differences are finite
-  /// Of `value`, for independent values: Bartlett's formula gives 1/sqrt(2 m)
-  /// for m differences that correlate by -1/2 with the next and not beyond.
-  double standard_error = 0;
-};
-DifferenceCorrelation CorrelationOfDifferences(
-    const std::vector<double>& values);
 
 }  // namespace isoloss::foreign

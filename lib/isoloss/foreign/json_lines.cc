@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "isoloss/base/error.h"
+#include "isoloss/foreign/due_losses.h"
 #include "isoloss/foreign/json.h"
 #include "isoloss/foreign/table_names.h"
 #include "isoloss/foreign/text.h"
@@ -20,14 +21,8 @@ using nlohmann::json;
 /// So many lines tell which key counts the steps.
 constexpr size_t kFirstRows = 200;
 
-/// Whether the row tells of an update, so that it should have its loss. Rows of
-/// evaluations and clocks have none, or `null`.
-bool HasUpdate(const json& row) {
-  return std::ranges::any_of(row.items(), [](const auto& item) {
-    const Quantity quantity = FindName(item.key()).quantity;
-    return item.value().is_number() && (quantity == Quantity::kGradNorm ||
-                                        quantity == Quantity::kLearningRate);
-  });
+bool IsLoss(const std::string& key) {
+  return FindName(key).quantity == Quantity::kLoss;
 }
 
 /// Gathers rows.
@@ -51,13 +46,22 @@ class Rows {
  private:
   void Decide();
   void Keep(const json& row);
-  void AddNumbers(const json& object, const std::string& prefix, int64_t step,
-                  bool inner);
+  /// Of one row, or of an object within it: "train/loss".
+  struct Field {
+    std::string name;
+    const json* value = nullptr;
+  };
+  std::vector<Field> FieldsOf(const json& row) const;
+  bool MissesLoss(const std::vector<Field>& fields);
+  void AddMissing(const std::vector<Field>& fields, int64_t step);
+  void AddNulls();
 
   std::string step_name_;
   bool decided_ = false;
   std::vector<json> first_;
   ForeignRun run_;
+  LossRows loss_rows_;
+  std::vector<int64_t> null_;   ///< steps of updates whose loss is null
   Counters counters_;           ///< of the first rows
   std::set<std::string> keys_;  ///< with numbers, of rows without a step
   int64_t count_ = 0;
@@ -103,30 +107,67 @@ void Rows::Keep(const json& row) {
     if (!value.is_string() || !IsPhaseName(key)) continue;
     prefix = PhasePrefix(value.get_ref<const std::string&>());
   }
-  AddNumbers(row, prefix, *step, false);
-  const bool has_loss = std::ranges::any_of(row.items(), [](const auto& item) {
-    return FindName(item.key()).quantity == Quantity::kLoss;
-  });
-  if (prefix.empty() && !has_loss && HasUpdate(row)) {
-    run_.without_loss.push_back(*step);
+  const std::vector<Field> fields = FieldsOf(row);
+  for (const auto& [name, value] : fields) {
+    const auto number = NumberOf(*value);
+    if (number) AddShortest(run_.Of(prefix + name), *step, *number);
   }
+  if (prefix.empty() && MissesLoss(fields)) AddMissing(fields, *step);
 }
 
-void Rows::AddNumbers(const json& object, const std::string& prefix,
-                      int64_t step, bool inner) {
-  for (const auto& [key, value] : object.items()) {
-    if (!inner && (key == step_name_ || key.starts_with('_'))) continue;
-    if (value.is_object() && !inner) {
-      // A picture or a table of W&B's has a type, and numbers of no interest.
-      if (value.contains("_type")) continue;
-      AddNumbers(value, prefix + key + "/", step, true);
-    } else if (const auto number = NumberOf(value)) {
-      AddShortest(run_.Of(prefix + key), step, *number);
-    } else if (prefix.empty() && FindName(key).quantity == Quantity::kLoss &&
-               HasUpdate(object)) {
-      run_.Of(key).AddWritten(step, std::nullopt, value.dump());
+std::vector<Rows::Field> Rows::FieldsOf(const json& row) const {
+  std::vector<Field> fields;
+  for (const auto& [key, value] : row.items()) {
+    if (key == step_name_ || key.starts_with('_')) continue;
+    // A picture or a table of W&B's has a type, and numbers of no interest.
+    if (!value.is_object() || value.contains("_type")) {
+      fields.push_back({key, &value});
+      continue;
+    }
+    for (const auto& [inner, part] : value.items()) {
+      fields.push_back({key + "/" + inner, &part});
     }
   }
+  return fields;
+}
+
+bool Rows::MissesLoss(const std::vector<Field>& fields) {
+  std::vector<std::string_view> names;
+  bool has_loss = false;
+  bool names_loss = false;
+  for (const auto& [name, value] : fields) {
+    if (IsLoss(name)) {
+      names_loss = true;
+      has_loss |= NumberOf(*value).has_value();
+    } else if (!value->is_null()) {
+      names.emplace_back(name);
+    }
+  }
+  return loss_rows_.Misses(names, has_loss, names_loss);
+}
+
+void Rows::AddMissing(const std::vector<Field>& fields, int64_t step) {
+  std::vector<int64_t>* missing = &run_.without_loss;
+  for (const auto& [name, value] : fields) {
+    if (!IsLoss(name)) continue;
+    if (!value->is_null()) {
+      return run_.Of(name).AddWritten(step, std::nullopt, value->dump());
+    }
+    missing = &null_;
+  }
+  missing->push_back(step);
+}
+
+/// JSON has no NaN, so that programs write null. Between losses at each tenth
+/// step it is no value, however.
+void Rows::AddNulls() {
+  const Series* loss = run_.Main(Quantity::kLoss);
+  if (loss == nullptr || loss->step.empty()) return;
+  const int64_t first = std::ranges::min(loss->step);
+  std::erase_if(null_, [first](int64_t step) { return step < first; });
+  if (loss->step.size() > 1) KeepDue(run_, null_);
+  Series& series = run_.Of(loss->name);
+  for (const int64_t step : null_) series.AddWritten(step, {}, "null");
 }
 
 std::vector<ForeignRun> Rows::Finish(bool cut) {
@@ -143,6 +184,7 @@ std::vector<ForeignRun> Rows::Finish(bool cut) {
                            : "the key `" + step_name_ + "`",
         NamesText(keys));
   }
+  AddNulls();
   DescribeStep(step_name_, run_);
   run_.step_name = step_name_;
   run_.rising = RisingNames(counters_, step_name_);

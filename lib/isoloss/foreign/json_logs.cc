@@ -75,6 +75,41 @@ ForeignRun ReadTrainerState(const json& rows) {
   return run;
 }
 
+/// What the state itself tells beside its rows.
+void AddBatches(const json& root, ForeignRun& run) {
+  constexpr const char* kTokens = "num_input_tokens_seen";
+  const auto number = [&root](const char* name) {
+    return root.contains(name) ? NumberOf(root[name]).value_or(0) : 0;
+  };
+  const auto last = static_cast<int64_t>(number("global_step"));
+  if (number(kTokens) > 0 && last > 0 && run.Find(kTokens) == nullptr) {
+    AddShortest(run.Of(kTokens), last, number(kTokens));
+  }
+  // Of one device: other numbers of them may make equal batches.
+  if (const double batch = number("train_batch_size"); batch > 0) {
+    run.settings["train_batch_size of trainer_state"] = batch;
+  }
+}
+
+/// The last step that is due: told, or by the epochs.
+int64_t PlanOfTrainer(const json& root) {
+  const auto number = [&root](const char* name) {
+    return root.contains(name) ? NumberOf(root[name]).value_or(0) : 0;
+  };
+  const auto told =
+      root.contains("max_steps") ? WholeOf(root["max_steps"]) : std::nullopt;
+  if (told && *told > 0) return *told;
+  // The last batches of an epoch may be left out, so that it ends before 1.
+  constexpr double kWhole = 0.95;
+  const double epochs = number("num_train_epochs");
+  const double epoch = number("epoch");
+  const double step = number("global_step");
+  const bool ended = !(epoch > 0) || !(step > 0) || epoch >= kWhole * epochs;
+  if (ended) return 0;
+  return static_cast<int64_t>(
+      std::min(std::floor(step * epochs / epoch), 0x1p53));
+}
+
 // ---- Megatron --------------------------------------------------------------
 
 /// A number, NaN or an infinity that the file has as a number is a value; the
@@ -103,6 +138,7 @@ bool AddGoldenMetric(const std::string& name, const json& metric,
       const auto step = StepKey(key);
       const auto number = SampleOf(value);
       if (step && number) AddShortest(series, *step, *number);
+      if (step) run.steps_planned = std::max(run.steps_planned, *step);
     }
     return true;
   }
@@ -116,7 +152,9 @@ bool AddGoldenMetric(const std::string& name, const json& metric,
   int64_t step = 1;
   for (const json& value : values) {
     const auto number = SampleOf(value);
-    if (number && step < kMostSteps) AddShortest(series, step, *number);
+    if (step >= kMostSteps) break;
+    if (number) AddShortest(series, step, *number);
+    run.steps_planned = std::max(run.steps_planned, step);
     step += stride;
   }
   return true;
@@ -146,7 +184,9 @@ std::optional<ForeignRun> ReadGolden(const json& root) {
   for (const auto& [name, value] : root.items()) {
     if (AddGoldenMetric(name, value, golden)) continue;
     const auto step = StepKey(name);
-    if (step && value.is_object()) AddBridgeStep(*step, value, bridge);
+    if (!step || !value.is_object()) continue;
+    AddBridgeStep(*step, value, bridge);
+    bridge.steps_planned = std::max(bridge.steps_planned, *step + 1);
   }
   const Series* empty = golden.Main(Quantity::kLoss);
   if (empty != nullptr && empty->step.empty() && !HasLoss(bridge)) {
@@ -204,9 +244,8 @@ std::vector<ForeignRun> ReadJsonLog(std::string_view text,
   if (!root.is_object()) return {};
   if (root.contains("log_history") && root["log_history"].is_array()) {
     ForeignRun run = ReadTrainerState(root["log_history"]);
-    if (root.contains("max_steps")) {
-      run.steps_planned = WholeOf(root["max_steps"]).value_or(0);
-    }
+    run.steps_planned = PlanOfTrainer(root);
+    AddBatches(root, run);
     return {std::move(run)};
   }
   if (auto golden = ReadGolden(root)) return {std::move(*golden)};

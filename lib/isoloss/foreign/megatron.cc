@@ -114,7 +114,8 @@ class MegatronReader : public LineReader {
       if (colon == std::string_view::npos) continue;
       const std::string_view name = Trimmed(field.substr(0, colon));
       const std::string_view text = Trimmed(field.substr(colon + 1));
-      const auto number = LeadingNumber(text);
+      auto number = LeadingNumber(text);
+      if (number && IsLoss(name) && HasUnit(*number, text)) number.reset();
       if (!number && !IsLoss(name)) continue;
       ++fields;
       Keep(name, number.value_or(Written{std::nan(""), text}));

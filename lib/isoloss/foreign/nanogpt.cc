@@ -36,6 +36,7 @@ std::optional<int64_t> TakeStep(std::string_view& rest, char mark) {
 struct Field {
   std::string_view name;
   std::optional<Written> number;
+  std::string_view word;  ///< that begins with the number
 };
 
 /// "name: 1.5 (+0.1z)" or the same without the colon: words up to the first
@@ -50,9 +51,9 @@ Field FieldOf(std::string_view text) {
     const auto number = LeadingNumber(word);
     if (!number) continue;
     if (name.ends_with(':')) name.remove_suffix(1);
-    return {name, number};
+    return {name, number, word};
   }
-  return {text, std::nullopt};
+  return {text, std::nullopt, {}};
 }
 
 class NanoGptReader : public LineReader {
@@ -95,7 +96,18 @@ class NanoGptReader : public LineReader {
   bool ReadIteration(std::string_view rest) {
     const auto at = TakeStep(rest, ':');
     if (!at || !Keep("loss", *at + 1, rest, "loss ")) return false;
-    Keep("iteration ms", Update(*at), rest, "time ");
+    const int64_t step = Update(*at);
+    Keep("iteration ms", step, rest, "time ");
+    while (!rest.empty()) {
+      const size_t end = std::min(rest.find(','), rest.size());
+      const Field field = FieldOf(rest.substr(0, end));
+      rest.remove_prefix(std::min(end + 1, rest.size()));
+      const Quantity quantity = FindName(field.name).quantity;
+      if (field.number && (quantity == Quantity::kLearningRate ||
+                           quantity == Quantity::kGradNorm)) {
+        run().Of(field.name).Add(step, field.number->value, field.number->text);
+      }
+    }
     return true;
   }
 
@@ -155,7 +167,7 @@ class NanoGptReader : public LineReader {
       const bool loss = field.name == "train loss";
       run()
           .Of(loss ? "loss" : field.name)
-          .Add(step, field.number->value, field.number->text);
+          .AddWritten(step, field.number, field.word);
     }
     return true;
   }

@@ -20,6 +20,7 @@
 #include "isoloss/foreign/json_lines.h"
 #include "isoloss/foreign/json_logs.h"
 #include "isoloss/foreign/line_format.h"
+#include "isoloss/foreign/plan.h"
 #include "isoloss/foreign/refusals.h"
 #include "isoloss/foreign/table_names.h"
 #include "isoloss/foreign/text.h"
@@ -71,18 +72,6 @@ void CountFromOne(ForeignRun& run) {
   }
 }
 
-/// What a program or its scheduler prints where it stops before its end.
-std::string_view FailureIn(std::string_view line) {
-  constexpr std::string_view kFailures[] = {"Traceback (most recent call last)",
-                                            "CANCELLED AT", "DUE TO TIME LIMIT",
-                                            "Segmentation fault", "SIGKILL"};
-  const auto* found =
-      std::ranges::find_if(kFailures, [line](std::string_view failure) {
-        return line.find(failure) != std::string_view::npos;
-      });
-  return found == std::end(kFailures) ? std::string_view() : *found;
-}
-
 /// The lines of a printed log, each offered to all formats in turn.
 class PrintedLog {
  public:
@@ -117,10 +106,10 @@ class PrintedLog {
   ForeignRun told_;
   ForeignRun told_on_steps_;  ///< by lines that the last resort takes for steps
   int64_t line_ = 0;
-  bool ignored_ = false;  ///< the line before says that an error is no matter
+  bool ignored_ = false;  ///< in an error that is said to be no matter
   bool ended_ = false;    ///< since the last step a line says that it was
   int64_t failure_line_ = 0;
-  std::string_view failure_;  ///< of kFailures
+  std::string failure_;  ///< the last one
 };
 
 void PrintedLog::ReadFailure(std::string_view line) {
@@ -128,17 +117,26 @@ void PrintedLog::ReadFailure(std::string_view line) {
   ended_ = ended_ || std::ranges::any_of(kEnds, [line](std::string_view end) {
              return line.find(end) != std::string_view::npos;
            });
-  const bool ignored = std::exchange(
-      ignored_, line.find("Exception ignored") != std::string_view::npos);
-  const std::string_view failure = FailureIn(line);
-  if (failure.empty() || ignored || ended_) return;
-  failure_ = failure;
+  // All of its traceback, to the line that names it.
+  if (std::exchange(ignored_, false)) {
+    ignored_ = line.starts_with(' ') || line.starts_with("Traceback");
+    return;
+  }
+  ignored_ = line.find("Exception ignored") != std::string_view::npos;
+  if (ignored_ || ended_) return;
+  std::string failure = FailureIn(line);
+  if (failure.empty()) return;
+  failure_ = std::move(failure);
   failure_line_ = line_;
 }
 
 void PrintedLog::Read(std::string_view line) {
   ++line_;
-  if (IsQuoted(line)) return reader_.ReadHeading(line);
+  if (IsQuoted(line)) {
+    // A dump of settings has such lines, too.
+    const bool lists = line.find_first_of("\"-") == line.find_first_not_of(" ");
+    return lists ? reader_.Read(line, told_) : reader_.ReadHeading(line);
+  }
   for (Candidate& one : candidates_) {
     if (!one.reader->Read(line)) continue;
     ++one.lines;
@@ -255,10 +253,13 @@ void RefuseSeveralRuns(const ForeignRun& run) {
   if (loss == nullptr || (loss->repeated == 0 && loss->attempts == 1)) return;
   if (loss->restarts > 0 || run.counts_within_epoch || !run.rising.empty()) {
     ThrowError(ErrorKind::kFormat,
-               "{}: its steps begin again with other values, as by a counter "
-               "within an epoch, but a step must stand for one update of the "
+               "{}: its steps {}, but a step must stand for one update of the "
                "run. {}",
                loss->name,
+               loss->step.size() == 1
+                   ? fmt::format("are all {}", loss->step.front())
+                   : std::string("begin again with other values, as by a "
+                                 "counter within an epoch"),
                run.rising.empty()
                    ? std::string("Log the number of updates since the start.")
                    : fmt::format("Name what counts all updates: {} (--step "

@@ -16,6 +16,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
 #include "isoloss/foreign/findings.h"
+#include "isoloss/foreign/smoothing.h"
 #include "isoloss/foreign/told.h"
 
 namespace isoloss::foreign {
@@ -203,6 +204,26 @@ void AppendNormEvents(const ForeignRun& run, const Series& loss,
                                 norm->step[place], *bad)});
 }
 
+/// A loss scale that has come down to 1 keeps no gradient of FP16 from becoming
+/// 0, and it only comes down because gradients overflow.
+void AppendScaleEvent(const ForeignRun& run,
+                      std::vector<runlog::Event>& events) {
+  for (const Series& series : run.series) {
+    if (!IsLossScale(series.name)) continue;
+    const double most = std::ranges::max(series.value);
+    const auto least = std::ranges::min_element(series.value);
+    if (!(*least > 0 && *least <= 1 && most > *least)) continue;
+    events.push_back(
+        {0, "warning",
+         fmt::format(
+             "Its loss scale falls from {:g} to {:g} at step {}, so "
+             "gradients overflowed again and again.",
+             most, *least,
+             series.step[static_cast<size_t>(least - series.value.begin())])});
+    return;
+  }
+}
+
 /// What must be known of the losses, and what the log itself says.
 std::vector<runlog::Event> EventsOf(const ForeignRun& run, const Series& loss) {
   ForeignRun told;
@@ -218,6 +239,7 @@ std::vector<runlog::Event> EventsOf(const ForeignRun& run, const Series& loss) {
     events.push_back({0, warns ? "warning" : "import", Printable(finding)});
   }
   AppendNormEvents(run, loss, events);
+  AppendScaleEvent(run, events);
   constexpr size_t kMostUnknown = 10'000;
   const auto& unknown = run.without_loss;
   const size_t first = unknown.size() - std::min(unknown.size(), kMostUnknown);

@@ -36,6 +36,11 @@ std::string Lower(std::string_view text) {
   return lower;
 }
 
+/// Whether it may count the steps of a whole run.
+bool Counts(const Counter& counter) {
+  return counter.restarts() == 0 && !counter.stands_still();
+}
+
 }  // namespace
 
 std::vector<std::string_view> StepNames() {
@@ -56,6 +61,7 @@ void Counter::Add(int64_t value) {
     return;
   }
   if (rows_ == 2) stride_ = value - first_;
+  still_ = still_ && value == first_;
   even_ = even_ && value - last_ == stride_;
   if (value < last_ && value <= first_ + std::max<int64_t>(stride_, 0)) {
     ++restarts_;
@@ -80,11 +86,14 @@ std::string ChooseStep(const Counters& counters, ForeignRun& run) {
     const auto found = counters.find(name);
     if (found == counters.end()) continue;
     if (first.empty()) first = name;
-    if (found->second.restarts() > 0) continue;
+    if (!Counts(found->second)) continue;
     if (name != first) {
+      const Counter& other = counters.find(first)->second;
       run.notes.push_back(fmt::format(
-          "`{}` counts the steps, since `{}` begins again {} times.", name,
-          first, counters.find(first)->second.restarts()));
+          "`{}` counts the steps, since `{}` {}.", name, first,
+          other.stands_still()
+              ? std::string("is one number in all rows")
+              : fmt::format("begins again {} times", other.restarts())));
     }
     return std::string(name);
   }
@@ -95,11 +104,33 @@ std::vector<std::string> RisingNames(const Counters& counters,
                                      std::string_view step) {
   std::vector<std::string> names;
   const auto own = counters.find(step);
-  if (own == counters.end() || own->second.restarts() == 0) return names;
+  if (own == counters.end() || Counts(own->second)) return names;
   for (const auto& [name, counter] : counters) {
     if (name != step && counter.rises()) names.push_back(name);
   }
   return names;
+}
+
+bool LossRows::Misses(const std::vector<std::string_view>& names, bool has_loss,
+                      bool names_loss) {
+  constexpr size_t kMostKinds = 64;
+  std::string kind;
+  for (const std::string_view name : names) kind.append(name).push_back('\n');
+  if (has_loss) {
+    if (kinds_.size() < kMostKinds) kinds_.insert(std::move(kind));
+    return false;
+  }
+  bool updates = false;
+  bool only_clocks = true;
+  for (const std::string_view name : names) {
+    const Quantity quantity = FindName(name).quantity;
+    updates |=
+        quantity == Quantity::kGradNorm || quantity == Quantity::kLearningRate;
+    only_clocks &= quantity == Quantity::kStepSeconds ||
+                   quantity == Quantity::kTokensPerSecond ||
+                   quantity == Quantity::kTokensSeen;
+  }
+  return updates || kinds_.contains(kind) || (names_loss && only_clocks);
 }
 
 void DescribeStep(std::string_view name, ForeignRun& run) {

@@ -177,6 +177,22 @@ std::string_view TakeWord(std::string_view& rest) {
   return word;
 }
 
+std::vector<Word> WordsOf(std::string_view text) {
+  const auto is_letter = [](unsigned char c) { return std::isalpha(c) != 0; };
+  const auto is_capital = [](unsigned char c) { return std::isupper(c) != 0; };
+  std::vector<Word> words;
+  bool inside = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    const bool hump = inside && is_capital(c) && !is_capital(text[i - 1]);
+    const bool begins = is_letter(c) && (!inside || hump);
+    inside = is_letter(c);
+    if (begins) words.push_back({"", i});
+    if (inside) words.back().letters += static_cast<char>(std::tolower(c));
+  }
+  return words;
+}
+
 bool SaysEvaluation(std::string_view words) {
   constexpr std::string_view kBegins[] = {
       "eval", "valid", "test", "val:", "Eval", "Valid", "Test"};
@@ -231,6 +247,13 @@ std::optional<Written> LeadingNumber(std::string_view text) {
     word.remove_suffix(1);
   }
   return std::nullopt;
+}
+
+bool HasUnit(const Written& number, std::string_view text) {
+  constexpr std::string_view kEnds = " \t.,;:|()[]{}'\"";
+  const size_t end = static_cast<size_t>(number.text.data() +
+                                         number.text.size() - text.data());
+  return end < text.size() && kEnds.find(text[end]) == std::string_view::npos;
 }
 
 int64_t CountOf(const Written& number) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace isoloss::foreign {
 
@@ -32,6 +33,13 @@ std::optional<int64_t> ParseWhole(std::string_view text);
 /// comma. Empty if nothing is left.
 std::string_view TakeWord(std::string_view& rest);
 
+/// A run of letters, in small ones; a capital begins one: "maxSteps".
+struct Word {
+  std::string letters;
+  size_t begin = 0;  ///< in the text
+};
+std::vector<Word> WordsOf(std::string_view text);
+
 /// Whether a word says that no training is at work, as in "eval metrics after
 /// step: 3".
 bool SaysEvaluation(std::string_view words);
@@ -55,5 +63,9 @@ std::optional<Written> NumberAfter(std::string_view line, std::string_view key);
 
 /// The number at the beginning of `text`; what stands behind it is left alone.
 std::optional<Written> LeadingNumber(std::string_view text);
+
+/// Whether more of a word stands in `text` right after its `number`: 12.5ms,
+/// 1.03k, 1.03/nan. A loss has no unit, so such a word is none.
+bool HasUnit(const Written& number, std::string_view text);
 
 }  // namespace isoloss::foreign

@@ -6,121 +6,34 @@
 #include <string>
 
 #include "isoloss/base/named.h"
+#include "isoloss/foreign/batch_names.h"
+#include "isoloss/foreign/plan.h"
 #include "isoloss/foreign/text.h"
 
 namespace isoloss::foreign {
 namespace {
 
-constexpr std::string_view kSamples = "samples seen";
-constexpr std::string_view kTokens = "tokens seen";
-constexpr std::string_view kGlobalBatch = "global batch size";
-constexpr std::string_view kBatch = "batch size";
-constexpr std::string_view kLength = "sequence length";
-constexpr std::string_view kRanks = "world size";
-constexpr std::string_view kAccumulation = "gradient accumulation steps";
-constexpr std::string_view kStepTokens = "tokens of a step";
-constexpr std::string_view kSequences = "number of sequences";
-constexpr std::string_view kReplicas = "data-parallel size";
 /// No fact of the batches: the step at which the run is to end.
 constexpr std::string_view kPlanned = "planned steps";
+/// The same by words that name something else in places.
+constexpr std::string_view kPlannedToo = "planned updates";
+constexpr std::string_view kPlannedOfEpoch = "planned steps of an epoch";
+constexpr std::string_view kPlannedEpochs = "planned epochs";
 
-/// In letters and digits alone. What one rank takes at once is known, too, so
-/// that its end is not read as something else: with it nothing need be equal.
+/// In letters and digits alone.
 constexpr Named<std::string_view> kFactNames[] = {
-    {"consumedsamples", kSamples},
-    {"consumedtrainsamples", kSamples},
-    {"samplesseen", kSamples},
-    {"seensamples", kSamples},
-    {"nsamplesseen", kSamples},
-    {"numsamplesseen", kSamples},
-    {"trainsamplesseen", kSamples},
-    {"totalsamples", kSamples},
-    {"numsamples", kSamples},
-    {"nsamples", kSamples},
-    {"samples", kSamples},
-    {"samplescount", kSamples},
-    {"examplesseen", kSamples},
-    {"numexamplesseen", kSamples},
-    {"nexamplesseen", kSamples},
-    {"totalexamples", kSamples},
-    {"consumedexamples", kSamples},
-    {"numberofsequences", kSequences},
-    {"sequences", kSequences},
-    {"nsequences", kSequences},
-    {"numsequences", kSequences},
-    {"sequencesseen", kSequences},
-    {"tokensofastep", kStepTokens},
-    {"tokensperstep", kStepTokens},
-    {"numtokensperstep", kStepTokens},
-    {"tokensperbatch", kStepTokens},
-    {"tokensperupdate", kStepTokens},
-    {"tokensperiteration", kStepTokens},
-    {"tokensperiterationwillbe", kStepTokens},
-    {"ntokens", kStepTokens},
-    {"batchtokens", kStepTokens},
-    {"timesample", kSamples},
-    {"consumedtokens", kTokens},
-    {"consumedtraintokens", kTokens},
-    {"tokensseen", kTokens},
-    {"seentokens", kTokens},
-    {"ntokensseen", kTokens},
-    {"numtokensseen", kTokens},
-    {"numinputtokensseen", kTokens},
-    {"totaltokens", kTokens},
-    {"totaltokensseen", kTokens},
-    {"numtokens", kTokens},
-    {"traintokens", kTokens},
-    {"timetoken", kTokens},
-    {"tokens", kTokens},
-    {"epoch", kEpochsSeen},
-    {"epochs", kEpochsSeen},
-    {"currentepoch", kEpochsSeen},
-    {"trainepoch", kEpochsSeen},
-    {"globalbatchsize", kGlobalBatch},
-    {"globalbatch", kGlobalBatch},
-    {"globaltrainbatchsize", kGlobalBatch},
-    {"gbs", kGlobalBatch},
-    {"effectivebatchsize", kGlobalBatch},
-    {"effectivebatch", kGlobalBatch},
-    {"totalbatchsize", kGlobalBatch},
-    {"totaltrainbatchsize", kGlobalBatch},
-    {"batchsize", kBatch},
-    {"trainbatchsize", kBatch},
-    {"bsz", kBatch},
-    {"localbatchsize", ""},
-    {"microbatchsize", ""},
-    {"devicebatchsize", ""},
-    {"seqlen", kLength},
-    {"seqlength", kLength},
-    {"sequencelength", kLength},
-    {"encoderseqlength", kLength},
-    {"maxseqlen", kLength},
-    {"maxseqlength", kLength},
-    {"maxsequencelength", kLength},
-    {"contextlength", kLength},
-    {"blocksize", kLength},
-    {"worldsize", kRanks},
-    {"numgpus", kRanks},
-    {"ngpus", kRanks},
-    {"numranks", kRanks},
-    {"numdevices", kRanks},
-    {"dataparallelsize", kReplicas},
-    {"dataparalleldegree", kReplicas},
-    {"dataparallelworldsize", kReplicas},
-    {"dpsize", kReplicas},
-    {"dpdegree", kReplicas},
-    {"dpworldsize", kReplicas},
-    {"gradientaccumulationsteps", kAccumulation},
-    {"gradientaccumulation", kAccumulation},
-    {"gradaccumsteps", kAccumulation},
-    {"gradaccum", kAccumulation},
-    {"accumulategradbatches", kAccumulation},
-    {"nummicrobatches", kAccumulation},
     {"totalsteps", kPlanned},
     {"totaloptimizationsteps", kPlanned},
     {"maxiters", kPlanned},
     {"trainiters", kPlanned},
     {"plannedsteps", kPlanned},
+    {"stepsperepoch", kPlannedOfEpoch},
+    {"iterationsperepoch", kPlannedOfEpoch},
+    {"itersperepoch", kPlannedOfEpoch},
+    {"numepochs", kPlannedEpochs},
+    {"maxepochs", kPlannedEpochs},
+    {"totalepochs", kPlannedEpochs},
+    {"numtrainepochs", kPlannedEpochs},
 };
 
 std::string LettersOf(std::string_view name) {
@@ -142,28 +55,67 @@ const Named<std::string_view>* Find(std::string_view name) {
   return found == std::end(kFactNames) ? nullptr : found;
 }
 
-/// By as many of the last words as make up a known name; "" where any word says
-/// that no training is meant.
-std::string_view FactAtEndOf(std::string_view text) {
+/// The fact of a setting: what stands before its number in `line`, by as many
+/// of the last words as make up a known name. Words before them leave it
+/// unsure, unless the line is of a training. "" where any word says that none
+/// is meant.
+std::string FactAtEndOf(std::string_view text, std::string_view line) {
   const size_t note = text.find(" (");
-  if (note != std::string_view::npos) text = text.substr(0, note);
-  constexpr std::string_view kFill = " \t.:=|\"'";
-  text = text.substr(0, text.find_last_not_of(kFill) + 1);
+  if (note != std::string_view::npos) {
+    if (text.find("per ", note) != std::string_view::npos) return "";
+    text = text.substr(0, note);
+  }
+  text = text.substr(0, text.find_last_not_of(" \t.:=|\"'") + 1);
+  text = text.substr(text.find_last_of("]|>") + 1);
+  const size_t topic = text.rfind(": ");
+  if (topic != std::string_view::npos) text = text.substr(topic + 2);
   if (SaysEvaluation(text)) return "";
-  std::string_view fact;
-  size_t begin = text.size();
+  BatchName fact;
+  std::string plan;
+  bool says_other = false;
   constexpr int kMostWords = 5;
+  size_t begin = text.size();
   for (int words = 0; words < kMostWords && begin > 0; ++words) {
-    const size_t blank = text.find_last_of(" \t\"'>", begin - 1);
+    const size_t blank = text.find_last_of(" \t\"'", begin - 1);
     begin = blank == std::string_view::npos ? 0 : blank;
     const size_t first = blank == std::string_view::npos ? 0 : blank + 1;
-    if (const auto* known = Find(text.substr(first))) fact = known->value;
+    if (const auto* known = Find(text.substr(first))) plan = known->value;
+    const BatchName name = BatchNamed(text.substr(first));
+    // "local batch size".
+    says_other |= name.fact.empty() && !fact.fact.empty();
+    if (name.sure || !fact.sure || !SaysTraining(line)) fact = name;
   }
-  return fact;
+  if (!plan.empty() || says_other || fact.fact.empty()) return plan;
+  const bool lists = line.find_first_of("={(") != std::string_view::npos;
+  const std::string_view said =
+      lists ? text : line.substr(line.find_last_of("]|>") + 1);
+  return SaysOtherPurpose(said) ? "" : fact.fact;
+}
+
+/// A setting of a part of the program is indented, or in braces within braces.
+bool IsOfAll(std::string_view line, size_t at) {
+  const auto depth = std::ranges::count(line.substr(0, at), '{') -
+                     std::ranges::count(line.substr(0, at), '}');
+  const bool indented = line.starts_with(' ') || line.starts_with('\t');
+  return depth <= 1 &&
+         (!indented || line.find(" ...") != std::string_view::npos);
+}
+
+/// Of the number at `at`, which follows `words`.
+std::string FactOf(std::string_view words, std::string_view line, size_t at) {
+  std::string fact = FactAtEndOf(words, line.substr(0, at));
+  if (!fact.empty() || !IsOfAll(line, at)) return fact;
+  // "scheduler = {'num_steps': 60}".
+  std::string names(line.substr(0, std::min(line.find('{'), at)));
+  if (names.size() == at) names.clear();
+  names.append(" ").append(words);
+  const std::string_view behind =
+      line.substr(std::min(line.size(), line.find_first_of(" \t", at)));
+  return NamesPlan(names, behind) ? std::string(kPlannedToo) : fact;
 }
 
 /// "train batch size (w. parallel, accumulation) = 64": a note without a number
-/// is no part of the name.
+/// is no part of the name, unless it says of what the size is: "(per GPU)".
 std::string WithoutNotes(std::string_view line) {
   std::string plain(line);
   size_t begin = 0;
@@ -172,7 +124,8 @@ std::string WithoutNotes(std::string_view line) {
     if (end == std::string::npos) break;
     const std::string_view note =
         std::string_view(plain).substr(begin, end - begin);
-    if (note.find_first_of("0123456789") != std::string_view::npos) {
+    if (note.find_first_of("0123456789") != std::string_view::npos ||
+        note.find("per ") != std::string_view::npos) {
       begin = end;
       continue;
     }
@@ -180,13 +133,6 @@ std::string WithoutNotes(std::string_view line) {
   }
   return plain;
 }
-
-/// What grows over a run is none of its settings.
-bool Grows(std::string_view fact) { return fact.ends_with(" seen"); }
-
-}  // namespace
-
-namespace {
 
 std::string_view FactNamed(std::string_view name) {
   const size_t path = name.find_last_of("/.");
@@ -197,40 +143,65 @@ std::string_view FactNamed(std::string_view name) {
   return "";
 }
 
-}  // namespace
-
-std::string_view BatchFactNamed(std::string_view name) {
-  const std::string_view fact = FactNamed(name);
-  return fact == kPlanned ? "" : fact;
+/// The noun behind a number: "on 64 GPUs".
+std::string FactBehind(std::string_view rest, std::string_view line) {
+  const std::string_view noun = TakeWord(rest);
+  const BatchName name = BatchNamed(noun);
+  if (name.fact != "world size" || SaysOtherPurpose(line)) return "";
+  const bool all = SaysTraining(line) && rest.find("per ") != 1;
+  return all ? name.fact : "number of " + std::string(noun) + " in the text";
 }
+
+/// The line with one digit for each run of them.
+std::string FormOf(std::string_view line) {
+  std::string form;
+  bool in_digits = false;
+  for (const char c : line) {
+    const bool digit = std::isdigit(static_cast<unsigned char>(c)) != 0;
+    if (!digit || !in_digits) form += digit ? '0' : c;
+    in_digits = digit;
+  }
+  return form;
+}
+
+}  // namespace
 
 void SettingsReader::Read(std::string_view line, ForeignRun& run) {
   constexpr size_t kLongestLine = 1000;
   if (line.size() > kLongestLine) return;
   ReadHeading(line);
   if (evaluates_) return;
+  std::string form = FormOf(line);
+  if (silent_.contains(form)) return;
+  bool is_silent = true;
   const std::string plain = WithoutNotes(line);
   line = plain;
   size_t begin = 0;
   for (size_t at = 0; at < line.size(); ++at) {
     const char c = line[at];
-    if (c == ',' || c == ';' || c == '{') begin = at + 1;
+    const bool call = c == '(' && at > 0 && line[at - 1] != ' ';
+    if (c == ',' || c == ';' || c == '{' || call) begin = at + 1;
     const bool starts =
         std::isdigit(static_cast<unsigned char>(c)) != 0 && at > begin &&
         std::string_view(" \t:=.").find(line[at - 1]) != std::string_view::npos;
     if (!starts) continue;
     const auto number = LeadingNumber(line.substr(at));
+    is_silent &= number.has_value();
     if (!number) continue;
-    const std::string_view fact = FactAtEndOf(line.substr(begin, at - begin));
+    std::string fact = FactOf(line.substr(begin, at - begin), line, at);
     at += std::max<size_t>(number->text.size(), 1) - 1;
+    if (fact.empty()) fact = FactBehind(line.substr(at + 1), line);
     begin = at + 1;
+    is_silent &= fact.empty();
     // A rate or a mean has a fraction.
     if (fact.empty() || number->value != std::floor(number->value)) continue;
     // One that is told twice otherwise, as after a restart, says nothing.
     const auto [known, is_new] =
-        run.settings.try_emplace(std::string(fact), number->value);
+        run.settings.try_emplace(std::move(fact), number->value);
     if (!is_new && known->second != number->value) known->second = std::nan("");
   }
+  constexpr size_t kMostForms = 4096;
+  if (is_silent && silent_.size() < kMostForms) silent_.insert(std::move(form));
 }
 
 void SettingsReader::ReadHeading(std::string_view line) {
@@ -247,47 +218,97 @@ void SettingsReader::ReadHeading(std::string_view line) {
   indent_ = indent;
 }
 
-void TakePlan(ForeignRun& run) {
-  if (run.step_unit != "step" || run.format == "mllog") return;
-  const auto take = [&run](std::string_view name, double value) {
-    // Printed settings have `max_steps` of much else, too.
-    const bool plan = FactNamed(name) == kPlanned ||
-                      LettersOf(name.substr(name.rfind('/') + 1)) == "maxsteps";
-    if (!plan || !(value >= 1 && value <= static_cast<double>(kMostWhole))) {
-      return;
-    }
-    run.steps_planned =
-        std::max(run.steps_planned, static_cast<int64_t>(value));
-  };
-  for (const auto& [name, value] : run.settings) take(name, value);
-  for (const Series& series : run.series) {
-    // One that grows is no plan.
-    if (std::ranges::count(series.value, series.value.front()) !=
-        std::ssize(series.value)) {
-      continue;
-    }
-    take(series.name, series.value.front());
-  }
+bool IsPlannedSteps(std::string_view name) {
+  return FactNamed(name) == kPlanned;
 }
+
+double StepsOfEpochs(const ForeignRun& run) {
+  const auto told = [&run](std::string_view fact, double unless) {
+    const auto found = run.settings.find(fact);
+    return found == run.settings.end() ? unless : found->second;
+  };
+  // An epoch may count micro-batches.
+  if (told("gradient accumulation steps", 1) != 1) return 0;
+  const double epochs = told(kPlannedEpochs, told(kEpochsSeen, 0));
+  return epochs * told(kPlannedOfEpoch, 0);
+}
+
+namespace {
+
+/// Whether the values are one, or grow by one amount in each step.
+bool IsLinear(const Series& series) {
+  constexpr double kFp32 = 0x1p-22;  // of an event file
+  if (series.step.size() < 3) return false;
+  const double steps =
+      static_cast<double>(series.step.back() - series.step.front());
+  const double rise = (series.value.back() - series.value.front()) / steps;
+  for (size_t i = 0; i < series.step.size(); ++i) {
+    const auto from_first =
+        static_cast<double>(series.step[i] - series.step.front());
+    const double due = series.value.front() + rise * from_first;
+    const double unit =
+        series.digits.decimals > 0 ? 2 * series.digits.HalfUnit(due) : 0;
+    if (!(std::fabs(series.value[i] - due) <= unit + kFp32 * std::fabs(due))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// Counts are whole, and those of what was seen do not fall. A rate does, and
+/// so is none.
+bool IsCount(const Series& series, const BatchName& name) {
+  if (name.fact == kEpochsSeen) return true;
+  const bool rises = std::ranges::is_sorted(series.value);
+  const bool whole = std::ranges::all_of(
+      series.value, [](double value) { return value == std::floor(value); });
+  if (!name.sure) return IsLinear(series) && rises && (whole || name.grows);
+  return name.grows ? rises : whole;
+}
+
+/// "tokens": those of all steps, or of one.
+std::string SeriesFact(const Series& series, const BatchName& name) {
+  constexpr std::string_view kSeen = " seen";
+  const bool one =
+      series.value.size() > 1 && series.value.front() == series.value.back();
+  if (!name.sure || !one || name.fact == kEpochsSeen ||
+      !name.fact.ends_with(kSeen)) {
+    return name.fact;
+  }
+  return name.fact.substr(0, name.fact.size() - kSeen.size()) + " of a step";
+}
+
+}  // namespace
 
 std::vector<runlog::Told::Number> BatchFactsOf(const ForeignRun& run) {
   std::vector<runlog::Told::Number> facts;
-  const auto is_new = [&facts](std::string_view name) {
+  const auto is_new = [&facts](const std::string& name) {
     return !name.empty() &&
            std::ranges::none_of(
-               facts, [name](const auto& fact) { return fact.name == name; });
+               facts, [&name](const auto& fact) { return fact.name == name; });
   };
   for (const Series& series : run.series) {
-    const std::string_view name = BatchFactNamed(series.name);
-    if (!is_new(name)) continue;
-    facts.push_back({std::string(name), series.step, series.value});
+    const BatchName name = BatchNamed(series.name);
+    if (name.fact.empty() || !IsCount(series, name)) continue;
+    const std::string fact = SeriesFact(series, name);
+    if (is_new(fact))
+      facts.push_back({fact, series.step, series.value, name.sure});
   }
   for (const auto& [key, value] : run.settings) {
-    const std::string_view name = BatchFactNamed(key);
-    if (!is_new(name) || Grows(name) || !std::isfinite(value)) continue;
-    facts.push_back({std::string(name), {0}, {value}});
+    const BatchName name = BatchNamed(key);
+    if (!is_new(name.fact) || name.grows || !std::isfinite(value)) continue;
+    facts.push_back({name.fact, {0}, {value}, name.sure});
   }
   return facts;
+}
+
+bool IsLossScale(std::string_view name) {
+  constexpr std::string_view kScales[] = {
+      "lossscale", "lossscaler", "gradscale", "gradscaler", "gradientscale"};
+  const std::string letters = LettersOf(name);
+  return std::ranges::any_of(kScales, [&letters](std::string_view scale) {
+    return letters.ends_with(scale);
+  });
 }
 
 namespace {

@@ -1,6 +1,8 @@
 // What a log tells of a run's batches, under the names that programs use.
 #pragma once
 
+#include <set>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -8,12 +10,6 @@
 #include "isoloss/runlog/run_log.h"
 
 namespace isoloss::foreign {
-
-inline constexpr std::string_view kEpochsSeen = "epochs seen";
-
-/// "global batch size", "samples seen", ...: what runs of a pair must share, by
-/// any of its usual names ("train/consumed-samples"); "" of all other names.
-std::string_view BatchFactNamed(std::string_view name);
 
 /// Reads the lines of a log that hold no values of steps.
 class SettingsReader {
@@ -29,14 +25,23 @@ class SettingsReader {
  private:
   bool evaluates_ = false;
   size_t indent_ = 0;  ///< of the heading
+  /// Lines that say nothing, each digit run as one digit: logs repeat them.
+  std::set<std::string> silent_;
 };
 
-/// Makes the run's planned end the one that its settings tell.
-void TakePlan(ForeignRun& run);
+/// "total steps", "max_iters", ...: names of the step at which a run is to end
+/// that mean nothing else.
+bool IsPlannedSteps(std::string_view name);
+/// Epochs times steps of each, by the settings; no number above 0 if they do
+/// not tell it.
+double StepsOfEpochs(const ForeignRun& run);
 
 /// Signs that no weight moved: updates that were skipped, updates of norm 0,
 /// parameters of one norm throughout.
 std::vector<runlog::Told::Idle> IdleOf(const ForeignRun& run);
+
+/// "loss_scale", "amp/grad scale".
+bool IsLossScale(std::string_view name);
 
 /// All that the run tells of its batches.
 std::vector<runlog::Told::Number> BatchFactsOf(const ForeignRun& run);

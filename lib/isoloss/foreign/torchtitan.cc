@@ -1,6 +1,7 @@
 // torchtitan's stdout: pytorch/torchtitan, components/metrics.py.
 //   [titan] <time> - root - INFO - step:  1  loss:  3.86442  grad_norm: ...
 //   validate step: 100  loss:  3.5012  ...
+#include <algorithm>
 #include <cctype>
 #include <memory>
 #include <string>
@@ -31,6 +32,11 @@ class TorchTitanReader : public LineReader {
     const bool validation = Trimmed(before).ends_with("validate");
     const auto step = ParseWhole(TakeWord(*fields));
     if (!step || *step < 0) return false;
+    std::string_view total = *fields;
+    if (TakeWord(total) == "/") {
+      run().steps_planned = std::max(run().steps_planned,
+                                     ParseWhole(TakeWord(total)).value_or(0));
+    }
     bool found = false;
     while (!Trimmed(*fields).empty()) {
       const std::string_view name = TakeName(*fields);

@@ -4,16 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
-#include <limits>
-#include <numbers>
 #include <span>
 #include <utility>
 
-#include "isoloss/base/named.h"
 #include "isoloss/compare/difference_by_tenth.h"
 #include "isoloss/compare/final_window.h"
 #include "isoloss/compare/written_digits.h"
+#include "isoloss/gate/foreign_relations.h"
 #include "isoloss/stats/summary.h"
 
 namespace isoloss::gate {
@@ -38,181 +35,10 @@ bool IsKnownPair(const compare::SeedPair& pair) {
          a.steps.batch_digest == b.steps.batch_digest;
 }
 
-std::vector<double> PercentsOf(const compare::SeedPair& pair) {
-  const auto& a = pair.baseline->log.steps.loss_nats;
-  const auto& b = pair.candidate->log.steps.loss_nats;
-  std::vector<double> percent;
-  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
-    percent.push_back(compare::PercentDifference(b[i], a[i]));
-  }
-  return percent;
-}
-
 double RootMeanSquare(std::span<const double> values) {
   double squares = 0;
   for (const double value : values) squares += value * value;
   return std::sqrt(squares / static_cast<double>(values.size()));
-}
-
-double MedianOf(std::vector<double> values) {
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
-
-// ---- another unit ----------------------------------------------------------
-
-/// "1/ln 2, bits in place of nats"; "" of a factor that no unit explains.
-std::string UnitText(double factor) {
-  constexpr Named<double> kUnits[] = {
-      {"1/ln 2, so that one is in bits and one in nats", std::numbers::log2e},
-      {"ln 2, so that one is in nats and one in bits", std::numbers::ln2},
-      {"1/ln 10, as of decimal logarithms", std::numbers::log10e},
-      {"ln 10, as of decimal logarithms", std::numbers::ln10},
-  };
-  constexpr double kNear = 0.005;
-  const auto is_near = [](double value, double other) {
-    return std::fabs(value / other - 1) < kNear;
-  };
-  for (const Named<double>& unit : kUnits) {
-    if (is_near(factor, unit.value)) return std::string(unit.name);
-  }
-  const double whole = std::round(std::max(factor, 1 / factor));
-  // Larger whole numbers are so dense that any factor is near one of them.
-  constexpr double kLargest = 64;
-  const double power = std::exp2(std::round(std::log2(whole)));
-  const double divisor = whole > kLargest ? power : whole;
-  if (whole < 2 || !is_near(std::max(factor, 1 / factor), divisor)) return "";
-  return fmt::format(
-      "{}{:.0f}, as of a sum in place of a mean over {}",
-      factor < 1 ? "1/" : "", divisor,
-      divisor > kLargest ? "tokens or sequences" : "micro-batches or ranks");
-}
-
-std::vector<double> GapsOf(const compare::SeedPair& pair) {
-  std::vector<double> gaps;
-  std::ranges::transform(pair.candidate->log.steps.loss_nats,
-                         pair.baseline->log.steps.loss_nats,
-                         std::back_inserter(gaps), std::minus<>());
-  return gaps;
-}
-
-/// What holds between the losses of two arms at every step, and no training
-/// does; no text if nothing does.
-struct Relation {
-  std::string text;
-  std::string next;
-};
-
-/// What is constant from the first step on is no effect of training, in which
-/// runs part little by little.
-Relation ConstantRelation(const compare::Pairing& pairing) {
-  constexpr double kLeastShift = 5;  // percent of the loss: no recipe begins so
-  constexpr double kConstant = 0.05;  // scatter, of what is constant
-  double factor = 0;
-  double offset = 0;
-  double factor_scatter = 0;
-  double offset_scatter = 0;
-  for (const compare::SeedPair& pair : pairing.pairs) {
-    const auto times = stats::Summarize(PercentsOf(pair));
-    const auto more = stats::Summarize(GapsOf(pair));
-    if (!(std::fabs(times.mean) > kLeastShift)) return {};
-    const auto pairs = static_cast<double>(pairing.pairs.size());
-    factor += (1 + times.mean / 100) / pairs;
-    offset += more.mean / pairs;
-    factor_scatter = std::max(factor_scatter, times.sd / std::fabs(times.mean));
-    offset_scatter = std::max(offset_scatter, more.sd / std::fabs(more.mean));
-  }
-  // Where losses hardly fall the two are alike.
-  if (factor_scatter < kConstant && factor_scatter <= 2 * offset_scatter) {
-    const std::string unit = UnitText(factor);
-    return {fmt::format("each loss of {} is {:.5g} times that of {}, from the "
-                        "first step on{}",
-                        pairing.candidate_arm, factor, pairing.baseline_arm,
-                        unit.empty() ? "" : ": " + unit),
-            "log the losses of both arms in one unit"};
-  }
-  if (!(offset_scatter < kConstant)) return {};
-  return {fmt::format("each loss of {} is {:.5g} {} than that of {}, from the "
-                      "first step on, as if a term were added to it",
-                      pairing.candidate_arm, std::fabs(offset),
-                      offset > 0 ? "larger" : "smaller", pairing.baseline_arm),
-          "log the losses of both arms with the same terms"};
-}
-
-/// Median of |percent| over all pairs and steps where row i of the candidate
-/// stands beside row i + shift of the baseline.
-double MedianGap(const compare::Pairing& pairing, std::ptrdiff_t shift) {
-  std::vector<double> gaps;
-  for (const compare::SeedPair& pair : pairing.pairs) {
-    const auto& a = pair.baseline->log.steps.loss_nats;
-    const auto& b = pair.candidate->log.steps.loss_nats;
-    for (std::ptrdiff_t i = 0; i < std::ssize(b); ++i) {
-      const std::ptrdiff_t at = i + shift;
-      if (at < 0 || at >= std::ssize(a)) continue;
-      const double gap = compare::PercentDifference(b[static_cast<size_t>(i)],
-                                                    a[static_cast<size_t>(at)]);
-      if (std::isfinite(gap)) gaps.push_back(std::fabs(gap));
-    }
-  }
-  return gaps.empty() ? std::numeric_limits<double>::infinity()
-                      : MedianOf(std::move(gaps));
-}
-
-/// Logs that count the same steps from different numbers.
-Relation ShiftRelation(const compare::Pairing& pairing) {
-  constexpr double kNearer = 3;
-  const double here = MedianGap(pairing, 0);
-  for (const std::ptrdiff_t shift : {1, -1}) {
-    if (!(kNearer * MedianGap(pairing, shift) < here)) continue;
-    return {fmt::format("the losses of {} are those that {} has one row {}: "
-                        "the two logs count steps differently",
-                        pairing.candidate_arm, pairing.baseline_arm,
-                        shift > 0 ? "later" : "earlier"),
-            "number the steps of both logs from the same one"};
-  }
-  return {};
-}
-
-/// Perplexities beside losses.
-Relation PowerRelation(const compare::Pairing& pairing) {
-  constexpr double kNear = 0.02;  // of the loss
-  const auto is_power = [&](auto of, auto exponent, double per_unit) {
-    return std::ranges::all_of(
-        pairing.pairs, [&](const compare::SeedPair& pair) {
-          const auto& high = (pair.*of)->log.steps.loss_nats;
-          const auto& low = (pair.*exponent)->log.steps.loss_nats;
-          for (size_t i = 0; i < std::min(high.size(), low.size()); ++i) {
-            const double logarithm = std::log(high[i]) / per_unit;
-            if (!(std::fabs(logarithm - low[i]) < kNear * low[i])) return false;
-          }
-          return true;
-        });
-  };
-  const auto a = &compare::SeedPair::baseline;
-  const auto b = &compare::SeedPair::candidate;
-  for (const auto& [base, per_unit] :
-       {std::pair{"e", 1.0}, std::pair{"2", std::numbers::ln2}}) {
-    for (const bool candidate : {true, false}) {
-      if (!is_power(candidate ? b : a, candidate ? a : b, per_unit)) continue;
-      return {
-          fmt::format("each loss of {} is {} to the power of that of {}: "
-                      "one is a perplexity",
-                      candidate ? pairing.candidate_arm : pairing.baseline_arm,
-                      base,
-                      candidate ? pairing.baseline_arm : pairing.candidate_arm),
-          "log the loss of both arms, not its power"};
-    }
-  }
-  return {};
-}
-
-Relation RelationOf(const compare::Pairing& pairing) {
-  for (const auto find : {&ShiftRelation, &PowerRelation, &ConstantRelation}) {
-    Relation relation = find(pairing);
-    if (!relation.text.empty()) return relation;
-  }
-  return {};
 }
 
 // ---- other weights or data -------------------------------------------------
@@ -259,21 +85,24 @@ bool IsUnpairedAt(const compare::Pairing& pairing, size_t row, double digits) {
          stats::Summarize(percents).sd > kUnpaired * seeds + digits;
 }
 
-bool IsUnpairedAtMostSteps(const compare::Pairing& pairing, double digits) {
-  const size_t rows = pairing.pairs[0].baseline->log.steps.step.size();
+bool IsUnpairedAtMostSteps(const compare::Pairing& pairing, size_t begin,
+                           size_t end, double digits) {
   size_t unpaired = 0;
-  for (size_t row = 0; row < rows; ++row) {
+  for (size_t row = begin; row < end; ++row) {
     unpaired += IsUnpairedAt(pairing, row, digits) ? 1 : 0;
   }
-  return 2 * unpaired > rows;
+  return 2 * unpaired > end - begin;
+}
+
+/// Pairs that the gate has to take for pairs, without a digest that says so.
+bool AreSupposedPairs(const compare::Pairing& pairing) {
+  return pairing.IsForeign() && !pairing.pairs.empty() &&
+         !std::ranges::all_of(pairing.pairs, &IsKnownPair);
 }
 
 FirstGaps FirstGapsOf(const compare::Pairing& pairing) {
   FirstGaps gaps;
-  if (!pairing.IsForeign() || pairing.pairs.empty() ||
-      std::ranges::all_of(pairing.pairs, &IsKnownPair)) {
-    return gaps;
-  }
+  if (!AreSupposedPairs(pairing)) return gaps;
   const auto& step = pairing.pairs[0].baseline->log.steps.step;
   if (step.empty() || step.front() > kLastFirstStep) return gaps;
   std::vector<double> late;
@@ -314,8 +143,10 @@ std::string WhyNoPairs(const compare::Pairing& pairing, const FirstGaps& gaps,
   }
   // A recipe shifts all seeds alike, other weights and batches do not. Chance
   // parts good pairs, but from most steps on by less than that.
+  const size_t rows = pairing.pairs[0].baseline->log.steps.step.size();
   if (IsUnpairedAt(pairing, 0, gaps.digits) &&
-      (!gaps.by_chance || IsUnpairedAtMostSteps(pairing, gaps.digits))) {
+      (!gaps.by_chance ||
+       IsUnpairedAtMostSteps(pairing, 0, rows, gaps.digits))) {
     return fmt::format("two seeds are {:.3g} % apart", gaps.seeds);
   }
   return "";
@@ -332,6 +163,84 @@ std::string GapText(const compare::Pairing& pairing, const FirstGaps& gaps) {
       a.step.front(), pair.seed, b.loss_nats.front() - a.loss_nats.front(),
       gaps.percents[gaps.worst],
       gaps.by_chance ? "chance in the steps before, or " : "");
+}
+
+// ---- other batches later ----------------------------------------------------
+
+/// Equal batches move the losses of both arms up and down together; other ones
+/// do so at half of the steps.
+struct Moves {
+  double together = 0;
+  double all = 0;
+
+  /// One and a half standard deviations above one half, or less. Moves that
+  /// follow each other share a value; so their variance is 11/9 times that of
+  /// independent ones. Losses that correlate by 0.6 within pairs, where the
+  /// noise of chance is as large as 0.8 of that of batches, move together at
+  /// 0.7 of the steps: 3 standard deviations above this limit of 120 moves.
+  bool AreByChance() const {
+    constexpr double kDeviations = 1.5;
+    const double deviation = std::sqrt(all / 4 * 11 / 9);
+    return together <= all / 2 + kDeviations * deviation;
+  }
+};
+
+/// What single losses of a log do not show.
+double UnitOf(const runlog::RunLog& log) {
+  return std::max(2 * log.provenance.origin.loss_half_unit, log.told.loss_step);
+}
+
+/// Of the steps to rows [begin, end) that both logs of a pair show.
+Moves MovesOf(const compare::Pairing& pairing, size_t begin, size_t end) {
+  constexpr double kShown = 1.5;  // units: rounding turns no such move around
+  Moves moves;
+  for (const compare::SeedPair& pair : pairing.pairs) {
+    const auto& a = pair.baseline->log;
+    const auto& b = pair.candidate->log;
+    for (size_t row = std::max<size_t>(begin, 1); row < end; ++row) {
+      const auto move = [row](const runlog::RunLog& log) {
+        return log.steps.loss_nats[row] - log.steps.loss_nats[row - 1];
+      };
+      const bool shown = std::fabs(move(a)) > kShown * UnitOf(a) &&
+                         std::fabs(move(b)) > kShown * UnitOf(b);
+      if (!shown) continue;
+      moves.all += 1;
+      moves.together += (move(a) > 0) == (move(b) > 0) ? 1 : 0;
+    }
+  }
+  return moves;
+}
+
+/// Rows [begin, end).
+struct Stretch {
+  size_t begin = 0;
+  size_t end = 0;
+  Moves moves;
+};
+
+/// The first stretch, of as few tenths as have enough moves, in which the two
+/// runs of a seed move together by chance alone and part as far as two seeds.
+/// Of fewer than three seeds nobody knows the latter.
+std::optional<Stretch> UnpairedStretch(const compare::Pairing& pairing) {
+  constexpr size_t kTenths = 10;
+  constexpr double kFewest = 120;
+  const size_t rows = pairing.pairs[0].baseline->log.steps.step.size();
+  const double digits = compare::WrittenPercent(pairing);
+  const bool knows_spread = SpreadOfSeeds(pairing, 0) > 0;
+  for (size_t first = 0; first < kTenths; ++first) {
+    for (size_t last = first + 1; last <= kTenths; ++last) {
+      Stretch stretch{first * rows / kTenths, last * rows / kTenths, {}};
+      stretch.moves = MovesOf(pairing, stretch.begin, stretch.end);
+      if (stretch.moves.all < kFewest) continue;
+      if (stretch.moves.AreByChance() &&
+          (!knows_spread || IsUnpairedAtMostSteps(pairing, stretch.begin,
+                                                  stretch.end, digits))) {
+        return stretch;
+      }
+      break;
+    }
+  }
+  return std::nullopt;
 }
 
 // ---- smoothing --------------------------------------------------------------
@@ -352,61 +261,6 @@ bool HasGapThroughout(const compare::Pairing& pairing, const Policy& policy) {
         });
   };
   return !policy.InTokens() && (beyond(1) || (!policy.one_sided && beyond(-1)));
-}
-
-// ---- single steps -----------------------------------------------------------
-
-/// Median move of the paired difference from step to step in each tenth, and
-/// what the digits hide; empty of fewer than 40 steps.
-std::vector<double> ScatterByTenth(const compare::Pairing& pairing) {
-  constexpr size_t kTenths = 10;
-  constexpr size_t kFewest = 4;  // steps of a tenth
-  std::vector<std::vector<double>> moves(kTenths);
-  for (const compare::SeedPair& pair : pairing.pairs) {
-    const std::vector<double> percent = PercentsOf(pair);
-    if (percent.size() < kFewest * kTenths) return {};
-    for (size_t i = 1; i < percent.size(); ++i) {
-      const double move = std::fabs(percent[i] - percent[i - 1]);
-      if (std::isfinite(move)) {
-        moves[i * kTenths / percent.size()].push_back(move);
-      }
-    }
-  }
-  const double digits = compare::WrittenPercent(pairing);
-  std::vector<double> scatter;
-  for (std::vector<double>& of : moves) {
-    if (of.empty()) return {};
-    scatter.push_back(MedianOf(std::move(of)) + digits);
-  }
-  return scatter;
-}
-
-/// Other batches in a stretch of the training: there single steps part more
-/// than before it and after it. Chance grows and shrinks, but not in leaps.
-std::string ScatterWarning(const compare::Pairing& pairing) {
-  constexpr double kLeap = 5;
-  const std::vector<double> scatter = ScatterByTenth(pairing);
-  // A stretch may begin and end within a tenth, so that one lies between.
-  const auto leaps = [&](size_t low, size_t beyond, size_t high) {
-    return scatter[high] > kLeap * scatter[low] ||
-           scatter[high] > kLeap * scatter[beyond];
-  };
-  // The first tenth is that in which runs begin to part.
-  for (size_t first = 2; first < scatter.size(); ++first) {
-    if (!leaps(first - 1, std::max<size_t>(first - 2, 1), first)) continue;
-    for (size_t end = first + 1; end < scatter.size(); ++end) {
-      if (!leaps(end, std::min(end + 1, scatter.size() - 1), end - 1)) continue;
-      const auto& step = pairing.pairs[0].baseline->log.steps.step;
-      const size_t tenth = step.size() / scatter.size();
-      return fmt::format(
-          "single steps of the pairs part more than {:g} times as far in the "
-          "middle, some steps between {} and {}, as before and after: did both "
-          "arms see the same batches there?",
-          kLeap, step[(first - 1) * tenth],
-          step[std::min(end + 1, scatter.size() - 1) * tenth]);
-    }
-  }
-  return "";
 }
 
 /// Larger than the cross entropy of any vocabulary at random.
@@ -476,6 +330,25 @@ std::optional<Check> ApartAtFirstStep(const compare::Pairing& pairing,
   return check;
 }
 
+std::optional<Check> OtherBatches(const compare::Pairing& pairing) {
+  if (!AreSupposedPairs(pairing)) return std::nullopt;
+  const std::optional<Stretch> stretch = UnpairedStretch(pairing);
+  if (!stretch) return std::nullopt;
+  const auto& step = pairing.pairs[0].baseline->log.steps.step;
+  return Check{
+      .name = "same_batches",
+      .outcome = Outcome::kInconclusive,
+      .quantity = fmt::format(
+          "in steps {} to {} the two runs of a seed move up or down together "
+          "at {:.0f} % of the steps, where runs of unequal batches do so at "
+          "50 %",
+          step[stretch->begin], step[stretch->end - 1],
+          100 * stretch->moves.together / stretch->moves.all),
+      .next =
+          "give both runs of each seed equal batches at all steps; a "
+          "paired difference means nothing without"};
+}
+
 std::vector<std::string> CurveWarnings(const compare::Pairing& pairing) {
   std::vector<std::string> warnings;
   const FirstGaps gaps = FirstGapsOf(pairing);
@@ -483,8 +356,8 @@ std::vector<std::string> CurveWarnings(const compare::Pairing& pairing) {
   if (gaps.any && RelationOf(pairing).text.empty()) {
     warnings.push_back(GapText(pairing, gaps) + ".");
   }
-  for (std::string text : {ScatterWarning(pairing), ScaleWarning(pairing)}) {
-    if (!text.empty()) warnings.push_back(std::move(text));
+  if (std::string text = ScaleWarning(pairing); !text.empty()) {
+    warnings.push_back(std::move(text));
   }
   return warnings;
 }

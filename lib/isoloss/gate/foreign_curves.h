@@ -19,8 +19,14 @@ namespace isoloss::gate {
 std::optional<Check> ApartAtFirstStep(const compare::Pairing& pairing,
                                       const Policy& policy);
 
-/// Of pairs that are further apart at the first step than rounding explains, of
-/// single steps that part in the middle alone, and of losses above 100.
+/// INCONCLUSIVE if there is a stretch in which the two runs of a seed move up
+/// and down together as seldom as runs of unequal batches, and part as far as
+/// two seeds. Empty of fewer than 120 moves that the digits show, and of pairs
+/// whose digests of weights and batches are equal.
+std::optional<Check> OtherBatches(const compare::Pairing& pairing);
+
+/// Of pairs that are further apart at the first step than rounding explains,
+/// and of losses above 100.
 std::vector<std::string> CurveWarnings(const compare::Pairing& pairing);
 
 /// Whether most runs of one arm are smoothed, and not most of the other: then

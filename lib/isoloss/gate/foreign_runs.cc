@@ -95,10 +95,14 @@ std::string ComparedSteps(const compare::Pairing& pairing) {
 std::vector<std::string> ForeignWarnings(const compare::Pairing& pairing) {
   if (!pairing.IsForeign()) return {};
   const auto runs = pairing.All();
-  std::vector<std::string> warnings = ImportNotes(runs, kWarning);
+  std::vector<std::string> warnings = compare::PairWarnings(pairing);
+  std::ranges::move(ImportNotes(runs, kWarning), std::back_inserter(warnings));
   std::ranges::move(CurveWarnings(pairing), std::back_inserter(warnings));
   std::ranges::move(compare::NoTrainingWarnings(pairing),
                     std::back_inserter(warnings));
+  if (std::string rising = compare::RisingLoss(pairing); !rising.empty()) {
+    warnings.push_back(std::move(rising));
+  }
   const std::string unrecorded = Unrecorded(runs);
   warnings.push_back(
       unrecorded.empty()

@@ -137,7 +137,8 @@ std::optional<Check> AgainstGoodRuns(const Evidence& evidence,
     return Gap(fmt::format("{}: it holds {} good runs, but {} are the fewest "
                            "that show a spread",
                            label, members.size() + 1, kFewestGoodRuns),
-               "build it from more logs: isoloss lab ensemble build --from");
+               "build it from more logs: isoloss lab ensemble build --from "
+               "LOG... --out FILE");
   }
   const size_t steps = StepsOf(*evidence.pairing, window);
   const StepColumns& reference = members.front().reference_steps;
@@ -157,7 +158,7 @@ std::optional<Check> AgainstGoodRuns(const Evidence& evidence,
     return Gap(fmt::format("{}: it lacks steps of the final window, {} to {}",
                            label, window.first_step, window.last_step),
                "build it from logs of whole runs: isoloss lab ensemble build "
-               "--from");
+               "--from LOG... --out FILE");
   }
   return Decided({.good = stats::Summarize(good),
                   .candidate = stats::Summarize(candidate),

@@ -179,6 +179,7 @@ Judgement Judge(const Evidence& evidence, const Policy& policy,
   judgement.candidate = compare::SummarizeArm(
       pairing.candidate_arm, pairing.candidate, policy.window_share);
   judgement.warnings = WarningsOf(pairing, judgement);
+  judgement.rising_loss = compare::RisingLoss(pairing);
   judgement.evidence = EvidenceList(evidence);
   if (evidence.looks != nullptr) judgement.looks = *evidence.looks;
   RunLadder(evidence, judgement, options);

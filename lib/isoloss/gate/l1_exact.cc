@@ -12,6 +12,7 @@
 #include "isoloss/gate/foreign_runs.h"
 #include "isoloss/gate/level.h"
 #include "isoloss/gate/verdict.h"
+#include "isoloss/runlog/shared_columns.h"
 
 namespace isoloss::gate {
 namespace {
@@ -291,6 +292,26 @@ void JudgeDigits(const compare::Pairing& pairing, Judgement& judgement) {
   }
 }
 
+/// Of runs whose training losses are all equal, though not all is; "" of
+/// others. A difference of the losses would hide the rest.
+std::string BesideEqualLosses(const SeedDivergence* earliest,
+                              const compare::Pairing& pairing) {
+  const bool equal =
+      std::ranges::all_of(pairing.pairs, [](const compare::SeedPair& pair) {
+        return runlog::EqualBits(pair.baseline->log.steps.loss_nats,
+                                 pair.candidate->log.steps.loss_nats);
+      });
+  if (!equal) return "";
+  return fmt::format(
+      "All training losses have the same bits; {}.",
+      earliest == nullptr
+          ? "final weights differ, or are not recorded"
+          : fmt::format("the first value that differs is {} at step {} of seed "
+                        "{}",
+                        earliest->first->quantity, earliest->first->step,
+                        earliest->seed));
+}
+
 /// Asked for regression, equality passes and settles the question; asked for
 /// precision, it is a measure.
 void JudgeBits(const Evidence& evidence, Judgement& judgement) {
@@ -316,6 +337,7 @@ void JudgeBits(const Evidence& evidence, Judgement& judgement) {
     }
     return;
   }
+  judgement.equality_note = BesideEqualLosses(earliest, pairing);
   if (auto check = OtherEvaluation(judgement, SameFinalWeights(pairing))) {
     judgement.checks.push_back(std::move(*check));
   }

@@ -313,9 +313,9 @@ extern constinit const Level kLevel_l3_precision = {
     .decides = Decides::kPrecision,
     .run = &JudgePrecision,
     .remedy =
-        "make an ensemble with `isoloss lab ensemble build --kind seeds` and a "
-        "probe "
-        "with `isoloss lab probe`, and give them with --ensemble and --probe",
+        "make an ensemble (isoloss lab ensemble build --kind seeds EXPERIMENT "
+        "--arm ARM --out FILE) and a probe (isoloss lab probe), and give them "
+        "with --ensemble and --probe",
     .foreign_remedy =
         "only runs that isoloss itself trains can be probed against BF16: see "
         "how the recipe does in a model of its own with `isoloss verify`"};

@@ -320,10 +320,11 @@ extern constinit const Level kLevel_l4_early_window = {
     .decides = Decides::kBoth,
     .run = &JudgeEarlyWindow,
     .remedy =
-        "make an ensemble with `isoloss lab ensemble build` and give it with "
-        "--ensemble (precision: one of --kind seeds)",
+        "make an ensemble and give it with --ensemble: isoloss lab ensemble "
+        "build EXPERIMENT --arm ARM --out FILE (precision: with --kind seeds)",
     .foreign_remedy =
-        "make an ensemble of good runs with `isoloss lab ensemble build --from "
-        "LOG...` and give it with --ensemble"};
+        "give with --ensemble as many good runs as the policy's min_members "
+        "(40 by default) and one more: isoloss lab ensemble build --from "
+        "LOG... --out FILE"};
 
 }  // namespace isoloss::gate

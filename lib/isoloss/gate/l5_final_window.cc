@@ -413,6 +413,8 @@ void JudgeFinalWindow(const Evidence& evidence, Judgement& judgement) {
   if (!judged_by_good_runs) {
     if (auto check = ApartAtFirstStep(pairing, policy)) {
       judgement.checks.push_back(std::move(*check));
+    } else if (auto other = OtherBatches(pairing)) {
+      judgement.checks.push_back(std::move(*other));
     }
   }
   judgement.checks.push_back(

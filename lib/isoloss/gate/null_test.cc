@@ -109,7 +109,8 @@ stats::MaxTResult JudgeAgainstNull(std::string_view name,
         "it; largest of all standardised deviations:",
         policy.null_limit_ceiling);
     check.next = fmt::format(
-        "more members make it narrower: isoloss lab ensemble build --runs {}",
+        "more members make it narrower: isoloss lab ensemble build EXPERIMENT "
+        "--arm ARM --out FILE --runs {}",
         SuggestedMembers(test.null_maxima().size()));
   }
   judgement.checks.push_back(std::move(check));
@@ -128,27 +129,31 @@ Check EvidenceCheck(std::string_view name, std::vector<std::string> findings,
   check.quantity = findings[0];
   check.evidence = fmt::format("one of {} findings", findings.size());
   check.findings = std::move(findings);
-  check.next = "make it again for these runs: isoloss lab ensemble build";
+  check.next =
+      "make it again for these runs: isoloss lab ensemble build EXPERIMENT "
+      "--arm ARM --out FILE, or of another program's runs --from LOG... --out "
+      "FILE";
   return check;
 }
 
 Check TooFewMembers(const NullEnsemble& ensemble, size_t usable,
                     const Policy& policy) {
-  return {
-      .name = "members",
-      .outcome = Outcome::kInconclusive,
-      .quantity = "good runs in the ensemble, besides its reference:",
-      .value = static_cast<double>(usable),
-      .relation = "below ",
-      .limit = static_cast<double>(policy.min_members),
-      .evidence = fmt::format("{} of {}", Label(ensemble),
-                              ensemble.ensemble.members.size()),
-      .next =
-          ensemble.ensemble.provenance.IsForeign()
-              ? "build it from more good runs: isoloss lab ensemble build "
-                "--from LOG..."
-              : fmt::format("add members: isoloss lab ensemble build --runs {}",
-                            policy.min_members)};
+  return {.name = "members",
+          .outcome = Outcome::kInconclusive,
+          .quantity = "good runs in the ensemble, besides its reference:",
+          .value = static_cast<double>(usable),
+          .relation = "below ",
+          .limit = static_cast<double>(policy.min_members),
+          .evidence = fmt::format("{} of {}", Label(ensemble),
+                                  ensemble.ensemble.members.size()),
+          .next = ensemble.ensemble.provenance.IsForeign()
+                      ? fmt::format(
+                            "build it from {} good runs or more: isoloss lab "
+                            "ensemble build --from LOG... --out FILE",
+                            policy.min_members + 1)
+                      : fmt::format("add members: isoloss lab ensemble build "
+                                    "EXPERIMENT --arm ARM --out FILE --runs {}",
+                                    policy.min_members)};
 }
 
 std::vector<const runlog::EnsembleMember*> UsableMembers(

@@ -128,10 +128,12 @@ struct Judgement {
   /// Set by level L1: losses, gradient norms, held-out losses and final weights
   /// are equal to the bit.
   bool bit_equal = false;
-  /// Set by level L1: a sentence on what equal losses leave open: a tensor
-  /// whose digests differ, or one log that is given twice. Empty if there is
-  /// none.
+  /// Set by level L1: a sentence on what equal losses leave open: other final
+  /// weights, a tensor whose digests differ, or one log that is given twice.
+  /// Empty if there is none.
   std::string equality_note;
+  /// compare::RisingLoss of the runs.
+  std::string rising_loss;
   /// Set by level L1 of other programs' runs: all losses of all steps, as far
   /// as their digits go, which is further than any limit. Nobody knows more.
   bool written_equal = false;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -478,8 +479,10 @@ void CheckAdamW(const OperationCase& given, std::vector<Finding>& findings) {
         FindingOf(given, part.tensor, part.tensor, Compare(given, part, rule));
     if (!finding.is_right()) {
       AdamWFits fits(given, part, rule);
-      Explain(Mistakes(given, part, rule), finding,
-              [&] { return fits.Trials(); });
+      std::vector<Trial> trials = TrialsOfRoundedAdamW(given, part.tensor);
+      std::ranges::move(Mistakes(given, part, rule),
+                        std::back_inserter(trials));
+      Explain(trials, finding, [&] { return fits.Trials(); });
       finding.places =
           PlacesOf(finding.comparison,
                    given.operation.Find(part.tensor)->Rows().rows(), "rows");

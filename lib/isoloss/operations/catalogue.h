@@ -18,6 +18,9 @@ struct SideMistake {
       sentence;  ///< {} stands for the operand: "x", "both operands"
   /// False: it can't be made here.
   bool (*alter)(Side& side);
+  /// The sentence where stored codes and scales show it, if another one is true
+  /// of them.
+  std::string_view of_codes = {};
 };
 std::span<const SideMistake> SideMistakes();
 /// Those of them in codes and scales.
@@ -30,6 +33,9 @@ bool TakeEarlier(Earlier earlier, Side& side);
 
 /// Scales follow the maxima times a constant: elements beyond it are clamped.
 bool FollowMaxima(double factor, Side& side);
+/// Constants that trainers multiplied maxima by, and ratios of the largest
+/// elements of formats.
+std::span<const double> MaximaFactors();
 
 /// A mistake in the product as a whole.
 struct ProductMistake {
@@ -53,9 +59,16 @@ struct SideNames {
 std::vector<Trial> TrialsOf(const Product& product, const SideNames& names,
                             const oracle::Comparison& found);
 /// Those that show in codes or scales of one operand. `sides` of each group,
-/// whose codes are these; all must outlive them.
+/// whose codes are these; all must outlive them. `maxima_factor`: what maxima
+/// are tried times; 1: nothing.
 std::vector<Trial> TrialsOf(const std::vector<const Side*>& sides,
                             const char* name, const Codes& codes,
-                            const Scales& scales, CodePart part);
+                            const Scales& scales, CodePart part,
+                            double maxima_factor);
+/// The factor of maxima that explains most of codes and scales that are not
+/// those of `sides`: of the constants, or the ratio of the scales themselves.
+/// 1: none explains anything.
+double MaximaFactorOf(const std::vector<const Side*>& sides, const Codes& codes,
+                      const Scales& scales);
 
 }  // namespace isoloss::operations

@@ -60,9 +60,9 @@ class PreviousSteps {
   const Operation* UpdateBefore(const OperationFile& file, size_t index) const {
     const Operation& linear = file.operations[index];
     if (!linear.is_linear()) return nullptr;
-    for (const char* suffix : {".weight", ""}) {
-      const auto found = places_.find(
-          Key{file.rank, file.step - 1, "adamw", linear.module + suffix, 0});
+    for (const std::string& name : UpdateNamesOf(linear.module)) {
+      const auto found =
+          places_.find(Key{file.rank, file.step - 1, "adamw", name, 0});
       if (found != places_.end()) return found->second;
     }
     return nullptr;
@@ -101,6 +101,23 @@ class PreviousSteps {
   std::map<Key, const Operation*> places_;
 };
 
+/// Sets the update of a linear module's weight in its own file. Of several, no
+/// order tells which one follows which call.
+void SetUpdateHere(const OperationFile& file, OperationCase& given) {
+  if (!given.operation.is_linear()) return;
+  const std::vector<std::string> names = UpdateNamesOf(given.operation.module);
+  size_t count = 0;
+  for (size_t i = 0; i < file.operations.size(); ++i) {
+    const Operation& update = file.operations[i];
+    if (update.type != "adamw" ||
+        std::ranges::find(names, update.module) == names.end()) {
+      continue;
+    }
+    given.update_here = count++ == 0 ? &update : nullptr;
+    given.update_is_later = i > given.index;
+  }
+}
+
 /// The ends of the experts whose rows a combine reads: those of the last
 /// grouped product before it of as many rows.
 const Integers* GroupEndsFor(const OperationFile& file, size_t index) {
@@ -119,9 +136,7 @@ const Integers* GroupEndsFor(const OperationFile& file, size_t index) {
 
 /// A trial of this tensor looks at the step before.
 static bool LooksBack(const Operation& operation, const std::string& part) {
-  return operation.is_linear() ||
-         (operation.type == "router" && part == "choice" &&
-          operation.Find("bias") != nullptr) ||
+  return operation.is_linear() || operation.type == "router" ||
          (operation.type == "adamw" && part.starts_with("exp_avg"));
 }
 
@@ -155,14 +170,14 @@ std::vector<Finding> CheckOperations(const std::vector<OperationFile>& files,
   team.ParallelFor(places.size(), [&](size_t task) {
     const auto [f, i] = places[task];
     const OperationFile& file = files[f];
-    const OperationCase given = {
-        .operation = file.operations[i],
-        .previous = previous.Before(file, i),
-        .call_before = previous.CallBefore(file, i),
-        .update_before = previous.UpdateBefore(file, i),
-        .where = file.Where(i),
-        .file = f,
-        .index = i};
+    OperationCase given = {.operation = file.operations[i],
+                           .previous = previous.Before(file, i),
+                           .call_before = previous.CallBefore(file, i),
+                           .update_before = previous.UpdateBefore(file, i),
+                           .where = file.Where(i),
+                           .file = f,
+                           .index = i};
+    SetUpdateHere(file, given);
     const std::string& type = given.operation.type;
     if (given.operation.is_linear()) {
       CheckLinear(given, modules.Of(given.operation).precision, recipe,

@@ -25,8 +25,12 @@ struct OperationCase {
   const Operation* previous;
   /// The call before of a module that a step calls several times; else null.
   const Operation* call_before = nullptr;
-  /// The step before's update of a linear module's weight, if it is known.
+  /// Of a linear module's weight: the step before's update and, if there is
+  /// one only, that of this step; null if it is not known.
   const Operation* update_before = nullptr;
+  const Operation* update_here = nullptr;
+  /// The update of this step comes after the operation.
+  bool update_is_later = false;
   std::string where;  ///< for messages
   size_t file;
   size_t index;
@@ -83,6 +87,27 @@ std::vector<Finding> CheckOperations(const std::vector<OperationFile>& files,
                                      const CheckOptions& options,
                                      ThreadTeam& team);
 
+/// Something that files hold and no finding judges, or that speaks against
+/// them.
+struct OpenPoint {
+  size_t file = 0;
+  std::string module = {};  ///< "": it is of the whole file
+  std::string text = {};    ///< a sentence without full stop
+  bool forbids_pass = false;
+};
+
+/// What the recorder left out; results whose inputs are missing; rows of no
+/// group; state that two consecutive steps of a rank do not allow to compare;
+/// skipped steps without a reason; replicas with one parameter and two
+/// gradients.
+std::vector<OpenPoint> OpenPointsOf(const std::vector<OperationFile>& files);
+
+/// The name of an update of a linear module's parameter `weight`.
+std::vector<std::string> UpdateNamesOf(const std::string& linear_module);
+/// Why a tensor can't be compared with what an update left, as an end of a
+/// sentence; "": it can be.
+std::string WhyNotComparable(const Floats& found, const Floats& after);
+
 // Of one type each.
 void CheckLinear(const OperationCase& given,
                  const precision::LinearPrecision& precision,
@@ -96,10 +121,16 @@ void CheckDispatch(const OperationCase& given, std::vector<Finding>& findings);
 void CheckCombine(const OperationCase& given, const Integers* group_ends,
                   std::vector<Finding>& findings);
 void CheckAdamW(const OperationCase& given, std::vector<Finding>& findings);
+/// The ways in which torch rounds each step of an update whose tensors are all
+/// of one type that is not FP32; none of other ones.
+std::vector<Trial> TrialsOfRoundedAdamW(const OperationCase& given,
+                                        const std::string& part);
 /// The weight that a linear module read against the parameter after the update
-/// of the step before, to the bit after rounding to the weight's type.
+/// of the step before and before that of this step, to the bit after rounding
+/// to the weight's type.
 void CheckWeight(const OperationCase& given, std::vector<Finding>& findings);
-/// State before a step against that after the step before, bit for bit.
+/// State before a step against that after the step before, bit for bit, and the
+/// count of the bias correction.
 void CheckStateBetweenSteps(const OperationCase& given,
                             std::vector<Finding>& findings);
 /// A step that the optimizer was to skip leaves all as it was.

@@ -28,6 +28,7 @@ struct CombineRule {
   size_t skip_begin = 0;  ///< rows that are left out
   size_t skip_end = 0;
   bool addend_last = false;
+  bool bf16_routed = false;  ///< their sum, before the addend
   /// Each place has the row, or row and weight, of so many places further on.
   size_t shift = 0;
   static constexpr size_t kBack = std::numeric_limits<size_t>::max();
@@ -179,6 +180,12 @@ class Combine {
     }
     if (change.other != TokenChange::kNone) {
       add(Product(rule, change.other, change.other, column));
+    }
+    if (rule.bf16_routed) {
+      // `size` holds the addend, which takes part in one addition.
+      return RoundedOnTheWay(oracle::Grid::kBf16,
+                             Around(sum, size - std::fabs(addend), terms)) +
+             Around(addend, size, 1);
     }
     if (rule.addend_last) sum += addend;
     if (rule.bf16_sums) return {.exact = sum};

@@ -1,6 +1,5 @@
 // Rows that travel to experts.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -109,35 +108,44 @@ std::vector<Trial> DispatchTrials(const MatrixView<const float>& rows,
   return trials;
 }
 
-/// A factor of all rows, which is rounded like they are.
+/// A factor of the wrong rows, which is rounded like they are.
 Fit RowFit(const MatrixView<const float>& rows,
            const MatrixView<const float>& tokens, const Integers& source,
-           Grid grid) {
-  Fit fit;
-  fit.name = "rows_scaled";
-  fit.sentence = [](double factor) {
-    return fmt::format("rows were {:.9g} times their tokens", factor);
-  };
-  fit.not_zero = true;
-  fit.compare = [&rows, &tokens, &source, grid](double factor) {
-    Comparison comparison(grid);
+           Grid grid, const std::vector<bool>& wrong) {
+  const auto for_each = [&rows, &tokens, &source, wrong](const auto& use) {
     for (size_t m = 0; m < rows.rows(); ++m) {
       const float* token = tokens.Row(static_cast<size_t>(source.values[m]));
+      const bool is_wrong = m < wrong.size() && wrong[m];
       for (size_t d = 0; d < rows.cols(); ++d) {
-        const double scaled = factor * static_cast<double>(token[d]);
-        comparison.Add(m, d, rows(m, d), Around(scaled, std::fabs(scaled), 1));
+        use(m, d, static_cast<double>(token[d]), is_wrong);
       }
     }
+  };
+  std::vector<size_t> places;
+  for (size_t m = 0; m < wrong.size(); ++m) {
+    if (wrong[m]) places.push_back(m);
+  }
+  const std::string which =
+      places.size() == rows.rows() ? "" : FirstFew(places) + " ";
+  Fit fit;
+  fit.name = "rows_scaled";
+  fit.sentence = [which](double factor) {
+    return fmt::format("rows {}were {:.9g} times their tokens", which, factor);
+  };
+  fit.not_zero = true;
+  fit.compare = [&rows, grid, for_each](double factor) {
+    Comparison comparison(grid);
+    for_each([&](size_t m, size_t d, double once, bool is_wrong) {
+      const double scaled = is_wrong ? factor * once : once;
+      comparison.Add(m, d, rows(m, d), Around(scaled, std::fabs(scaled), 1));
+    });
     return comparison;
   };
-  for (size_t m = 0; m < rows.rows(); ++m) {
-    const float* token = tokens.Row(static_cast<size_t>(source.values[m]));
-    for (size_t d = 0; d < rows.cols(); ++d) {
-      const auto once = static_cast<double>(token[d]);
-      fit.range.Add(once, 0.0, rows(m, d), grid,
-                    oracle::kUnitRoundoff * std::fabs(once));
-    }
-  }
+  for_each([&](size_t m, size_t d, double once, bool is_wrong) {
+    if (!is_wrong) return;
+    fit.range.Add(once, 0.0, rows(m, d), grid,
+                  oracle::kUnitRoundoff * std::fabs(once));
+  });
   return fit;
 }
 
@@ -169,17 +177,17 @@ std::vector<Trial> RowTrials(const MatrixView<const float>& rows,
       their_tokens.push_back(static_cast<size_t>(place->second));
     }
   }
-  std::vector<std::string> sentences;
+  std::string sentence;
   if (!others.empty()) {
-    sentences.push_back(fmt::format("rows {} are those of tokens {}",
-                                    FirstFew(others), FirstFew(their_tokens)));
+    sentence = fmt::format("rows {} are those of tokens {}", FirstFew(others),
+                           FirstFew(their_tokens));
   }
   if (!zeros.empty()) {
-    sentences.push_back(fmt::format("rows {} are zero", FirstFew(zeros)));
+    sentence += fmt::format("{}rows {} are zero", sentence.empty() ? "" : "; ",
+                            FirstFew(zeros));
   }
-  if (sentences.empty()) return {};
-  return {{others.empty() ? "rows_zero" : "wrong_token",
-           fmt::format("{}", fmt::join(sentences, "; ")),
+  if (sentence.empty()) return {};
+  return {{others.empty() ? "rows_zero" : "wrong_token", sentence,
            [&rows, &tokens, found] {
              return std::optional(CompareRows(
                  rows, tokens, [&found](size_t m) { return found[m]; }));
@@ -200,7 +208,8 @@ void CheckDispatch(const OperationCase& given, std::vector<Finding>& findings) {
   Explain(DispatchTrials(rows, tokens, source), finding, [&] {
     std::vector<Trial> trials =
         RowTrials(rows, tokens, source, finding.comparison.wrong_rows());
-    std::ranges::move(Confirmed({RowFit(rows, tokens, source, grid)}),
+    std::ranges::move(Confirmed({RowFit(rows, tokens, source, grid,
+                                        finding.comparison.wrong_rows())}),
                       std::back_inserter(trials));
     return trials;
   });

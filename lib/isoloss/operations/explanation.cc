@@ -66,7 +66,8 @@ void Explain(const std::vector<Trial>& trials, Finding& finding,
   Explanation explanation = {.name = best.trial->name,
                              .sentence = best.trial->sentence,
                              .other = best.other,
-                             .flips = best.flips};
+                             .flips = best.flips,
+                             .is_guess = best.trial->is_guess};
   // The same mistake in the other operand as well makes no difference.
   const auto competes = [&](const Result& result) {
     return !result.trial->in_both || best.trial->in_both ||

@@ -24,6 +24,8 @@ struct Trial {
   /// It explains much that has other reasons: it counts only if none of the
   /// others explains nearly all.
   bool is_vague = false;
+  /// Other small errors look alike: it is told as a possibility.
+  bool is_guess = false;
 };
 
 struct Explanation {
@@ -36,6 +38,7 @@ struct Explanation {
   int64_t runner_up_other = 0;
   /// The next best one explains about as much.
   bool is_ambiguous = false;
+  bool is_guess = false;
 };
 
 /// One tensor of one operation.

@@ -19,8 +19,6 @@ double ToDigits(double value, int digits) {
 
 /// Those in the range, from the roundest one on.
 std::vector<double> Candidates(const FactorRange& range) {
-  constexpr int kMostDigits = 9;  // those of FP32
-  const double middle = range.low() + (range.high() - range.low()) / 2;
   std::vector<double> result;
   const auto add = [&](double candidate) {
     if (candidate >= range.low() && candidate <= range.high() &&
@@ -29,10 +27,8 @@ std::vector<double> Candidates(const FactorRange& range) {
     }
   };
   add(0.0);
-  for (int digits = 1; digits <= kMostDigits; ++digits) {
-    add(ToDigits(middle, digits));
-    add(1 / ToDigits(1 / middle, digits));
-  }
+  std::ranges::for_each(
+      RoundNumbersNear(range.low() + (range.high() - range.low()) / 2), add);
   return result;
 }
 
@@ -65,6 +61,16 @@ std::optional<Trial> ConfirmedFit(const Fit& fit) {
 }
 
 }  // namespace
+
+std::vector<double> RoundNumbersNear(double number) {
+  constexpr int kMostDigits = 9;  // those of FP32
+  std::vector<double> result;
+  for (int digits = 1; digits <= kMostDigits; ++digits) {
+    result.push_back(ToDigits(number, digits));
+    result.push_back(1 / ToDigits(1 / number, digits));
+  }
+  return result;
+}
 
 void FactorRange::Narrow(double a, double b) {
   if (std::isnan(a) || std::isnan(b)) return;

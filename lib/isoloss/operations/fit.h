@@ -31,6 +31,9 @@ class FactorRange {
   double high_ = std::numeric_limits<double>::infinity();
 };
 
+/// `number` to few digits, and inverses of such numbers, the roundest first.
+std::vector<double> RoundNumbersNear(double number);
+
 /// A number that the result may have been computed by.
 struct Fit {
   std::string name;  ///< "routed_scaled"

@@ -114,7 +114,10 @@ Product ProductOf(const OperationCase& given, const LinearOperands& operands,
   Product product = {.role = plan.role, .accumulation = rule.accumulation};
   for (size_t g = 0; g < operands.groups(); ++g) {
     ProductGroup& group = product.groups.emplace_back();
-    group.left = operands.Of(plan.left, g);
+    // Codes of the right operand can be compared without the left one.
+    if (given.operation.Find(plan.left) != nullptr) {
+      group.left = operands.Of(plan.left, g);
+    }
     group.right = operands.Of(plan.right, g);
     group.left.down = plan.left_down;
     group.right.down = plan.right_down;
@@ -164,6 +167,14 @@ void Narrow(const std::vector<Trial>& trials, const Explanation& of_both,
   }
 }
 
+std::string UntriedOf(const Side& side) {
+  return side.quantization &&
+                 side.quantization->scale_format != formats::ScaleFormat::kE8m0
+             ? "Scales are not E8M0: the rules floor, ceil, even and rceil "
+               "were not tried."
+             : "";
+}
+
 /// One finding of the codes and one of the scales. Both have one reason: what
 /// explains most of all of them.
 void CheckOperandCodes(const OperationCase& given, const Product& product,
@@ -178,10 +189,12 @@ void CheckOperandCodes(const OperationCase& given, const Product& product,
   }
   const CodeComparison comparison =
       CompareCodes(sides, *codes, *scales).value_or(AllOther(*codes, *scales));
-  const auto trials = [&](CodePart part) {
-    return TrialsOf(sides, name, *codes, *scales, part);
-  };
   Finding both = FindingOf(given, name, name, comparison.Both());
+  const double maxima_factor =
+      both.is_right() ? 1.0 : MaximaFactorOf(sides, *codes, *scales);
+  const auto trials = [&](CodePart part) {
+    return TrialsOf(sides, name, *codes, *scales, part, maxima_factor);
+  };
   Explain(trials([](const CodeComparison& c) { return c.Both(); }), both);
   const std::pair<const char*, CodePart> parts[] = {
       {"codes", [](const CodeComparison& c) { return c.codes; }},
@@ -191,6 +204,7 @@ void CheckOperandCodes(const OperationCase& given, const Product& product,
         FindingOf(given, fmt::format("{} {}", name, part_name),
                   fmt::format("{}_{}", name, part_name), part(comparison));
     if (both.explanation) Narrow(trials(part), *both.explanation, finding);
+    finding.untried = UntriedOf(*sides.front());
     findings.push_back(std::move(finding));
   }
   findings.back().remark = comparison.remark;
@@ -202,13 +216,8 @@ std::string UntriedOf(const Product& product) {
            "tried.";
   }
   const ProductGroup& group = product.groups.front();
-  for (const Side* side : {&group.left, &group.right}) {
-    if (side->quantization &&
-        side->quantization->scale_format != formats::ScaleFormat::kE8m0) {
-      return "Scales are not E8M0: other rules of scales were not tried.";
-    }
-  }
-  return "";
+  const std::string left = UntriedOf(group.left);
+  return left.empty() ? UntriedOf(group.right) : left;
 }
 
 }  // namespace
@@ -225,12 +234,14 @@ void CheckLinear(const OperationCase& given,
   }
   const LinearOperands operands(given);
   for (const ProductPlan& plan : kPlans) {
-    if (given.operation.Find(plan.left) == nullptr) continue;
+    const bool has_left = given.operation.Find(plan.left) != nullptr;
     Product product = ProductOf(given, operands, plan, precision, recipe);
-    CheckOperandCodes(given, product, true, plan.codes[0], findings);
+    if (has_left) {
+      CheckOperandCodes(given, product, true, plan.codes[0], findings);
+    }
     CheckOperandCodes(given, product, false, plan.codes[1], findings);
     const Floats* output = given.operation.Find(plan.output);
-    if (output == nullptr) continue;
+    if (output == nullptr || !has_left) continue;
     product.grid = GridOf(*output, plan.output, given.where);
     product.output = output->Rows();
     Finding finding =

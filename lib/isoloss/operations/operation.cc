@@ -316,6 +316,11 @@ oracle::Grid GridOf(const Floats& tensor, const std::string& name,
       where, name, Printable(tensor.type));
 }
 
+bool HasGrid(const Floats& tensor) {
+  return tensor.type == "bfloat16" || tensor.type == "float16" ||
+         tensor.type == "float32";
+}
+
 void CheckExtents(const OperationFile& file) {
   for (size_t i = 0; i < file.operations.size(); ++i) {
     ExtentCheck(file.operations[i], file.Where(i)).Run();

@@ -73,6 +73,8 @@ struct OperationFile {
   std::optional<double> loss_nats = {};
   std::optional<double> grad_norm = {};
   std::string initial_weights_digest = {};
+  /// A line for each reason why an operation of the step is not here.
+  std::string unrecorded = {};
   std::vector<Operation> operations = {};
   std::vector<runlog::ReadCharge> charges = {};
 
@@ -84,6 +86,9 @@ struct OperationFile {
 /// Errors   FormatError that begins with `where`, of a type without a grid.
 oracle::Grid GridOf(const Floats& tensor, const std::string& name,
                     const std::string& where);
+
+/// Whether its type has one of those grids.
+bool HasGrid(const Floats& tensor);
 
 /// That the tensors of every operation are there and fit each other, and that
 /// each place that one names is in another.

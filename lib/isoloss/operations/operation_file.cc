@@ -143,6 +143,7 @@ OperationFile OperationsOf(const h5::Object& root, const std::string& path) {
   file.grad_norm = OptionalNumber(root, "grad_norm", path);
   file.initial_weights_digest =
       OptionalText(root, "initial_weights_digest", path);
+  file.unrecorded = OptionalText(root, "unrecorded", path);
   const h5::Object* operations = root.Member("operations");
   if (operations == nullptr || !operations->is_group) {
     Reject(path, "group /operations is missing", "there");

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "isoloss/base/matrix.h"
 #include "isoloss/operations/check.h"
@@ -27,11 +28,27 @@ Comparison CompareState(const Floats& found, const std::string& name,
   return comparison;
 }
 
+/// An optimizer may hold a square the other way.
+Comparison CompareWeight(const Floats& weight, const Floats& wanted,
+                         const std::string& where) {
+  Comparison comparison = CompareState(weight, "weight", wanted, where);
+  if (comparison.other() == 0 || weight.extent.size() != 2 ||
+      weight.extent[0] != weight.extent[1]) {
+    return comparison;
+  }
+  Floats turned = wanted;
+  const Matrix<float> transposed = Transposed(wanted.Rows());
+  turned.values.assign(transposed.data(),
+                       transposed.data() + transposed.size());
+  Comparison other_way = CompareState(weight, "weight", turned, where);
+  return other_way.other() == 0 ? other_way : comparison;
+}
+
 /// What `before` of this step holds instead of `after` of the step before.
-Explanation StateMistake(const OperationCase& given, const std::string& before,
-                         const Floats& found) {
+Explanation StateMistake(const OperationCase& given, const Operation& last,
+                         const std::string& before, const Floats& found) {
   const bool is_parameter = before == "parameter_before";
-  const Floats* older = given.previous->Find(before);
+  const Floats* older = last.Find(before);
   Floats zeros = found;
   std::ranges::fill(zeros.values, 0.0f);
   const auto is = [&](const Floats& values) {
@@ -54,55 +71,106 @@ Explanation StateMistake(const OperationCase& given, const std::string& before,
 
 }  // namespace
 
+std::vector<std::string> UpdateNamesOf(const std::string& linear_module) {
+  return {linear_module + ".weight", linear_module};
+}
+
+std::string WhyNotComparable(const Floats& found, const Floats& after) {
+  if (after.extent != found.extent) return "their shapes differ";
+  if (after.type == found.type) return "";
+  // A coarser type after the step does not tell what a finer one held.
+  if (after.type != "float32") return "their types do not tell";
+  return HasGrid(found) ? "" : "no rounding to its type is known";
+}
+
 void CheckWeight(const OperationCase& given, std::vector<Finding>& findings) {
-  if (given.update_before == nullptr) return;
-  const Floats* after = given.update_before->Find("parameter_after");
   const Floats& weight = *given.operation.Find("weight");
-  if (after == nullptr || after->extent != weight.extent) return;
-  if (after->type != weight.type && after->type != "float32") return;
-  const auto compare = [&](const Floats& wanted) {
-    return CompareState(weight, "weight", wanted, given.where);
+  const auto wanted_of = [&](const Operation* update, const char* name) {
+    const Floats* wanted = update == nullptr ? nullptr : update->Find(name);
+    return wanted != nullptr && WhyNotComparable(weight, *wanted).empty()
+               ? wanted
+               : nullptr;
   };
-  Finding finding = FindingOf(given, "weight", "weight", compare(*after));
-  if (finding.is_right()) return findings.push_back(std::move(finding));
-  // An optimizer may hold a square the other way.
-  if (weight.extent.size() == 2 && weight.extent[0] == weight.extent[1]) {
-    Floats turned = *after;
-    const Matrix<float> transposed = Transposed(after->Rows());
-    turned.values.assign(transposed.data(),
-                         transposed.data() + transposed.size());
-    if (compare(turned).other() == 0) return;
+  const Floats* after_last = wanted_of(given.update_before, "parameter_after");
+  const Floats* before = wanted_of(given.update_here, "parameter_before");
+  const auto compare = [&](const Floats& wanted) {
+    return CompareWeight(weight, wanted, given.where);
+  };
+  const auto is = [&](const Operation* update, const char* name) {
+    const Floats* wanted = wanted_of(update, name);
+    return wanted != nullptr && compare(*wanted).other() == 0;
+  };
+  const Floats* wanted = after_last;
+  if (wanted == nullptr || compare(*wanted).other() == 0) {
+    // Before its own update, unless the layer was called after it.
+    const bool is_right =
+        before == nullptr || compare(*before).other() == 0 ||
+        (!given.update_is_later && is(given.update_here, "parameter_after"));
+    if (!is_right) wanted = before;
   }
-  const bool is_old =
-      compare(*given.update_before->Find("parameter_before")).other() == 0;
+  if (wanted == nullptr) return;
+  Finding finding = FindingOf(given, "weight", "weight", compare(*wanted));
+  if (!finding.is_right()) {
+    const bool is_old = is(given.update_before, "parameter_before");
+    const bool is_new = is(given.update_here, "parameter_after");
+    finding.explanation = {
+        .name = is_old   ? "weight_of_step_before"
+                : is_new ? "weight_after_update"
+                         : "other_weight",
+        .sentence = is_old   ? "the layer read the weight from before the "
+                               "update of the step before"
+                    : is_new ? "the layer read the weight from after the "
+                               "update of this step"
+                    : wanted == before
+                        ? "the layer read another weight than the optimizer "
+                          "updated in this step"
+                        : "the layer read another weight than the update of "
+                          "the step before left"};
+  }
+  findings.push_back(std::move(finding));
+}
+
+/// How much the count grows from a step to the next one is known: by 1, or not
+/// at all where a step is skipped.
+static void CheckStepCount(const OperationCase& given, const Operation& before,
+                           std::vector<Finding>& findings) {
+  const double last = before.Number("step", 0);
+  const double count = given.operation.Number("step", 0);
+  const bool skips = given.operation.texts.contains("expected") ||
+                     before.texts.contains("expected");
+  if (count == last + 1 || (skips && count == last)) return;
+  Comparison comparison(Grid::kFp32);
+  comparison.AddOther(0, 0, static_cast<float>(count), last + 1);
+  Finding finding = FindingOf(given, "step", "step", comparison);
   finding.explanation = {
-      .name = is_old ? "weight_of_step_before" : "other_weight",
-      .sentence = is_old
-                      ? "the layer read the weight from before the update of "
-                        "the step before"
-                      : "the layer read another weight than the update of "
-                        "the step before left"};
+      .name = count <= last ? "count_began_anew" : "count_jumped",
+      .sentence = count == last
+                      ? "the count of the bias correction did not grow"
+                  : count < last
+                      ? "the count of the bias correction began anew"
+                      : "the count of the bias correction grew by more than 1"};
   findings.push_back(std::move(finding));
 }
 
 void CheckStateBetweenSteps(const OperationCase& given,
                             std::vector<Finding>& findings) {
-  if (given.previous == nullptr) return;
+  const Operation* last =
+      given.call_before != nullptr ? given.call_before : given.previous;
+  if (last == nullptr) return;
   for (const char* stem : {"exp_avg", "exp_avg_sq", "parameter"}) {
     const std::string before = std::string(stem) + "_before";
-    const Floats* after = given.previous->Find(std::string(stem) + "_after");
+    const Floats* after = last->Find(std::string(stem) + "_after");
     const Floats& found = *given.operation.Find(before);
-    if (after == nullptr || after->extent != found.extent) continue;
-    // A coarser type after the step does not tell what a finer one held.
-    if (after->type != found.type && after->type != "float32") continue;
+    if (after == nullptr || !WhyNotComparable(found, *after).empty()) continue;
     Finding finding =
         FindingOf(given, before, before,
                   CompareState(found, before, *after, given.where));
     if (!finding.is_right()) {
-      finding.explanation = StateMistake(given, before, found);
+      finding.explanation = StateMistake(given, *last, before, found);
     }
     findings.push_back(std::move(finding));
   }
+  CheckStepCount(given, *last, findings);
 }
 
 void CheckSkippedStep(const OperationCase& given,

@@ -144,6 +144,11 @@ void CompareCut(const Product& product, const ProductGroup& group,
   }
 }
 
+bool MeansRow(const Product& product, size_t row) {
+  return product.factor_rows == nullptr ||
+         (row < product.factor_rows->size() && (*product.factor_rows)[row]);
+}
+
 /// use(row, column, sum, whether the sum is known to the bit).
 template <typename Use>
 void ForEachSumOf(const Product& product, const ProductGroup& group,
@@ -153,17 +158,21 @@ void ForEachSumOf(const Product& product, const ProductGroup& group,
   const ScalarOperand left = OperandOf(group.left);
   const size_t depth = left.down ? left.values.rows() : left.values.cols();
   const ScalarProduct sums(left, OperandOf(group.right), precision);
+  Product plain = product;
+  plain.factor = plain.bias_factor = plain.late_factor = 1.0;
   sums.ForEach([&](size_t i, size_t j, const Estimate& dot) {
-    Estimate sum = WithBias(product, depth, dot * product.factor, j);
+    const size_t row = group.first_row + i;
+    const Product& rule = MeansRow(product, row) ? product : plain;
+    Estimate sum = WithBias(rule, depth, dot * rule.factor, j);
     if (product.through_fp16) {
       sum = oracle::RoundedOnTheWay(oracle::Grid::kFp16, sum);
     }
     if (product.cuts_output) sum = CutToBf16(sum);
-    if (product.late_factor != 1.0) {
+    if (rule.late_factor != 1.0) {
       sum = oracle::Rounded32(oracle::RoundedOnTheWay(product.grid, sum) *
-                              product.late_factor);
+                              rule.late_factor);
     }
-    use(group.first_row + i, j, sum, sums.has_bits());
+    use(row, j, sum, sums.has_bits());
   });
 }
 

@@ -70,6 +70,8 @@ struct Product {
   /// Of those bits: nobody knows when they are cut off, so that all that may
   /// be lost is let pass.
   bool loses_bits = false;
+  /// Rows that the following factors are of; null: all.
+  const std::vector<bool>* factor_rows = nullptr;
   double factor = 1.0;       ///< of the sums
   double bias_factor = 1.0;  ///< of the bias
   double late_factor = 1.0;  ///< of the rounded result

@@ -1,5 +1,6 @@
 // Mistakes in products as a whole; catalogue.cc has those in operands.
 #include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -19,8 +20,15 @@ bool Accumulator(Product& product, const char* name) {
   return true;
 }
 
+/// One interval over all steps is a rounding of the result.
 template <size_t kInterval>
 bool Bf16Sums(Product& product) {
+  if (std::ranges::all_of(product.groups, [](const ProductGroup& group) {
+        const MatrixView<const float>& left = group.left.values;
+        return (group.left.down ? left.rows() : left.cols()) <= kInterval;
+      })) {
+    return false;
+  }
   product.accumulation = {.accumulator = nullptr,
                           .interval = kInterval,
                           .outer = kernels::Rounding::kBf16};
@@ -71,17 +79,22 @@ bool NoBias(Product& product) {
   return true;
 }
 
-/// Group g gets the weight of group g + shift; in wgrad, its operands.
+/// The group has what another one is to have: its weight, in wgrad its
+/// operands.
+void TakeGroup(const ProductGroup& from, Product& product, size_t group) {
+  product.groups[group].right = from.right;
+  if (product.role == precision::GemmRole::kWgrad) {
+    product.groups[group].left = from.left;
+  }
+}
+
+/// Group g gets that of group g + shift.
 bool Rotated(Product& product, size_t shift) {
   const std::vector<ProductGroup> groups = product.groups;
   const size_t count = groups.size();
   if (count < 2 || (shift > 1 && count < 3)) return false;
   for (size_t g = 0; g < count; ++g) {
-    const ProductGroup& from = groups[(g + shift) % count];
-    product.groups[g].right = from.right;
-    if (product.role == precision::GemmRole::kWgrad) {
-      product.groups[g].left = from.left;
-    }
+    TakeGroup(groups[(g + shift) % count], product, g);
   }
   return true;
 }
@@ -105,8 +118,48 @@ bool Swapped(Product& product) {
   return true;
 }
 
+/// Each wrong group has what another one has, in a way that is neither a swap
+/// nor a rotation by one. As many products as there are groups: not of large
+/// ones.
+bool Mixed(Product& product) {
+  constexpr double kMostMultiplyAdds = 0x1p33;
+  const std::vector<ProductGroup> groups = product.groups;
+  const size_t count = groups.size();
+  if (count < 2 ||
+      static_cast<double>(count) * MultiplyAdds(product) > kMostMultiplyAdds) {
+    return false;
+  }
+  std::vector<size_t> from_of(count);
+  for (size_t g = 0; g < count; ++g) {
+    const auto is_right = [&](size_t from) {
+      Product one = product;
+      TakeGroup(groups[from], one, g);
+      one.groups = {one.groups[g]};
+      const auto comparison = Compare(one);
+      return comparison && comparison->other() == 0;
+    };
+    size_t& from = from_of[g] = g;
+    if (is_right(g)) continue;
+    for (from = 0; from < count && !is_right(from);) ++from;
+    if (from == count) return false;
+    TakeGroup(groups[from], product, g);
+  }
+  std::set<size_t> moved, shifts;
+  bool is_swap = true;
+  for (size_t g = 0; g < count; ++g) {
+    if (from_of[g] == g) continue;
+    moved.insert(g);
+    shifts.insert((from_of[g] + count - g) % count);
+    is_swap = is_swap && from_of[from_of[g]] == g;
+  }
+  const bool is_rotated = moved.size() == count && shifts.size() == 1 &&
+                          (shifts.contains(1) || shifts.contains(count - 1));
+  return !moved.empty() && !is_rotated && !(is_swap && moved.size() == 2);
+}
+
 /// Groups whose output is zero throughout have operands of zeros.
 bool MissingGroups(Product& product) {
+  if (product.groups.size() < 2) return false;
   bool found = false;
   for (size_t g = 0; g < product.groups.size(); ++g) {
     ProductGroup& group = product.groups[g];
@@ -138,6 +191,7 @@ constexpr ProductMistake kProductMistakes[] = {
      [](Product& product) {
        return Rotated(product, std::max<size_t>(product.groups.size(), 1) - 1);
      }},
+    {"experts_mixed", "experts had what other experts were to have", Mixed},
     {"expert_missing", "an expert was left out: what it gives is zero",
      MissingGroups},
     {"sums_hopper_f13", "sums kept 13 bits after the point, as Hopper's do",

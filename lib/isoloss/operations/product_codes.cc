@@ -48,9 +48,10 @@ class ScaleGrid {
       first_rows_.push_back(wanted.size() / std::max<size_t>(cols_, 1));
       for (size_t r = 0; r < rows; ++r) {
         for (size_t c = 0; c < cols_; ++c) {
-          wanted.push_back(
-              down_ ? tensors[g].ScaleAt(across_ * c, block_ * r).decode
-                    : tensors[g].ScaleAt(across_ * r, block_ * c).decode);
+          const oracle::ScalarScale& scale =
+              down_ ? tensors[g].ScaleAt(across_ * c, block_ * r)
+                    : tensors[g].ScaleAt(across_ * r, block_ * c);
+          wanted.push_back(scale.decode * tensors[g].tensor_scale);
         }
       }
     }
@@ -110,9 +111,11 @@ std::string DifferenceText(const ScaleGrid& grid, const Scales& scales,
     const auto wanted = static_cast<double>(grid.wanted[i]);
     const double by =
         scales.has_bytes ? ByteOf(found) - ByteOf(wanted) : found / wanted;
+    if (!std::isfinite(by)) continue;
     least = std::min(least, by);
     most = std::max(most, by);
   }
+  if (least > most) return "and no factor tells by how much";
   const char* each = wrong.size() > 1 && least == most ? "each " : "";
   if (scales.has_bytes) {
     return least == most ? fmt::format("{}by {:+}", each, least)
@@ -123,18 +126,33 @@ std::string DifferenceText(const ScaleGrid& grid, const Scales& scales,
              : fmt::format("by factors of {:.6g} to {:.6g}", least, most);
 }
 
-/// All of them are 1 over what they should be.
-bool AreInverse(const ScaleGrid& grid, const Scales& scales,
-                const std::set<size_t>& wrong) {
-  constexpr float kFewRoundings = 0x1p-20f;
-  return std::ranges::all_of(wrong, [&](size_t i) {
-    return std::fabs(scales.values[i] * grid.wanted[i] - 1.0f) < kFewRoundings;
-  });
+/// Of scales that are all inverse, or lack the scale of the whole tensor; else
+/// "".
+const char* CauseOf(const ScaleGrid& grid, const Scales& scales,
+                    const std::set<size_t>& wrong, double tensor_scale) {
+  constexpr double kFewRoundings = 0x1p-20;
+  const auto all = [&](const auto& ratio) {
+    return std::ranges::all_of(wrong, [&](size_t i) {
+      return std::fabs(ratio(static_cast<double>(scales.values[i]),
+                             static_cast<double>(grid.wanted[i])) -
+                       1.0) < kFewRoundings;
+    });
+  };
+  if (all([](double found, double wanted) { return found * wanted; })) {
+    return " They are the inverses: scales must be what codes are multiplied "
+           "by.";
+  }
+  return tensor_scale != 1.0 && all([=](double found, double wanted) {
+           return found * tensor_scale / wanted;
+         })
+             ? " They lack the scale of the whole tensor: scales must be what "
+               "codes are multiplied by."
+             : "";
 }
 
 /// "3 of 8 scale bytes are wrong, each by +1: row 0, block 0; ...".
 std::string ScaleSentence(const ScaleGrid& grid, const Scales& scales,
-                          const std::set<size_t>& wrong) {
+                          const std::set<size_t>& wrong, double tensor_scale) {
   std::string places;
   constexpr size_t kMostPlaces = 4;
   size_t named = 0;
@@ -146,10 +164,7 @@ std::string ScaleSentence(const ScaleGrid& grid, const Scales& scales,
                      scales.values.size(), NounOf(scales),
                      DifferenceText(grid, scales, wrong), places,
                      wrong.size() > kMostPlaces ? "; ..." : "",
-                     AreInverse(grid, scales, wrong)
-                         ? " They are the inverses: scales must be what codes "
-                           "are multiplied by."
-                         : "");
+                     CauseOf(grid, scales, wrong, tensor_scale));
 }
 
 /// Where the codes that differ lie, as scales tell.
@@ -210,10 +225,13 @@ std::optional<CodeComparison> CompareCodes(
   }
   CodeComparison result;
   const ScaleGrid grid = GridOf(sides, tensors, scales);
-  // Powers of two are exact.
-  const bool rounds =
-      !scales.has_bytes &&
-      sides[0]->quantization->scale_format == formats::ScaleFormat::kFp32;
+  // Powers of two are exact. With a scale of the whole tensor there is one
+  // rounding more on either side, that of the product.
+  const bool is_two_level = std::ranges::any_of(
+      tensors, [](const ScalarTensor& t) { return t.tensor_scale != 1.0f; });
+  const bool rounds = !scales.has_bytes &&
+                      (is_two_level || sides[0]->quantization->scale_format ==
+                                           formats::ScaleFormat::kFp32);
   const bool fits = grid.wanted.size() == scales.values.size();
   std::set<size_t> wrong;
   for (size_t i = 0; i < scales.values.size(); ++i) {
@@ -227,7 +245,8 @@ std::optional<CodeComparison> CompareCodes(
     const size_t column = i % grid.cols();
     if (rounds) {
       const auto wanted = static_cast<double>(grid.wanted[i]);
-      result.scales.Add(row, column, found, Around(wanted, wanted, 2));
+      result.scales.Add(row, column, found,
+                        Around(wanted, wanted, is_two_level ? 4 : 2));
     } else {
       result.scales.AddExact(row, column, found, grid.wanted[i]);
     }
@@ -272,7 +291,10 @@ std::optional<CodeComparison> CompareCodes(
         NounOf(scales), grid.wanted.size(),
         scales.has_bytes ? " of 32 along the contraction" : " of the recipe");
   } else if (!wrong.empty()) {
-    result.remark = ScaleSentence(grid, scales, wrong) + CodeSentence(places);
+    result.remark =
+        ScaleSentence(grid, scales, wrong,
+                      static_cast<double>(tensors[0].tensor_scale)) +
+        CodeSentence(places);
   }
   return result;
 }

@@ -97,6 +97,9 @@ class Choice {
     bool all_experts = false;
     bool reversed = false;  ///< slots of each token
     double factor = 1.0;
+    /// Tokens that the factor is of; null: all.
+    const std::vector<bool>* factor_tokens = nullptr;
+    bool bf16 = false;  ///< each step is rounded to it
   };
   WeightRule AsGiven() const {
     return {.normalize = normalize_, .scale = true};
@@ -110,25 +113,37 @@ class Choice {
     return comparison;
   }
 
-  Fit WeightFit() const {
+  /// Of the tokens that have others.
+  Fit WeightFit(const std::vector<bool>& wrong) const {
     Fit fit;
     fit.name = "weights_scaled";
-    fit.sentence = [this](double factor) {
+    std::vector<size_t> places;
+    for (size_t t = 0; t < wrong.size(); ++t) {
+      if (wrong[t]) places.push_back(t);
+    }
+    const std::string whose =
+        places.size() == ids_.extent[0]
+            ? ""
+            : fmt::format("of token{} {} ", places.size() == 1 ? "" : "s",
+                          FirstFew(places));
+    fit.sentence = [this, whose](double factor) {
       return fmt::format(
-          "weights were {:.9g} times what scores, `normalize` and `scale` "
+          "weights {}were {:.9g} times what scores, `normalize` and `scale` "
           "give{}",
-          factor,
+          whose, factor,
           scales() ? fmt::format(", as by a scale of {:.6g}", factor * scale_)
                    : "");
     };
     fit.not_zero = true;
-    fit.compare = [this](double factor) {
+    fit.compare = [this, wrong](double factor) {
       WeightRule rule = AsGiven();
       rule.factor = factor;
+      rule.factor_tokens = &wrong;
       return CompareWeights(rule);
     };
     const Grid grid = GridOf(*weights_, "weights", where_);
     ForEachWeight(AsGiven(), [&](size_t t, size_t i, const Estimate& weight) {
+      if (!Means(&wrong, t)) return;
       fit.range.Add(
           weight.exact, 0.0, weights_->values[t * slots() + i], grid,
           weight.bound + 2 * oracle::kUnitRoundoff * std::fabs(weight.exact));
@@ -182,7 +197,9 @@ class Choice {
       for (size_t i = 0; i < slots(); ++i) {
         double weight = WeightOf(t, rule.reversed ? slots() - 1 - i : i, rule);
         size_t roundings = rule.bias ? 1 : 0;
-        if (rule.normalize) {
+        if (rule.normalize && rule.bf16) {
+          weight = InBf16(weight / InBf16(sum));
+        } else if (rule.normalize) {
           weight /= sum + 1e-20;
           roundings += scores_.extent[1] + 2;
         }
@@ -190,8 +207,10 @@ class Choice {
           weight = rule.divide ? weight / scale_ : weight * scale_;
           roundings += scale_ == 1.0 ? 0 : 2;
         }
-        weight *= rule.factor;
-        roundings += rule.factor == 1.0 ? 0 : 2;
+        if (rule.factor != 1.0 && Means(rule.factor_tokens, t)) {
+          weight *= rule.factor;
+          roundings += 2;
+        }
         visit(t, i,
               roundings == 0 ? Estimate{.exact = weight}
                              : Around(weight, std::fabs(weight), roundings));
@@ -221,6 +240,12 @@ class Choice {
                ? score + static_cast<double>(bias_->values[expert])
                : score;
   }
+  static bool Means(const std::vector<bool>* tokens, size_t token) {
+    return tokens == nullptr || (token < tokens->size() && (*tokens)[token]);
+  }
+  static double InBf16(double value) {
+    return static_cast<double>(RoundTo(Grid::kBf16, value));
+  }
   size_t Configured() const {
     return static_cast<size_t>(
         std::clamp(top_k_, 0.0, static_cast<double>(scores_.extent[1])));
@@ -248,35 +273,48 @@ class Choice {
   const ExpertGroups groups_;
 };
 
-/// The choice of experts by another bias.
-Comparison CompareChoiceBy(const OperationCase& given, const Floats& bias) {
+/// use(choice) of the operation with other inputs.
+template <typename Use>
+Comparison WithOther(const OperationCase& given, const char* input,
+                     const Floats& other, const Use& use) {
   Operation operation = given.operation;
-  operation.floats["bias"] = bias;
+  operation.floats[input] = other;
   const OperationCase altered = {.operation = operation,
                                  .previous = nullptr,
                                  .where = given.where,
                                  .file = given.file,
                                  .index = given.index};
-  return Choice(altered).CompareChoice(/*bias=*/true);
+  return use(Choice(altered));
 }
+
+/// That of the step before, if it has the same shape.
+const Floats* OlderOf(const OperationCase& given, const char* input) {
+  const Floats* now = given.operation.Find(input);
+  const Floats* older =
+      given.previous == nullptr ? nullptr : given.previous->Find(input);
+  return now != nullptr && older != nullptr && older->extent == now->extent
+             ? older
+             : nullptr;
+}
+
+Comparison ChoiceOf(const Choice& choice) { return choice.CompareChoice(true); }
 
 void AddOtherBiases(const OperationCase& given, std::vector<Trial>& trials) {
   const Floats& bias = *given.operation.Find("bias");
-  trials.push_back({"bias_negated",
-                    "experts were chosen by the bias with the other sign",
-                    [&given, &bias] {
-                      Floats negated = bias;
-                      for (float& value : negated.values) value = -value;
-                      return std::optional(CompareChoiceBy(given, negated));
-                    }});
-  const Floats* older =
-      given.previous == nullptr ? nullptr : given.previous->Find("bias");
-  if (older == nullptr || older->extent != bias.extent) return;
-  trials.push_back({"bias_stale",
-                    "experts were chosen by the bias of the step before",
-                    [&given, older] {
-                      return std::optional(CompareChoiceBy(given, *older));
-                    }});
+  trials.push_back(
+      {"bias_negated", "experts were chosen by the bias with the other sign",
+       [&given, &bias] {
+         Floats negated = bias;
+         for (float& value : negated.values) value = -value;
+         return std::optional(WithOther(given, "bias", negated, ChoiceOf));
+       }});
+  const Floats* older = OlderOf(given, "bias");
+  if (older == nullptr) return;
+  trials.push_back(
+      {"bias_stale", "experts were chosen by the bias of the step before",
+       [&given, older] {
+         return std::optional(WithOther(given, "bias", *older, ChoiceOf));
+       }});
 }
 
 Finding ChoiceFinding(const OperationCase& given, const Choice& choice) {
@@ -288,6 +326,13 @@ Finding ChoiceFinding(const OperationCase& given, const Choice& choice) {
         {"bias_ignored", "experts were chosen by their scores without the bias",
          [&] { return std::optional(choice.CompareChoice(false)); }});
     AddOtherBiases(given, trials);
+  }
+  if (const Floats* older = OlderOf(given, "scores")) {
+    trials.push_back(
+        {"scores_stale", "experts were chosen by the scores of the step before",
+         [&given, older] {
+           return std::optional(WithOther(given, "scores", *older, ChoiceOf));
+         }});
   }
   if (choice.limits_groups()) {
     trials.push_back(
@@ -352,6 +397,11 @@ Finding WeightFinding(const OperationCase& given, const Choice& choice) {
   if (choice.normalizes()) {
     add("normalized_over_all",
         "weights were divided by the sum over all experts", rule);
+    rule = as_given;
+    rule.bf16 = true;
+    add("normalized_in_bf16",
+        "sums of scores and quotients by them were rounded to BF16 on the way",
+        rule);
   }
   rule = as_given;
   rule.reversed = true;
@@ -359,8 +409,33 @@ Finding WeightFinding(const OperationCase& given, const Choice& choice) {
     add("slots_reversed",
         "weights of each token stood in reverse order of its experts", rule);
   }
+  if (const Floats* older = OlderOf(given, "scores")) {
+    trials.push_back({"scores_stale",
+                      "weights are of the scores of the step before",
+                      [&given, older, as_given] {
+                        return std::optional(WithOther(
+                            given, "scores", *older, [&](const Choice& stale) {
+                              return stale.CompareWeights(as_given);
+                            }));
+                      }});
+  }
+  const Floats* last = OlderOf(given, "weights");
+  if (last != nullptr &&
+      last->values == given.operation.Find("weights")->values) {
+    trials.push_back(
+        {"weights_stale", "weights are those of the step before", [&given] {
+           Comparison equal(Grid::kFp32);
+           const std::vector<float>& values =
+               given.operation.Find("weights")->values;
+           for (size_t i = 0; i < values.size(); ++i) {
+             equal.AddExact(0, i, values[i], values[i]);
+           }
+           return std::optional(equal);
+         }});
+  }
   Explain(trials, finding, [&] {
-    std::vector<Trial> further = Confirmed({choice.WeightFit()});
+    std::vector<Trial> further =
+        Confirmed({choice.WeightFit(finding.comparison.wrong_rows())});
     std::ranges::move(choice.WeightRows(finding.comparison.wrong_rows()),
                       std::back_inserter(further));
     return further;

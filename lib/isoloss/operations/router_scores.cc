@@ -163,8 +163,16 @@ void CheckScores(const OperationCase& given, std::vector<Finding>& findings) {
       given.operation.texts.find("score_function")->second == "softmax";
   Finding finding = FindingOf(given, "scores", "scores",
                               CompareScores(*logits, scores, grid, softmax));
+  const Floats* older =
+      given.previous == nullptr ? nullptr : given.previous->Find("logits");
+  if (older != nullptr && older->extent != logits->extent) older = nullptr;
   Explain(
-      {{softmax ? "sigmoid" : "softmax",
+      {{"logits_stale", "scores are of the logits of the step before",
+        [&]() -> std::optional<Comparison> {
+          if (older == nullptr) return std::nullopt;
+          return CompareScores(*older, scores, grid, softmax);
+        }},
+       {softmax ? "sigmoid" : "softmax",
         softmax ? "scores are sigmoids, not a softmax"
                 : "scores are a softmax, not sigmoids",
         [&] {

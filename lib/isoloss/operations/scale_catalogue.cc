@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "isoloss/formats/bf16.h"
 #include "isoloss/formats/format.h"
 #include "isoloss/operations/catalogue.h"
 
@@ -18,9 +19,23 @@ using formats::ScaleRule;
 using oracle::ScalarScale;
 using oracle::ScalarTensor;
 
-bool HasE8m0(const Side& side) {
-  return side.quantization &&
-         side.quantization->scale_format == formats::ScaleFormat::kE8m0;
+bool HasScales(const Side& side, formats::ScaleFormat format) {
+  return side.quantization && side.quantization->scale_format == format;
+}
+
+bool HasPowersOfTwo(const Side& side) {
+  return HasScales(side, formats::ScaleFormat::kE8m0) ||
+         HasScales(side, formats::ScaleFormat::kPow2);
+}
+
+/// The description that rounds no scale, where powers of two are due.
+bool UnroundedScales(Side& side) {
+  if (!HasPowersOfTwo(side)) return false;
+  side.quantization->scale_format = formats::ScaleFormat::kFp32;
+  if (side.quantization->scale_rule != ScaleRule::kDeepgemm) {
+    side.quantization->scale_rule = ScaleRule::kTe;
+  }
+  return true;
 }
 
 bool Change(Side& side, ChangeTensor change) {
@@ -35,6 +50,16 @@ bool DecodeOff(ScalarTensor& tensor, const Quantization& /*quantization*/) {
     scale.decode = std::ldexp(scale.decode, kExponent);
   }
   return true;
+}
+
+bool DecodeInBf16(ScalarTensor& tensor, const Quantization& /*quantization*/) {
+  bool changed = false;
+  for (ScalarScale& scale : tensor.scales) {
+    const float rounded = formats::RoundToBf16(scale.decode);
+    changed = changed || rounded != scale.decode;
+    scale.decode = rounded;
+  }
+  return changed;
 }
 
 /// Casts each element anew.
@@ -131,19 +156,19 @@ std::vector<float> LargestOfCells(const ScalarTensor& tensor) {
   return largest;
 }
 
-/// Exponents of amax over the largest element, rounded to the nearest power of
-/// two: up from its root of a half on.
+/// Exponents of amax over the largest element, rounded up from `kUpFrom` of the
+/// power of two above it on, else down.
+template <double kUpFrom>
 bool RoundedScales(ScalarTensor& tensor, const Quantization& quantization) {
   const float most = formats::MaxFinite(*quantization.element);
   const std::vector<float> largest = LargestOfCells(tensor);
   std::vector<ScalarScale> scales = tensor.scales;
   for (size_t i = 0; i < scales.size(); ++i) {
     if (!(largest[i] > 0.0f)) continue;
-    constexpr double kRootOfHalf = 0x1.6a09e667f3bcdp-1;
     int exponent = 0;
     const double fraction = std::frexp(
         static_cast<double>(largest[i]) / static_cast<double>(most), &exponent);
-    if (fraction < kRootOfHalf) --exponent;
+    if (fraction < kUpFrom) --exponent;
     scales[i].decode = std::ldexp(1.0f, exponent);
     scales[i].encode = std::ldexp(1.0f, -exponent);
   }
@@ -154,9 +179,11 @@ bool RoundedScales(ScalarTensor& tensor, const Quantization& quantization) {
 /// the logarithm makes them: that of amax over the largest element, or of amax.
 template <int kExponent>
 bool ExactPowersOff(ScalarTensor& tensor, const Quantization& quantization) {
-  const float divisor = quantization.scale_rule == ScaleRule::kRceil
-                            ? formats::MaxFinite(*quantization.element)
-                            : 1.0f;
+  const bool of_maximum = quantization.scale_rule == ScaleRule::kFloor ||
+                          quantization.scale_rule == ScaleRule::kCeil ||
+                          quantization.scale_rule == ScaleRule::kEven;
+  const float divisor =
+      of_maximum ? 1.0f : formats::MaxFinite(*quantization.element);
   const std::vector<float> largest = LargestOfCells(tensor);
   std::vector<ScalarScale> scales = tensor.scales;
   bool changed = false;
@@ -246,13 +273,20 @@ bool NoSubnormals(ScalarTensor& tensor, const Quantization& quantization) {
   });
 }
 
+constexpr double kRootOfHalf = 0x1.6a09e667f3bcdp-1;
+
 constexpr SideMistake kScaleMistakes[] = {
     {"decode_scale_plus_1",
      "products read the scales of {} with an exponent that was one too large",
-     [](Side& side) { return Change(side, DecodeOff<1>); }},
+     [](Side& side) { return Change(side, DecodeOff<1>); },
+     "the scales of {} were stored with an exponent that is one too large"},
     {"decode_scale_minus_1",
      "products read the scales of {} with an exponent that was one too small",
-     [](Side& side) { return Change(side, DecodeOff<-1>); }},
+     [](Side& side) { return Change(side, DecodeOff<-1>); },
+     "the scales of {} were stored with an exponent that is one too small"},
+    {"scale_bf16", "products read the scales of {} rounded to BF16",
+     [](Side& side) { return Change(side, DecodeInBf16); },
+     "the scales of {} were stored rounded to BF16"},
     {"scale_plus_1", "exponents of the scales of {} were one too large",
      [](Side& side) { return Change(side, ScaleOff<1>); }},
     {"scale_minus_1", "exponents of the scales of {} were one too small",
@@ -261,13 +295,13 @@ constexpr SideMistake kScaleMistakes[] = {
      "exponents of the scales of {} were one too large where the logarithm is "
      "a whole number",
      [](Side& side) {
-       return HasE8m0(side) && Change(side, ExactPowersOff<1>);
+       return HasPowersOfTwo(side) && Change(side, ExactPowersOff<1>);
      }},
     {"scale_exact_minus_1",
      "exponents of the scales of {} were one too small where the logarithm is "
      "a whole number",
      [](Side& side) {
-       return HasE8m0(side) && Change(side, ExactPowersOff<-1>);
+       return HasPowersOfTwo(side) && Change(side, ExactPowersOff<-1>);
      }},
     {"scale_of_step_before",
      "scales of {} were those of the step before, elements those of this one",
@@ -276,7 +310,20 @@ constexpr SideMistake kScaleMistakes[] = {
      "scales of {} were those of the call before, elements those of this one",
      StaleScale<&Side::previous_call>},
     {"scale_rounded", "scales of {} were rounded to the nearest power of two",
-     [](Side& side) { return Change(side, RoundedScales); }},
+     [](Side& side) { return Change(side, RoundedScales<kRootOfHalf>); }},
+    {"scale_rounded_up", "scales of {} were rounded up to powers of two",
+     [](Side& side) {
+       return HasScales(side, formats::ScaleFormat::kFp32) &&
+              Change(side, RoundedScales<0x1.0000000000001p-1>);
+     }},
+    {"scale_rounded_down", "scales of {} were rounded down to powers of two",
+     [](Side& side) {
+       return HasScales(side, formats::ScaleFormat::kFp32) &&
+              Change(side, RoundedScales<1.0>);
+     }},
+    {"scale_unrounded",
+     "scales of {} were FP32 numbers, not rounded to powers of two",
+     UnroundedScales},
     {"scale_of_largest",
      "scales of {} followed the largest elements, not the largest magnitudes",
      [](Side& side) { return Change(side, ScaleOfLargest); }},
@@ -284,7 +331,9 @@ constexpr SideMistake kScaleMistakes[] = {
      "scales of {} followed the first half of each block",
      [](Side& side) { return Change(side, ScaleOfFirstHalf); }},
     {"transposed_scale", "the scales of {} were read transposed",
-     [](Side& side) { return Change(side, TransposedScales<false>); }},
+     [](Side& side) { return Change(side, TransposedScales<false>); },
+     "the scales of {} were stored as if their matrix had been read "
+     "transposed"},
     {"scale_stored_transposed", "the scales of {} were stored transposed",
      [](Side& side) { return Change(side, TransposedScales<true>); }},
     {"scale_of_block_before",
@@ -317,6 +366,17 @@ bool FollowMaxima(double factor, Side& side) {
             oracle::ScalarQuantize(scaled.view(), quantization).scales,
             quantization, tensor);
       });
+}
+
+std::span<const double> MaximaFactors() {
+  static constexpr double kFactors[] = {
+      0.1,           0.01,         0.25,  0.75,        0.8,         0.9,
+      0.95,          1.05,         1.1,   1.25,        1.5,         1.0 / 3,
+      3.0,           0.2,          5.0,   4.0,         10.0,        16.0,
+      100.0,         0.3,          0.4,   0.6,         0.7,         0.85,
+      1.2,           1.0 / 448,    448.0, 1.0 / 57344, 240.0 / 448, 448.0 / 240,
+      448.0 / 57344, 57344.0 / 448};
+  return kFactors;
 }
 
 std::span<const SideMistake> ScaleMistakes() { return kScaleMistakes; }

@@ -13,6 +13,7 @@
 #include "isoloss/operations/catalogue.h"
 #include "isoloss/operations/fit.h"
 #include "isoloss/operations/group_blocks.h"
+#include "isoloss/operations/rows.h"
 
 namespace isoloss::operations {
 namespace {
@@ -214,21 +215,15 @@ std::vector<Fit> FitsOf(const Product& product,
 }
 
 /// The factor of maxima that explains most of a window, or of a product that is
-/// small: a usual constant, or a ratio of the largest elements of formats.
-/// 1: none explains anything.
+/// small. 1: none explains anything.
 double MaximaFactor(const Product& product, const Sample* sample, Which which) {
   constexpr double kLargeProduct = 0x1p24;
   const Product& part = sample == nullptr ? product : sample->product;
   if (which == Which::kBoth || MultiplyAdds(part) > kLargeProduct) return 1.0;
-  constexpr double kFactors[] = {
-      0.1,   0.01,        0.25,        0.75,          0.8,          0.9,
-      0.95,  1.05,        1.1,         1.25,          1.5,          1.0 / 3,
-      3.0,   0.2,         5.0,         4.0,           10.0,         16.0,
-      100.0, 240.0 / 448, 448.0 / 240, 448.0 / 57344, 57344.0 / 448};
   double best = 1.0;
   const auto now = Compare(part);
   int64_t least = now ? now->other() : 0;
-  for (const double factor : kFactors) {
+  for (const double factor : MaximaFactors()) {
     const auto comparison = CompareAltered(
         part, [factor](Side& side) { return FollowMaxima(factor, side); },
         which);
@@ -241,8 +236,14 @@ double MaximaFactor(const Product& product, const Sample* sample, Which which) {
 
 /// Sums within what an accumulator of 13 bits behind the point loses, whose
 /// order and steps nobody knows. It meets all elements alike: what is wrong of
-/// few of them has another reason.
-std::optional<oracle::Comparison> CompareLossy(const Product& product) {
+/// few of them or in few rows has another reason.
+std::optional<oracle::Comparison> CompareLossy(
+    const Product& product, const oracle::Comparison& found) {
+  const size_t rows = product.output.rows();
+  constexpr size_t kFewRows = 4;  // one of so many
+  const auto wrong =
+      static_cast<size_t>(std::ranges::count(found.wrong_rows(), true));
+  if (rows > kFewRows && wrong * kFewRows < rows) return std::nullopt;
   constexpr int64_t kFew = 100;  // one of so many
   Product lossy = product;
   lossy.accumulation = {};
@@ -256,12 +257,12 @@ std::optional<oracle::Comparison> CompareLossy(const Product& product) {
 }
 
 std::optional<oracle::Comparison> CodesAltered(
-    const std::vector<const Side*>& sides, const SideMistake& mistake,
+    const std::vector<const Side*>& sides, const AlterSide& alter,
     const Codes& codes, const Scales& scales, CodePart part) {
   std::vector<Side> altered;
   bool any = false;
   for (const Side* side : sides) {
-    any = mistake.alter(altered.emplace_back(*side)) || any;
+    any = alter(altered.emplace_back(*side)) || any;
   }
   std::vector<const Side*> places;
   for (const Side& side : altered) places.push_back(&side);
@@ -271,6 +272,47 @@ std::optional<oracle::Comparison> CodesAltered(
 }
 
 }  // namespace
+
+/// A factor of the rows that have others, if some have none.
+static std::optional<Fit> FitOfRows(const Product& product,
+                                    const oracle::Comparison& found) {
+  const std::vector<bool>& wrong = found.wrong_rows();
+  std::vector<size_t> places;
+  for (size_t r = 0; r < wrong.size(); ++r) {
+    if (wrong[r]) places.push_back(r);
+  }
+  if (places.empty() || places.size() == product.output.rows()) {
+    return std::nullopt;
+  }
+  Fit fit;
+  fit.name = "rows_scaled";
+  fit.not_zero = true;
+  fit.sentence = [places](double factor) {
+    return fmt::format("the results of row{} {} were multiplied by {:.9g}",
+                       places.size() == 1 ? "" : "s", FirstFew(places), factor);
+  };
+  fit.compare = [&product, wrong](double factor) {
+    Product altered = product;
+    altered.factor_rows = &wrong;
+    altered.factor = altered.bias_factor = factor;
+    oracle::Comparison comparison =
+        Compare(altered).value_or(oracle::Comparison(product.grid));
+    if (comparison.other() == 0) return comparison;
+    altered.factor = altered.bias_factor = 1.0;
+    altered.late_factor = factor;
+    return Compare(altered).value_or(oracle::Comparison(product.grid));
+  };
+  ForEachSum(
+      product, [&](size_t r, size_t column, const oracle::Estimate& sum) {
+        if (r >= wrong.size() || !wrong[r]) return;
+        const double rounding = std::fabs(
+            static_cast<double>(RoundTo(product.grid, sum.exact)) - sum.exact);
+        fit.range.Add(sum.exact, 0.0, product.output(r, column), product.grid,
+                      sum.bound + rounding +
+                          2 * oracle::kUnitRoundoff * std::fabs(sum.exact));
+      });
+  return fit;
+}
 
 std::vector<Trial> TrialsOf(const Product& product, const SideNames& names,
                             const oracle::Comparison& found) {
@@ -286,18 +328,22 @@ std::vector<Trial> TrialsOf(const Product& product, const SideNames& names,
                           },
                       .is_right = mistake.is_right});
   }
-  trials.push_back({.name = "sums_cut_off",
-                    .sentence =
-                        "sums kept some 13 bits, fewer than FP32 does, as "
-                        "accumulators that cut off do",
-                    .compare = [&product] { return CompareLossy(product); },
-                    .is_vague = true});
+  trials.push_back(
+      {.name = "sums_cut_off",
+       .sentence = "differences are as small as if sums kept some 13 "
+                   "bits, as those of accumulators that cut off do",
+       .compare = [&product, found] { return CompareLossy(product, found); },
+       .is_vague = true,
+       .is_guess = true});
   std::ranges::move(TrialsOfJoinedBlocks(product, names.left, names.right),
                     std::back_inserter(trials));
   const std::shared_ptr<const Sample> sample = SampleOf(product, found);
   if (found.other() > 0) {
-    std::ranges::move(Confirmed(FitsOf(product, sample)),
-                      std::back_inserter(trials));
+    std::vector<Fit> fits = FitsOf(product, sample);
+    if (auto of_rows = FitOfRows(product, found)) {
+      fits.push_back(std::move(*of_rows));
+    }
+    std::ranges::move(Confirmed(fits), std::back_inserter(trials));
   }
   // Both last: of what explains as much the first counts.
   const std::pair<Which, std::string> sides[] = {{Which::kLeft, names.left},
@@ -341,18 +387,46 @@ std::vector<Trial> TrialsOf(const Product& product, const SideNames& names,
   return trials;
 }
 
+double MaximaFactorOf(const std::vector<const Side*>& sides, const Codes& codes,
+                      const Scales& scales) {
+  const auto now = CompareCodes(sides, codes, scales);
+  if (!now) return 1.0;
+  std::vector<double> factors(MaximaFactors().begin(), MaximaFactors().end());
+  const runlog::OracleRow worst = now->scales.Row();
+  const double ratio = static_cast<double>(worst.worst_value) /
+                       static_cast<double>(worst.worst_expected);
+  if (!scales.has_bytes && std::isfinite(ratio) && ratio > 0) {
+    for (const double number : RoundNumbersNear(ratio)) {
+      factors.push_back(number);
+    }
+  }
+  double best = 1.0;
+  int64_t least = now->Both().other();
+  for (const double factor : factors) {
+    if (factor == 1.0) continue;
+    const auto comparison = CodesAltered(
+        sides, [factor](Side& side) { return FollowMaxima(factor, side); },
+        codes, scales, [](const CodeComparison& c) { return c.Both(); });
+    if (!comparison || comparison->other() >= least) continue;
+    best = factor;
+    least = comparison->other();
+  }
+  return best;
+}
+
 std::vector<Trial> TrialsOf(const std::vector<const Side*>& sides,
                             const char* name, const Codes& codes,
-                            const Scales& scales, CodePart part) {
+                            const Scales& scales, CodePart part,
+                            double maxima_factor) {
   std::vector<Trial> trials = {
       {.name = fmt::format("other_axis.{}", name),
        .sentence = fmt::format("blocks of {} lay along the other axis", name),
        .compare = [&sides, &codes, &scales, part] {
-         const SideMistake turned = {"", "", [](Side& side) {
-                                       side.down = !side.down;
-                                       return true;
-                                     }};
-         return CodesAltered(sides, turned, codes, scales, part);
+         const auto turn = [](Side& side) {
+           side.down = !side.down;
+           return true;
+         };
+         return CodesAltered(sides, turn, codes, scales, part);
        }}};
   std::ranges::move(TrialsOfJoinedBlocks(sides, name, codes, scales, part),
                     std::back_inserter(trials));
@@ -360,11 +434,29 @@ std::vector<Trial> TrialsOf(const std::vector<const Side*>& sides,
     if (mistake.name == "other_axis") continue;  // codes are those above
     trials.push_back(
         {.name = fmt::format("{}.{}", mistake.name, name),
-         .sentence = fmt::format(fmt::runtime(mistake.sentence), name),
+         .sentence = fmt::format(
+             fmt::runtime(mistake.of_codes.empty() ? mistake.sentence
+                                                   : mistake.of_codes),
+             name),
          .compare = [&sides, &codes, &scales, &mistake, part] {
-           return CodesAltered(sides, mistake, codes, scales, part);
+           return CodesAltered(sides, mistake.alter, codes, scales, part);
          }});
   }
+  if (maxima_factor == 1.0) return trials;
+  trials.push_back(
+      {.name = fmt::format("maxima_scaled.{}", name),
+       .sentence = fmt::format("scales of {} followed the maxima times {:.6g}",
+                               name, maxima_factor),
+       .compare =
+           [&sides, &codes, &scales, part, maxima_factor] {
+             return CodesAltered(
+                 sides,
+                 [maxima_factor](Side& side) {
+                   return FollowMaxima(maxima_factor, side);
+                 },
+                 codes, scales, part);
+           },
+       .is_vague = true});
   return trials;
 }
 

@@ -13,6 +13,7 @@
 
 #include "isoloss/base/printable.h"
 #include "isoloss/gate/check_titles.h"
+#include "isoloss/report/headline.h"
 #include "isoloss/report/reading.h"
 #include "isoloss/report/terminal.h"
 #include "isoloss/report/text_layout.h"
@@ -81,7 +82,8 @@ Lines Headline(const Judgement& judgement, const Reading& reading,
   return lines;
 }
 
-/// Those that gate and did not pass, the severest first.
+/// Those that gate and did not pass: what explains others, then the severest
+/// first.
 std::vector<const Check*> NotPassed(const Judgement& judgement) {
   std::vector<const Check*> checks;
   for (const Check& check : judgement.checks) {
@@ -90,6 +92,8 @@ std::vector<const Check*> NotPassed(const Judgement& judgement) {
     }
   }
   std::ranges::stable_sort(checks, std::greater<>(), &Check::outcome);
+  std::ranges::stable_partition(
+      checks, [](const Check* check) { return TellsRelation(*check); });
   return checks;
 }
 

@@ -17,13 +17,17 @@ using foreign::Series;
 
 constexpr size_t kNameWidth = 19;
 
-/// Names of one log begin alike, and often end alike.
-std::string Clipped(const std::string& name) {
+/// A long name has a line of its own, since names of one log begin and end
+/// alike.
+std::string NameCell(const std::string& name) {
   std::string shown = Printable(name);
   if (shown.size() <= kNameWidth) return shown;
-  constexpr size_t kEnd = 12;
-  return shown.substr(0, kNameWidth - kEnd - 2) + ".." +
-         shown.substr(shown.size() - kEnd);
+  constexpr size_t kLine = 76;
+  constexpr size_t kHalf = kLine / 2 - 1;
+  if (shown.size() > kLine) {
+    shown = shown.substr(0, kHalf) + ".." + shown.substr(shown.size() - kHalf);
+  }
+  return fmt::format("{}\n  {:<{}}", shown, "", kNameWidth);
 }
 
 /// What the judge takes it for: of several losses one counts.
@@ -41,7 +45,7 @@ std::string DigitsText(const foreign::Digits& digits) {
 std::string SeriesRow(const ForeignRun& run, const Series& series) {
   const foreign::Spacing spacing = foreign::SpacingOf(series.step);
   return fmt::format(
-      "  {:<19} {:<17} {:>6} {:>6} {:>6} {:>5}  {}\n", Clipped(series.name),
+      "  {:<19} {:<17} {:>6} {:>6} {:>6} {:>5}  {}\n", NameCell(series.name),
       MeaningOf(run, series), series.step.size(), series.step.front(),
       series.step.back(), spacing.stride, DigitsText(series.digits));
 }

@@ -153,8 +153,10 @@ std::string Passes(const Judgement& judgement) {
   }
   const Check* window = GatingCheck(judgement, kFinalWindow);
   if (window != nullptr && window->outcome == Outcome::kPass) {
-    return fmt::format("{}, as its loss differs by less than {}: {}.{}", claim,
-                       Margin(judgement.policy), figure, CourseText(judgement));
+    const std::string& note = judgement.equality_note;
+    return fmt::format("{}, as its loss differs by less than {}: {}.{}{}{}",
+                       claim, Margin(judgement.policy), figure,
+                       CourseText(judgement), note.empty() ? "" : " ", note);
   }
   std::vector<std::string> levels;
   for (const gate::LevelOutcome& level : judgement.levels) {
@@ -173,6 +175,11 @@ std::string Fails(const Judgement& judgement) {
   const auto deciding = Deciding(judgement);
   const std::string& candidate = judgement.candidate.arm;
   const std::string& baseline = judgement.baseline.arm;
+  if (const auto found = std::ranges::find_if(judgement.checks, &TellsRelation);
+      found != judgement.checks.end()) {
+    return fmt::format("{} fails against {}: {}.", candidate, baseline,
+                       found->quantity);
+  }
   const auto measured = std::ranges::find_if(deciding, [](const Check* check) {
     return (check->pairs && check->value) || LeftTheCourse(*check);
   });
@@ -237,7 +244,8 @@ std::string CannotBeJudged(const Judgement& judgement) {
 std::string Headline(const Judgement& judgement) {
   switch (judgement.outcome) {
     case Outcome::kPass:
-      return Passes(judgement);
+      return Passes(judgement) +
+             (judgement.rising_loss.empty() ? "" : " " + judgement.rising_loss);
     case Outcome::kFail:
       return Fails(judgement);
     case Outcome::kInconclusive:
@@ -306,6 +314,11 @@ std::string WhereTheyPart(const Judgement& judgement) {
 }
 
 }  // namespace
+
+bool TellsRelation(const Check& check) {
+  // Of pairs that are none by their spread there is evidence.
+  return check.name == "first_step" && check.gates && check.evidence.empty();
+}
 
 std::vector<const Check*> Deciding(const Judgement& judgement) {
   std::vector<const Check*> deciding;

@@ -17,6 +17,10 @@ std::string HeadlineOf(const gate::Judgement& judgement);
 /// The checks that made the outcome what it is.
 std::vector<const gate::Check*> Deciding(const gate::Judgement& judgement);
 
+/// Whether the check found that all losses of one arm follow from the other's,
+/// as in another unit: that explains what others found.
+bool TellsRelation(const gate::Check& check);
+
 /// "1 step", "2 steps".
 std::string Count(int64_t count, std::string_view what);
 

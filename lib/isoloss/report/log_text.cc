@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <initializer_list>
+
 #include "isoloss/compare/exchange_summary.h"
 #include "isoloss/report/evidence_summary.h"
 #include "isoloss/report/live_view.h"
@@ -11,28 +13,65 @@
 namespace isoloss::report {
 namespace {
 
+// Logs of other programs tell less: nothing stands for what they lack.
+
+/// `word` and the value, or "" without one.
+std::string Prefixed(const char* word, const std::string& value) {
+  return value.empty() ? "" : word + value;
+}
+
+std::string KnownParts(std::initializer_list<std::string> parts) {
+  std::string text;
+  for (const std::string& part : parts) {
+    text += Prefixed(text.empty() ? "" : ", ", part);
+  }
+  return text;
+}
+
+std::string WithDetails(const std::string& text, const std::string& details) {
+  if (text.empty() || details.empty()) return text + details;
+  return fmt::format("{} ({})", text, details);
+}
+
+std::string RunText(const runlog::Provenance& p) {
+  return KnownParts({p.arm, Prefixed("recipe ", p.recipe),
+                     p.seed < 0 ? "" : fmt::format("seed {}", p.seed),
+                     p.perturbation});
+}
+
+std::string ExperimentText(const runlog::Provenance& p) {
+  return WithDetails(p.experiment_name, Prefixed("config ", p.config_digest));
+}
+
+std::string MakerText(const runlog::Provenance& p) {
+  return WithDetails(
+      p.tool_version.empty() ? p.origin.format : p.tool_version,
+      KnownParts({p.commit, p.compiler, Prefixed("kernels: ", p.cpu_target)}));
+}
+
+std::string WeightsText(const runlog::Provenance& p) {
+  return KnownParts(
+      {p.parameters > 0 ? fmt::format("{} parameters", p.parameters) : "",
+       Prefixed("initial weights ", p.initial_weights_digest)});
+}
+
+std::string GemmText(const runlog::Provenance& p) {
+  if (p.gemms_per_step == 0) return "";
+  return fmt::format("{} of {} quantised per step", p.quantized_gemms_per_step,
+                     p.gemms_per_step);
+}
+
 std::string ProvenanceText(const std::string& file, const runlog::RunLog& log,
                            const TextStyle& style) {
   const runlog::Provenance& p = log.provenance;
   const auto field = [&](const char* name, const std::string& value) {
     return FieldLine(name, value, style);
   };
-  return fmt::format("{}\n", file) +
-         field("experiment", fmt::format("{} (config {})", p.experiment_name,
-                                         p.config_digest)) +
-         field("arm", fmt::format("{}, recipe {}, seed {}{}{}", p.arm, p.recipe,
-                                  p.seed, p.perturbation.empty() ? "" : ", ",
-                                  p.perturbation)) +
-         field("made by",
-               fmt::format("{} ({}, {}, kernels: {})", p.tool_version, p.commit,
-                           p.compiler, p.cpu_target)) +
-         field("corpus", fmt::format("{} (digest {})", p.corpus_description,
-                                     p.corpus_digest)) +
-         field("model", fmt::format("{} parameters, initial weights {}",
-                                    p.parameters, p.initial_weights_digest)) +
-         field("GEMMs",
-               fmt::format("{} of {} quantised per step",
-                           p.quantized_gemms_per_step, p.gemms_per_step)) +
+  return fmt::format("{}\n", file) + field("experiment", ExperimentText(p)) +
+         field("arm", RunText(p)) + field("made by", MakerText(p)) +
+         field("corpus", WithDetails(p.corpus_description,
+                                     Prefixed("digest ", p.corpus_digest))) +
+         field("model", WeightsText(p)) + field("GEMMs", GemmText(p)) +
          field("steps",
                fmt::format("{} of {} planned{}", log.steps.step.size(),
                            p.steps_planned, p.complete ? "" : ", incomplete"));
@@ -88,12 +127,12 @@ std::string LossText(const runlog::RunLog& log, const TextStyle& style) {
   return text;
 }
 
+/// On one line each, as the arm above it.
 std::string MadeByText(const runlog::Provenance& p) {
-  return fmt::format(
-      "  experiment  {} (config {})\n"
-      "  made by     {} ({}, {}, kernels: {})\n",
-      p.experiment_name, p.config_digest, p.tool_version, p.commit, p.compiler,
-      p.cpu_target);
+  const std::string experiment = ExperimentText(p);
+  return fmt::format("{}{}{}  made by     {}\n",
+                     experiment.empty() ? "" : "  experiment  ", experiment,
+                     experiment.empty() ? "" : "\n", MakerText(p));
 }
 
 }  // namespace
@@ -118,9 +157,8 @@ std::string RenderProbeLog(const runlog::ProbeLog& log,
                            const std::string& file) {
   const runlog::Provenance& p = log.provenance;
   const ProbeSummary summary = SummarizeProbe(log);
-  std::string text =
-      fmt::format("{}: a probe log\n  arm         {}, recipe {}, seed {}\n{}",
-                  file, p.arm, p.recipe, p.seed, MadeByText(p));
+  std::string text = fmt::format("{}: a probe log\n  arm         {}\n{}", file,
+                                 RunText(p), MadeByText(p));
   if (!log.reference_recipe.empty()) {
     text += fmt::format("  reference   recipe {}, {} tensors compared\n",
                         log.reference_recipe, log.precision.step.size());
@@ -135,9 +173,10 @@ std::string RenderEnsembleLog(const runlog::Ensemble& ensemble,
   const bool benign = ensemble.kind == runlog::EnsembleKind::kBenign;
   return fmt::format(
       "{}: a null ensemble of kind {} (digest {})\n"
-      "  judges      {}: arm {}, recipe {}, against {}\n{}{}",
+      "  judges      {}: arm {}, against {}\n{}{}",
       file, EnsembleKindName(ensemble.kind), ensemble.digest,
-      benign ? "regression" : "precision", p.arm, p.recipe,
+      benign ? "regression" : "precision",
+      KnownParts({p.arm, Prefixed("recipe ", p.recipe)}),
       benign ? "its approved runs" : "arm " + ensemble.reference_provenance.arm,
       MadeByText(p), RenderEnsemble(SummarizeEnsemble(ensemble)));
 }

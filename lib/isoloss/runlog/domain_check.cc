@@ -285,12 +285,35 @@ void CheckGraph(const ModelGraph& graph, std::vector<Violation>& violations) {
 
 namespace {
 
+/// Only a run that isoloss trained has these; `origin` alone must not spare it
+/// the rules of such runs.
+void CheckOrigin(const Provenance& provenance,
+                 std::vector<Violation>& violations) {
+  for (const auto& [name, value] :
+       {std::pair("experiment_text", &provenance.experiment_text),
+        std::pair("resolved_recipe", &provenance.resolved_recipe),
+        std::pair("numerics_digest", &provenance.numerics_digest)}) {
+    if (value->empty()) continue;
+    return Add(violations,
+               fmt::format("attribute origin is '{}', so another program "
+                           "trained the run, but the log has the attribute {}, "
+                           "which only runs of isoloss have",
+                           provenance.origin.format, name));
+  }
+  if (!provenance.tool_version.starts_with("isoloss ")) return;
+  Add(violations,
+      fmt::format("attribute origin is '{}', so another program "
+                  "trained the run, but tool_version is '{}'",
+                  provenance.origin.format, provenance.tool_version));
+}
+
 /// Of another program's run: what it has must be a value, but nobody knows what
 /// it was to record.
 std::vector<Violation> CheckForeign(const RunLog& log) {
   DomainVisitor visitor(log.schema_version, [](When) { return false; });
   VisitOrigin(visitor, log.provenance.origin);
   VisitGroups(visitor, log);
+  CheckOrigin(log.provenance, visitor.violations);
   return std::move(visitor.violations);
 }
 

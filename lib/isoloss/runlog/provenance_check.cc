@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "isoloss/base/digest.h"
+#include "isoloss/runlog/recording.h"
 #include "isoloss/runlog/schema.h"
 
 namespace isoloss::runlog {
@@ -76,6 +77,28 @@ void CheckMesh(const Provenance& provenance, Texts& wrong) {
       provenance.ranks_per_node, copies, provenance.ranks));
 }
 
+/// The experiment says which arms there are, and which recipe each has.
+void CheckArms(const Provenance& provenance, Texts& wrong) {
+  const auto keys = KeysOf(provenance.experiment_text);
+  const auto recipe_of = [&](const std::string& arm) {
+    const auto found = keys.find("arms." + arm + ".recipe");
+    return found == keys.end() ? "" : found->second;
+  };
+  for (const std::string* arm : {&provenance.arm, &provenance.baseline_arm}) {
+    if (!recipe_of(*arm).empty()) continue;
+    return wrong.push_back(fmt::format(
+        "the log is of arm `{}` and has the baseline `{}`, but experiment_text "
+        "has no recipe of arm `{}`",
+        provenance.arm, provenance.baseline_arm, *arm));
+  }
+  const std::string asked = recipe_of(provenance.arm);
+  if (asked == '"' + provenance.recipe + '"') return;
+  wrong.push_back(
+      fmt::format("attribute recipe is \"{}\", but experiment_text gives "
+                  "recipe {} to arm `{}`",
+                  provenance.recipe, asked, provenance.arm));
+}
+
 /// What attributes must hold, and what they must agree in with each other and
 /// with the graph.
 void CheckAttributes(const RunLog& log, Texts& wrong) {
@@ -98,6 +121,7 @@ void CheckAttributes(const RunLog& log, Texts& wrong) {
                     "has the digest {}",
                     provenance.experiment_digest, digest));
   }
+  if (log.schema_version >= kFullTextVersion) CheckArms(provenance, wrong);
   CheckMesh(provenance, wrong);
   const GraphColumns& graph = provenance.graph.tensors;
   double values = 0;

@@ -229,6 +229,7 @@ struct Told {
     std::string name;           ///< "global batch size"
     std::vector<int64_t> step;  ///< ascending; 0 alone: of the whole run
     std::vector<double> value;
+    bool sure = true;  ///< by its name it is that and nothing else
   };
   std::vector<Number> numbers;
   /// A sign that no weight moved, at the steps where the log has it.

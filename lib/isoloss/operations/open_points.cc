@@ -1,0 +1,325 @@
+// What no finding judges, or what speaks against the recording itself.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "isoloss/operations/check.h"
+
+namespace isoloss::operations {
+namespace {
+
+constexpr const char* kStems[] = {"parameter", "exp_avg", "exp_avg_sq"};
+
+bool IsFinite(const Floats& tensor) {
+  return std::ranges::all_of(tensor.values,
+                             [](float value) { return std::isfinite(value); });
+}
+
+/// Of the steps and ranks of one run.
+class OpenPoints {
+ public:
+  explicit OpenPoints(const std::vector<OperationFile>& files) : files_(files) {
+    for (size_t f = 0; f < files.size(); ++f) {
+      by_rank_[files[f].rank][files[f].step] = f;
+      by_step_[files[f].step].push_back(f);
+      Updates& updates = updates_.emplace_back();
+      std::map<std::string, bool>& layers = layers_.emplace_back();
+      for (const Operation& operation : files[f].operations) {
+        if (operation.type == "adamw") updates[operation.module] = &operation;
+        if (!operation.is_linear()) continue;
+        layers[operation.module] |= operation.Find("grad_weight") != nullptr;
+      }
+    }
+  }
+
+  std::vector<OpenPoint> Find() {
+    for (size_t f = 0; f < files_.size(); ++f) {
+      AddUnrecorded(f);
+      for (const Operation& operation : files_[f].operations) {
+        AddMissingInputs(f, operation);
+        AddRowsOfNoGroup(f, operation);
+        AddUncomparedWeight(f, operation);
+      }
+    }
+    for (const auto& [rank, steps] : by_rank_) AddStates(steps);
+    for (const auto& [step, files] : by_step_) {
+      AddSkippedSteps(files);
+      AddReplicas(files);
+    }
+    return std::move(points_);
+  }
+
+ private:
+  using Updates = std::map<std::string, const Operation*>;
+
+  void Add(size_t file, const std::string& module, std::string text,
+           bool forbids_pass) {
+    points_.push_back({file, module, std::move(text), forbids_pass});
+  }
+
+  /// What the recorder itself knows to be missing.
+  void AddUnrecorded(size_t file) {
+    std::istringstream lines(files_[file].unrecorded);
+    for (std::string line; std::getline(lines, line);) {
+      if (line.ends_with('.')) line.pop_back();
+      Add(file, "", line, false);
+    }
+  }
+
+  // ---- one operation --------------------------------------------------------
+
+  void AddMissingInputs(size_t file, const Operation& operation) {
+    const auto add = [&](const std::string& result, const char* input) {
+      Add(file, operation.module,
+          fmt::format("{} was not checked, since {} is missing", result, input),
+          true);
+    };
+    if (operation.is_linear() && operation.Find("grad_output") == nullptr) {
+      for (const char* result : {"grad_input", "grad_weight"}) {
+        if (operation.Find(result) != nullptr) add(result, "grad_output");
+      }
+      for (const char* codes : {"dgrad_dy_codes", "wgrad_dy_codes"}) {
+        if (operation.FindCodes(codes) != nullptr) add(codes, "grad_output");
+      }
+    }
+    if (operation.type == "router" && operation.Find("weights") != nullptr &&
+        operation.FindIntegers("expert_ids") == nullptr) {
+      add("weights", "expert_ids");
+    }
+  }
+
+  /// Padding of a buffer is zero, or nobody knows what it is.
+  void AddRowsOfNoGroup(size_t file, const Operation& operation) {
+    const Integers* ends = operation.FindIntegers("group_ends");
+    if (operation.type != "grouped_linear" || ends == nullptr) return;
+    const size_t first =
+        ends->values.empty() ? 0 : static_cast<size_t>(ends->values.back());
+    for (const char* name : {"output", "grad_input"}) {
+      const Floats* result = operation.Find(name);
+      if (result == nullptr || first >= result->extent[0]) continue;
+      const size_t cols = result->extent[1];
+      if (std::all_of(
+              result->values.begin() + static_cast<ptrdiff_t>(first * cols),
+              result->values.end(),
+              [](float value) { return value == 0.0f; })) {
+        continue;
+      }
+      Add(file, operation.module,
+          fmt::format("rows {} to {} of {} were not checked, since they are of "
+                      "no group and not zero: group_ends leaves them out",
+                      first, result->extent[0] - 1, name),
+          true);
+    }
+  }
+
+  /// Only where updates are recorded at all: a layer may be frozen.
+  void AddUncomparedWeight(size_t file, const Operation& operation) {
+    if (!operation.is_linear()) return;
+    bool has_updates = false;
+    std::string why = "no update has its name";
+    for (const int64_t step : {files_[file].step, files_[file].step - 1}) {
+      const std::map<int64_t, size_t>& steps = by_rank_.at(files_[file].rank);
+      const auto place = steps.find(step);
+      if (place == steps.end()) continue;
+      const Updates& updates = updates_[place->second];
+      has_updates = has_updates || !updates.empty();
+      for (const std::string& name : UpdateNamesOf(operation.module)) {
+        const auto found = updates.find(name);
+        if (found == updates.end()) continue;
+        why = WhyNotComparable(*operation.Find("weight"),
+                               *found->second->Find("parameter_before"));
+        if (why.empty()) return;
+      }
+    }
+    if (!has_updates) return;
+    Add(file, operation.module,
+        "the weight was not compared with the optimizer's: " + why, false);
+  }
+
+  // ---- steps of one rank ----------------------------------------------------
+
+  /// That a layer, whose parameter this is, got a gradient in that file; also
+  /// where nothing tells.
+  bool MayHaveGradient(const std::string& parameter, size_t before,
+                       size_t file) const {
+    // Of `layer.weight` and of `layer`.
+    std::string layer = parameter;
+    if (!layers_[before].contains(layer)) {
+      layer = parameter.substr(0, parameter.rfind('.'));
+    }
+    if (!layers_[before].contains(layer)) return true;
+    const auto found = layers_[file].find(layer);
+    return found != layers_[file].end() && found->second;
+  }
+
+  /// Of a parameter that both steps updated; whether any of it was compared.
+  bool AddState(size_t file, const Operation& before, const Operation& after) {
+    if (before.Find("parameter_before")->extent !=
+        after.Find("parameter_before")->extent) {
+      Add(file, after.module,
+          "state was not compared with the step before, since shapes differ",
+          true);
+      return false;
+    }
+    bool is_compared = false;
+    for (const std::string stem : kStems) {
+      const Floats* left = before.Find(stem + "_after");
+      const Floats& found = *after.Find(stem + "_before");
+      const std::string why = left == nullptr
+                                  ? "the step before lacks " + stem + "_after"
+                                  : WhyNotComparable(found, *left);
+      is_compared = is_compared || why.empty();
+      if (why.empty()) continue;
+      Add(file, after.module,
+          fmt::format("{}_before was not compared with the step before: {}",
+                      stem, why),
+          false);
+    }
+    return is_compared;
+  }
+
+  void AddStates(const std::map<int64_t, size_t>& steps) {
+    for (auto last = steps.begin(); last != steps.end(); ++last) {
+      const auto next = std::next(last);
+      if (next == steps.end()) break;
+      const Updates& before = updates_[last->second];
+      const Updates& after = updates_[next->second];
+      if (before.empty() || after.empty()) continue;
+      if (next->first != last->first + 1) {
+        Add(next->second, "",
+            fmt::format("the optimizer's state was not compared between steps "
+                        "{} and {}, which do not follow each other",
+                        last->first, next->first),
+            false);
+        continue;
+      }
+      AddStates(last->second, before, next->second, after);
+    }
+  }
+
+  void AddStates(size_t last, const Updates& before, size_t next,
+                 const Updates& after) {
+    bool is_compared = false;
+    for (const auto& [name, update] : before) {
+      const auto found = after.find(name);
+      if (found != after.end()) {
+        is_compared |= AddState(next, *update, *found->second);
+        continue;
+      }
+      Add(next, name,
+          fmt::format("an update is missing, which step {} had",
+                      files_[last].step),
+          MayHaveGradient(name, last, next));
+    }
+    for (const auto& [name, update] : after) {
+      if (before.contains(name)) continue;
+      Add(next, name,
+          fmt::format("state was not compared: step {} has no update of the "
+                      "parameter",
+                      files_[last].step),
+          false);
+    }
+    if (is_compared) return;
+    Add(next, "",
+        fmt::format("no state of the optimizer was compared with that of step "
+                    "{}, though both files hold updates",
+                    files_[last].step),
+        true);
+  }
+
+  // ---- all ranks of one step ------------------------------------------------
+
+  /// A scaler skips the step of all parameters if one gradient is not finite.
+  void AddSkippedSteps(const std::vector<size_t>& of_step) {
+    std::vector<std::pair<size_t, const Operation*>> skipped;
+    bool has_reason = false;
+    for (const size_t f : of_step) {
+      const OperationFile& file = files_[f];
+      has_reason = has_reason || !std::isfinite(file.grad_norm.value_or(0));
+      for (const Operation& operation : file.operations) {
+        if (operation.type != "adamw") continue;
+        if (operation.texts.contains("expected")) {
+          skipped.emplace_back(f, &operation);
+        }
+        has_reason = has_reason || !IsFinite(*operation.Find("gradient"));
+      }
+    }
+    if (has_reason) return;
+    for (const auto& [file, operation] : skipped) {
+      Add(file, operation->module,
+          "the step was to be skipped, but every recorded gradient is finite",
+          true);
+    }
+  }
+
+  /// Experts are no replicas, though they may begin alike; nor are parameters
+  /// that begin with a single number.
+  static bool MayBeReplica(const OperationFile& file, const Operation& update) {
+    if (update.module.find("expert") != std::string::npos) return false;
+    for (const Operation& operation : file.operations) {
+      if (operation.type == "grouped_linear" &&
+          update.module.starts_with(operation.module)) {
+        return false;
+      }
+    }
+    const std::vector<float>& values = update.Find("parameter_before")->values;
+    return std::ranges::any_of(values,
+                               [&](float value) { return value != values[0]; });
+  }
+
+  void AddReplicas(const std::vector<size_t>& of_step) {
+    std::map<std::string, std::pair<size_t, const Operation*>> first;
+    for (const size_t f : of_step) {
+      std::set<std::string> met;
+      for (const Operation& operation : files_[f].operations) {
+        if (operation.type != "adamw" || !met.insert(operation.module).second) {
+          continue;
+        }
+        const auto [place, is_new] =
+            first.try_emplace(operation.module, f, &operation);
+        if (is_new) continue;
+        const auto differs = [&,
+                              other = place->second.second](const char* name) {
+          const Floats& here = *operation.Find(name);
+          const Floats& there = *other->Find(name);
+          return here.extent != there.extent ||
+                 std::memcmp(here.values.data(), there.values.data(),
+                             here.values.size() * sizeof(float)) != 0;
+        };
+        if (differs("parameter_before") || !differs("gradient") ||
+            !MayBeReplica(files_[f], operation)) {
+          continue;
+        }
+        Add(f, operation.module,
+            fmt::format("ranks {} and {} have equal parameters, but other "
+                        "gradients: replicas part here",
+                        files_[place->second.first].rank, files_[f].rank),
+            true);
+      }
+    }
+  }
+
+  const std::vector<OperationFile>& files_;
+  std::vector<Updates> updates_;  ///< of each file
+  /// Of each file: linear modules, and whether their weights got gradients.
+  std::vector<std::map<std::string, bool>> layers_;
+  std::map<int64_t, std::map<int64_t, size_t>> by_rank_;
+  std::map<int64_t, std::vector<size_t>> by_step_;
+  std::vector<OpenPoint> points_;
+};
+
+}  // namespace
+
+std::vector<OpenPoint> OpenPointsOf(const std::vector<OperationFile>& files) {
+  return OpenPoints(files).Find();
+}
+
+}  // namespace isoloss::operations

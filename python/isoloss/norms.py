@@ -1,0 +1,86 @@
+"""Norms of the gradients that a step's optimizers read."""
+
+import math
+
+import torch
+
+
+def _norms(gradients, order=2):
+    gradients = [g.to_local() if hasattr(g, "to_local") else g for g in gradients]
+    gradients = [g.detach().float() for g in gradients]
+    if hasattr(torch, "_foreach_norm"):
+        norms = torch._foreach_norm(gradients, order)
+    else:
+        norms = [torch.linalg.vector_norm(g, order) for g in gradients]
+    device = gradients[0].device
+    return torch.stack([norm.to(device) for norm in norms]).tolist()
+
+
+def _squares(norms):
+    """Sum of squares of float32 numbers, a whole number of 2^-298; -1: not finite."""
+    if not all(map(math.isfinite, norms)):
+        return -1
+    return sum(int(math.ldexp(norm * norm, 298)) for norm in norms)
+
+
+class GradientNorms:
+    """Of one step after the other: read(), then row().
+
+    trained       parameters of all optimizers, with their `names`
+    own           names of those of which each rank has its own
+    sharded       whether each rank has a part of all gradients
+    by_parameter  whether rows have the norm of each
+    """
+
+    def __init__(self, trained, names, own, *, sharded, ranks, by_parameter):
+        self._trained = trained
+        self._names = names
+        self._own = own
+        self._by_parameter = by_parameter
+        # Ranks that share gradients read equal norms, whatever norm they tell.
+        self._is_evidence = ranks > 1 and not sharded
+        # Names of what ranks may share unasked, until a row has norms of them.
+        self._untold = {name for name in names if ranks > 1 and (sharded or name in own)}
+        self._is_told = False  # the norm, by the trainer
+        self.clear()
+
+    def clear(self):
+        """Begins a step."""
+        self._norms = None
+        self._first_norms = {}
+
+    def read(self):
+        """Before the first optimizer's update in the step."""
+        if self._norms is not None or not (self._by_parameter or not self._is_told or
+                                           self._is_evidence):
+            return
+        gradients = [p.grad for p in self._trained if p.grad is not None]
+        if not gradients:
+            return
+        norms = iter(_norms(gradients))
+        self._norms = [next(norms) if p.grad is not None else 0.0 for p in self._trained]
+        self._first_norms = {} if self._is_told else self._norms_of_new()
+
+    def _norms_of_new(self):
+        """Two norms of each gradient that is the first of its parameter and not
+        zero. Ranks where both are equal share it."""
+        new = [(norm, p, name) for norm, p, name in zip(self._norms, self._trained, self._names)
+               if name in self._untold and 0 < norm < math.inf]
+        self._untold.difference_update(name for _, _, name in new)
+        sums = _norms([p.grad for _, p, _ in new], 1) if new else []
+        return {name: [norm, total] for (norm, _, name), total in zip(new, sums)}
+
+    def row(self, is_told):
+        """Of the gradients that the optimizers read: of those that all ranks
+        share, and of those of which each rank has its own."""
+        self._is_told = is_told
+        row = {"grad_squares": None, "parameters": self._norms if self._by_parameter else None}
+        if self._norms is None or (is_told and not self._by_parameter and not self._is_evidence):
+            return row
+        row["grad_squares"] = _squares(self._norms)
+        if self._own:
+            row["own_squares"] = _squares([norm for norm, name in zip(self._norms, self._names)
+                                           if name in self._own])
+        if self._first_norms:
+            row["norms"] = self._first_norms
+        return row
