@@ -1,5 +1,5 @@
 """Operation files: what the operations of one step read and gave
-(docs/operations.md)."""
+(docs/check-tensors.md)."""
 
 import io
 
@@ -62,7 +62,7 @@ def check(kind, values):
     for name in values:
         if name not in known:
             raise OperationError(f"operation `{kind}` got `{name}`, but has {', '.join(known)} "
-                                 "(docs/operations.md).")
+                                 "(docs/check-tensors.md).")
 
 
 def file_name(path, rank, step):

@@ -157,7 +157,7 @@ class Recorder:
 
     def observe(self, kind, module, *, dropped=0, **values):
         """What an operation outside of linear layers read and gave: its type and
-        datasets are those of docs/operations.md. Routers are counted at every
+        datasets are those of docs/check-tensors.md. Routers are counted at every
         step, everything else is taken at steps of `dump` only.
 
         dropped   of a router: pairs of token and slot that `expert_ids` leaves

@@ -1,5 +1,5 @@
 """Computes what an operation file's operations should have given, in FP64 and
-from the definitions of docs/operations.md alone."""
+from the definitions of docs/check-tensors.md alone."""
 
 import h5py
 import numpy as np

@@ -192,24 +192,25 @@ class Log(Case):
                     pass
 
     def test_names_units_and_meanings_are_those_of_the_layout(self):
-        text = (ROOT / "docs/run-log.md").read_text(encoding="utf-8")
+        schema = json.loads(subprocess.run([BINARY, "show", "--schema", "--json"], check=True,
+                                           capture_output=True, text=True).stdout)
+        groups = {group["name"]: group for group in schema["groups"]}
         for group, (description, fields) in run_log._GROUPS.items():
-            part = text.split(f"### Group `/{group}`\n")[1].split("### Group")[0]
-            self.assertIn(f"\n{description}", part)
-            rows = dict(re.findall(r"(?m)^\| `(\S+)` \| (.*) \|$", part))
+            self.assertTrue(groups[group]["meaning"].startswith(description), group)
+            datasets = {dataset["name"]: dataset for dataset in groups[group]["datasets"]}
             for name, unit, meaning in fields:
-                columns = rows[name].split(" | ")
+                dataset = datasets[name]
                 kind = run_log._type_of(name, unit)
                 kind = {"<i8": "int64", "<f8": "float64"}.get(kind, "UTF-8 string")
-                self.assertTrue(columns[0].startswith(kind), (group, name))
-                self.assertEqual(columns[1].strip(), unit, (group, name))
-                self.assertTrue(columns[-1].startswith(meaning), (group, name))
-        attributes = text.split("### Attributes")[1].split("###")[0]
+                self.assertTrue(dataset["type"].startswith(kind), (group, name))
+                self.assertEqual(dataset["unit"], unit, (group, name))
+                self.assertTrue(dataset["meaning"].startswith(meaning), (group, name))
         # What a log has only if it was perturbed, or made of another one.
         absent = {"perturbation", "loss_values", "loss_thinned", "loss_half_unit", "lr_half_unit",
                   "top_k"}
         with h5py.File(self.written()) as log:
-            for name in re.findall(r"(?m)^\| `(\S+)`", attributes):
+            for attribute in groups[""]["datasets"]:
+                name = attribute["name"]
                 self.assertTrue(name in log.attrs or name in absent, name)
 
     def written(self):
@@ -256,7 +257,7 @@ class Tensors(Case):
             self.assertEqual(tensors.finish_digest(found), digest(rows, places))
 
     def expected(self, x, ends):
-        """From the meanings in docs/run-log.md, in rational numbers."""
+        """From the meanings that `isoloss show --schema` prints, in rational numbers."""
         values = [float(v) for v in x.reshape(-1) if math.isfinite(v)]
         exact = [fractions.Fraction(v) for v in values]
         total, squares = sum(exact), sum(v * v for v in exact)

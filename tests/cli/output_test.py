@@ -30,7 +30,7 @@ class Output(ProgramTest):
         paths = '"no\\nPASS  all\\u001b[2J"'
         for arguments in (("gate", forged), ("verify", "tiny.toml", "--out", f"tiny.toml/{forged}"), ("show", forged),
                           ("run", "tiny.toml", "--set=data.source='files'", f"--set=data.paths=[{paths}]"),
-                          ("verify", "tiny.toml", f"--set=gate.policy={paths}"), ("lab", "manual", forged),
+                          ("verify", "tiny.toml", f"--set=gate.policy={paths}"), ("lab", "formats", forged),
                           (forged,), ("run", "tiny.toml", "--set", forged), ("run", "tiny.toml", "--out", forged, "--x")):
             with self.subTest(arguments=arguments):
                 result = self.run_isoloss(*arguments)

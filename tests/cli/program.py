@@ -1,6 +1,7 @@
 """Runs the program isoloss on small experiments."""
 
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -67,7 +68,7 @@ FORBIDDEN = (
 )
 
 
-STUDIES_JSON = pathlib.Path(__file__).resolve().parents[2] / "docs" / "studies-json.md"
+STUDIES_SCHEMA = pathlib.Path(__file__).resolve().parents[2] / "docs" / "studies.schema.json"
 INTERVAL = {"estimate", "lower", "upper"}
 # By file: documented keys that no test needs to write. A law is held against the largest size from four
 # sizes on, the tests' claims compare losses of two arms alone, and their logs lack no operand of the widest
@@ -82,10 +83,29 @@ OPTIONAL = {
 
 
 def documented_keys(name):
-    """Keys in the first column of the table of docs/studies-json.md on file `name`: "arms[].name"."""
-    text = STUDIES_JSON.read_text(encoding="utf-8")
-    section = re.search(rf"(?ms)^## {re.escape(name)}$(.*?)(?=^## |\Z)", text)[1]
-    return {key for row in re.findall(r"(?m)^\|([^|]*)\|", section) for key in re.findall("`([^`]+)`", row)}
+    """Keys of docs/studies.schema.json of file `name` that have a value: "arms[].name". An interval is a value."""
+    definitions = json.loads(STUDIES_SCHEMA.read_text(encoding="utf-8"))["$defs"]
+
+    def keys_of(schema, path):
+        for choice in (schema, *schema.get("anyOf", ())):
+            target = choice.get("$ref", "").removeprefix("#/$defs/")
+            if target and target != "interval":
+                return keys_of(definitions[target], path) | {path}
+        if "items" in schema:
+            return keys_of(schema["items"], path + "[]")
+        if "properties" in schema:
+            own = {path} if "null" in schema["type"] else set()
+            return own.union(*(keys_of(value, f"{path}.{key}".lstrip("."))
+                               for key, value in schema["properties"].items()))
+        assert schema["description"], path
+        return {path}
+
+    return {as_set(key) for key in keys_of(definitions[name], "")}
+
+
+def as_set(key):
+    """Sets of products have the same keys wherever they are."""
+    return re.sub(r"^(frontier\[\]|recipe)\.", "sets[].", key)
 
 
 def written_keys(value, path=""):
@@ -167,16 +187,15 @@ class ProgramTest(unittest.TestCase):
             self.assertEqual(result.stdout, "")
 
     def assert_documented(self, name, content):
-        """docs/studies-json.md has every key of a study's file. When the class is done, its tests must have
+        """docs/studies.schema.json has every key of a study's file. When the class is done, its tests must have
         written every key that stands there, but those of OPTIONAL."""
         known = documented_keys(name)
-        # Sets of products have the same keys wherever they are.
-        written = {re.sub(r"^(frontier\[\]|recipe)\.", "sets[].", key) for key in written_keys(content)}
+        written = {as_set(key) for key in written_keys(content)}
         # "x[]" names the list x as well, and "x.y" the object x.
         names = known | {key[:place.start()] for key in known for place in re.finditer(r"\[|\.", key)}
         names |= {key.removesuffix("[]") for key in names} | {key + "[]" for key in known}
         names |= {key[:place.end()] for key in known for place in re.finditer(r"\[\]", key)}
-        self.assertEqual(sorted(written - names), [], f"keys that {STUDIES_JSON.name} lacks")
+        self.assertEqual(sorted(written - names), [], f"keys that {STUDIES_SCHEMA.name} lacks")
         self.written.setdefault(name, set()).update(written)
 
     @classmethod
@@ -186,7 +205,7 @@ class ProgramTest(unittest.TestCase):
             # An empty list "x" has no "x[]".
             missing = {key.rstrip("[]") for key in known - optional} - {key.rstrip("[]") for key in written}
             if missing or not optional <= known:
-                raise AssertionError(f"Of {name} in {STUDIES_JSON.name}, no test of {cls.__name__} writes "
+                raise AssertionError(f"Of {name} in {STUDIES_SCHEMA.name}, no test of {cls.__name__} writes "
                                      f"{sorted(missing)}; OPTIONAL has and it lacks {sorted(optional - known)}.")
 
     def assert_no_files(self, *folders):

@@ -6,7 +6,7 @@ import shutil
 import h5py
 
 from live_run import Background, LiveRunTest, visible
-from program import INVALID, PASS
+from program import INVALID, PASS, USAGE
 from sealed_log import edited_log
 
 
@@ -146,6 +146,38 @@ class Show(LiveRunTest):
                       " ".join(self.show(log).split()))
         self.assertEqual(
             json.loads(self.show(log, "--json"))["first_nonfinite_step"], 5)
+
+    def test_the_schema_has_what_a_log_holds(self):
+        schema = json.loads(self.show("--schema", "--json"))
+        text = " ".join(self.show("--schema").split())
+
+        groups = {group["name"]: {dataset["name"]: dataset for dataset in group["datasets"]}
+                  for group in schema["groups"]}
+        with h5py.File(self.log) as log:
+            self.assertLessEqual(set(log.attrs), set(groups[""]))
+            for name, group in log.items():
+                self.assertIn(f"/{name}: ", text)
+                for dataset in group.values():
+                    self.assert_described(dataset, groups[name])
+
+    def assert_described(self, dataset, datasets):
+        name = dataset.name.rsplit("/", 1)[1]
+        described = datasets[name]
+        kind = {"int32": "int32", "int64": "int64", "float64": "float64",
+                "bool": "bool", "object": "UTF-8 string"}[str(dataset.dtype)]
+        self.assertEqual(described["type"].split(" [")[0], kind, name)
+        self.assertEqual(described["type"].count(",") + 1, dataset.ndim, name)
+        self.assertEqual(described["unit"], dataset.attrs["unit"], name)
+        self.assertTrue(described["meaning"].startswith(
+            dataset.attrs["description"]), name)
+
+    def test_the_schema_stands_alone(self):
+        for arguments in ((self.log,), ("--step", "1"), ("--tensors", "x"),
+                          ("--recipe",), ("--what-if", "nvfp4")):
+            with self.subTest(arguments=arguments):
+                self.assert_refused(
+                    self.run_isoloss("show", "--schema", *arguments),
+                    "--schema", code=USAGE)
 
     def test_a_killed_run_is_shown_from_its_journal(self):
         run, journal = self.start_run("live")

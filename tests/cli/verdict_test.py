@@ -11,7 +11,7 @@ SOURCE = pathlib.Path(__file__).parent.parent.parent
 sys.path.append(str(SOURCE / "tests/runlog"))
 from read_with_h5py import seal
 
-from program import (ProgramTest, FAIL, INCONCLUSIVE, INVALID, PASS, PLAIN_POLICY, TINY)
+from program import (ProgramTest, FAIL, INCONCLUSIVE, INVALID, PASS, PLAIN_POLICY, TINY, USAGE)
 
 # A divergence within a few steps: no warm-up, no clipping, and experts' outputs
 # scaled beyond what the update can follow.
@@ -84,6 +84,18 @@ class Verdict(ProgramTest):
         self.assertEqual(ours["final_window"], theirs["final_window"])
         self.assertEqual([check["outcome"] for check in ours["checks"]],
                          [check["outcome"] for check in theirs["checks"]])
+
+    def test_gate_prints_the_keys_of_a_policy(self):
+        listed = self.run_isoloss("gate", "--keys", "--json")
+        text = self.run_isoloss("gate", "--keys")
+
+        self.assertEqual((listed.returncode, text.returncode), (PASS, PASS))
+        keys = json.loads(listed.stdout)["keys"]
+        self.assertEqual({key["name"] for key in keys}, set(self.verdict("passed")["policy"]))
+        for key in keys:
+            self.assertIn(f"{key['name']} = {key['default']}".split(",")[0], text.stdout)
+        self.assert_refused(self.run_isoloss("gate", "--keys", *self.logs.values()), "--keys",
+                            code=USAGE)
 
     def test_ascii_reports_are_ascii(self):
         for options in ((), ("--verbose",)):

@@ -48,8 +48,7 @@ TEST(PeerRules, RefuseACurveTwiceAsHigh) {
   }
 }
 
-// Defects that docs/background/gate-research.md, section 12, found by running
-// the rules.
+// Defects of the rules that running them has shown.
 
 TEST(MegatronApproximate, AcceptsFivePercentEverywhereAndALastInfinity) {
   std::vector<double> last_infinite = Curve();

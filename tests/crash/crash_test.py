@@ -1,9 +1,9 @@
 """A run that is killed, or whose disk fails, at any moment loses no step that
 it acknowledged, leaves no unreadable file, and goes on to the same bits.
 
-ISOLOSS_CRASH_KILLS: how many random kills (default 6; the figure in
-docs/faults.md is of 200); ISOLOSS_CRASH_STRIDE: every how many-th file
-operation is tried (default 23; 1: all of them).
+ISOLOSS_CRASH_KILLS: the number of random kills (default 6; the whole test has
+200); ISOLOSS_CRASH_STRIDE: every how many-th file operation is tried (default
+23; 1: all of them).
 """
 
 import functools

@@ -90,7 +90,7 @@ TEST(Payload, UnknownNameListsTheNamesAndSuggestsTheNearest) {
 }
 
 TEST(Payload, RowsHaveTheDocumentedSizes) {
-  // docs/background/expert-parallel.md, section 1.6.
+  // D codes; beside them a byte of E8M0 for 32 values, or four of FP32 for 128.
   const auto bytes = [](const char* name, Rounding activations, size_t width) {
     return PayloadByName(name, activations).row_bytes(width);
   };

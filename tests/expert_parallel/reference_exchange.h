@@ -1,7 +1,7 @@
 // What an exchange does to numbers, without one: loops over tokens that follow
-// docs/background/expert-parallel.md, sections 1 to 3, word by word. Exchanges
-// are tested against it, so it shares no code with them but the definitions of
-// payloads and dot products.
+// the definitions of docs/distributed.md word by word. Exchanges are tested
+// against it, so it shares no code with them but the definitions of payloads
+// and dot products.
 //
 // T tokens with K slots each; row t * K + k belongs to slot k of token t. ids
 // and weights are [T, K]. `rounding` is how an arm stores its activations.

@@ -1,5 +1,5 @@
 // Rows, counts and messages that are not what was sent: the invariants and the
-// transport's checks (docs/faults.md).
+// transport's checks (docs/distributed.md, "Faults").
 #include <gtest/gtest.h>
 
 #include <algorithm>

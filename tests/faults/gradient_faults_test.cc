@@ -1,5 +1,5 @@
 // Wrong numbers that look plausible: only the comparison with one rank finds
-// them (docs/faults.md).
+// them (docs/distributed.md, "Faults").
 #include <gtest/gtest.h>
 
 #include <algorithm>

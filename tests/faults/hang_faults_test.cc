@@ -1,4 +1,5 @@
-// Ranks that stop, stall or part company: nothing may hang (docs/faults.md).
+// Ranks that stop, stall or part company: nothing may hang
+// (docs/distributed.md, "Faults").
 #include <gtest/gtest.h>
 
 #include <stdexcept>

@@ -1,5 +1,5 @@
 // Copies of one tensor in several processes that part company: the replica
-// check (docs/faults.md).
+// check (docs/distributed.md, "Faults").
 #include <gtest/gtest.h>
 
 #include "stage.h"

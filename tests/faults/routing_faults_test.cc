@@ -1,5 +1,5 @@
 // Routings, buffers and orders of arrival that broke other programs and must
-// not change a bit here (docs/faults.md).
+// not change a bit here (docs/distributed.md, "Faults").
 #include <gtest/gtest.h>
 #include <malloc.h>
 

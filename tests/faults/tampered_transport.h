@@ -1,5 +1,5 @@
 // A transport between the ranks and their transport that does wrong on demand:
-// the faults of docs/faults.md, without a mutant in the library.
+// the faults of docs/distributed.md, "Faults", without a mutant in the library.
 #pragma once
 
 #include <cstddef>

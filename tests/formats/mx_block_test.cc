@@ -39,7 +39,7 @@ MxMatrix QuantizeRow(std::span<const float> values, const Quantization& spec) {
   return QuantizeMx({values.data(), 1, values.size()}, spec);
 }
 
-// ---- docs/numerics.md, section 11 -----------------------------------------
+// ---- Cases of torchao's torchao/testing/_mxfp8_test_utils.py ---------------
 
 struct TableRow {
   const char* name;

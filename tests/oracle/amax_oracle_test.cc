@@ -204,7 +204,8 @@ class FollowedRun {
   std::optional<StepOracle> oracle_;
 };
 
-// A checkpoint has x, W and dy of each site, of each group: docs/design.md.
+// A checkpoint has x, W and dy of each site, of each group
+// (docs/architecture.md).
 TEST(AmaxOracle, HasTheNumbersOfTheRunsCheckpoint) {
   const train::Experiment experiment =
       TrialOf(precision::RecipeByName("te_fp8_delayed"));

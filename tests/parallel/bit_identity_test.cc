@@ -184,7 +184,9 @@ TEST(MeshBitIdentity, PaddingOfExpertsIsInNoFigureButItsOwn) {
   }
 }
 
-// docs/background/expert-parallel.md, section 1.7.
+// A payload in the format of the GEMM's operand changes no bit of fprop and
+// dgrad. A quantised wgrad reads rows that were quantised before along another
+// axis, so that weights differ after the first step.
 
 runlog::RunLog PayloadRun(const std::string& recipe, const char* payload) {
   return RunOf(CaseByLabel("learned"), recipe, {8},

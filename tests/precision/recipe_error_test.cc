@@ -247,7 +247,7 @@ TEST_P(RecipeError, LiesWhereItsFormatsPutIt) {
 class TorchaoRecipe : public RecipeError {};
 
 TEST_P(TorchaoRecipe, StaysWithinTorchaosThresholds) {
-  // test_mxfp8_linear.py (docs/background/recipes.md, section 5).
+  // test_mxfp8_linear.py of torchao 36027d82d (docs/sources.md).
   EXPECT_GE(Decibels(Measured(GemmRole::kFprop)), 27);
   EXPECT_GE(Decibels(Measured(GemmRole::kDgrad)), 25);
   EXPECT_GE(Decibels(Measured(GemmRole::kWgrad)),

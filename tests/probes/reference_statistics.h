@@ -1,6 +1,6 @@
 // Statistics of a tensor by plain loops: a tensor is a list of blocks, and
-// everything follows from the definitions of docs/background/recipes.md,
-// section 13, in 64 bits of significand.
+// everything follows from the definitions of
+// lib/isoloss/runlog/tensor_statistics.def, in 64 bits of significand.
 #pragma once
 
 #include <cstddef>

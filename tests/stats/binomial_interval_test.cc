@@ -11,8 +11,8 @@ namespace isoloss::stats {
 namespace {
 
 // With no success of n the bound solves (1 - p)^n = 1 - confidence; 1e-12
-// leaves some thousand roundings. docs/gate.md: 59 clean runs mean a rate below
-// 5 %, 299 one below 1 %.
+// leaves some thousand roundings. 59 clean runs mean a rate below 5 %, 299 one
+// below 1 %.
 TEST(BinomialUpperBound, MatchesTheClosedFormWithoutASuccess) {
   for (const int n : {1, 59, 299, 100000}) {
     const double expected = -std::expm1(std::log(0.05) / n);

@@ -117,8 +117,8 @@ TEST(RequiredPairs, IsTheSmallestNumberThatSuffices) {
   EXPECT_LT(EquivalencePower(0.12, 0.240416, 22, Margin(0.25)), 0.8);
 }
 
-// docs/gate.md: mean 0.056 %, sd 0.062 %. Two pairs pass in half of all cases,
-// three in 94 %.
+// With mean 0.056 % and sd 0.062 % two pairs pass in half of all cases, three
+// in 94 %.
 TEST(RequiredPairs, MatchesThePrototypesFigure) {
   const Summary differences{.count = 12, .mean = 0.056, .sd = 0.062};
 

@@ -77,7 +77,8 @@ TEST(ModelWork, Of671bIsThatOfItsActivatedParameters) {
   EXPECT_NEAR(activated, 37e9, 0.6e9);
 }
 
-// What docs/sites.md states. A change of the model's assumptions changes them.
+// The figures of docs/studies.md. A change of the model's assumptions changes
+// them.
 TEST(SpeedModelOf671b, PredictsTwoPublishedFiguresFromOne) {
   const sites::SpeedModel model(WorkOf671b(), sites::kB200,
                                 sites::Assumptions());

@@ -3,6 +3,7 @@
 import io
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -142,12 +143,12 @@ class PowerLaw(unittest.TestCase):
 class Tables(unittest.TestCase):
     def test_are_well_formed(self):
         figures = some_figures()
-        made = tables.all_tables(figures, bars.evaluate(figures), {"processor": "one"},
-                                 [a_run("aaa")])
+        of_history = tables.of_history([a_run("aaa")])
+        details = tables.details(figures)
 
-        self.assertEqual(set(made), set(tables.NAMES))
-        for name, text in made.items():
-            for block in text.split("\n\n"):
+        self.assertEqual(set(details), set(tables.DETAILS))
+        for name, text in {"of_history": of_history, **details}.items():
+            for block in re.sub(r"^## .*\n\n", "", text).rstrip("\n").split("\n\n"):
                 widths = {line.count("|") for line in block.splitlines()}
                 self.assertEqual(len(widths), 1, f"{name}: {block}")
                 self.assertGreater(len(block.splitlines()), 2, name)
@@ -164,47 +165,9 @@ class Tables(unittest.TestCase):
         figures = some_figures()
         figures["verify/demo"]["seconds"] = 91.0
 
+        run = {**a_run("aaa"), "bars": bars.evaluate(figures)}
         self.assertIn("| verify of the demo, seconds | ≤ 90 | 91.00 | **no** |",
-                      tables.bars(bars.evaluate(figures)))
-
-
-DOCUMENT = """text
-<!-- bench:begin one -->
-old
-<!-- bench:end -->
-between
-<!-- bench:begin two -->
-<!-- bench:end -->
-end
-"""
-
-
-class Document(unittest.TestCase):
-    def test_gets_new_tables_and_keeps_the_rest(self):
-        once = files.replace_tables(DOCUMENT, {"one": "A\\1", "two": "B"})
-
-        self.assertEqual(once, DOCUMENT.replace("old", "A\\1").replace(
-            "two -->\n", "two -->\nB\n"))
-        self.assertEqual(files.replace_tables(once, {"one": "old", "two": "B"}).replace("B\n", ""),
-                         DOCUMENT)
-
-    def test_bad_markers_are_refused(self):
-        cases = {
-            "a block is missing": (DOCUMENT, {"one": "", "two": "", "three": ""}, "`three`"),
-            "a table is missing": (DOCUMENT, {"one": ""}, "`two`"),
-            "a name twice": (DOCUMENT.replace("two", "one"), {"one": ""}, "2 blocks"),
-            "not closed": (DOCUMENT.replace("<!-- bench:end -->\nbetween", "between"),
-                           {"one": "", "two": ""}, "closed"),
-            "no begin": (DOCUMENT + "<!-- bench:end -->", {"one": "", "two": ""}, "closed"),
-        }
-        for what, (text, made, words) in cases.items():
-            with self.subTest(what), self.assertRaisesRegex(BenchError, words):
-                files.replace_tables(text, made)
-
-    def test_the_real_one_has_a_place_for_every_table(self):
-        text = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
-
-        files.replace_tables(text, dict.fromkeys(tables.NAMES, ""))
+                      tables.bars([run]))
 
 
 def a_run(commit, **values):
@@ -267,11 +230,20 @@ class History(unittest.TestCase):
         elsewhere = a_run("bbb", speed=0.5)
         elsewhere["machine"] = {"processor": "two"}
 
-        text = tables.processors([a_run("aaa", speed=0.7), elsewhere, a_run("ccc")])
+        text = tables.bars([a_run("aaa", speed=0.7), elsewhere, a_run("ccc")])
 
-        self.assertRegex(text, r"\| bar \| .* \| two ")
-        self.assertIn("| speed | 1.00 | 0.50 |", text)
+        self.assertRegex(text, r"\| bar \| limit \| one .* \| two .* \| holds \|")
+        self.assertIn("| speed | ≥ 1 | 1.00 | 0.50 | yes |", text)
         self.assertNotIn("0.70", text)
+
+    def test_of_the_history_the_last_machine_and_all_bars_are_told(self):
+        text = tables.of_history([a_run("aaa"), a_run("bbb", speed=0.7)])
+
+        for row in ("| processor | one |", "| commit | bbb |", "| date | 2026-01-02 |",
+                    "| speed | ≥ 1 | 0.70 | **no** |"):
+            self.assertIn(row, text)
+        with self.assertRaisesRegex(BenchError, "no run"):
+            tables.of_history([])
 
     def test_comparison_says_if_machines_differ_or_a_figure_is_new(self):
         after = a_run("bbb")
@@ -417,6 +389,13 @@ class CommandLine(unittest.TestCase):
 
         self.assertEqual(done.returncode, 2)
         self.assertIn("--speed", done.stderr)
+
+    def test_tables_of_a_part_are_refused(self):
+        for part in (("--quick",), ("--filter", "gemm")):
+            done = self.run_bench(*part, "--tables", "figures.md")
+
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("--tables writes every figure", done.stderr)
 
 
 if __name__ == "__main__":

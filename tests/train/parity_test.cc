@@ -113,7 +113,7 @@ TEST(Parity, NamesTheFirstDifferenceInTheOrderOfComputation) {
           "1: 3 ranks in 1 expert-parallel group, transport loop over "
           "1 process;\n *[0-9.e-]+ in process 0, [0-9.e-]+ with one "
           "rank; what is computed before is equal.\n *next: "
-          "docs/faults.md says which fault shows where\n"));
+          "docs/distributed.md says which fault shows where\n"));
 }
 
 TEST(Parity, NamesADifferenceThatTheNormHides) {

@@ -70,7 +70,7 @@ runlog::RunLog RunOf(const std::vector<std::string>& overrides) {
   return TrainRun(experiment, experiment.arms.front(), 1, corpus, team);
 }
 
-// What a message holds (docs/expert-parallel.md, section 3): BF16 rows; 16
+// What a message holds (docs/distributed.md, "What travels"): BF16 rows; 16
 // bytes for each assignment of a dispatch and 4 for its weight's gradient. The
 // counts exchanged before a dispatch are no payload.
 constexpr int64_t kRowBytes = 2 * 40;

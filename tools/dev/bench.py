@@ -1,17 +1,19 @@
 #!/usr/bin/python3
 """Measures how fast isoloss is and holds it to its bars.
 
-Builds and runs the programs of tests/bench beside OpenBLAS, Eigen, oneDNN and PyTorch, writes the
-tables of docs/performance.md, adds a line to docs/performance-history.jsonl and prints every bar.
+Builds and runs the programs of tests/bench beside OpenBLAS, Eigen, oneDNN and PyTorch, adds a line to
+docs/performance-history.jsonl and prints every bar.
 Use a machine that does nothing else: every figure is a ratio within the run, but neighbours still
 take from caches and clock.
 
 Examples:
     tools/dev/bench                        everything; about a quarter of an hour, 16 GB of memory
     tools/dev/bench --json bars.json       and the bars as [{name, value, bar, holds}]
-    tools/dev/bench --quick                a taste in about three minutes; writes no document
+    tools/dev/bench --tables figures.md    and every figure, as Markdown tables
+    tools/dev/bench --quick                a taste in about three minutes; adds no line
     tools/dev/bench --filter gemm/256x     the benchmarks with such a name: figures, no bars
     tools/dev/bench --compare              the last run beside the one before on its processor
+    tools/dev/bench --bars                 the last run's machine, and its bars on every processor
 
 Exit code: 0 if every bar holds, 1 if one does not, 2 if something went wrong.
 """
@@ -28,7 +30,6 @@ sys.dont_write_bytecode = True
 
 from benchmarks import BenchError, bars, files, history, machine, programs, scaling, steps, tables
 
-DOCUMENT = programs.ROOT / "docs" / "performance.md"
 HISTORY = programs.ROOT / "docs" / "performance-history.jsonl"
 MEMORY_RECIPES = ("bf16", "mxfp8_rceil", "fp32")
 
@@ -75,12 +76,6 @@ def print_bars(results):
         print(f"{word:6} {result['name']:62} {value:>12}  {result['bar']}")
 
 
-def check_documents():
-    """What is found here is not found after ten minutes of measuring."""
-    files.replace_tables(files.read(DOCUMENT), dict.fromkeys(tables.NAMES, ""), DOCUMENT)
-    files.read_history(HISTORY)
-
-
 def warn_if_busy(figures):
     gain = figures["threads2_fma/loop"]["speedup"]
     if gain < 1.9:
@@ -90,7 +85,7 @@ def warn_if_busy(figures):
 
 
 def run(arguments):
-    check_documents()
+    files.read_history(HISTORY)  # a damaged one is not to be found after ten minutes of measuring
     progress = programs.Progress()
     if not arguments.no_install:
         programs.install()
@@ -108,23 +103,17 @@ def run(arguments):
     if not arguments.quick:
         description = machine.describe(contexts, torch, files.read("/proc/cpuinfo"))
         record(figures, results, description, contexts["step_bench"]["commit"])
+        if arguments.tables:
+            files.write_whole(arguments.tables, "\n".join(tables.details(figures).values()))
     return 0 if bars.all_hold(results) else 1
 
 
 def record(figures, results, description, commit):
-    """Writes the document's tables and the history."""
+    """Adds the run to the history."""
     date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    peak = figures["step/one_thread"]["peak_gflop_per_s"]
-    this_run = {"FMA peak, one core, during the step": f"{peak:.0f} GFLOP/s", "commit": commit,
-                "date": date[:10]}
-    run_of_history = {"date": date, "commit": commit, "machine": description, "bars": results,
-                      "figures": history.key_figures(figures)}
-    runs = [*files.read_history(HISTORY), run_of_history]
-    document = files.replace_tables(
-        files.read(DOCUMENT),
-        tables.all_tables(figures, results, {**description, **this_run}, runs), DOCUMENT)
-    files.append_history(HISTORY, run_of_history)
-    files.write_whole(DOCUMENT, document)
+    files.append_history(HISTORY, {
+        "date": date, "commit": commit, "machine": description, "bars": results,
+        "figures": history.key_figures(figures)})
 
 
 def parse(arguments):
@@ -132,19 +121,28 @@ def parse(arguments):
         prog="tools/dev/bench", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true",
-                        help="fewer samples, a part of the sizes, no demo; writes no document")
+                        help="fewer samples, a part of the sizes, no demo; adds no line to the history")
     parser.add_argument("--filter", metavar="REGEX",
                         help="measure only the benchmarks whose names match, and print their "
-                             "figures; no bars, no document")
+                             "figures; no bars, no line of the history")
     parser.add_argument("--json", metavar="FILE", help="write the bars there")
+    parser.add_argument("--tables", metavar="FILE",
+                        help="write every figure there, as Markdown tables")
     parser.add_argument("--no-install", action="store_true", help="install no packages")
     parser.add_argument("--compare", action="store_true",
                         help="measure nothing; compare the last run with the one before on the "
                              "same processor")
+    parser.add_argument("--bars", action="store_true",
+                        help="measure nothing; print the machine of the last run, and the bars of "
+                             "the newest run on each processor, as Markdown tables")
     parsed = parser.parse_args(arguments)
+    if parsed.tables and parsed.quick:
+        parser.error("--tables writes every figure, of which --quick measures some.")
     if parsed.filter is not None:
         if parsed.json:
             parser.error("--json writes the bars, of which --filter has none.")
+        if parsed.tables:
+            parser.error("--tables writes every figure, of which --filter measures some.")
         try:
             re.compile(parsed.filter)
         except re.error as error:
@@ -157,6 +155,9 @@ def main(arguments=None):
     try:
         if arguments.compare:
             print(history.compare(files.read_history(HISTORY)))
+            return 0
+        if arguments.bars:
+            print(tables.of_history(files.read_history(HISTORY)))
             return 0
         return run(arguments)
     except BenchError as error:

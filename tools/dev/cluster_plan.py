@@ -7,7 +7,7 @@ Usage: tools/dev/cluster_plan [options]
 Examples:
   tools/dev/cluster_plan                               10,000 runs on 100 nodes of 64 cores
   tools/dev/cluster_plan --steps 5000 --per-element 4   longer runs, four in an element of the array
-  tools/dev/cluster_plan --table                       Markdown table of docs/cluster-scale.md
+  tools/dev/cluster_plan --table                       Markdown table of fourteen cases
 
 It is a discrete-event simulation with one queue for each thing that is shared. An element of the
 array is one process on one core; it trains its runs one after another. The scheduler starts at most
@@ -16,7 +16,7 @@ which they come. A node fails at exponentially distributed times, comes back aft
 elements are started again: finished runs are kept, one under way goes on from its last checkpoint.
 Each run takes its fixed part and its steps, times a lognormal factor. The judge comes last.
 
-MEASURED are costs that docs/cluster-scale.md says how to measure; ASSUMED are properties of a
+MEASURED are costs of isoloss. ASSUMED are properties of a
 cluster that nobody has measured here, with their source. Each is an option.
 """
 
@@ -27,7 +27,7 @@ import heapq
 import math
 import random
 
-# Of isoloss, on a machine of two cores at 2.1 GHz or so: docs/cluster-scale.md.
+# Of isoloss, on a machine of two cores at 2.1 GHz or so; operations were counted by `strace -f -y`.
 MEASURED = {
     "start_seconds": (0.13, "start of the program, corpus and plan of an element, processor time"),
     "fixed_seconds": (0.46, "a run of experiments/mxfp8_vs_bf16 without steps: evaluations, log"),

@@ -3,8 +3,9 @@
 
 Usage: tools/dev/recipe_table.py FOLDER [--record EXPERIMENT]
   FOLDER     of `isoloss verify`: run logs and verdict.json
-  --record   also copy the picture into the folder EXPERIMENT, and the table into
-             its README.md, between the lines that name this script
+  --record   also copy the picture into the folder EXPERIMENT, and loss, errors and
+             verdict of the table into its README.md, between the lines that name
+             this script
 
 Example:
   tools/dev/recipe_table.py runs/recipes --record experiments/recipes
@@ -102,13 +103,22 @@ def table(rows, seeds, steps):
     lines = ["| recipe | final window, % | held-out, % | SQNR of x, W, dy | of wgrad's x, dy | "
              "flips, first and last step, % | step time | verdict |", "|---|---|---|---|---|---|---|---|"]
     for row in rows:
-        along = ", ".join(decibels(row.sqnr[key]) for key in ("x", "W", "dy"))
         down = ", ".join(decibels(row.sqnr[key]) for key in ("x of wgrad", "dy of wgrad"))
-        lines.append(f"| `{row.recipe}` | {interval(row.loss)} | {interval(row.held_out)} | {along} | "
+        lines.append(f"| `{row.recipe}` | {interval(row.loss)} | {interval(row.held_out)} | {along(row)} | "
                      f"{down} | {row.flips[0]:.2f}, {row.flips[1]:.1f} | {row.time:.2f} | {row.outcome} |")
     lines += ["", f"{seeds} seeds of {steps} steps. SQNR in dB: median over tensors of the last step with "
               "statistics. Step time in units of BF16's.", "", order_of(rows)]
     return "\n".join(lines) + "\n"
+
+
+def short_table(rows):
+    lines = ["| recipe | final window, % | SQNR of x, W, dy, dB | verdict |", "|---|---|---|---|"]
+    lines += [f"| `{row.recipe}` | {interval(row.loss)} | {along(row)} | {row.outcome} |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def along(row):
+    return ", ".join(decibels(row.sqnr[key]) for key in ("x", "W", "dy"))
 
 
 def order_of(rows):
@@ -186,7 +196,7 @@ def main():
     (options.folder / "recipes.md").write_text(text, encoding="utf-8")
     draw(rows, verdicts[0]["policy"]["margin_percent"], options.folder / "recipes.svg")
     if options.record:
-        record(options.folder, options.record, text)
+        record(options.folder, options.record, short_table(rows))
     print(text, end="")
 
 

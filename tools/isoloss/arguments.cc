@@ -79,6 +79,13 @@ const Option& Option::Excludes(const std::string& other) const {
   return *this;
 }
 
+const Option& Option::Waives(const Option& required) const {
+  option_.each([other = &required.option_](const std::string& /*value*/) {
+    other->required(false);
+  });
+  return *this;
+}
+
 const Option& Option::Count(int values) const {
   option_.expected(values);
   return *this;

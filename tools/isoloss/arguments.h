@@ -28,6 +28,8 @@ class Option {
   const Option& Required() const;
   const Option& Needs(const std::string& other) const;
   const Option& Excludes(const std::string& other) const;
+  /// Where this one is given, `required` need not be.
+  const Option& Waives(const Option& required) const;
   /// Takes so many values.
   const Option& Count(int values) const;
   /// Of a list: takes one value each time that it is given.
@@ -41,7 +43,7 @@ class Option {
   const Option& OneOf(std::vector<std::string> words) const;
   /// What help calls the value.
   const Option& TypeName(const std::string& name) const;
-  /// Help, pages and completions leave it out.
+  /// Help leaves it out.
   const Option& Hidden() const;
   /// Help names the value that the variable has now.
   const Option& ShowDefault() const;

@@ -15,7 +15,7 @@
 #include "commands.h"
 #include "isoloss/report/terminal_width.h"
 #include "json_output.h"
-#include "value_words.h"
+#include "value_names.h"
 
 namespace isoloss::cli {
 namespace {

@@ -23,7 +23,7 @@
 #include "isoloss/foreign/align.h"
 #include "isoloss/runlog/sealed_file.h"
 #include "json_output.h"
-#include "value_words.h"
+#include "value_names.h"
 
 namespace isoloss::cli {
 namespace {
@@ -157,8 +157,7 @@ Action DeclareCompare(CLI::App& app) {
             "the larger; without it, to the bit. Of tensors it looks at "
             "l2_norm, mean (share of the root mean square), cur_amax, "
             "std, and if both runs quantise at mse, underflows% and "
-            "saturated% (share of 100), scale_inv_min and scale_inv_max "
-            "(always exact)")
+            "saturated% (share of 100), scale_inv_min and scale_inv_max")
       .NumberIn(0.0, 1.0);
   DeclareJson(app, arguments->json,
               "of the logs, or with --zoom of the dumps if there is anything "

@@ -7,7 +7,7 @@
 #include "arguments.h"
 #include "compare_dumps.h"
 #include "json_output.h"
-#include "value_words.h"
+#include "value_names.h"
 
 namespace isoloss::cli {
 

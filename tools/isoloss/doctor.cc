@@ -17,7 +17,7 @@
 #include "isoloss/report/terminal_width.h"
 #include "isoloss/report/text_layout.h"
 #include "json_output.h"
-#include "value_words.h"
+#include "value_names.h"
 
 namespace isoloss::cli {
 namespace {

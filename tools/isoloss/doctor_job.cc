@@ -22,7 +22,7 @@
 #include "isoloss/report/text_layout.h"
 #include "isoloss/transport/launch.h"
 #include "isoloss/transport/mpi_job.h"
-#include "value_words.h"
+#include "value_names.h"
 
 namespace isoloss::cli {
 namespace {

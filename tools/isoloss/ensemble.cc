@@ -24,14 +24,14 @@
 #include "json_output.h"
 #include "run_choice_arguments.h"
 #include "usage.h"
-#include "value_words.h"
+#include "value_names.h"
 
 namespace isoloss::cli {
 namespace {
 
 using runlog::EnsembleKind;
 
-/// As many as the limits of docs/gate.md rest on.
+/// As many as gate::Policy::min_members demands.
 constexpr size_t kDefaultRuns = 40;
 constexpr int kMostWorkers = 4096;
 

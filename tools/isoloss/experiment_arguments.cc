@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "value_words.h"
+#include "value_names.h"
 
 namespace isoloss::cli {
 

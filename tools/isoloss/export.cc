@@ -10,7 +10,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/campaign/export_run.h"
 #include "isoloss/campaign/export_tables.h"
-#include "value_words.h"
+#include "value_names.h"
 
 namespace isoloss::cli {
 

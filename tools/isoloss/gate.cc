@@ -1,6 +1,10 @@
 // isoloss gate: a verdict on logs, whoever made them.
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "commands.h"
@@ -11,12 +15,27 @@
 #include "isoloss/campaign/log_files.h"
 #include "isoloss/campaign/seed_looks.h"
 #include "isoloss/gate/policy.h"
-#include "value_words.h"
+#include "isoloss/report/policy_text.h"
+#include "isoloss/report/terminal_width.h"
+#include "json_output.h"
+#include "value_names.h"
 #include "verdict_arguments.h"
 
 namespace isoloss::cli {
 
 namespace {
+
+ExitCode ShowKeys(const ReportArguments& arguments) {
+  if (arguments.json) {
+    PrintJson(report::PolicyJson());
+    return ExitCode::kPass;
+  }
+  report::TextStyle style = report::TerminalStyle(arguments.ascii);
+  style.width =
+      std::min(style.width, report::TerminalWidth().value_or(style.width));
+  fmt::print("{}", report::PolicyText(style));
+  return ExitCode::kPass;
+}
 
 Action DeclareGate(CLI::App& app) {
   struct Arguments {
@@ -29,14 +48,15 @@ Action DeclareGate(CLI::App& app) {
     ForeignArguments foreign;
     std::filesystem::path out;
     ReportArguments report;
+    bool keys = false;
   };
   auto arguments = std::make_shared<Arguments>();
-  AddOption(app, "logs", arguments->logs,
-            "Run logs (HDF5) of two or more arms, one file per seed; a folder "
-            "stands for the run logs in it. Logs of other programs as isoloss "
-            "import reads them; ARM=FILE names the arm of their runs")
-      .Required()
-      .TypeName(kLogFile);
+  const Option logs = AddOption(
+      app, "logs", arguments->logs,
+      "Run logs (HDF5) of two or more arms, one file per seed; a folder "
+      "stands for the run logs in it. Logs of other programs as isoloss "
+      "import reads them; ARM=FILE names the arm of their runs");
+  logs.Required().TypeName(kLogFile);
   AddOption(app, "--baseline", arguments->baseline,
             "Arm to judge the others against (default: the "
             "experiment's first arm, as the logs say)");
@@ -57,7 +77,16 @@ Action DeclareGate(CLI::App& app) {
             "Folder that gets verdict.json and report.html")
       .TypeName(kFolder);
   arguments->report.Declare(app, "gate");
+  AddFlag(app, "--keys", arguments->keys,
+          "Instead of a verdict: print the keys of a policy with their "
+          "defaults, meanings and values. Example: isoloss gate --keys")
+      .Waives(logs)
+      .Excludes("logs")
+      .Excludes("--against")
+      .Excludes("--policy")
+      .Excludes("--out");
   return [arguments] {
+    if (arguments->keys) return ShowKeys(arguments->report);
     arguments->report.ci.Begin();
     const std::filesystem::path& file = arguments->policy.file;
     const gate::Policy policy = arguments->policy.Chosen(

@@ -18,7 +18,7 @@
 #include "isoloss/campaign/golden_update.h"
 #include "isoloss/mutants/mutant.h"
 #include "json_output.h"
-#include "value_words.h"
+#include "value_names.h"
 
 namespace isoloss::cli {
 namespace {

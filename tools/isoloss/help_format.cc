@@ -5,11 +5,12 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
+#include <set>
 #include <sstream>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include "command_tree.h"
 #include "isoloss/campaign/exit_code.h"
 #include "isoloss/report/terminal_width.h"
 #include "usage.h"
@@ -26,6 +27,52 @@ constexpr size_t kColumn = 28;
 /// On narrower terminals they begin below the name.
 constexpr size_t kSideBySide = 72;
 constexpr size_t kIndent = 6;
+
+/// Type and rule of a value, which CLI11 keeps in one string: "INT:1 to 9",
+/// "TEXT:a|b".
+struct ValueText {
+  explicit ValueText(const CLI::Option& option) {
+    const std::string type = option.get_type_name();
+    const size_t colon = type.find(':');
+    name = type.substr(0, colon);
+    if (colon == std::string::npos) return;
+    rule = type.substr(colon + 1);
+    if (rule.find('|') != std::string::npos) name = std::exchange(rule, "");
+  }
+
+  std::string name;  ///< "INT", "FOLDER", or choices such as "a|b"
+  std::string rule;  ///< "1 to 9", or ""
+};
+
+void AppendOthers(std::string& text, const char* how,
+                  const std::set<CLI::Option*>& others) {
+  std::vector<std::string> names;
+  for (const CLI::Option* other : others) {
+    const bool hidden = other->get_group().empty();
+    if (!hidden) names.push_back(other->get_name());
+  }
+  std::ranges::sort(names);  // not by their addresses
+  if (!names.empty()) {
+    text += fmt::format(" ({} {})", how, fmt::join(names, ", "));
+  }
+}
+
+/// All that help says of an option: description, rule, default, which options
+/// it goes with.
+std::string OptionText(const CLI::Option& option, bool is_positional) {
+  std::string text = option.get_description();
+  if (option.get_items_expected_max() != 0) {  // no flag
+    const ValueText value(option);
+    if (!value.rule.empty()) text += fmt::format(" [{}]", value.rule);
+    if (!option.get_default_str().empty()) {
+      text += fmt::format(" (default: {})", option.get_default_str());
+    }
+  }
+  if (option.get_required() && !is_positional) text += " (required)";
+  AppendOthers(text, "only with", option.get_needs());
+  AppendOthers(text, "not with", option.get_excludes());
+  return text;
+}
 
 size_t Width() {
   const auto width = report::TerminalWidth();
@@ -127,10 +174,6 @@ class HelpFormat : public CLI::Formatter {
 };
 
 }  // namespace
-
-std::string FirstSentence(const std::string& text) {
-  return text.substr(0, text.find(". "));
-}
 
 std::string Footer(const std::string& summary, const std::string& example) {
   return fmt::format("{}{}{}\n", summary, kExampleHeading, example);

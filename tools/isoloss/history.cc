@@ -21,7 +21,7 @@
 #include "isoloss/report/history.h"
 #include "isoloss/report/terminal_width.h"
 #include "json_output.h"
-#include "value_words.h"
+#include "value_names.h"
 
 namespace isoloss::cli {
 namespace {

@@ -12,7 +12,7 @@
 #include "isoloss/foreign/read.h"
 #include "isoloss/report/foreign_log.h"
 #include "json_output.h"
-#include "value_words.h"
+#include "value_names.h"
 
 namespace isoloss::cli {
 namespace {

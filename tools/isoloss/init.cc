@@ -9,14 +9,14 @@
 
 #include "arguments.h"
 #include "commands.h"
-#include "completions.h"
 #include "isoloss/base/printable.h"
 #include "isoloss/campaign/new_experiment.h"
 #include "isoloss/report/live_view.h"
 #include "isoloss/report/terminal_width.h"
 #include "isoloss/report/text_layout.h"
+#include "isoloss/sweeps/scripts.h"
 #include "json_output.h"
-#include "value_words.h"
+#include "value_names.h"
 
 namespace isoloss::cli {
 namespace {
@@ -27,21 +27,11 @@ struct InitArguments {
   bool json = false;
 };
 
-/// As a shell reads it back to the same word.
-std::string ShellWord(const std::string& text) {
-  constexpr std::string_view kPlain =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-+=:@%";
-  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) {
-    return text;
-  }
-  return SingleQuoted(text);
-}
-
 std::vector<std::string> NextCommands(
     const campaign::WrittenExperiment& written) {
   std::string file = written.experiment.path.string();
   if (file.starts_with('-')) file.insert(0, "./");
-  const std::string verify = "isoloss verify " + ShellWord(file);
+  const std::string verify = "isoloss verify " + sweeps::Quoted(file);
   return {verify + " --dry-run", verify};
 }
 

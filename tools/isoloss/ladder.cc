@@ -17,7 +17,7 @@
 #include "isoloss/studies/ladder.h"
 #include "study_arguments.h"
 #include "usage.h"
-#include "value_words.h"
+#include "value_names.h"
 
 namespace isoloss::cli {
 namespace {

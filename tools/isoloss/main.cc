@@ -144,7 +144,7 @@ void FlushStandardOutput() {
 /// The words of a command line. A command that has moved below another one is
 /// found by its former name: `isoloss ladder` is `isoloss study ladder`. And
 /// `isoloss help run` is `isoloss run --help`.
-std::vector<std::string> Words(std::span<char*> given) {
+std::vector<std::string> GivenWords(std::span<char*> given) {
   std::vector<std::string> words(given.begin(), given.end());
   if (words.size() < 2) return words;
   const bool asks = words[1] == "help";
@@ -247,7 +247,7 @@ int Fail(Failure failure, int argc, char** argv) {
 int main(int given, char** words_given) {
   using isoloss::cli::ExitCode;
   std::vector<std::string> words =
-      isoloss::cli::Words({words_given, static_cast<size_t>(given)});
+      isoloss::cli::GivenWords({words_given, static_cast<size_t>(given)});
   std::vector<char*> pointers;
   for (std::string& word : words) pointers.push_back(word.data());
   const int argc = static_cast<int>(pointers.size());

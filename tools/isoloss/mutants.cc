@@ -19,7 +19,7 @@
 #include "isoloss/report/terminal_width.h"
 #include "json_output.h"
 #include "run_choice_arguments.h"
-#include "value_words.h"
+#include "value_names.h"
 
 namespace isoloss::cli {
 namespace {

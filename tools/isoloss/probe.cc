@@ -25,7 +25,7 @@
 #include "isoloss/report/log_json.h"
 #include "isoloss/train/run_description.h"
 #include "json_output.h"
-#include "value_words.h"
+#include "value_names.h"
 
 namespace isoloss::cli {
 namespace {

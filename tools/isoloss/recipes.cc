@@ -12,7 +12,7 @@
 #include "commands.h"
 #include "isoloss/precision/recipe_file.h"
 #include "json_output.h"
-#include "value_words.h"
+#include "value_names.h"
 
 namespace isoloss::cli {
 namespace {

@@ -22,7 +22,7 @@
 #include "isoloss/runlog/writer.h"
 #include "json_output.h"
 #include "run_choice_arguments.h"
-#include "value_words.h"
+#include "value_names.h"
 
 namespace isoloss::cli {
 namespace {

@@ -1,6 +1,6 @@
 #include "run_choice_arguments.h"
 
-#include "value_words.h"
+#include "value_names.h"
 
 namespace isoloss::cli {
 

@@ -29,11 +29,12 @@
 #include "isoloss/report/log_json.h"
 #include "isoloss/report/log_text.h"
 #include "isoloss/report/run_summary.h"
+#include "isoloss/report/schema_text.h"
 #include "isoloss/report/terminal_width.h"
 #include "isoloss/runlog/sealed_file.h"
 #include "isoloss/runlog/tensor_dump.h"
 #include "json_output.h"
-#include "value_words.h"
+#include "value_names.h"
 
 namespace isoloss::cli {
 namespace {
@@ -47,6 +48,7 @@ struct ShowArguments {
   std::vector<fs::path> logs;
   bool ascii = false;
   bool recipe = false;
+  bool schema = false;
   bool json = false;
   std::vector<std::string> tensors;
   std::optional<int64_t> step;
@@ -178,10 +180,21 @@ Shown ShowFile(const fs::path& file, const ShowArguments& arguments,
   }
 }
 
+ExitCode ShowSchema(const ShowArguments& arguments,
+                    const report::TextStyle& style, int columns) {
+  if (arguments.json) {
+    PrintJson(report::SchemaJson());
+  } else {
+    Print(report::SchemaText(style), columns);
+  }
+  return ExitCode::kPass;
+}
+
 ExitCode Show(const ShowArguments& arguments) {
   report::TextStyle style = report::TerminalStyle(arguments.ascii);
   const int columns = report::TerminalWidth().value_or(style.width);
   style.width = std::min(style.width, columns);
+  if (arguments.schema) return ShowSchema(arguments, style, columns);
   std::vector<Shown> all;
   for (const fs::path& path : arguments.logs) {
     std::error_code error;
@@ -210,18 +223,35 @@ ExitCode Show(const ShowArguments& arguments) {
   return ExitCode::kPass;
 }
 
+/// After all options that it excludes.
+void DeclareSchema(CLI::App& app, ShowArguments& arguments,
+                   const Option& logs) {
+  AddFlag(app, "--schema", arguments.schema,
+          "Instead of a log: print the layout of run logs, every group and "
+          "dataset with its type, shape, unit, meaning and sound values. "
+          "Example: isoloss show --schema")
+      .Waives(logs)
+      .Excludes("logs")
+      .Excludes("--recipe")
+      .Excludes("--tensors")
+      .Excludes("--step")
+      .Excludes("--what-if");
+}
+
 Action DeclareShow(CLI::App& app) {
   auto arguments = std::make_shared<ShowArguments>();
-  AddOption(app, "logs", arguments->logs,
-            "Run logs, probe logs or null ensembles (HDF5), the journal "
-            "of a run that has not ended, or a folder, which stands for "
-            "the run logs in it; with --what-if dumps of tensors")
-      .Required()
-      .TypeName(kLogFile);
+  const Option logs =
+      AddOption(app, "logs", arguments->logs,
+                "Run logs, probe logs or null ensembles (HDF5), the journal "
+                "of a run that has not ended, or a folder, which stands for "
+                "the run logs in it; with --what-if dumps of tensors");
+  logs.Required().TypeName(kLogFile);
   AddFlag(app, "--ascii", arguments->ascii, "Draw with 7-bit characters only");
   AddFlag(app, "--recipe", arguments->recipe, "Print what each GEMM got");
-  DeclareJson(app, arguments->json,
-              "of the log, or of several their list `logs`");
+  DeclareJson(
+      app, arguments->json,
+      "of the log, or of several their list `logs`, or with --schema the "
+      "list `groups`");
   AddOption(app, "--tensors", arguments->tensors,
             "List statistics of tensors whose name holds this; `*` stands "
             "for any characters; repeatable")
@@ -238,6 +268,7 @@ Action DeclareShow(CLI::App& app) {
             "(docs/run-log.md)")
       .TypeName(kFormatName)
       .SplitAtCommas();
+  DeclareSchema(app, *arguments, logs);
   return [arguments] { return Show(*arguments); };
 }
 

@@ -19,7 +19,7 @@
 #include "isoloss/sweeps/slurm.h"
 #include "isoloss/sweeps/sweep.h"
 #include "study_arguments.h"
-#include "value_words.h"
+#include "value_names.h"
 
 namespace isoloss::cli {
 namespace {

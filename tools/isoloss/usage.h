@@ -15,9 +15,6 @@ namespace isoloss::cli {
 /// none; for `app` and the sub-commands that are added to it from now on.
 void UseHelpFormat(CLI::App& app);
 
-/// Up to the first full stop that more follows, without it.
-std::string FirstSentence(const std::string& text);
-
 /// How a command's footer begins, as CLI11 has no other place: what lists of
 /// commands say of it, and an example of one line, which help breaks.
 std::string Footer(const std::string& summary, const std::string& example);

@@ -16,7 +16,7 @@
 #include "isoloss/report/terminal_width.h"
 #include "isoloss/report/verdict_suite.h"
 #include "json_output.h"
-#include "value_words.h"
+#include "value_names.h"
 
 namespace isoloss::cli {
 void EvidenceArguments::Declare(CLI::App& app) {

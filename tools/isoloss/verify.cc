@@ -11,7 +11,7 @@
 #include "isoloss/campaign/judge_arms.h"
 #include "isoloss/campaign/log_files.h"
 #include "run_choice_arguments.h"
-#include "value_words.h"
+#include "value_names.h"
 #include "verdict_arguments.h"
 
 namespace isoloss::cli {

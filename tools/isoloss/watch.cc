@@ -19,7 +19,7 @@
 #include "isoloss/report/live_screen.h"
 #include "isoloss/runlog/recorder.h"
 #include "isoloss/runlog/sealed_file.h"
-#include "value_words.h"
+#include "value_names.h"
 
 namespace isoloss::cli {
 namespace {

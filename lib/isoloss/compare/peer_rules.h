@@ -1,6 +1,6 @@
 // What other projects call "the same run", so that their rules can be measured
-// beside the gate's. They are replicas of what those rules do, defects included
-// (docs/background/gate-research.md, section 12), and decide nothing here.
+// beside the gate's. They are replicas of what those rules do, defects
+// included, and decide nothing here. docs/sources.md lists the rules.
 #pragma once
 
 #include <span>

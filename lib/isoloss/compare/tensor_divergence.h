@@ -84,8 +84,7 @@ struct DivergenceReport {
 ///
 /// Bounded statistics are l2_norm, mean, cur_amax, std and, along rows and
 /// columns, if both logs have it, the quantisation's: mse, underflows% and
-/// saturated% (the tolerance is of 100 %), scale_inv_min and scale_inv_max
-/// (always exact: they are whole powers of two).
+/// saturated% (the tolerance is of 100 %), scale_inv_min and scale_inv_max.
 ///
 /// Special  exact: NaN equals a NaN of the same bits, -0 differs from +0.
 ///          bounded: NaN and infinities agree only with their like.

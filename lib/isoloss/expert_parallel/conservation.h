@@ -1,5 +1,5 @@
 // Nothing is lost, doubled, changed or mistaken on the way: sums of hashes of
-// what was sent and received must agree (docs/expert-parallel.md, section 5).
+// what was sent and received must agree (docs/distributed.md, "Checks").
 #pragma once
 
 #include <array>

@@ -19,7 +19,7 @@ namespace isoloss::expert_parallel {
 ///   dweights[t, k] = <dout[t], expert_out[r(t, k)]> (kernels::RowDot)
 ///   dsource[t] = round(sum over k, ascending, of dexpert_in[r(t, k)] +
 ///                addend[t]).
-/// Source   docs/expert-parallel.md, section 1, `flat`.
+/// Source   docs/distributed.md, "Algorithms", `flat`.
 class LocalExchange : public Exchange {
  public:
   LocalExchange(size_t experts, kernels::Rounding rounding, ThreadTeam& team)

@@ -1,5 +1,5 @@
 // What an exchange does to the numbers it carries: named options, each modelled
-// exactly (docs/expert-parallel.md, section 1).
+// exactly (docs/distributed.md, "Algorithms").
 #pragma once
 
 #include <cstddef>

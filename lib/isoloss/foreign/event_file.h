@@ -2,7 +2,7 @@
 //
 // A file is records, one behind the other: length (8 bytes), masked CRC-32C of
 // it (4), payload, masked CRC-32C of the payload (4), all little-endian. The
-// payload is a protobuf message Event. docs/run-log.md says what is read.
+// payload is a protobuf message Event. ParseEventFile says what is read.
 #pragma once
 
 #include <cstdint>

@@ -1,13 +1,77 @@
 #include "isoloss/gate/policy.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <map>
+#include <span>
+#include <utility>
+
 #include "isoloss/base/digest.h"
 #include "isoloss/base/error.h"
 #include "isoloss/base/text_file.h"
 #include "isoloss/config/reader.h"
 #include "isoloss/config/writer.h"
 #include "isoloss/gate/level.h"
+#include "isoloss/runlog/recording.h"
 
 namespace isoloss::gate {
+namespace {
+
+/// Visitor of a policy (Visit) that describes each key but for its meaning.
+class KeyDescriber {
+ public:
+  explicit KeyDescriber(const std::map<std::string, std::string>& defaults)
+      : defaults_(defaults) {}
+
+  void Choice(std::string_view key, auto&&, const auto& names) {
+    std::vector<std::string> words;
+    for (const auto& named : names) words.push_back(config::Quoted(named.name));
+    Add(key, fmt::format("{}", fmt::join(words, ", ")), "");
+  }
+  void Real(std::string_view key, double, const config::Interval& range,
+            std::string_view unit) {
+    Add(key, range.ToString(), unit);
+  }
+  void Integer(std::string_view key, int64_t, int64_t low, int64_t high,
+               std::string_view unit) {
+    Add(key, config::IntegersText(low, high), unit);
+  }
+  void Flag(std::string_view key, bool) { Add(key, "true, false", ""); }
+  void Words(std::string_view key, auto&&, std::span<const std::string> words,
+             std::string_view none = "") {
+    Add(key, config::WordsRule(words, none), "");
+  }
+
+  std::vector<PolicyKey> Take() { return std::move(keys_); }
+
+ private:
+  void Add(std::string_view key, std::string range, std::string_view unit) {
+    const std::string name(key);
+    keys_.push_back(
+        {name, defaults_.at(name), std::move(range), std::string(unit), ""});
+  }
+
+  const std::map<std::string, std::string>& defaults_;
+  std::vector<PolicyKey> keys_;
+};
+
+}  // namespace
+
+std::vector<PolicyKey> PolicyKeys() {
+  const std::map<std::string_view, std::string_view> meanings = {
+#define ISOLOSS_POLICY_KEY(kind, name, initial, meaning, ...) {#name, meaning},
+#include "isoloss/gate/policy.def"
+#undef ISOLOSS_POLICY_KEY
+  };
+  Policy policy;
+  const auto defaults = runlog::KeysOf(FormatPolicy(policy));
+  KeyDescriber describer(defaults);
+  Visit(describer, policy);
+  std::vector<PolicyKey> keys = describer.Take();
+  for (PolicyKey& key : keys) key.meaning = meanings.at(key.name);
+  return keys;
+}
 
 const std::vector<std::string>& ListableLevels() {
   static const std::vector<std::string> kNames = [] {

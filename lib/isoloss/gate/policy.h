@@ -35,7 +35,7 @@ struct PolicyTypes {
 };
 
 /// Each field is a key of the same name in gate.toml; policy.def has its
-/// default, and docs/gate.md says what it means.
+/// default, and PolicyKeys() says what it means.
 struct Policy {
 #define ISOLOSS_POLICY_KEY(kind, name, initial, ...) \
   PolicyTypes::kind name = initial;
@@ -63,6 +63,18 @@ void Visit(Fields& fields, Policy& policy) {
 #include "isoloss/gate/policy.def"
 #undef ISOLOSS_POLICY_KEY
 }
+
+/// What one may know of a key.
+struct PolicyKey {
+  std::string name;
+  std::string initial;  ///< its default, as TOML
+  std::string range;    ///< "(0, 100)", "true, false", ...
+  std::string unit;     ///< "" if it has none
+  std::string meaning;
+};
+
+/// All keys, in their order.
+std::vector<PolicyKey> PolicyKeys();
 
 /// "precision" or "regression".
 std::string_view QuestionName(compare::Question question);

@@ -16,7 +16,7 @@ namespace isoloss::kernels {
 /// product of their significands is 2 or more, or zero. That of `sum` is its
 /// FP32 exponent, -126 of a subnormal.
 /// Special  if a term is not finite, the result is what FP32 additions give.
-/// Source   MMA-Sim c785138 (docs/background/number-formats.md, section 7).
+/// Source   microsoft/MMA-Sim c785138.
 float TruncatingSum(float sum, const Elements& a, const Elements& b,
                     size_t count, int fraction_bits, int significand_bits);
 

@@ -43,10 +43,10 @@ enum class RunScale {
 ///          0x7FC00000. DeepEP's device code would lose a NaN in the maximum
 ///          and, for an infinity, store the scale infinity, under which the
 ///          other values decode to NaN too.
-/// Source   DeepEP's per_token_cast_to_fp8 (docs/background/expert-parallel.md,
-///          section 1.3). Its kPow2 takes ceil(log2) of the FP32 product a * (1
-///          / 448); docs/numerics.md, section 5, shows that this is the same
-///          power.
+/// Source   DeepEP dd758caf, per_token_cast_to_fp8 in deep_ep/utils/math.py.
+///          Its cast to powers of two takes ceil(log2) of the FP32 product
+///          a * (1 / 448); docs/numerics.md, section 5, shows that this is the
+///          same power.
 void EncodeE4m3Row(const float* row, size_t width, RunScale run_scale,
                    std::byte* bytes);
 void DecodeE4m3Row(const std::byte* bytes, size_t width, Rounding rounding,

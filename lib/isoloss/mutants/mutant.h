@@ -44,8 +44,8 @@ struct MutantContext {
 
 struct Mutant {
   std::string name;   ///< snake_case, unique
-  int catalogue = 0;  ///< number in docs/background/gate-research.md, section
-                      ///< 10; 0: not listed
+  int catalogue = 0;  ///< kind of error; several mutants can share one;
+                      ///< 0: of no kind that was reported or listed
   std::string group;  ///< "scale", "element_cast", …
   Class kind = Class::kBug;
   std::string what;  ///< the error, in one sentence

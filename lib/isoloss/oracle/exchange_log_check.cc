@@ -1,5 +1,5 @@
 // What a step's log says of the exchange, from the routing, the mesh and the
-// payloads' sizes (docs/background/expert-parallel.md, section 1.3) alone.
+// payloads' sizes (kernels/wire.h) alone.
 #include <algorithm>
 #include <map>
 #include <set>

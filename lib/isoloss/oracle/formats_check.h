@@ -10,7 +10,7 @@ namespace isoloss::oracle {
 /// rules with their dequantised values, written down from the standards; and a
 /// row or more of each other scaling, rounding and transform, computed by hand.
 /// A wrong limit in formats::Format, which both sides use, shows here.
-/// Source   docs/numerics.md, sections 5 to 7 and 17.
+/// Source   docs/numerics.md, sections 5 to 7 and 13.
 void CheckFormats(ReportSink& sink);
 
 }  // namespace isoloss::oracle

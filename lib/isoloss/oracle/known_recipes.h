@@ -9,7 +9,7 @@
 namespace isoloss::oracle {
 
 /// `registered` with the content that its name stands for
-/// (docs/background/recipes.md), whatever the registry says of it; patterns of
+/// (docs/recipes.md), whatever the registry says of it; patterns of
 /// sites stay, an arm may have its own. So a run of that name whose content is
 /// another one has values that the oracle does not expect.
 /// A recipe that is not listed here is taken as it is given, all of it: then a

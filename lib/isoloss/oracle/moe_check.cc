@@ -28,7 +28,7 @@ using expert_parallel::WeightSite;
 /// Error of the model's Sigmoid, 3 ulp, relative.
 constexpr double kSigmoidError = 6 * kUnitRoundoff;
 
-// Payloads: docs/background/expert-parallel.md, section 1.3; kernels/wire.h.
+// Payloads: kernels/wire.h defines them.
 
 float RoundedValue(float value, Grid grid) {
   return grid == Grid::kBf16 ? formats::RoundToBf16(value) : value;

@@ -48,7 +48,7 @@ struct RoutingRule {
   MatrixView<const int32_t> replayed = {};
 };
 
-/// The sum over tokens of a digest of number and choice (docs/run-log.md).
+/// The sum over tokens of a digest of number and choice.
 /// Shapes   expert_ids [T, K], in slot order.
 uint64_t RoutingDigestOf(MatrixView<const int32_t> expert_ids);
 

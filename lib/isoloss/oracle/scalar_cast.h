@@ -35,8 +35,7 @@ class ElementCast {
   ///
   /// Special  beyond the largest value: infinity if `overflows`, else the
   ///          largest value. NaN becomes NaN, or +0 where the format has none.
-  /// Source   docs/numerics.md, section 2; docs/background/number-formats.md,
-  ///          section 5.
+  /// Source   docs/numerics.md, sections 2 and 13.
   float Cast(float value, bool overflows, uint32_t random, int bits) const;
 
  private:

@@ -23,8 +23,7 @@ struct TensorMagnitudes {
 /// Of a cell. `amax`: its largest magnitude, infinite or NaN if an infinity or
 /// a NaN decides.
 /// Errors   ConfigError for a scaling that the oracle does not know.
-/// Source   docs/numerics.md, sections 4 to 6; docs/background/
-///          number-formats.md, sections 3 and 4.
+/// Source   docs/numerics.md, sections 4 to 6 and 13.
 ScalarScale ScaleOfCell(const formats::Quantization& quantization, float amax,
                         const TensorMagnitudes& tensor);
 

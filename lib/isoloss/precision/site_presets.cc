@@ -13,18 +13,16 @@ std::span<const SitePreset> AllSitePresets() {
       {"routed_experts",
        {"routed_experts"},
        {},
-       "the 671B run of PyTorch and Nebius (docs/background/recipes.md, "
-       "section 6.1)"},
+       "the 671B run of PyTorch and Nebius (docs/sources.md)"},
       {"nebius_16b",
        {"routed_experts?", "feed_forward.w1?", "feed_forward.w3?"},
        {},
-       "what the filter of the published 16B run leaves (docs/background/"
-       "recipes.md, section 6.1)"},
+       "what the filter of the published 16B run leaves (docs/sources.md)"},
       {"llama4_scout",
        {"attention", "feed_forward?", "shared_experts?", "routed_experts?"},
        {"lm_head?", "router.gate?", "wkv_a?", "wkv_b?"},
        "Llama 4 Scout: no output, gate, wk and wv, which are wkv_a and wkv_b "
-       "here (docs/background/recipes.md, section 6.2)"},
+       "here (docs/sources.md)"},
       {"all_but_gate_and_head",
        {"layers."},
        {"router.gate?"},

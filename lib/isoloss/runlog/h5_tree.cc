@@ -111,7 +111,7 @@ class StreamReader {
 
 [[noreturn]] void Reject(const std::string& name, std::string_view what) {
   ThrowError(ErrorKind::kFormat,
-             "{}: {} (docs/run-log-internals.md). The file is truncated or "
+             "{}: {} (docs/run-log.md). The file is truncated or "
              "damaged, or was changed by another program; make it again.",
              name, what);
 }

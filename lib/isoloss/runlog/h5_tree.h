@@ -1,6 +1,6 @@
 // What an HDF5 file holds, without HDF5: a plain tree of groups, datasets and
 // attributes. HDF5 itself sees the bytes of a file only in a process of its own
-// (docs/run-log-internals.md, "Hostile files"), which hands the tree over.
+// (docs/run-log.md, "Hostile files"), which hands the tree over.
 #pragma once
 
 #include <cstddef>
@@ -91,7 +91,7 @@ class Tree {
   /// Lets HDF5 read the bytes of a file in a process of its own. `name` is for
   /// messages.
   /// Errors   FormatError if the file breaks a rule of "Hostile files" in
-  ///          docs/run-log-internals.md, or HDF5 can't read it, crashes on
+  ///          docs/run-log.md, or HDF5 can't read it, crashes on
   ///          it, or takes more than its share of time or memory; IoError
   ///          if the system has no process or memory for it.
   Tree(std::span<const std::byte> file, const std::string& name,

@@ -1,6 +1,6 @@
 // The append-only file that a live run is kept in. It is the truth until the
 // run's HDF5 file is whole: HDF5 alone does not survive every kill or full disk
-// (docs/background/expert-parallel.md, section 4.3).
+// (docs/sources.md).
 //
 // Layout, little-endian: 8 bytes "isolossJ", uint32 schema version, uint32
 // CRC32C of these 12 bytes; then records of

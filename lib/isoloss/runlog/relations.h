@@ -13,7 +13,7 @@ namespace isoloss::runlog {
 // NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding)
 struct RelationRule {
   Relation relation;
-  /// What holds, as it stands behind a column's range in docs/run-log.md.
+  /// What holds, as `isoloss show --schema` prints it after a column's range.
   const char* rule;
   Fault fault;
   /// Where it does not hold first, with numbers; "" if it holds. Columns are as

@@ -53,7 +53,7 @@ void UnifyNans(RunLog& rows);
 bool HasNoRows(const RunLog& rows);
 
 /// Every row as bytes, little-endian, and back. Both walk the schema; the
-/// layout is in docs/run-log-internals.md, section "The journal".
+/// layout is defined by rows_codec.cc.
 /// Errors   FormatError if the bytes are not what EncodeRows writes; ShapeError
 ///          if a column is not as long as its group's rows need.
 std::vector<std::byte> EncodeRows(const RunLog& rows);

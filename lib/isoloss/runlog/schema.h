@@ -1,5 +1,6 @@
 // Every group, dataset and attribute of a run log: its name, unit, meaning and
-// place in memory, listed once. Writer, reader and docs/run-log.md follow it.
+// place in memory, listed once. Writer, reader and `isoloss show --schema`
+// follow it.
 #pragma once
 
 #include <string>

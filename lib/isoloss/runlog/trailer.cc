@@ -77,7 +77,7 @@ std::optional<int64_t> VersionWithoutHdf5(std::string_view data) {
                          std::string_view what) {
   ThrowError(ErrorKind::kFormat,
              "{}: {}, but a {} ends with the length and digest of what is "
-             "before (docs/run-log-internals.md). It was cut off, damaged, or "
+             "before (docs/run-log.md). It was cut off, damaged, or "
              "changed by another program since; make it again.",
              name, what, kind.name);
 }

@@ -62,7 +62,7 @@ struct GapFit {
 /// The gap that `cells` make expect at `size`, by one form. The interval is
 /// that of the law: of the mean over endlessly many seeds.
 ///
-/// Bounds   docs/ladder.md says how many intervals cover the truth where the
+/// Bounds   docs/studies.md says how many intervals cover the truth where the
 ///          form is the true one (prediction_coverage_test). It says nothing of
 ///          laws that change beyond the largest size.
 /// Errors   ConfigError for fewer than 3 cells, or as MeanOfCell; for options

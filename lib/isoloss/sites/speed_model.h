@@ -1,6 +1,6 @@
 // How much faster a training step is whose GEMMs are partly quantised: a model
-// of operations, bytes and exchange on named hardware. docs/sites.md has the
-// table of its assumptions.
+// of operations, bytes and exchange on named hardware. docs/studies.md has its
+// predictions.
 #pragma once
 
 #include <array>
@@ -97,8 +97,7 @@ struct Assumptions {
   /// Of the memory's rate that kernels reach which quantise: 85 % and more but
   /// for 3-D weights (pytorch/ao 3379).
   double memory_share = 0.85;
-  /// Ranks that share the experts, on 4 nodes
-  /// (docs/background/recipes.md, 6.1).
+  /// Ranks that share the experts, on 4 nodes (docs/sources.md).
   size_t expert_ranks = 32;
   /// Dispatch and combine, forward, recomputed and backward.
   double transfers = 6;
@@ -117,8 +116,7 @@ enum class Spread {
   kOneRank,  ///< all on one, as forced balance in turn has them
 };
 
-/// A figure of the published run of 671B on 256 B200
-/// (docs/background/recipes.md, section 6.1).
+/// A figure of the published run of 671B on 256 B200 (docs/sources.md).
 struct PublishedRun {
   const char* name;
   Dispatch dispatch;

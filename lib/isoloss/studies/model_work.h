@@ -23,9 +23,10 @@ sites::ModelWork WorkOf(const std::string& name,
                         const model::ModelConfig& model,
                         const Batching& batching);
 
-/// torchtitan's 16B and 671B at their true sizes (docs/background/recipes.md,
-/// section 7), of which the published runs had sequences of 8192 tokens and 32
-/// ranks for the experts. One sequence at a time is assumed.
+/// torchtitan's 16B and 671B at their true sizes (b5bcd76c6,
+/// models/deepseek_v3/__init__.py). Their published runs (docs/sources.md) had
+/// sequences of 8192 tokens and 32 ranks for the experts. One sequence at a
+/// time is assumed.
 sites::ModelWork WorkOf16b();
 sites::ModelWork WorkOf671b();
 

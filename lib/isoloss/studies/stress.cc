@@ -24,8 +24,8 @@ constexpr std::array kBadRecipes = {"mxfp8_floor", "mxfp8_e5m2_grads",
                                     "mxfp4_floor",
                                     "deepseek_v3_fp8_block_grads"};
 
-/// Steps that recording one takes besides; docs/indicators.md has the
-/// measurement.
+/// Steps that recording one takes besides: a recorded step took 2.2 (BF16) to
+/// 2.6 times (MXFP8) as long as another step.
 constexpr double kRecordingCost = 1.5;
 
 /// The arm of a recipe, which is added if there is none.

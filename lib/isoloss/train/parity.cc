@@ -424,7 +424,8 @@ std::string ParityReport::Verdict() const {
       "{}{:.9g} in process {}, {:.9g} with one rank; what is computed before "
       "is equal)\n",
       kIndent, first->meshed, first->process, first->one_rank);
-  return text + "      next: docs/faults.md says which fault shows where\n";
+  return text +
+         "      next: docs/distributed.md says which fault shows where\n";
 }
 
 ParityReport CompareWithOneRank(const Experiment& experiment, const Arm& arm,

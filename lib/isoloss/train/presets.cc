@@ -68,7 +68,7 @@ Preset Dsv3Small() {
   };
 }
 
-/// The model of torchtitan's deepseek_v3 debugmodel (docs/model.md, section 8).
+/// The model of torchtitan's deepseek_v3 debugmodel, models/deepseek_v3.
 /// Its 10-step schedule is not taken over: with 2 warm-up steps and a bias rate
 /// of 0.001 a batch of this size may send every token to one expert. Softmax
 /// scores of 8 experts start within some 0.03 of each other, so that a rate of
@@ -109,7 +109,7 @@ Preset TorchtitanDebug() {
   };
 }
 
-/// DeepSeek-V3's routing (docs/model.md, section 8) and mesh with a tiny model
+/// DeepSeek-V3's routing (docs/model.md, section 6) and mesh with a tiny model
 /// around it. Kept: 256 experts, top-8, sigmoid scores, at most 4 of 8 groups,
 /// normalised weights, 1 shared expert, one dense layer before those with
 /// experts, 256 ranks on nodes of 8. Not kept: every width, the vocabulary, 58

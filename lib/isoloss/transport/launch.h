@@ -38,7 +38,7 @@ inline constexpr int kStartAgain = 75;  // EX_TEMPFAIL
 /// because launchers may lose it. Takes at most some two seconds: then this
 /// process ends with `code`, whatever MPI and the launcher do. To be called by
 /// the thread that made the transport. Without peers it just ends this process.
-/// Source   docs/expert-parallel.md, section 6.
+/// Source   docs/distributed.md, "Failures".
 [[noreturn]] void EndJob(const std::string& reason, int code = kStartAgain);
 
 }  // namespace isoloss::transport

@@ -7,7 +7,7 @@
 
 namespace isoloss::transport {
 
-/// The operations of a training step (docs/expert-parallel.md, section 3).
+/// The operations of a training step (docs/distributed.md, "What travels").
 enum class OpKind : uint16_t {
   kCounts = 1,        ///< who will send how much: allgather
   kDispatch,          ///< token rows to the experts' ranks

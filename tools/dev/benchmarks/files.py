@@ -1,9 +1,8 @@
-"""The document with the tables and the history, each written whole or not at all."""
+"""Files that are written whole or not at all, and the history of runs."""
 
 import json
 import os
 import pathlib
-import re
 import tempfile
 
 from . import BenchError
@@ -33,28 +32,6 @@ def read(path):
         return pathlib.Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise BenchError(f"{path}: cannot be read: {error.strerror}.") from error
-
-
-BLOCK = re.compile(r"(<!-- bench:begin (\w+) -->\n)(.*?)(<!-- bench:end -->)", re.DOTALL)
-
-
-def replace_tables(document, tables, where="the document"):
-    """Puts each table between its markers.
-
-    Errors   a table without markers, markers without a table, an unclosed or repeated block.
-    """
-    begins = re.findall(r"<!-- bench:begin (\w+) -->", document)
-    blocks = [name for _, name, body, _ in BLOCK.findall(document) if "bench:begin" not in body]
-    if begins != blocks or document.count("<!-- bench:end -->") != len(begins):
-        raise BenchError(f"{where}: {len(begins)} `bench:begin` and "
-                         f"{document.count('<!-- bench:end -->')} `bench:end`, but each begins "
-                         f"one block that is closed before the next. Mend the markers by hand.")
-    for name in {*begins, *tables}:
-        if begins.count(name) != 1 or name not in tables:
-            raise BenchError(f"{where}: {begins.count(name)} blocks named `{name}`, and "
-                             f"{'a' if name in tables else 'no'} table of that name, but one of "
-                             f"each is needed. Known tables: {', '.join(sorted(tables))}.")
-    return BLOCK.sub(lambda block: f"{block[1]}{tables[block[2]]}\n{block[4]}", document)
 
 
 def read_history(path):

@@ -1,7 +1,9 @@
-"""Figures as the Markdown tables of docs/performance.md."""
+"""Figures as Markdown tables: those of --bars, and those of --tables."""
 
 import re
 import statistics
+
+from . import BenchError
 
 SIZE = re.compile(r"/(\d+)x(\d+)x(\d+)$")
 
@@ -201,21 +203,18 @@ def torch(figures):
                   "PyTorch of FMA peak", "ours", "PyTorch / ours"], rows)
 
 
-def bars(results):
-    word = {True: "yes", False: "**no**", None: "not measured"}
-    return table(["bar", "limit", "value", "holds"], [
-        [result["name"], result["bar"].replace(">=", "≥").replace("<=", "≤"),
-         number(result["value"]), word[result["holds"]]] for result in results])
-
-
-def processors(runs):
-    """The bars of the newest run on each processor, side by side; oldest processor first."""
+def bars(runs):
+    """The bars of the newest run on each processor, oldest processor first, beside their limits.
+    Whether a bar holds is said of the last run."""
     newest = {run["machine"]["processor"]: run for run in runs}
     values = [{bar["name"]: bar["value"] for bar in run["bars"]} for run in newest.values()]
-    names = [bar["name"] for bar in runs[-1]["bars"]]
-    header = ["bar", *(f"{name} ({run['date'][:10]})" for name, run in newest.items())]
-    return table(header, [[name, *(number(of_run.get(name)) for of_run in values)]
-                          for name in names])
+    word = {True: "yes", False: "**no**", None: "not measured"}
+    header = ["bar", "limit", *(f"{name} ({run['date'][:10]})" for name, run in newest.items()),
+              "holds"]
+    return table(header, [
+        [bar["name"], bar["bar"].replace(">=", "≥").replace("<=", "≤"),
+         *(number(of_run.get(bar["name"])) for of_run in values), word[bar["holds"]]]
+        for bar in runs[-1]["bars"]])
 
 
 def small(figures):
@@ -231,29 +230,37 @@ def machine(description):
     return table(["", ""], [[key, str(value)] for key, value in description.items()])
 
 
-# Those of figures alone.
-FROM_FIGURES = {
-    "gemm": gemm,
-    "gemm_sizes": gemm_sizes,
-    "products": other_products,
-    "threads": threads,
-    "quantize": quantize,
-    "rowwise": rowwise,
-    "step": step,
-    "small": small,
-    "growth": growth,
-    "layer": layer,
-    "exchange": exchange,
-    "torch": torch,
+# {name: (heading, function)} of what --tables writes.
+DETAILS = {
+    "gemm": ("GEMM on one thread", gemm),
+    "gemm_sizes": ("Every size of the grid, fraction of FMA peak", gemm_sizes),
+    "products": ("Other products of a small model", other_products),
+    "threads": ("Two threads", threads),
+    "quantize": ("Quantise and dequantise to MX blocks", quantize),
+    "rowwise": ("Row-wise operations on 2,048 rows of 256 words", rowwise),
+    "step": ("Training step of dsv3-small with 8 x 256 tokens", step),
+    "small": ("dsv3-nano with 8 x 128 tokens", small),
+    "growth": ("How a step's cost grows: exponents of c n^p", growth),
+    "layer": ("One layer of the 16B with 8 x 512 tokens", layer),
+    "exchange": ("What the exchange adds to a BF16 step", exchange),
+    "torch": ("The step beside PyTorch", torch),
 }
-NAMES = ("machine", "bars", "processors", *FROM_FIGURES)
 
 
-def all_tables(figures, bar_results, description, runs):
-    """{name between the document's markers: Markdown}, for each of NAMES.
+def of_history(runs):
+    """The machine of the last run, and the bars of the newest run on each processor.
 
-    `runs` are those of the history, this one the last.
+    Errors   there is no run.
     """
-    return {"machine": machine(description), "bars": bars(bar_results),
-            "processors": processors(runs),
-            **{name: make(figures) for name, make in FROM_FIGURES.items()}}
+    if not runs:
+        raise BenchError("the history has no run. Measure one: tools/dev/bench.")
+    last = runs[-1]
+    return "\n\n".join((
+        machine({**last["machine"], "commit": last["commit"], "date": last["date"][:10]}),
+        bars(runs)))
+
+
+def details(figures):
+    """{name of DETAILS: Markdown with a heading}."""
+    return {name: f"## {heading}\n\n{make(figures)}\n"
+            for name, (heading, make) in DETAILS.items()}

@@ -1,0 +1,22 @@
+// The keys of a gate's policy: what `isoloss gate --keys` prints.
+#pragma once
+
+#include <string>
+
+#include "isoloss/report/chart.h"
+#include "isoloss/report/json_numbers.h"
+
+namespace isoloss::report {
+
+/// A line for each key, with its default and unit as a policy file may hold
+/// them. The lines below it say what the key means and which values it takes:
+///   margin_percent = 0.25 # % of the baseline's loss
+///       differences of the loss below it do not matter
+///       values: (0, 100)
+std::string PolicyText(const TextStyle& style);
+
+/// The same as {"keys": [{"name", "default", "unit", "values", "meaning"}]}.
+/// The default is a string that holds TOML.
+Json PolicyJson();
+
+}  // namespace isoloss::report
