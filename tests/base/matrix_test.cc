@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <cstring>
 
 namespace isoloss {
 namespace {
@@ -25,6 +26,53 @@ TEST(Matrix, KeepsItsMemoryWhenItShrinksAndGrowsBack) {
   matrix.Resize(8, 8);
 
   EXPECT_EQ(matrix.data(), before);
+}
+
+/// Memory of a device, as far as it can be told apart: elements are stored with
+/// all bits inverted.
+class InvertedMemory final : public Memory {
+ public:
+  bool is_host() const override { return false; }
+  void* Allocate(size_t bytes) override { return kHostMemory.Allocate(bytes); }
+  void Free(void* memory) noexcept override { kHostMemory.Free(memory); }
+  void SetZero(void* memory, size_t bytes) override {
+    std::memset(memory, 0xFF, bytes);
+  }
+  void Copy(const void* from, size_t bytes, void* to) override {
+    std::memcpy(to, from, bytes);
+  }
+  void CopyToHost(const void* from, size_t bytes, void* host) override {
+    for (size_t i = 0; i < bytes; ++i) {
+      static_cast<uint8_t*>(host)[i] =
+          static_cast<uint8_t>(~static_cast<const uint8_t*>(from)[i]);
+    }
+  }
+  void CopyFromHost(const void* host, size_t bytes, void* to) override {
+    CopyToHost(host, bytes, to);
+  }
+};
+
+TEST(Matrix, LiesInTheMemoryThatItIsGiven) {
+  InvertedMemory memory;
+  Matrix<uint32_t> matrix(memory);
+  matrix.Resize(2, 3);
+  const uint32_t seven = 7;
+  memory.CopyFromHost(&seven, sizeof(seven), &matrix(1, 2));
+  Matrix<uint32_t> copy(memory);
+  copy.CopyFrom(matrix);
+
+  EXPECT_EQ(matrix(0, 0), 0xFFFFFFFFu);
+  const HostRows<uint32_t> rows(copy.cview().Cols(1, 2), memory);
+  EXPECT_EQ(rows.view()(0, 0), 0u);
+  EXPECT_EQ(rows.view()(1, 1), 7u);
+}
+
+TEST(HostRows, OfTheHostsMemoryAreItsOwn) {
+  const Matrix<float> matrix(2, 2);
+
+  const HostRows<float> rows(matrix.view(), matrix.memory());
+
+  EXPECT_EQ(rows.view().data(), matrix.data());
 }
 
 TEST(MatrixView, SelectsRowsAndColumnsOfTheSameMemory) {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "contest.h"
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/kernels/gemm.h"
 #include "products.h"
 #include "program.h"
@@ -16,15 +16,15 @@ namespace {
 
 void Experts(benchmark::State& state, const Routing& routing) {
   ExpertProducts products(routing);
-  ThreadTeam team(1);
+  Executor executor(1);
   Contest contest = Contest::OneThread();
   std::vector<std::string> names;
   for (const Packing packing : {Packing::kInCall, Packing::kBeforehand}) {
     for (const Precision precision : {Precision::kBf16, Precision::kMxfp8}) {
       names.push_back(std::string("of_peak_") + PrecisionName(precision) +
                       (packing == Packing::kInCall ? "" : "_prepacked"));
-      contest.Add([&team, batch = products.Problems(precision, packing)] {
-        kernels::GemmBatch(batch, team);
+      contest.Add([&executor, batch = products.Problems(precision, packing)] {
+        kernels::GemmBatch(batch, executor);
       });
     }
   }

@@ -2,7 +2,7 @@
 
 #include <span>
 
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/kernels/gemm.h"
 #include "measure.h"
 
@@ -40,16 +40,16 @@ void TimedGemm(const GemmProblem& problem) {
   Timed([&] { RealGemm(problem); });
 }
 
-void RealGemmBatch(std::span<const GemmProblem> problems, ThreadTeam& team)
+void RealGemmBatch(std::span<const GemmProblem> problems, Executor& executor)
     ISOLOSS_REAL(
         "_ZN7isoloss7kernels9GemmBatchESt4spanIKNS0_11GemmProblemELm"
         "18446744073709551615EERNS_10ThreadTeamE");
-void TimedGemmBatch(std::span<const GemmProblem> problems, ThreadTeam& team)
+void TimedGemmBatch(std::span<const GemmProblem> problems, Executor& executor)
     ISOLOSS_WRAP(
         "_ZN7isoloss7kernels9GemmBatchESt4spanIKNS0_11GemmProblemELm"
         "18446744073709551615EERNS_10ThreadTeamE");
-void TimedGemmBatch(std::span<const GemmProblem> problems, ThreadTeam& team) {
-  Timed([&] { RealGemmBatch(problems, team); });
+void TimedGemmBatch(std::span<const GemmProblem> problems, Executor& executor) {
+  Timed([&] { RealGemmBatch(problems, executor); });
 }
 
 /// A member function's first argument is the object.

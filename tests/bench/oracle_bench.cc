@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/oracle/probe.h"
 #include "isoloss/train/experiment.h"
@@ -67,19 +67,19 @@ void ProbedStep(benchmark::State& state, const std::string& preset,
   const train::Experiment experiment = ExperimentOf(preset, recipe);
   const train::Arm& arm = experiment.arms.front();
   const corpus::Corpus corpus = train::LoadCorpusOf(experiment);
-  ThreadTeam team(1);
+  Executor executor(1);
   std::vector<double> ratios;
   std::vector<double> seconds;
   for ([[maybe_unused]] auto _ : state) {
     StepTimer training;
-    train::TrainRun(experiment, arm, 1, corpus, team, training.Hooks());
+    train::TrainRun(experiment, arm, 1, corpus, executor, training.Hooks());
     StepTimer probing;
     oracle::ProbeOptions options;
     options.steps = 1;
     options.plain_steps = kSteps;
     options.cases = {"plain"};
     options.hooks = probing.Hooks();
-    oracle::ProbeArm(experiment, arm, 1, corpus, team, options);
+    oracle::ProbeArm(experiment, arm, 1, corpus, executor, options);
     seconds.push_back(probing.Seconds());
     ratios.push_back(seconds.back() / training.Seconds());
     state.SetIterationTime(seconds.back());

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "contest.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/base/matrix.h"
-#include "isoloss/base/threads.h"
 #include "isoloss/formats/format.h"
 #include "isoloss/formats/mx_block.h"
 #include "isoloss/kernels/prepare.h"
@@ -24,7 +24,7 @@ namespace isoloss::bench {
 namespace {
 
 using Quantize = void (*)(MatrixView<const float>, const formats::Quantization&,
-                          MatrixView<float>, ThreadTeam&);
+                          MatrixView<float>, Executor&);
 
 /// Square matrices: 256 KB, with the result half a megabyte, is inside L2; 256
 /// MB is outside every cache.
@@ -35,10 +35,10 @@ void OneMatrix(benchmark::State& state, Quantize quantize,
                const formats::Quantization& spec, size_t side) {
   const Matrix<float> source = Bf16Noise(side, side, 0);
   Matrix<float> out(side, side);
-  ThreadTeam team(1);
+  Executor executor(1);
   Contest contest = Contest::OneThread();
   const size_t quantising =
-      contest.Add([&] { quantize(source.view(), spec, out.view(), team); });
+      contest.Add([&] { quantize(source.view(), spec, out.view(), executor); });
   const size_t copying = contest.Add([&] {
     std::memcpy(out.data(), source.data(), source.size() * sizeof(float));
     benchmark::ClobberMemory();

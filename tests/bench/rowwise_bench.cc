@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "contest.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/base/matrix.h"
 #include "isoloss/base/rng.h"
-#include "isoloss/base/threads.h"
 #include "isoloss/kernels/rowwise.h"
 #include "program.h"
 
@@ -55,7 +55,7 @@ struct Buffers {
   std::vector<int32_t> labels = std::vector<int32_t>(kTokens, 5);
   Matrix<int32_t> index = SomeRows();
   Matrix<float> weights{kTokens, 4};
-  ThreadTeam team{1};
+  Executor executor{1};
 };
 
 void Measure(benchmark::State& state,
@@ -87,58 +87,58 @@ void RegisterAll(int rounds) {
         ->Iterations(rounds);
   };
   add("Cast", [](Buffers& b) {
-    kernels::Cast(b.x.view(), kRounding, b.out.view(), b.team);
+    kernels::Cast(b.x.view(), kRounding, b.out.view(), b.executor);
   });
   add("Add", [](Buffers& b) {
-    kernels::Add(b.x.view(), b.y.view(), kRounding, b.out.view(), b.team);
+    kernels::Add(b.x.view(), b.y.view(), kRounding, b.out.view(), b.executor);
   });
   add("RmsNormForward", [](Buffers& b) {
     kernels::RmsNormForward(b.x.view(), b.weight, 1e-5f, kRounding,
-                            b.out.view(), b.per_token, b.team);
+                            b.out.view(), b.per_token, b.executor);
   });
   add("RmsNormBackward", [](Buffers& b) {
     kernels::RmsNormBackward(
         {b.x.view(), b.weight, b.per_token, b.y.view(), kRounding,
          /*add=*/false, b.out.view(), b.dweight},
-        b.team);
+        b.executor);
   });
   add("SwigluForward", [](Buffers& b) {
     kernels::SwigluForward(b.x.view(), b.y.view(), kRounding, b.out.view(),
-                           b.team);
+                           b.executor);
   });
   add("SwigluBackward", [](Buffers& b) {
     kernels::SwigluBackward(b.x.view(), b.y.view(), b.z.view(), kRounding,
-                            b.out.view(), b.out2.view(), b.team);
+                            b.out.view(), b.out2.view(), b.executor);
   });
   add("RowSoftmax", [](Buffers& b) {
-    kernels::RowSoftmax(b.x.view(), b.out.view(), b.team);
+    kernels::RowSoftmax(b.x.view(), b.out.view(), b.executor);
   });
   add("CausalSoftmaxForward", [](Buffers& b) {
     // Square blocks, in place on the copy; half of each is masked.
     for (size_t row = 0; row < kTokens; row += kWidth) {
       const kernels::CausalBlock block = {
           1, b.out.view().Rows(row, kWidth), {}, {}};
-      kernels::CausalSoftmaxForward({&block, 1}, 0.1f, b.team);
+      kernels::CausalSoftmaxForward({&block, 1}, 0.1f, b.executor);
     }
   });
   add("CrossEntropy", [](Buffers& b) {
     kernels::CrossEntropy(b.x.view(), b.labels, 1e-3f, kRounding, b.per_token,
-                          b.out.view(), b.team);
+                          b.out.view(), b.executor);
   });
   add("GatherCombine", [](Buffers& b) {
     kernels::GatherCombine(b.x.view(), b.index.view(), b.weights.view(),
-                           b.y.view(), kRounding, b.out.view(), b.team);
+                           b.y.view(), kRounding, b.out.view(), b.executor);
   });
   add("AdamWUpdate", [](Buffers& b) {
     const kernels::AdamWScalars scalars = {0.9999f, 0.9f,  0.1f,  0.95f, 0.05f,
                                            1e-3f,   0.31f, 1e-8f, 1.0f};
     const size_t n = b.x.size();
     kernels::AdamWUpdate({b.out.data(), n}, {b.y.data(), n}, {b.out2.data(), n},
-                         {b.x.data(), n}, scalars, b.team);
+                         {b.x.data(), n}, scalars, b.executor);
   });
   add("SumOfSquares", [](Buffers& b) {
     benchmark::DoNotOptimize(
-        kernels::SumOfSquares({b.x.data(), b.x.size()}, b.team));
+        kernels::SumOfSquares({b.x.data(), b.x.size()}, b.executor));
   });
 }
 

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "contest.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/base/matrix.h"
-#include "isoloss/base/threads.h"
 #include "isoloss/formats/format.h"
 #include "isoloss/formats/mx_block.h"
 #include "isoloss/kernels/gemm.h"
@@ -33,15 +33,15 @@ void Statistics(benchmark::State& state, bool quantized, int threads) {
   if (quantized) tensor.rowwise = tensor.columnwise = &spec;
   const kernels::GemmProblem product = {
       .a = {x.view()}, .b = {w.view()}, .c = y.view()};
-  ThreadTeam team(threads);
+  Executor executor(threads);
   Contest contest = threads == 1 ? Contest::OneThread() : Contest::Wall();
   const size_t accumulating = contest.Add([&] {
     probes::TensorAccumulator accumulator;
-    accumulator.Add(tensor, team);
+    accumulator.Add(tensor, executor);
     benchmark::DoNotOptimize(accumulator.Finish());
   });
   const size_t multiplying = contest.Add([&] {
-    kernels::GemmBatch({&product, 1}, team);
+    kernels::GemmBatch({&product, 1}, executor);
   });
   contest.Run(state);
   state.counters["ns_per_element"] =

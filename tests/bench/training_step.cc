@@ -66,23 +66,23 @@ expert_parallel::MeshConfig MeshOf(const StepSetup& setup,
 
 /// Null where nothing has to travel.
 std::unique_ptr<transport::Transport> TransportOf(
-    const expert_parallel::MeshConfig& mesh, ThreadTeam& team) {
+    const expert_parallel::MeshConfig& mesh, Executor& executor) {
   if (IsLocal(mesh)) return nullptr;
   return transport::MakeTransport(
-      "loop", {.ranks = static_cast<int>(mesh.topology.ranks)}, team);
+      "loop", {.ranks = static_cast<int>(mesh.topology.ranks)}, executor);
 }
 
 }  // namespace
 
 TrainingStep::TrainingStep(const StepSetup& setup)
     : preset_(PresetOf(setup)),
-      team_(setup.threads),
+      executor_(setup.threads),
       mesh_(MeshOf(setup, preset_.model),
-            TransportOf(MeshOf(setup, preset_.model), team_), team_),
+            TransportOf(MeshOf(setup, preset_.model), executor_), executor_),
       parameters_(preset_.model),
       gradients_(preset_.model),
-      transformer_(preset_.model, precision::RecipeByName(setup.recipe), team_,
-                   mesh_),
+      transformer_(preset_.model, precision::RecipeByName(setup.recipe),
+                   executor_, mesh_),
       adamw_(optim::AdamWConfig{}, TensorsOf(parameters_, gradients_)),
       expert_bias_(preset_.model.n_moe_layers(), preset_.model.num_experts) {
   const CounterRng bytes(7, 0);
@@ -104,13 +104,13 @@ double TrainingStep::Run() {
   const double loss = transformer_.Forward(batch);
   transformer_.Backward(batch, gradients_);
   mesh_.exchanges().CheckConservation();
-  const double norm = optim::GlobalNorm(adamw_.tensors(), team_);
+  const double norm = optim::GlobalNorm(adamw_.tensors(), executor_);
   const MatrixView<const int64_t> counts = transformer_.tokens_per_expert();
   for (size_t layer = 0; layer < counts.rows(); ++layer) {
     optim::UpdateExpertBias({counts.Row(layer), counts.cols()}, 0.01f,
                             {expert_bias_.Row(layer), expert_bias_.cols()});
   }
-  adamw_.Step(1e-4, optim::ClipCoefficient(norm, 1.0), team_);
+  adamw_.Step(1e-4, optim::ClipCoefficient(norm, 1.0), executor_);
   transformer_.LoadWeights(parameters_);
   transformer_.LoadExpertBias(expert_bias_.view());
   return loss;

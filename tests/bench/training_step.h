@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "isoloss/base/executor.h"
 #include "isoloss/base/matrix.h"
-#include "isoloss/base/threads.h"
 #include "isoloss/expert_parallel/mesh.h"
 #include "isoloss/expert_parallel/options.h"
 #include "isoloss/model/parameters.h"
@@ -54,7 +54,7 @@ class TrainingStep {
 
  private:
   const train::Preset preset_;
-  ThreadTeam team_;
+  Executor executor_;
   expert_parallel::Mesh mesh_;
   model::ParameterSet parameters_;
   model::ParameterSet gradients_;

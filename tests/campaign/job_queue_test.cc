@@ -14,7 +14,7 @@ TEST(JobQueue, DoesEveryJobOnce) {
   for (const int workers : {1, 3}) {
     std::vector<std::atomic<int>> done(20);
     EXPECT_TRUE(RunJobs("jobs", done.size(), workers, kGoOn,
-                        [&](size_t job, ThreadTeam&) { ++done[job]; }));
+                        [&](size_t job, Executor&) { ++done[job]; }));
     for (const std::atomic<int>& count : done) EXPECT_EQ(count, 1);
   }
 }
@@ -22,7 +22,7 @@ TEST(JobQueue, DoesEveryJobOnce) {
 TEST(JobQueue, BeginsNoJobOnceItIsToStop) {
   std::atomic<bool> stop{false};
   int begun = 0;
-  EXPECT_FALSE(RunJobs("jobs", 5, 1, stop, [&](size_t, ThreadTeam&) {
+  EXPECT_FALSE(RunJobs("jobs", 5, 1, stop, [&](size_t, Executor&) {
     ++begun;
     stop = true;
   }));
@@ -32,7 +32,7 @@ TEST(JobQueue, BeginsNoJobOnceItIsToStop) {
 TEST(JobQueue, TheFirstExceptionEndsTheOthers) {
   int begun = 0;
   EXPECT_THROW(RunJobs("jobs", 5, 1, kGoOn,
-                       [&](size_t, ThreadTeam&) {
+                       [&](size_t, Executor&) {
                          ++begun;
                          throw std::runtime_error("first");
                        }),
@@ -41,9 +41,8 @@ TEST(JobQueue, TheFirstExceptionEndsTheOthers) {
 }
 
 TEST(JobQueue, HasNothingToDoWithoutJobs) {
-  EXPECT_TRUE(RunJobs("jobs", 0, 2, kGoOn, [](size_t, ThreadTeam&) {
-    FAIL() << "there is no job";
-  }));
+  EXPECT_TRUE(RunJobs("jobs", 0, 2, kGoOn,
+                      [](size_t, Executor&) { FAIL() << "there is no job"; }));
 }
 
 }  // namespace

@@ -80,9 +80,9 @@ runlog::RunLog ExecuteHere(const Experiment& experiment,
     if (on_step) on_step(row);
   };
   hooks.stop = &stop;
-  ThreadTeam team(execution.manner.workers);
+  Executor executor(execution.manner.workers);
   return TrainRun(
-      experiment, *arm, execution.seed, CorpusOf(experiment), team, hooks,
+      experiment, *arm, execution.seed, CorpusOf(experiment), executor, hooks,
       RunFiles{.paths = PathsIn(execution.folder), .resume = execution.resume});
 }
 
@@ -116,9 +116,9 @@ runlog::RunLog Execute(const Execution& execution) {
     threads.emplace_back([&, process] {
       RunHooks hooks = execution.hooks;
       hooks.make_transport = [&](const transport::TransportOptions& options,
-                                 ThreadTeam& team) {
+                                 Executor& executor) {
         return std::make_unique<transport::ProcessTransport>(
-            "memory", options, team, /*run_id=*/1,
+            "memory", options, executor, /*run_id=*/1,
             &network.endpoint(static_cast<int>(process)));
       };
       try {

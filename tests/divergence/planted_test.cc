@@ -91,11 +91,11 @@ runlog::RunLog RunUpTo(int64_t last, const std::string& arm, RunHooks hooks,
   std::atomic<bool> stop{false};
   hooks.on_step = [&](const runlog::StepRow& row) { stop = row.step >= last; };
   hooks.stop = &stop;
-  ThreadTeam team(1);
+  Executor executor(1);
   const auto found = std::find_if(
       experiment.arms.begin(), experiment.arms.end(),
       [&](const train::Arm& candidate) { return candidate.name == arm; });
-  return TrainRun(experiment, *found, /*seed=*/1, corpus, team, hooks);
+  return TrainRun(experiment, *found, /*seed=*/1, corpus, executor, hooks);
 }
 
 /// The run that nothing is planted in, with all its steps.
@@ -256,10 +256,10 @@ TEST_P(PlantedInArmTest, ExperimentsOfTwoSeedsPartAtTheFirstTensor) {
   const Experiment& experiment = ExperimentWith(false);
   const corpus::Corpus corpus = corpus::LoadCorpus(
       experiment.corpus_source, experiment.data.held_out_share);
-  ThreadTeam team(1);
+  Executor executor(1);
   const runlog::RunLog other =
       TrainRun(experiment, experiment.arms[GetParam() == "bf16" ? 0 : 1],
-               /*seed=*/2, corpus, team);
+               /*seed=*/2, corpus, executor);
 
   const DivergenceReport report = FindDivergence(Untouched(GetParam()), other);
 

@@ -24,15 +24,15 @@ TEST(Collectives, SumOnWhateverThreadAPhaseRuns) {
   std::vector<std::thread> threads;
   for (int process = 0; process < kProcesses; ++process) {
     threads.emplace_back([&, process] {
-      ThreadTeam team(kThreads);
+      Executor executor(kThreads);
       Mesh mesh(
           {.topology = {.experts = kRanks, .ranks = kRanks, .replicas = 1},
            .options = {},
            .dispatch_units = 1},
           std::make_unique<transport::ProcessTransport>(
-              "memory", transport::TransportOptions{.ranks = kRanks}, team,
+              "memory", transport::TransportOptions{.ranks = kRanks}, executor,
               /*run_id=*/1, &network.endpoint(process)),
-          team);
+          executor);
       for (int step = 1; step <= kSteps; ++step) {
         Matrix<float> gradient(3, 5);
         for (size_t i = 0; i < gradient.size(); ++i) {

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "isoloss/base/executor.h"
 #include "isoloss/base/matrix.h"
-#include "isoloss/base/threads.h"
 #include "isoloss/expert_parallel/conservation.h"
 #include "isoloss/expert_parallel/options.h"
 #include "isoloss/expert_parallel/ranked_exchange.h"
@@ -68,7 +68,7 @@ struct Harness {
 
   Case c;
   Topology mesh;
-  ThreadTeam team;
+  Executor executor;
   std::unique_ptr<transport::Transport> transport;
   Conservation conservation;
   RankedExchange exchange;

@@ -24,7 +24,7 @@ class LocalExchangeTest : public ::testing::Test {
   /// An exchange that has dispatched `source` [2, width].
   LocalExchange Dispatched(std::vector<float> source, Rounding rounding) {
     source_ = std::move(source);
-    LocalExchange exchange(3, rounding, team_);
+    LocalExchange exchange(3, rounding, executor_);
     exchange.Dispatch({source_.data(), 2, source_.size() / 2},
                       {ids_.data(), 2, 2}, {weights_.data(), 2, 2});
     return exchange;
@@ -33,7 +33,7 @@ class LocalExchangeTest : public ::testing::Test {
   const std::vector<int32_t> ids_ = {2, 0, 0, 1};
   std::vector<float> weights_ = {1, 1, 1, 1};
   std::vector<float> source_;
-  ThreadTeam team_{2};
+  Executor executor_{2};
 };
 
 TEST_F(LocalExchangeTest, DispatchCopiesEachTokenToItsExperts) {

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "isoloss/base/error.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/base/matrix.h"
 #include "isoloss/base/rng.h"
-#include "isoloss/base/threads.h"
 #include "isoloss/formats/bf16.h"
 #include "isoloss/formats/format.h"
 #include "isoloss/formats/mx_block.h"
@@ -137,7 +137,7 @@ TEST(Payload, MxRoundTripIsTheOperandOfAQuantisedGemm) {
                                    formats::ScaleRule::kRceil,
                                    formats::NonFinitePolicy::kBlockNan};
   const Payload& mx = PayloadByName("mx1x32", Rounding::kBf16);
-  ThreadTeam team(1);
+  Executor executor(1);
   for (const size_t width : kWidths) {
     const std::vector<float> row = Row(width, width);
     std::vector<float> definition(width);
@@ -148,7 +148,7 @@ TEST(Payload, MxRoundTripIsTheOperandOfAQuantisedGemm) {
     }
     std::vector<float> operand(width);
     kernels::QuantizeDequantize({row.data(), 1, width}, spec,
-                                {operand.data(), 1, width}, team);
+                                {operand.data(), 1, width}, executor);
 
     const std::vector<float> decoded = RoundTrip(mx, row, Rounding::kBf16);
 

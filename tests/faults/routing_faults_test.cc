@@ -58,14 +58,14 @@ struct Layer {
   static constexpr size_t kWidth = 24;
 
   Layer()
-      : transport(transport::MakeTransport("loop", {.ranks = 4}, team)),
+      : transport(transport::MakeTransport("loop", {.ranks = 4}, executor)),
         conservation(transport->local_ranks(), 4),
         exchange({.topology = {.experts = kExperts, .ranks = 4},
                   .options = {.padding = 32},
                   .dispatch_units = 1,
                   .rounding = kernels::Rounding::kBf16,
                   .transport = *transport,
-                  .team = team},
+                  .executor = executor},
                  0, conservation) {}
 
   static Matrix<float> Filled(size_t rows, size_t cols, float scale) {
@@ -107,7 +107,7 @@ struct Layer {
     return trace;
   }
 
-  ThreadTeam team{1};
+  Executor executor{1};
   std::unique_ptr<transport::Transport> transport;
   Conservation conservation;
   RankedExchange exchange;

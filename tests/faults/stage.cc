@@ -77,20 +77,20 @@ class Player {
     if (given != scene_.hooks.end()) hooks = given->second;
     hooks.make_transport = [&, process](
                                const transport::TransportOptions& options,
-                               ThreadTeam& team) {
-      return MakeTransport(process, options, team);
+                               Executor& executor) {
+      return MakeTransport(process, options, executor);
     };
     const auto& arm = experiment_.arms.front();
     const auto at = static_cast<size_t>(process);
-    ThreadTeam team(1);
+    Executor executor(1);
     try {
       if (scene_.parity) {
         ending_.reports[at] =
             train::CompareWithOneRank(experiment_, arm, /*seed=*/1, corpus_,
-                                      team, experiment_.train.steps, hooks);
+                                      executor, experiment_.train.steps, hooks);
       } else {
         ending_.logs[at] =
-            TrainRun(experiment_, arm, /*seed=*/1, corpus_, team, hooks);
+            TrainRun(experiment_, arm, /*seed=*/1, corpus_, executor, hooks);
       }
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::kTransport) << error.what();
@@ -108,15 +108,16 @@ class Player {
   }
 
   std::unique_ptr<transport::Transport> MakeTransport(
-      int process, transport::TransportOptions options, ThreadTeam& team) {
+      int process, transport::TransportOptions options, Executor& executor) {
     options.damage = scene_.damage;
     std::unique_ptr<transport::Transport> made;
     if (scene_.processes == 1) {
       made = transport::MakeTransport(experiment_.parallel.transport, options,
-                                      team);
+                                      executor);
     } else {
       made = std::make_unique<transport::ProcessTransport>(
-          "memory", options, team, /*run_id=*/1, &network_.endpoint(process));
+          "memory", options, executor, /*run_id=*/1,
+          &network_.endpoint(process));
     }
     const auto faults = scene_.faults.find(process);
     if (faults == scene_.faults.end()) return made;

@@ -23,10 +23,10 @@ TEST(EmbeddingGradient, AddsChainsInLeavesAndLeavesInTheAlignedTree) {
   const std::vector<float> dx = {big, 3, 4, 1, big, 0, 1, 0, 1, 1};
   Matrix<float> dtable(4, 1);
   dtable(0, 0) = 100;
-  ThreadTeam team(2);
+  Executor executor(2);
 
   EmbeddingGradient().Add(tokens, ends, {dx.data(), 10, 1}, dtable.view(),
-                          team);
+                          executor);
 
   EXPECT_THAT(Column(dtable), ::testing::ElementsAre(107, big, big + 2, 0));
 }
@@ -39,9 +39,10 @@ TEST(EmbeddingGradient, FindsLeavesInEitherHalf) {
   const float big = 0x1p24f;
   const std::vector<float> dx = {0, 0, big, 1, 1, 0, big, 1, 1};
   Matrix<float> dtable(3, 1);
-  ThreadTeam team(1);
+  Executor executor(1);
 
-  EmbeddingGradient().Add(tokens, ends, {dx.data(), 9, 1}, dtable.view(), team);
+  EmbeddingGradient().Add(tokens, ends, {dx.data(), 9, 1}, dtable.view(),
+                          executor);
 
   EXPECT_THAT(Column(dtable), ::testing::ElementsAre(big + 2, big + 2, 0));
 }
@@ -51,9 +52,10 @@ TEST(EmbeddingGradient, HandlesAnOddNumberOfSequences) {
   const std::vector<size_t> ends = {1, 2, 3, 4, 5};
   const std::vector<float> dx = {1, 2, 4, 8, 16};
   Matrix<float> dtable(2, 1);
-  ThreadTeam team(1);
+  Executor executor(1);
 
-  EmbeddingGradient().Add(tokens, ends, {dx.data(), 5, 1}, dtable.view(), team);
+  EmbeddingGradient().Add(tokens, ends, {dx.data(), 5, 1}, dtable.view(),
+                          executor);
 
   EXPECT_THAT(Column(dtable), ::testing::ElementsAre(13, 18));
 }
@@ -62,9 +64,9 @@ TEST(GatherRows, CopiesRows) {
   const std::vector<float> table = {1, 2, 3, 4, 5, 6};
   const std::vector<int32_t> tokens = {2, 0, 2};
   Matrix<float> out(3, 2);
-  ThreadTeam team(1);
+  Executor executor(1);
 
-  GatherRows({table.data(), 3, 2}, tokens, out.view(), team);
+  GatherRows({table.data(), 3, 2}, tokens, out.view(), executor);
 
   EXPECT_THAT(Column(out), ::testing::ElementsAre(5, 6, 1, 2, 5, 6));
 }

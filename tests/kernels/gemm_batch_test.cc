@@ -10,8 +10,8 @@
 
 #include "gemm_cases.h"
 #include "isoloss/base/error.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/base/matrix.h"
-#include "isoloss/base/threads.h"
 #include "isoloss/formats/format.h"
 #include "isoloss/formats/mx_block.h"
 #include "isoloss/kernels/gemm.h"
@@ -162,9 +162,9 @@ TEST_P(GemmBatchOn, ProductsOfOneOperandMayHaveOtherSegments) {
       const auto c = results.emplace_back(a.extent(), b.extent()).view();
       problems.push_back({.a = a, .b = b, .c = c, .segment_ends = ends});
     }
-    ThreadTeam team(1);
+    Executor executor(1);
 
-    GemmBatch(problems, team);
+    GemmBatch(problems, executor);
 
     for (GemmProblem problem : problems) {
       Matrix<float> expected(a.extent(), b.extent());
@@ -192,9 +192,9 @@ TEST_P(GemmBatchOn, ProductsOfOneMatrixMayDifferInFormatAndContraction) {
   problems[3].a.quantization = problems[3].b.quantization = &e5m2;
   problems[4].a.contraction = Contraction::kRows;
   problems[5].b.contraction = Contraction::kRows;
-  ThreadTeam team(1);
+  Executor executor(1);
 
-  GemmBatch(problems, team);
+  GemmBatch(problems, executor);
 
   for (size_t i = 0; i < 6; ++i) {
     Matrix<float> expected(60, 60);
@@ -313,8 +313,8 @@ TEST_P(GemmBatchOn, SharedOperandsAndTeamsDoNotShowInTheBits) {
     }
     for (const int threads : {1, 2, 3, 7}) {
       experts.Clear();
-      ThreadTeam team(threads);
-      GemmBatch(problems, team);
+      Executor executor(threads);
+      GemmBatch(problems, executor);
       for (size_t i = 0; i < problems.size(); ++i) {
         EXPECT_TRUE(SameResults(problems[i].c, expected[i].view()))
             << "problem " << i << ", " << threads << " threads";

@@ -8,7 +8,7 @@
 
 #include "gemm_cases.h"
 #include "isoloss/base/error.h"
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/kernels/gemm.h"
 
 namespace isoloss::kernels {
@@ -140,7 +140,7 @@ TEST_P(GemmQuantizedOn, APackedSideAndABatchOfThreadsGiveTheSameBits) {
     PackedOperand packed;
     packed.Pack(problem.b, &of.a, of.accumulation);
     for (const int threads : {1, 3}) {
-      ThreadTeam team(threads);
+      Executor executor(threads);
       std::vector<Matrix<float>> c(3);
       std::vector<GemmProblem> batch(3, problem);
       for (size_t i = 0; i < batch.size(); ++i) {
@@ -152,7 +152,7 @@ TEST_P(GemmQuantizedOn, APackedSideAndABatchOfThreadsGiveTheSameBits) {
       batch[2].a.quantization = batch[2].b.quantization = nullptr;
       batch[2].accumulation = {};
 
-      GemmBatch(batch, team);
+      GemmBatch(batch, executor);
 
       EXPECT_TRUE(SameResults(c[0].view(), expected.view()));
       EXPECT_TRUE(SameResults(c[1].view(), expected.view()));

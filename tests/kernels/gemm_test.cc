@@ -10,7 +10,7 @@
 
 #include "gemm_cases.h"
 #include "isoloss/base/error.h"
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/formats/format.h"
 #include "isoloss/formats/mx_block.h"
 
@@ -135,14 +135,14 @@ TEST(Gemm, RejectsOperandsThatDoNotFit) {
   bad[2].c = bad[2].c.Rows(0, 2);
   bad[3].segment_ends = short_ends;
   bad[4].segment_ends = falling_ends;
-  ThreadTeam team(2);
+  Executor executor(2);
 
   EXPECT_NO_THROW(Gemm(good));
   for (const GemmProblem& problem : bad) {
     const GemmProblem batch[] = {good, problem};
     EXPECT_THROW(GemmScalar(problem), Error);
     EXPECT_THROW(Gemm(problem), Error);
-    EXPECT_THROW(GemmBatch(batch, team), Error);
+    EXPECT_THROW(GemmBatch(batch, executor), Error);
   }
 }
 
@@ -345,11 +345,11 @@ TEST_P(GemmOn, DoesNotDependOnTheTeam) {
   }
 
   for (const int threads : {1, 2, 3}) {
-    ThreadTeam team(threads);
+    Executor executor(threads);
     for (Matrix<float>& result : results) {
       std::fill_n(result.data(), result.size(), std::nanf(""));
     }
-    GemmBatch(problems, team);
+    GemmBatch(problems, executor);
     for (size_t i = 0; i < problems.size(); ++i) {
       EXPECT_TRUE(SameResults(results[i].view(), expected[i].view()))
           << "problem " << i << ", " << threads << " threads";
@@ -357,7 +357,7 @@ TEST_P(GemmOn, DoesNotDependOnTheTeam) {
 
     for (size_t i = 0; i < 2; ++i) {
       std::fill_n(results[i].data(), results[i].size(), std::nanf(""));
-      GemmBatch({&problems[i], 1}, team);
+      GemmBatch({&problems[i], 1}, executor);
       EXPECT_TRUE(SameResults(results[i].view(), expected[i].view()))
           << "problem " << i << " alone, " << threads << " threads";
     }

@@ -9,8 +9,8 @@
 
 #include "gemm_cases.h"
 #include "isoloss/base/error.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/base/matrix.h"
-#include "isoloss/base/threads.h"
 #include "isoloss/formats/format.h"
 #include "isoloss/formats/mx_block.h"
 #include "support/mx_elements.h"
@@ -38,7 +38,7 @@ INSTANTIATE_TEST_SUITE_P(Targets, QuantizeOn,
                          testing::ValuesIn(SupportedTargets()), TargetTestName);
 
 TEST_P(QuantizeOn, EqualsTheDefinitionInBothDirections) {
-  ThreadTeam team(2);
+  Executor executor(2);
   for (const formats::Format* format : formats::MxElements()) {
     for (const auto mode :
          {formats::ScaleRule::kFloor, formats::ScaleRule::kCeil,
@@ -54,9 +54,9 @@ TEST_P(QuantizeOn, EqualsTheDefinitionInBothDirections) {
               Matrix<float> along(rows, cols);
               Matrix<float> down(cols, rows);
 
-              QuantizeDequantize(source.view(), spec, along.view(), team);
+              QuantizeDequantize(source.view(), spec, along.view(), executor);
               QuantizeDequantizeTransposed(source.view(), spec, down.view(),
-                                           team);
+                                           executor);
 
               const auto what = std::string(format->name) + " " +
                                 std::string(ScaleRuleName(mode));
@@ -77,13 +77,13 @@ TEST_P(QuantizeOn, EqualsTheDefinitionInBothDirections) {
 
 TEST_P(QuantizeOn, WritesItsWindowOnlyAndInPlace) {
   const formats::Quantization spec{&formats::FormatByName("e4m3")};
-  ThreadTeam team(1);
+  Executor executor(1);
   StridedMatrix window(21, 75, 5, 4);
   std::fill_n(window.memory().data(), window.memory().size(), 7.0f);
   Fill(window.view(), Values::kFp32, 1);
   const Matrix<float> expected = Quantized(window.view(), spec);
 
-  QuantizeDequantize(window.view(), spec, window.view(), team);
+  QuantizeDequantize(window.view(), spec, window.view(), executor);
 
   EXPECT_TRUE(SameResults(window.view(), expected.view()));
   for (size_t i = 0; i < 21; ++i) {
@@ -97,30 +97,31 @@ TEST_P(QuantizeOn, WritesItsWindowOnlyAndInPlace) {
 TEST_P(QuantizeOn, AMatrixLargerThanCachesGivesTheSameBits) {
   // 64 MB and a row: results of this size are written around the caches.
   const formats::Quantization spec{&formats::FormatByName("e4m3")};
-  ThreadTeam team(2);
+  Executor executor(2);
   const size_t rows = 2049, cols = 8192;
   const Matrix<float> source = Filled(rows, cols, Values::kBf16, 1);
   Matrix<float> whole(rows, cols);
   Matrix<float> row(1, cols);
 
-  QuantizeDequantize(source.view(), spec, whole.view(), team);
+  QuantizeDequantize(source.view(), spec, whole.view(), executor);
 
   for (size_t i = 0; i < rows; ++i) {
-    QuantizeDequantize(source.view().Rows(i, 1), spec, row.view(), team);
+    QuantizeDequantize(source.view().Rows(i, 1), spec, row.view(), executor);
     ASSERT_TRUE(SameResults(whole.view().Rows(i, 1), row.view())) << i;
   }
 }
 
 TEST(Quantize, RejectsShapesThatDoNotFit) {
   const formats::Quantization spec{&formats::FormatByName("e4m3")};
-  ThreadTeam team(1);
+  Executor executor(1);
   const Matrix<float> source(3, 40);
   Matrix<float> same(3, 40);
   Matrix<float> transposed(40, 3);
-  EXPECT_THROW(QuantizeDequantize(source.view(), spec, transposed.view(), team),
-               Error);
   EXPECT_THROW(
-      QuantizeDequantizeTransposed(source.view(), spec, same.view(), team),
+      QuantizeDequantize(source.view(), spec, transposed.view(), executor),
+      Error);
+  EXPECT_THROW(
+      QuantizeDequantizeTransposed(source.view(), spec, same.view(), executor),
       Error);
 }
 

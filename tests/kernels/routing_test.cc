@@ -21,9 +21,9 @@ std::vector<int32_t> Select(const RouterRule& rule, size_t top_k,
                             std::vector<float> bias = {}) {
   bias.resize(scores.size(), 0.0f);
   std::vector<int32_t> ids(top_k);
-  ThreadTeam team(1);
+  Executor executor(1);
   SelectExperts(rule, {scores.data(), 1, scores.size()}, bias,
-                {ids.data(), 1, top_k}, team);
+                {ids.data(), 1, top_k}, executor);
   return ids;
 }
 
@@ -108,14 +108,14 @@ TEST(Routing, OfManyTokensIsThatOfEach) {
   for (const bool softmax : {false, true}) {
     const RouterRule rule = {
         .groups = 4, .limited_groups = 2, .scale = 2.5f, .softmax = softmax};
-    ThreadTeam team(3);
+    Executor executor(3);
     Matrix<int32_t> ids(kTokens, kSlots);
     Matrix<float> weights(kTokens, kSlots);
     Matrix<float> dlogits(kTokens, kExperts);
-    SelectExperts(rule, scores.view(), bias, ids.view(), team);
-    CombineWeights(rule, scores.view(), ids.view(), weights.view(), team);
+    SelectExperts(rule, scores.view(), bias, ids.view(), executor);
+    CombineWeights(rule, scores.view(), ids.view(), weights.view(), executor);
     RouterScoreBackward(rule, scores.view(), ids.view(), weights.view(),
-                        dlogits.view(), team);
+                        dlogits.view(), executor);
 
     for (size_t t = 0; t < kTokens; ++t) {
       const std::span<const float> of_token(scores.Row(t), kExperts);

@@ -25,7 +25,7 @@ TEST_F(SoftmaxTest, CausalSoftmaxSharesOutAllowedEntries) {
   std::vector<float> scores(12, 3.0f);
 
   const CausalBlock block = {2, Rows(scores, 3), {}, {}};
-  CausalSoftmaxForward({&block, 1}, 0.5f, team_);
+  CausalSoftmaxForward({&block, 1}, 0.5f, executor_);
 
   EXPECT_THAT(scores, ElementsAre(0.5f, 0.5f, 0, 0,                 //
                                   1.0f / 3, 1.0f / 3, 1.0f / 3, 0,  //
@@ -39,7 +39,7 @@ TEST_F(SoftmaxTest, SoftmaxMatchesTheFormula) {
   std::vector<float> x = Uniform(100, 2, 10);
   std::vector<float> p(100);
 
-  RowSoftmax(Rows(x, 1), Rows(p, 1), team_);
+  RowSoftmax(Rows(x, 1), Rows(p, 1), executor_);
 
   double sum = 0;
   for (const float v : x) sum += std::exp(double{v});
@@ -53,7 +53,7 @@ TEST_F(SoftmaxTest, SoftmaxTreatsNonFiniteEntriesAsStated) {
   std::vector<float> x = {0, -kInf, 0, kNan, 0, kInf, -kInf, -kInf};
   std::vector<float> p(8);
 
-  RowSoftmax(Rows(x, 4), Rows(p, 4), team_);
+  RowSoftmax(Rows(x, 4), Rows(p, 4), executor_);
 
   EXPECT_EQ(p[0], 1.0f);
   EXPECT_EQ(p[1], 0.0f);
@@ -86,8 +86,8 @@ TEST_F(SoftmaxTest, CausalSoftmaxBackwardIsTheDerivative) {
   };
 
   const CausalBlock block = {kCount, Rows(p, 1), Rows(p, 1), Rows(ds, 1)};
-  CausalSoftmaxForward({&block, 1}, kScale, team_);
-  CausalSoftmaxBackward({&block, 1}, kScale, team_);
+  CausalSoftmaxForward({&block, 1}, kScale, executor_);
+  CausalSoftmaxBackward({&block, 1}, kScale, executor_);
 
   for (size_t i = 0; i < kCount; ++i) {
     const double slope = (value(i, kStep) - value(i, -kStep)) / (2 * kStep);
@@ -100,7 +100,7 @@ TEST_F(SoftmaxTest, CausalSoftmaxBackwardZeroesForbiddenEntries) {
   std::vector<float> dp = {5, kNan, kNan, 1, 3, kNan};
 
   const CausalBlock block = {1, Rows(p, 2), Rows(p, 2), Rows(dp, 2)};
-  CausalSoftmaxBackward({&block, 1}, 2, team_);
+  CausalSoftmaxBackward({&block, 1}, 2, executor_);
 
   EXPECT_THAT(dp, ElementsAre(0, 0, 0, -1, 1, 0));
 }
@@ -112,7 +112,7 @@ TEST_F(SoftmaxTest, CausalSoftmaxBackwardTakesTheMeanOfWhatWasRead) {
 
   // The mean is 0.25 * 1 + 0.75 * 3 = 2.5.
   const CausalBlock block = {2, Rows(p, 1), Rows(read, 1), Rows(dp, 1)};
-  CausalSoftmaxBackward({&block, 1}, 1, team_);
+  CausalSoftmaxBackward({&block, 1}, 1, executor_);
 
   EXPECT_THAT(dp, ElementsAre(-0.75f, 0.25f));
 }
@@ -124,9 +124,10 @@ TEST_F(SwigluTest, RoundsSiluBeforeTheProduct) {
   std::vector<float> h(4);
   std::vector<float> exact(4);
 
-  SwigluForward(Rows(gate, 1), Rows(up, 1), Rounding::kBf16, Rows(h, 1), team_);
+  SwigluForward(Rows(gate, 1), Rows(up, 1), Rounding::kBf16, Rows(h, 1),
+                executor_);
   SwigluForward(Rows(gate, 1), Rows(up, 1), Rounding::kFp32, Rows(exact, 1),
-                team_);
+                executor_);
 
   EXPECT_THAT(h, ElementsAre(0, 100,
                              formats::RoundToBf16(formats::RoundToBf16(silu) *
@@ -149,7 +150,7 @@ TEST_F(SwigluTest, BackwardIsTheDerivative) {
   const auto silu = [](double z) { return z / (1 + std::exp(-z)); };
 
   SwigluBackward(Rows(gate, 1), Rows(up, 1), Rows(dh, 1), Rounding::kFp32,
-                 Rows(dgate, 1), Rows(dup, 1), team_);
+                 Rows(dgate, 1), Rows(dup, 1), executor_);
 
   for (size_t i = 0; i < gate.size(); ++i) {
     const double z = gate[i];
@@ -167,7 +168,7 @@ TEST_F(CrossEntropyTest, ByHand) {
   std::vector<float> dlogits(6);
 
   CrossEntropy(Rows(logits, 3), labels, 0.5f, Rounding::kFp32, loss,
-               Rows(dlogits, 3), team_);
+               Rows(dlogits, 3), executor_);
 
   EXPECT_THAT(loss, ElementsAre(std::log(2.0f), 0, 0));
   EXPECT_THAT(dlogits, ElementsAre(0.25f, -0.25f, 0, 0, 0, 0));
@@ -192,7 +193,7 @@ TEST_F(CrossEntropyTest, GradientIsTheDerivative) {
   };
 
   CrossEntropy(Rows(x, 1), labels, kGradScale, Rounding::kFp32, loss,
-               Rows(dx, 1), team_);
+               Rows(dx, 1), executor_);
 
   EXPECT_NEAR(loss[0], value(0, 0), (2 * 4 * 2 + 30 + 10) * kU);
   for (size_t i = 0; i < kCount; ++i) {
@@ -206,7 +207,7 @@ TEST_F(CrossEntropyTest, RejectsALabelOutsideTheVocabulary) {
   std::vector<float> loss(2);
   const auto run = [&](int32_t label) {
     CrossEntropy(Rows(logits, 2), std::vector<int32_t>{0, label}, 1,
-                 Rounding::kFp32, loss, {}, team_);
+                 Rounding::kFp32, loss, {}, executor_);
   };
 
   EXPECT_THROW(run(2), Error);

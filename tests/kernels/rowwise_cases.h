@@ -8,9 +8,9 @@
 #include <limits>
 #include <vector>
 
+#include "isoloss/base/executor.h"
 #include "isoloss/base/matrix.h"
 #include "isoloss/base/rng.h"
-#include "isoloss/base/threads.h"
 #include "isoloss/kernels/targets.h"
 
 namespace isoloss::kernels {
@@ -44,7 +44,7 @@ class ScalarTest : public testing::Test {
   ScalarTest() { ForceTarget("scalar"); }
   ~ScalarTest() override { ForceTarget(""); }
 
-  ThreadTeam team_{1};
+  Executor executor_{1};
 };
 
 }  // namespace isoloss::kernels

@@ -86,41 +86,41 @@ class GuardedMatrix {
 /// Everything an operation wrote.
 using Outputs = std::vector<std::vector<float>>;
 
-/// An operation on a problem; without a team, by its scalar definition.
+/// An operation on a problem; without an executor, by its scalar definition.
 struct Operation {
   const char* name;
-  std::function<Outputs(const Problem&, ThreadTeam*)> run;
+  std::function<Outputs(const Problem&, Executor*)> run;
 };
 
-/// Calls definition(args...) or, with a team, function(args..., team).
+/// Calls definition(args...) or, with an executor, function(args..., executor).
 template <typename Definition, typename Function, typename... Args>
-void Apply(Definition definition, Function function, ThreadTeam* team,
+void Apply(Definition definition, Function function, Executor* executor,
            Args&&... args) {
-  if (team == nullptr) {
+  if (executor == nullptr) {
     definition(std::forward<Args>(args)...);
   } else {
-    function(std::forward<Args>(args)..., *team);
+    function(std::forward<Args>(args)..., *executor);
   }
 }
 
-Outputs RunRowDot(const Problem& p, ThreadTeam* team) {
+Outputs RunRowDot(const Problem& p, Executor* executor) {
   GuardedMatrix a(1, p.cols, p.values, 0);
   GuardedMatrix b(1, p.cols, p.values, 1);
-  return {{team == nullptr ? scalar::RowDot(a.row(), b.row())
-                           : RowDot(a.row(), b.row())}};
+  return {{executor == nullptr ? scalar::RowDot(a.row(), b.row())
+                               : RowDot(a.row(), b.row())}};
 }
 
-Outputs RunRmsNormForward(const Problem& p, ThreadTeam* team) {
+Outputs RunRmsNormForward(const Problem& p, Executor* executor) {
   GuardedMatrix x(p, 0);
   GuardedMatrix weight(1, p.cols, p.values, 1);
   GuardedMatrix y(p.rows, p.cols);
   GuardedMatrix rstd(1, p.rows);
-  Apply(scalar::RmsNormForward, RmsNormForward, team, x.view(), weight.row(),
-        1e-5f, p.rounding, y.view(), rstd.row());
+  Apply(scalar::RmsNormForward, RmsNormForward, executor, x.view(),
+        weight.row(), 1e-5f, p.rounding, y.view(), rstd.row());
   return {y.storage(), rstd.storage()};
 }
 
-Outputs RunRmsNormBackward(const Problem& p, ThreadTeam* team) {
+Outputs RunRmsNormBackward(const Problem& p, Executor* executor) {
   GuardedMatrix x(p, 0);
   GuardedMatrix weight(1, p.cols, p.values, 1);
   GuardedMatrix rstd(1, p.rows, p.values, 2);
@@ -130,18 +130,18 @@ Outputs RunRmsNormBackward(const Problem& p, ThreadTeam* team) {
   RmsNormGradient gradient = {x.view(),  weight.row(), rstd.row(),
                               dy.view(), p.rounding,   /*add=*/false,
                               dx.view(), dweight.row()};
-  Apply(scalar::RmsNormBackward, RmsNormBackward, team, gradient);
+  Apply(scalar::RmsNormBackward, RmsNormBackward, executor, gradient);
   GuardedMatrix sum(p, 4);
   GuardedMatrix same_dweight(1, p.cols);
   gradient.add = true;
   gradient.dx = sum.view();
   gradient.dweight = same_dweight.row();
-  Apply(scalar::RmsNormBackward, RmsNormBackward, team, gradient);
+  Apply(scalar::RmsNormBackward, RmsNormBackward, executor, gradient);
   return {dx.storage(), dweight.storage(), sum.storage(),
           same_dweight.storage()};
 }
 
-Outputs RunRope(const Problem& p, ThreadTeam* team) {
+Outputs RunRope(const Problem& p, Executor* executor) {
   constexpr size_t kHeads = 3;
   constexpr size_t kOffset = 1;
   constexpr size_t kPositions = 7;
@@ -159,13 +159,15 @@ Outputs RunRope(const Problem& p, ThreadTeam* team) {
     return HeadColumns<float>{x.view(), kHeads, stride, kOffset, 2 * pairs};
   };
   RopeAngles angles = {positions, cos.view(), sin.view(), false};
-  Apply(scalar::ApplyRope, ApplyRope, team, heads(forward), angles, p.rounding);
+  Apply(scalar::ApplyRope, ApplyRope, executor, heads(forward), angles,
+        p.rounding);
   angles.inverse = true;
-  Apply(scalar::ApplyRope, ApplyRope, team, heads(inverse), angles, p.rounding);
+  Apply(scalar::ApplyRope, ApplyRope, executor, heads(inverse), angles,
+        p.rounding);
   return {forward.storage(), inverse.storage()};
 }
 
-Outputs RunHeads(const Problem& p, ThreadTeam* team) {
+Outputs RunHeads(const Problem& p, Executor* executor) {
   constexpr size_t kHeads = 3;
   const size_t stride = p.cols + 2;
   GuardedMatrix x(p.rows, kHeads * stride, p.values, 0);
@@ -173,18 +175,18 @@ Outputs RunHeads(const Problem& p, ThreadTeam* team) {
   GuardedMatrix sums(p.rows, p.cols);
   const HeadColumns<const float> from = {x.view(), kHeads, stride, 1, p.cols};
   const HeadColumns<float> to = {copies.view(), kHeads, stride, 2, p.cols};
-  Apply(scalar::CopyHeads, CopyHeads, team, from, to);
-  Apply(scalar::SumHeads, SumHeads, team, from, p.rounding, sums.view());
+  Apply(scalar::CopyHeads, CopyHeads, executor, from, to);
+  Apply(scalar::SumHeads, SumHeads, executor, from, p.rounding, sums.view());
   return {copies.storage(), sums.storage()};
 }
 
-Outputs RunFiniteAmax(const Problem& p, ThreadTeam* team) {
+Outputs RunFiniteAmax(const Problem& p, Executor* executor) {
   GuardedMatrix x(p, 0);
-  return {{team == nullptr ? scalar::FiniteAmax(x.view(), p.rounding)
-                           : FiniteAmax(x.view(), p.rounding, *team)}};
+  return {{executor == nullptr ? scalar::FiniteAmax(x.view(), p.rounding)
+                               : FiniteAmax(x.view(), p.rounding, *executor)}};
 }
 
-Outputs RunCausalSoftmax(const Problem& p, ThreadTeam* team) {
+Outputs RunCausalSoftmax(const Problem& p, Executor* executor) {
   const size_t first_length = p.cols > p.rows ? p.cols - p.rows : 1;
   GuardedMatrix scores(p, 0);
   GuardedMatrix probabilities(p, 1);
@@ -193,45 +195,45 @@ Outputs RunCausalSoftmax(const Problem& p, ThreadTeam* team) {
   const CausalBlock forward = {first_length, scores.view(), {}, {}};
   const CausalBlock backward = {first_length, probabilities.view(), read.view(),
                                 gradient.view()};
-  if (team == nullptr) {
+  if (executor == nullptr) {
     scalar::CausalSoftmaxForward(forward, 0.3f);
     scalar::CausalSoftmaxBackward(backward, 0.3f);
   } else {
-    CausalSoftmaxForward({&forward, 1}, 0.3f, *team);
-    CausalSoftmaxBackward({&backward, 1}, 0.3f, *team);
+    CausalSoftmaxForward({&forward, 1}, 0.3f, *executor);
+    CausalSoftmaxBackward({&backward, 1}, 0.3f, *executor);
   }
   return {scores.storage(), gradient.storage()};
 }
 
-Outputs RunRowSoftmax(const Problem& p, ThreadTeam* team) {
+Outputs RunRowSoftmax(const Problem& p, Executor* executor) {
   GuardedMatrix x(p, 0);
   GuardedMatrix out(p.rows, p.cols);
-  Apply(scalar::RowSoftmax, RowSoftmax, team, x.view(), out.view());
+  Apply(scalar::RowSoftmax, RowSoftmax, executor, x.view(), out.view());
   return {out.storage()};
 }
 
-Outputs RunElementSigmoid(const Problem& p, ThreadTeam* team) {
+Outputs RunElementSigmoid(const Problem& p, Executor* executor) {
   GuardedMatrix x(p, 0);
   GuardedMatrix out(p.rows, p.cols);
-  Apply(scalar::ElementSigmoid, ElementSigmoid, team, x.view(), out.view());
+  Apply(scalar::ElementSigmoid, ElementSigmoid, executor, x.view(), out.view());
   return {out.storage()};
 }
 
-Outputs RunSwiglu(const Problem& p, ThreadTeam* team) {
+Outputs RunSwiglu(const Problem& p, Executor* executor) {
   GuardedMatrix gate(p, 0);
   GuardedMatrix up(p, 1);
   GuardedMatrix dh(p, 2);
   GuardedMatrix h(p.rows, p.cols);
   GuardedMatrix dgate(p.rows, p.cols);
-  Apply(scalar::SwigluForward, SwigluForward, team, gate.view(), up.view(),
+  Apply(scalar::SwigluForward, SwigluForward, executor, gate.view(), up.view(),
         p.rounding, h.view());
   // dup takes the place of dh.
-  Apply(scalar::SwigluBackward, SwigluBackward, team, gate.view(), up.view(),
-        dh.view(), p.rounding, dgate.view(), dh.view());
+  Apply(scalar::SwigluBackward, SwigluBackward, executor, gate.view(),
+        up.view(), dh.view(), p.rounding, dgate.view(), dh.view());
   return {h.storage(), dgate.storage(), dh.storage()};
 }
 
-Outputs RunCrossEntropy(const Problem& p, ThreadTeam* team) {
+Outputs RunCrossEntropy(const Problem& p, Executor* executor) {
   GuardedMatrix logits(p, 0);
   GuardedMatrix loss(1, p.rows);
   GuardedMatrix loss_alone(1, p.rows);
@@ -242,7 +244,7 @@ Outputs RunCrossEntropy(const Problem& p, ThreadTeam* team) {
         t % 5 == 4 ? kIgnoredLabel : static_cast<int32_t>(t * 7 % p.cols);
   }
   const auto run = [&](GuardedMatrix& per_token, MatrixView<float> gradient) {
-    Apply(scalar::CrossEntropy, CrossEntropy, team, logits.view(), labels,
+    Apply(scalar::CrossEntropy, CrossEntropy, executor, logits.view(), labels,
           1.0f / 96, p.rounding, per_token.row(), gradient);
   };
   run(loss_alone, {});
@@ -252,16 +254,16 @@ Outputs RunCrossEntropy(const Problem& p, ThreadTeam* team) {
           logits.storage()};
 }
 
-Outputs RunAddAndCast(const Problem& p, ThreadTeam* team) {
+Outputs RunAddAndCast(const Problem& p, Executor* executor) {
   GuardedMatrix x(p, 0);
   GuardedMatrix y(p, 1);
   GuardedMatrix cast(p.rows, p.cols);
-  Apply(scalar::Cast, Cast, team, x.view(), p.rounding, cast.view());
-  Apply(scalar::Add, Add, team, x.view(), y.view(), p.rounding, y.view());
+  Apply(scalar::Cast, Cast, executor, x.view(), p.rounding, cast.view());
+  Apply(scalar::Add, Add, executor, x.view(), y.view(), p.rounding, y.view());
   return {cast.storage(), y.storage()};
 }
 
-Outputs RunGatherCombine(const Problem& p, ThreadTeam* team) {
+Outputs RunGatherCombine(const Problem& p, Executor* executor) {
   constexpr size_t kSlots = 3;
   constexpr size_t kRows = 11;
   GuardedMatrix rows(kRows, p.cols, p.values, 0);
@@ -273,15 +275,16 @@ Outputs RunGatherCombine(const Problem& p, ThreadTeam* team) {
   for (size_t i = 0; i < index.size(); ++i) {
     index.data()[i] = static_cast<int32_t>(i * 5 % kRows);
   }
-  Apply(scalar::GatherCombine, GatherCombine, team, rows.view(), index.cview(),
-        weights.view(), addend.view(), p.rounding, weighted.view());
-  Apply(scalar::GatherCombine, GatherCombine, team, rows.view(), index.cview(),
-        MatrixView<const float>(), MatrixView<const float>(), p.rounding,
-        plain.view());
+  Apply(scalar::GatherCombine, GatherCombine, executor, rows.view(),
+        index.cview(), weights.view(), addend.view(), p.rounding,
+        weighted.view());
+  Apply(scalar::GatherCombine, GatherCombine, executor, rows.view(),
+        index.cview(), MatrixView<const float>(), MatrixView<const float>(),
+        p.rounding, plain.view());
   return {weighted.storage(), plain.storage()};
 }
 
-Outputs RunGatherCombineBackward(const Problem& p, ThreadTeam* team) {
+Outputs RunGatherCombineBackward(const Problem& p, Executor* executor) {
   constexpr size_t kSlots = 3;
   const size_t count = p.rows * kSlots;
   GuardedMatrix rows(count + 1, p.cols, p.values, 0);
@@ -293,12 +296,12 @@ Outputs RunGatherCombineBackward(const Problem& p, ThreadTeam* team) {
   for (size_t i = 0; i < count; ++i) {  // backwards, without row 0
     index.data()[i] = static_cast<int32_t>(count - i);
   }
-  Apply(scalar::GatherCombineBackward, GatherCombineBackward, team, rows.view(),
-        index.cview(), weights.view(), dout.view(), p.rounding, drows.view(),
-        dweights.view());
+  Apply(scalar::GatherCombineBackward, GatherCombineBackward, executor,
+        rows.view(), index.cview(), weights.view(), dout.view(), p.rounding,
+        drows.view(), dweights.view());
   GuardedMatrix same_dweights(p.rows, kSlots);
-  Apply(scalar::GatherCombineBackward, GatherCombineBackward, team, rows.view(),
-        index.cview(), weights.view(), dout.view(), p.rounding,
+  Apply(scalar::GatherCombineBackward, GatherCombineBackward, executor,
+        rows.view(), index.cview(), weights.view(), dout.view(), p.rounding,
         rows.view(),  // in place
         same_dweights.view());
   return {drows.storage(), dweights.storage(), rows.storage(),
@@ -310,7 +313,7 @@ GuardedMatrix Flat(const Problem& p, uint64_t stream) {
   return {1, p.rows * p.cols, p.values, stream};
 }
 
-Outputs RunAdamW(const Problem& p, ThreadTeam* team) {
+Outputs RunAdamW(const Problem& p, Executor* executor) {
   GuardedMatrix parameter = Flat(p, 0);
   GuardedMatrix first = Flat(p, 1);
   GuardedMatrix second = Flat(p, 2);
@@ -325,15 +328,16 @@ Outputs RunAdamW(const Problem& p, ThreadTeam* team) {
                                 .bias2_sqrt = 0.31f,
                                 .eps = 1e-8f,
                                 .grad_scale = 0.7f};
-  Apply(scalar::AdamWUpdate, AdamWUpdate, team, parameter.row(), first.row(),
-        second.row(), gradient.row(), scalars);
+  Apply(scalar::AdamWUpdate, AdamWUpdate, executor, parameter.row(),
+        first.row(), second.row(), gradient.row(), scalars);
   return {parameter.storage(), first.storage(), second.storage()};
 }
 
-Outputs RunSumOfSquares(const Problem& p, ThreadTeam* team) {
+Outputs RunSumOfSquares(const Problem& p, Executor* executor) {
   GuardedMatrix values = Flat(p, 0);
-  const double sum = team == nullptr ? scalar::SumOfSquares(values.row())
-                                     : SumOfSquares(values.row(), *team);
+  const double sum = executor == nullptr
+                         ? scalar::SumOfSquares(values.row())
+                         : SumOfSquares(values.row(), *executor);
   const auto bits = std::bit_cast<std::array<float, 2>>(sum);
   return {{bits[0], bits[1]}};
 }
@@ -401,7 +405,7 @@ class RowwiseTargetTest
 
 TEST_P(RowwiseTargetTest, EqualsTheScalarDefinitionBitForBit) {
   const Operation& operation = std::get<0>(GetParam());
-  ThreadTeam teams[] = {ThreadTeam(1), ThreadTeam(2), ThreadTeam(3)};
+  Executor teams[] = {Executor(1), Executor(2), Executor(3)};
   for (const auto& [rows, cols] : Extents()) {
     for (const Rounding rounding : {Rounding::kFp32, Rounding::kBf16}) {
       for (const Values values :
@@ -414,8 +418,8 @@ TEST_P(RowwiseTargetTest, EqualsTheScalarDefinitionBitForBit) {
 
         const Outputs defined = operation.run(problem, nullptr);
 
-        for (ThreadTeam& team : teams) {
-          ExpectSame(operation.run(problem, &team), defined);
+        for (Executor& executor : teams) {
+          ExpectSame(operation.run(problem, &executor), defined);
           if (HasFatalFailure()) return;
         }
       }

@@ -50,14 +50,14 @@ TEST_F(RowwiseTest, SumOfSquaresAddsLeavesPairwise) {
       values[leaf * kSquaresLeaf] = 1;
       values[leaf * kSquaresLeaf + 1] = 1;
     }
-    return SumOfSquares(values, team_);
+    return SumOfSquares(values, executor_);
   };
 
   EXPECT_EQ(sum(1, 2), 0x1p54);
   EXPECT_EQ(sum(2, 3), 0x1p54 + 4);
-  EXPECT_EQ(SumOfSquares(std::vector<float>{3, 4}, team_), 25);
-  EXPECT_EQ(SumOfSquares(std::vector<float>(5000, 1.0f), team_), 5000);
-  EXPECT_EQ(SumOfSquares({}, team_), 0);
+  EXPECT_EQ(SumOfSquares(std::vector<float>{3, 4}, executor_), 25);
+  EXPECT_EQ(SumOfSquares(std::vector<float>(5000, 1.0f), executor_), 5000);
+  EXPECT_EQ(SumOfSquares({}, executor_), 0);
 }
 
 TEST_F(RowwiseTest, RmsNormScalesToUnitMeanSquare) {
@@ -67,7 +67,7 @@ TEST_F(RowwiseTest, RmsNormScalesToUnitMeanSquare) {
   std::vector<float> rstd(2);
 
   RmsNormForward(Rows(x, 2), weight, 0, Rounding::kFp32, Rows(y, 2), rstd,
-                 team_);
+                 executor_);
 
   EXPECT_THAT(y, ElementsAre(2, 0, 0, 0, 1, -2, 3, 4));
   EXPECT_THAT(rstd, ElementsAre(0.5f, 0.5f));
@@ -86,9 +86,9 @@ TEST_F(RowwiseTest, RmsNormMatchesTheFormula) {
   std::vector<float> rstd(3);
 
   RmsNormForward(Rows(x, 3), weight, static_cast<float>(kEps), Rounding::kBf16,
-                 Rows(rounded, 3), rstd, team_);
+                 Rows(rounded, 3), rstd, executor_);
   RmsNormForward(Rows(x, 3), weight, static_cast<float>(kEps), Rounding::kFp32,
-                 Rows(y, 3), rstd, team_);
+                 Rows(y, 3), rstd, executor_);
 
   for (size_t t = 0; t < 3; ++t) {
     double squares = 0;
@@ -117,12 +117,12 @@ TEST_F(RowwiseTest, RmsNormBackwardByHand) {
   RmsNormGradient gradient = {Rows(x, 1),      weight, rstd,        Rows(dy, 1),
                               Rounding::kFp32, false,  Rows(dx, 1), dweight};
 
-  RmsNormBackward(gradient, team_);
+  RmsNormBackward(gradient, executor_);
   EXPECT_THAT(dx, ElementsAre(0.25f, -0.25f));
   EXPECT_THAT(dweight, ElementsAre(1, 0));
 
   gradient.add = true;
-  RmsNormBackward(gradient, team_);
+  RmsNormBackward(gradient, executor_);
   EXPECT_THAT(dx, ElementsAre(0.5f, -0.5f));
   EXPECT_THAT(dweight, ElementsAre(1, 0));
 }
@@ -154,10 +154,10 @@ TEST_F(RowwiseTest, RmsNormBackwardIsTheDerivative) {
   };
 
   RmsNormForward(Rows(x, 1), weight, static_cast<float>(kEps), Rounding::kFp32,
-                 Rows(y, 1), rstd, team_);
+                 Rows(y, 1), rstd, executor_);
   RmsNormBackward({Rows(x, 1), weight, rstd, Rows(dy, 1), Rounding::kFp32,
                    /*add=*/false, Rows(dx, 1), dweight},
-                  team_);
+                  executor_);
 
   ASSERT_LT(rstd[0], 2.5f);
   for (size_t i = 0; i < kCols; ++i) {
@@ -183,7 +183,7 @@ TEST_F(RowwiseTest, RmsNormBackwardAddsLeavesOfTokensPairwise) {
   RmsNormBackward(
       {Rows(x, x.size()), std::vector<float>{1}, rstd, Rows(dy, x.size()),
        Rounding::kFp32, /*add=*/false, Rows(dx, x.size()), dweight},
-      team_);
+      executor_);
 
   EXPECT_EQ(dweight[0], 0x1p24f + 2);
 }
@@ -199,7 +199,7 @@ TEST_F(RowwiseTest, RmsNormBackwardOfNoTokenIsZero) {
                    /*add=*/false,
                    {nullptr, 0, 2},
                    dweight},
-                  team_);
+                  executor_);
 
   EXPECT_THAT(dweight, Each(0.0f));
 }
@@ -214,11 +214,11 @@ TEST_F(RowwiseTest, RopeTurnsAdjacentPairsAtAnOffset) {
   const HeadColumns<float> heads = {Rows(x, 2), 1, 5, 2, 2};
   RopeAngles angles = {positions, Rows(cos, 2), Rows(sin, 2), false};
 
-  ApplyRope(heads, angles, Rounding::kFp32, team_);
+  ApplyRope(heads, angles, Rounding::kFp32, executor_);
   EXPECT_THAT(x, ElementsAre(9, 9, -2, 1, 9, 9, 9, 1, 2, 9));
 
   angles.inverse = true;
-  ApplyRope(heads, angles, Rounding::kFp32, team_);
+  ApplyRope(heads, angles, Rounding::kFp32, executor_);
   EXPECT_THAT(x, ElementsAre(9, 9, 1, 2, 9, 9, 9, 1, 2, 9));
 }
 
@@ -229,13 +229,13 @@ TEST_F(RowwiseTest, HeadsAreCopiedAndAddedInAscendingOrder) {
   std::vector<float> sum(2);
   const HeadColumns<const float> from = {Rows(x, 1), 2, 3, 1, 2};
 
-  CopyHeads(from, {Rows(y, 1), 2, 3, 0, 2}, team_);
-  SumHeads(from, Rounding::kFp32, Rows(sum, 1), team_);
+  CopyHeads(from, {Rows(y, 1), 2, 3, 0, 2}, executor_);
+  SumHeads(from, Rounding::kFp32, Rows(sum, 1), executor_);
 
   EXPECT_THAT(y, ElementsAre(0x1p24f, 1, 0, 2, 3, 0));
   EXPECT_THAT(sum, ElementsAre(0x1p24f + 2, 4));
 
-  CopyHeads({Rows(x, 1), 2, 0, 4, 2}, {Rows(y, 1), 2, 3, 0, 2}, team_);
+  CopyHeads({Rows(x, 1), 2, 0, 4, 2}, {Rows(y, 1), 2, 3, 0, 2}, executor_);
   EXPECT_THAT(y, ElementsAre(2, 3, 0, 2, 3, 0));
 }
 
@@ -244,9 +244,9 @@ TEST_F(RowwiseTest, FiniteAmaxLooksAtRoundedValues) {
   const float largest = std::numeric_limits<float>::max();
   const std::vector<float> x = {1, -3, kNan, largest, -kInf, 257};
 
-  EXPECT_EQ(FiniteAmax({x.data(), 2, 3}, Rounding::kFp32, team_), largest);
-  EXPECT_EQ(FiniteAmax({x.data(), 2, 3}, Rounding::kBf16, team_), 256);
-  EXPECT_EQ(FiniteAmax({x.data() + 2, 1, 1}, Rounding::kFp32, team_), 0);
+  EXPECT_EQ(FiniteAmax({x.data(), 2, 3}, Rounding::kFp32, executor_), largest);
+  EXPECT_EQ(FiniteAmax({x.data(), 2, 3}, Rounding::kBf16, executor_), 256);
+  EXPECT_EQ(FiniteAmax({x.data() + 2, 1, 1}, Rounding::kFp32, executor_), 0);
 }
 
 TEST_F(RowwiseTest, AddAndCastRoundOnce) {
@@ -255,8 +255,8 @@ TEST_F(RowwiseTest, AddAndCastRoundOnce) {
   std::vector<float> sum(3);
   std::vector<float> cast(3);
 
-  Add(Rows(x, 1), Rows(y, 1), Rounding::kBf16, Rows(sum, 1), team_);
-  Cast(Rows(y, 1), Rounding::kFp32, Rows(cast, 1), team_);
+  Add(Rows(x, 1), Rows(y, 1), Rounding::kBf16, Rows(sum, 1), executor_);
+  Cast(Rows(y, 1), Rounding::kFp32, Rows(cast, 1), executor_);
 
   EXPECT_THAT(sum, ElementsAre(1, 256, 0));  // both ties go to even
   EXPECT_TRUE(std::signbit(sum[2]));
@@ -271,17 +271,17 @@ TEST_F(RowwiseTest, GatherCombineAddsSlotsInOrderThenTheAddend) {
   std::vector<float> out(4);
 
   GatherCombine(Rows(rows, 2), Rows(index, 2), Rows(weights, 2),
-                Rows(addend, 2), Rounding::kFp32, Rows(out, 2), team_);
+                Rows(addend, 2), Rounding::kFp32, Rows(out, 2), executor_);
   // Column 0 of token 0: 2^24 + 1 + 1 in this order stays 2^24.
   EXPECT_THAT(out, ElementsAre(0x1p24f, 16, 3, 30));
 
   GatherCombine(Rows(rows, 2), Rows(index, 2), {}, {}, Rounding::kFp32,
-                Rows(out, 2), team_);
+                Rows(out, 2), executor_);
   EXPECT_THAT(out, ElementsAre(0x1p24f, 11, 0x1p24f, 11));
 
   index[3] = 2;
   EXPECT_THROW(GatherCombine(Rows(rows, 2), Rows(index, 2), {}, {},
-                             Rounding::kFp32, Rows(out, 2), team_),
+                             Rounding::kFp32, Rows(out, 2), executor_),
                Error);
 }
 
@@ -300,7 +300,7 @@ TEST_F(RowwiseTest, AdamWByHand) {
                                 .eps = 1,
                                 .grad_scale = 0.5f};
 
-  AdamWUpdate(p, m, v, g, scalars, team_);
+  AdamWUpdate(p, m, v, g, scalars, executor_);
 
   // g' = 2: m = 2 + 1, v = 0.25 * 4 = 1; p = 0.5 - 0.125 * 3 / (1/0.5 + 1).
   EXPECT_THAT(m, ElementsAre(3, 0));
@@ -312,23 +312,24 @@ TEST_F(RowwiseTest, ArraysThatDoNotFitAreShapeErrors) {
   std::vector<float> x(6);
   std::vector<float> y(4);
 
-  EXPECT_THROW(Add(Rows(x, 2), Rows(y, 2), Rounding::kFp32, Rows(x, 2), team_),
-               Error);
+  EXPECT_THROW(
+      Add(Rows(x, 2), Rows(y, 2), Rounding::kFp32, Rows(x, 2), executor_),
+      Error);
   EXPECT_THROW(RowDot(x, y), Error);
-  EXPECT_THROW(ElementSigmoid(Rows(x, 2), Rows(x, 3), team_), Error);
+  EXPECT_THROW(ElementSigmoid(Rows(x, 2), Rows(x, 3), executor_), Error);
   const std::vector<int32_t> beyond = {2};
   const std::vector<int32_t> within = {1};
   const MatrixView<const float> table = Rows(y, 2);
   const HeadColumns<float> heads = {Rows(x, 1), 1, 6, 0, 4};
   const HeadColumns<float> too_wide = {Rows(x, 1), 2, 4, 0, 4};
-  EXPECT_THROW(
-      ApplyRope(heads, {beyond, table, table, false}, Rounding::kFp32, team_),
-      Error);
+  EXPECT_THROW(ApplyRope(heads, {beyond, table, table, false}, Rounding::kFp32,
+                         executor_),
+               Error);
   EXPECT_THROW(ApplyRope(too_wide, {within, table, table, false},
-                         Rounding::kFp32, team_),
+                         Rounding::kFp32, executor_),
                Error);
   EXPECT_THROW(SumHeads(HeadColumns<const float>{Rows(x, 1), 2, 4, 0, 4},
-                        Rounding::kFp32, Rows(y, 1), team_),
+                        Rounding::kFp32, Rows(y, 1), executor_),
                Error);
 }
 

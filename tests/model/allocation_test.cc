@@ -65,10 +65,10 @@ class TrainingLoop {
  public:
   TrainingLoop(const model::ModelConfig& config, const std::string& recipe,
                int threads)
-      : team_(threads),
+      : executor_(threads),
         weights_(config),
         gradients_(config),
-        transformer_(config, precision::RecipeByName(recipe), team_),
+        transformer_(config, precision::RecipeByName(recipe), executor_),
         adamw_({}, Tensors()),
         bias_(config.n_moe_layers(), config.num_experts) {
     model::InitializeParameters(3, weights_);
@@ -78,13 +78,13 @@ class TrainingLoop {
   void Step(const SmallBatch& batch) {
     transformer_.Forward(batch.view());
     transformer_.Backward(batch.view(), gradients_);
-    const double norm = optim::GlobalNorm(adamw_.tensors(), team_);
+    const double norm = optim::GlobalNorm(adamw_.tensors(), executor_);
     const auto counts = transformer_.tokens_per_expert();
     for (size_t layer = 0; layer < counts.rows(); ++layer) {
       optim::UpdateExpertBias({counts.Row(layer), counts.cols()}, 0.01f,
                               {bias_.Row(layer), bias_.cols()});
     }
-    adamw_.Step(1e-3, optim::ClipCoefficient(norm, 1.0), team_);
+    adamw_.Step(1e-3, optim::ClipCoefficient(norm, 1.0), executor_);
     Load();
   }
 
@@ -104,7 +104,7 @@ class TrainingLoop {
     transformer_.LoadExpertBias(bias_.view());
   }
 
-  ThreadTeam team_;
+  Executor executor_;
   model::ParameterSet weights_;
   model::ParameterSet gradients_;
   model::Transformer transformer_;

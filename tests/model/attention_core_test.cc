@@ -119,10 +119,10 @@ class AttentionTest : public ::testing::Test {
   const Matrix<float> queries_ = Uniform(tokens_, kHeads* kKeyWidth, 1);
   const Matrix<float> keys_values_ = Uniform(tokens_, kHeads* kStride, 2);
   const Matrix<float> dout_ = Uniform(tokens_, kHeads* kValueWidth, 3);
-  ThreadTeam team_{2};
-  GemmQueue gemms_{team_};
-  AttentionCore::Scratch scratch_;
-  AttentionCore attention_{{}, "core", gemms_, team_, scratch_};
+  Executor executor_{2};
+  GemmQueue gemms_{executor_};
+  AttentionCore::Scratch scratch_{executor_.memory()};
+  AttentionCore attention_{{}, "core", gemms_, executor_, scratch_};
 };
 
 TEST_F(AttentionTest, MatchesFp64OverBlockBoundaries) {

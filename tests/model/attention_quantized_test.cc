@@ -75,9 +75,9 @@ class QuantizedAttentionTest : public ::testing::Test {
   }
   Results Run(const AttentionPrecision& precision, Rounding rounding) {
     Results r(ends_.back());
-    GemmQueue gemms(team_);
-    AttentionCore::Scratch scratch;
-    AttentionCore attention(precision, "core", gemms, team_, scratch);
+    GemmQueue gemms(executor_);
+    AttentionCore::Scratch scratch{executor_.memory()};
+    AttentionCore attention(precision, "core", gemms, executor_, scratch);
     attention.Forward(Inputs(rounding),
                       {r.out.view(), kHeads, kValueWidth, 0, kValueWidth});
     attention.Backward(Inputs(rounding), Dout(),
@@ -92,7 +92,7 @@ class QuantizedAttentionTest : public ::testing::Test {
   const Matrix<float> k_ = Random(ends_.back(), kHeads* kWidth, 2);
   const Matrix<float> v_ = Random(ends_.back(), kHeads* kValueWidth, 3);
   const Matrix<float> dout_ = Random(ends_.back(), kHeads* kValueWidth, 4);
-  ThreadTeam team_{2};
+  Executor executor_{2};
 };
 
 // A cast of q to BF16, which it is in already; nothing else is described.

@@ -99,8 +99,8 @@ TEST(Graph, IsWhatAStepAnnouncesInItsOrder) {
 
     model.transformer.AnnounceWeights(model.weights, model.gradients, listing);
     model.Step(SmallBatch(config, {40, 24}), &listing);
-    ThreadTeam team(1);
-    expert_parallel::Mesh mesh(config.num_experts, team);
+    Executor executor(1);
+    expert_parallel::Mesh mesh(config.num_experts, executor);
     for (const TensorKind kind :
          {TensorKind::kWgrad, TensorKind::kParameter, TensorKind::kUpdate}) {
       AnnounceParameters(kind, model.weights, mesh, listing);

@@ -74,10 +74,10 @@ class LinearTest : public ::testing::TestWithParam<const char*> {
     context_.Begin(batch_.view(), nullptr, &gradients_);
   }
 
-  ThreadTeam team_{2};
-  expert_parallel::Mesh mesh_{SmallConfig().num_experts, team_};
+  Executor executor_{2};
+  expert_parallel::Mesh mesh_{SmallConfig().num_experts, executor_};
   LayerContext context_{SmallConfig(), precision::RecipeByName(GetParam()),
-                        team_, mesh_};
+                        executor_, mesh_};
   ParameterSet weights_ = InitialWeights();
   ParameterSet gradients_{SmallConfig()};
   SmallBatch batch_{SmallConfig(), {1}};
@@ -203,9 +203,9 @@ TEST(Linear, GivesEachOperandItsOwnFormat) {
   recipe.dgrad = {spec("e3m2"), spec("e2m3")};
   recipe.wgrad = {spec("e2m1"), std::nullopt};
   recipe.include = {"attention.wo"};
-  ThreadTeam team(1);
-  expert_parallel::Mesh mesh(SmallConfig().num_experts, team);
-  LayerContext context(SmallConfig(), recipe, team, mesh);
+  Executor executor(1);
+  expert_parallel::Mesh mesh(SmallConfig().num_experts, executor);
+  LayerContext context(SmallConfig(), recipe, executor, mesh);
   const char* parameter = "layers.0.attention.wo.weight";
   const Linear linear(context, "layers.0.attention.wo");
   const ParameterSet weights = InitialWeights();

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "isoloss/base/executor.h"
 #include "isoloss/base/matrix.h"
-#include "isoloss/base/threads.h"
 #include "isoloss/model/config.h"
 #include "isoloss/model/parameters.h"
 #include "isoloss/model/tap.h"
@@ -148,8 +148,8 @@ class Recorder : public model::TapSink {
 struct ReferenceStep {
   ReferenceStep(const H5File& file, const std::string& recipe, int threads = 1)
       : config(ReadConfig(file)), gradients(config) {
-    ThreadTeam team(threads);
-    model::Transformer model(config, precision::RecipeByName(recipe), team);
+    Executor executor(threads);
+    model::Transformer model(config, precision::RecipeByName(recipe), executor);
     model::ParameterSet weights(config);
     ReadParameters(file, "weights", weights);
     model.LoadWeights(weights);

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "isoloss/base/digest.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/base/rng.h"
-#include "isoloss/base/threads.h"
 #include "isoloss/expert_parallel/mesh.h"
 #include "isoloss/model/transformer.h"
 
@@ -87,9 +87,9 @@ class SmallModel {
              const precision::Recipe& recipe, int threads = 1)
       : weights(config),
         gradients(config),
-        team_(threads),
-        mesh_(mesh, LoopOf(mesh), team_),
-        transformer(config, recipe, team_, mesh_) {
+        executor_(threads),
+        mesh_(mesh, LoopOf(mesh), executor_),
+        transformer(config, recipe, executor_, mesh_) {
     model::InitializeParameters(3, weights);
     for (model::Parameter& parameter : weights.parameters()) {
       if (parameter.init.std >= 0.05) continue;
@@ -131,10 +131,10 @@ class SmallModel {
       const expert_parallel::MeshConfig& mesh) {
     if (expert_parallel::IsLocal(mesh)) return nullptr;
     return transport::MakeTransport(
-        "loop", {.ranks = static_cast<int>(mesh.topology.ranks)}, team_);
+        "loop", {.ranks = static_cast<int>(mesh.topology.ranks)}, executor_);
   }
 
-  ThreadTeam team_;
+  Executor executor_;
   expert_parallel::Mesh mesh_;
 
  public:

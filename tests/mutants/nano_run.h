@@ -56,8 +56,8 @@ inline runlog::RunLog RunOf(const train::Experiment& experiment,
                             const std::optional<train::RunFiles>& files = {}) {
   static const corpus::Corpus corpus =
       LoadCorpus(experiment.corpus_source, experiment.data.held_out_share);
-  ThreadTeam team(threads);
-  return TrainRun(experiment, experiment.arms[arm], 1, corpus, team, hooks,
+  Executor executor(threads);
+  return TrainRun(experiment, experiment.arms[arm], 1, corpus, executor, hooks,
                   files);
 }
 

@@ -92,14 +92,14 @@ std::optional<Matrix<float>> Read(const Side& side) {
 /// `calls`: both are of one step.
 std::vector<Finding> Check(const Operation& before, const Operation& operation,
                            const Recipe& recipe, bool calls = false) {
-  ThreadTeam team(1);
+  Executor executor(1);
   std::vector<OperationFile> files = {{.path = "1", .operations = {before}}};
   if (calls) {
     files[0].operations.push_back(operation);
   } else {
     files.push_back({.path = "2", .step = 2, .operations = {operation}});
   }
-  std::vector<Finding> findings = CheckOperations(files, recipe, {}, team);
+  std::vector<Finding> findings = CheckOperations(files, recipe, {}, executor);
   std::erase_if(findings,
                 [](const Finding& f) { return f.file + f.operation == 0; });
   return findings;

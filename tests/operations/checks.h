@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "isoloss/base/error.h"
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/operations/check.h"
 #include "isoloss/precision/recipe.h"
 
@@ -15,12 +15,12 @@ namespace isoloss::operations {
 
 inline std::vector<Finding> Check(const std::vector<Operation>& operations,
                                   const std::string& recipe = "mxfp8_rceil") {
-  ThreadTeam team(1);
+  Executor executor(1);
   const std::vector<OperationFile> files = {
       {.path = "f", .operations = operations}};
   CheckExtents(files[0]);
   std::vector<Finding> findings =
-      CheckOperations(files, precision::RecipeByName(recipe), {}, team);
+      CheckOperations(files, precision::RecipeByName(recipe), {}, executor);
   std::erase_if(findings, [&](const Finding& f) {
     return f.operation + 1 != operations.size();
   });

@@ -33,7 +33,7 @@ using testing::Random;
 std::vector<Finding> Check(const Operation& operation,
                            const std::string& recipe = "mxfp8_rceil",
                            const Operation* previous = nullptr) {
-  ThreadTeam team(1);
+  Executor executor(1);
   std::vector<OperationFile> files;
   if (previous != nullptr) {
     files.push_back({.path = "1", .step = 1, .operations = {*previous}});
@@ -41,7 +41,7 @@ std::vector<Finding> Check(const Operation& operation,
   files.push_back({.path = "2", .step = 2, .operations = {operation}});
   for (const OperationFile& file : files) CheckExtents(file);
   std::vector<Finding> findings =
-      CheckOperations(files, RecipeByName(recipe), {}, team);
+      CheckOperations(files, RecipeByName(recipe), {}, executor);
   std::erase_if(findings,
                 [&](const Finding& f) { return f.file + 1 != files.size(); });
   return findings;
@@ -145,13 +145,13 @@ TEST(LinearMistakes, OperandsThatStayedAsTheyWereAreNamed) {
 TEST(LinearMistakes, QuantisedModulesThatPatternsLeaveOutAreNamed) {
   Operation operation = LinearInputs();
   Compute(RecipeByName("mxfp8_rceil"), operation);
-  ThreadTeam team(1);
+  Executor executor(1);
   const std::vector<OperationFile> files = {
       {.path = "1", .operations = {operation}}};
 
   const auto findings =
       CheckOperations(files, RecipeByName("mxfp8_rceil"),
-                      {.exclude = {"=" + operation.module}}, team);
+                      {.exclude = {"=" + operation.module}}, executor);
 
   ExpectNamed(findings, "fprop", "quantized.both");
   ExpectNamed(findings, "dgrad", "quantized.both");

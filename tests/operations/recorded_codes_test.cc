@@ -81,9 +81,9 @@ std::vector<Finding> CheckAs(const std::string& quantization,
                              const Operation& operation) {
   precision::Recipe recipe = RecipeByName("mxfp8_rceil");
   recipe.fprop.left = formats::QuantizationByName(quantization);
-  ThreadTeam team(1);
+  Executor executor(1);
   return CheckOperations({{.path = "f", .operations = {operation}}}, recipe, {},
-                         team);
+                         executor);
 }
 
 TEST(OperandCodes, ScalesOfTwoLevelsAreWhatCodesAreMultipliedBy) {

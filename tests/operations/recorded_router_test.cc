@@ -162,11 +162,11 @@ TEST(RouterCheck, NamesWhatIsOneStepOld) {
   auto& logits = after.floats["logits"].values;
   std::ranges::reverse(logits);
   const auto name_of = [&](const std::string& part, const Operation& second) {
-    ThreadTeam team(1);
+    Executor executor(1);
     const auto findings =
         CheckOperations({{.path = "1", .step = 1, .operations = {before}},
                          {.path = "2", .step = 2, .operations = {second}}},
-                        precision::RecipeByName("bf16"), {}, team);
+                        precision::RecipeByName("bf16"), {}, executor);
     std::string name = "right";
     for (const Finding& finding : findings) {
       if (finding.file == 1 && finding.part == part && finding.explanation) {
@@ -249,13 +249,13 @@ TEST(RouterCheck, NamesTheBiasThatExpertsWereChosenBy) {
   Operation chosen_before = Router();
   Floats& bias = chosen_before.floats["bias"];
   std::ranges::reverse(bias.values);
-  ThreadTeam team(1);
+  Executor executor(1);
   // The choice is Router's, by its own bias: the one before, or negated.
   const std::vector<OperationFile> files = {
       {.path = "1", .step = 1, .operations = {Router()}},
       {.path = "2", .step = 2, .operations = {chosen_before}}};
   for (const Finding& finding :
-       CheckOperations(files, precision::RecipeByName("bf16"), {}, team)) {
+       CheckOperations(files, precision::RecipeByName("bf16"), {}, executor)) {
     if (finding.file == 0 || finding.part != "choice") continue;
     ASSERT_TRUE(finding.explanation);
     EXPECT_EQ(finding.explanation->name, "bias_stale");

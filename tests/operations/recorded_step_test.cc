@@ -195,13 +195,13 @@ TEST(AdamWCheck, NamesMomentsOfTheStepBefore) {
     // It reads what the step before had read, not what that had written.
     after.floats[moment + "_before"] = before.floats.at(moment + "_after");
   }
-  ThreadTeam team(1);
+  Executor executor(1);
   const std::vector<OperationFile> files = {
       {.path = "1", .step = 1, .operations = {before}},
       {.path = "2", .step = 2, .operations = {after}}};
 
   for (const Finding& finding : CheckOperations(
-           files, precision::RecipeByName("mxfp8_rceil"), {}, team)) {
+           files, precision::RecipeByName("mxfp8_rceil"), {}, executor)) {
     if (finding.file == 0 || finding.part != "exp_avg_after") continue;
     ASSERT_TRUE(finding.explanation);
     EXPECT_EQ(finding.explanation->name, "moments_stale");
@@ -215,14 +215,14 @@ TEST(AdamWCheck, HoldsStateAgainstTheStepBefore) {
     const std::string stem = name;
     after.floats[stem + "_before"] = before.floats.at(stem + "_after");
   }
-  ThreadTeam team(1);
+  Executor executor(1);
   const auto name_of = [&](const std::string& part, const Operation& second,
                            int64_t step) -> std::string {
     const std::vector<OperationFile> files = {
         {.path = "1", .step = 1, .operations = {before}},
         {.path = "2", .step = step, .operations = {second}}};
-    for (const Finding& finding :
-         CheckOperations(files, precision::RecipeByName("bf16"), {}, team)) {
+    for (const Finding& finding : CheckOperations(
+             files, precision::RecipeByName("bf16"), {}, executor)) {
       if (finding.part != part) continue;
       return finding.is_right() ? "right" : finding.explanation->name;
     }
@@ -246,12 +246,12 @@ TEST(AdamWCheck, TheCountOfTheBiasCorrectionGrowsByOne) {
     Operation after = before;
     after.numbers["step"] = count;
     if (skipped) before.texts["expected"] = "skipped";
-    ThreadTeam team(1);
+    Executor executor(1);
     const std::vector<OperationFile> files = {
         {.path = "1", .step = 1, .operations = {before}},
         {.path = "2", .step = 2, .operations = {after}}};
-    for (const Finding& finding :
-         CheckOperations(files, precision::RecipeByName("bf16"), {}, team)) {
+    for (const Finding& finding : CheckOperations(
+             files, precision::RecipeByName("bf16"), {}, executor)) {
       if (finding.part == "step") return finding.explanation->name;
     }
     return "right";
@@ -331,10 +331,10 @@ TEST(LinearCheck, HoldsTheWeightAgainstTheParameterOfItsStep) {
     }
     std::vector<Operation> operations = {linear, adamw};
     if (!call_first) std::swap(operations[0], operations[1]);
-    ThreadTeam team(1);
+    Executor executor(1);
     for (const Finding& finding :
          CheckOperations({{.path = "1", .operations = operations}},
-                         precision::RecipeByName("bf16"), {}, team)) {
+                         precision::RecipeByName("bf16"), {}, executor)) {
       if (finding.part == "weight") return finding.explanation->name;
     }
     return std::string("right");
@@ -354,12 +354,12 @@ TEST(LinearCheck, HoldsTheWeightAgainstTheUpdateOfTheStepBefore) {
   adamw.numbers = {{"lr", 0.0},   {"beta1", 0.9},        {"beta2", 0.95},
                    {"eps", 1e-8}, {"weight_decay", 0.0}, {"step", 1}};
   const auto name_of = [&](int64_t step) -> std::string {
-    ThreadTeam team(1);
+    Executor executor(1);
     const std::vector<OperationFile> files = {
         {.path = "1", .step = 1, .operations = {adamw}},
         {.path = "2", .step = step, .operations = {linear}}};
-    for (const Finding& finding :
-         CheckOperations(files, precision::RecipeByName("bf16"), {}, team)) {
+    for (const Finding& finding : CheckOperations(
+             files, precision::RecipeByName("bf16"), {}, executor)) {
       if (finding.part != "weight") continue;
       return finding.is_right() ? "right" : finding.explanation->name;
     }

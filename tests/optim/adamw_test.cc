@@ -42,11 +42,11 @@ class AdamWInDouble {
 TEST(AdamW, FirstStepMovesByTheLearningRateAgainstTheSign) {
   std::vector<float> parameter = {1.0f, 1.0f, 0.0f};
   std::vector<float> gradient = {3.0f, -0.02f, 0.0f};
-  ThreadTeam team(1);
+  Executor executor(1);
   AdamW adamw({.eps = 0x1p-40, .weight_decay = 0.5},
               {{.parameter = parameter, .gradient = gradient}});
 
-  adamw.Step(/*lr=*/0.125, /*grad_scale=*/1.0, team);
+  adamw.Step(/*lr=*/0.125, /*grad_scale=*/1.0, executor);
 
   // p (1 - lr wd) - lr sign(g); the update comes from 8 roundings and five
   // rounded scalars, the subtraction adds one; eps / |g| is below 2^-34.
@@ -69,7 +69,7 @@ TEST(AdamW, FollowsTheFormulaInDouble) {
   std::vector<float> second_gradient(1);
   std::vector<AdamWInDouble> expected = {
       {config, 1.0}, {config, -0.5}, {config, 0.25}};
-  ThreadTeam team(2);
+  Executor executor(2);
   AdamW adamw(config, {{.parameter = first, .gradient = first_gradient},
                        {.parameter = second, .gradient = second_gradient}});
 
@@ -77,7 +77,7 @@ TEST(AdamW, FollowsTheFormulaInDouble) {
   for (int t = 1; t <= kSteps; ++t) {
     first_gradient = {1.0f + 0.125f * static_cast<float>(t % 5), 2.0f};
     second_gradient = {3.0f - 0.25f * static_cast<float>(t % 7)};
-    adamw.Step(kLr, kGradScale, team);
+    adamw.Step(kLr, kGradScale, executor);
     const double p0 = expected[0].Step(
         kLr, kGradScale * static_cast<double>(first_gradient[0]));
     const double p1 = expected[1].Step(
@@ -100,10 +100,10 @@ TEST(AdamW, FollowsTheFormulaInDouble) {
 TEST(AdamW, CarriesNanToTheWeights) {
   std::vector<float> parameter = {1.0f, 1.0f};
   std::vector<float> gradient = {std::numeric_limits<float>::quiet_NaN(), 1.0f};
-  ThreadTeam team(1);
+  Executor executor(1);
   AdamW adamw({}, {{.parameter = parameter, .gradient = gradient}});
 
-  adamw.Step(1e-3, 1.0, team);
+  adamw.Step(1e-3, 1.0, executor);
 
   EXPECT_TRUE(std::isnan(parameter[0]));
   EXPECT_FALSE(std::isnan(parameter[1]));
@@ -121,7 +121,7 @@ std::vector<float> Noise(size_t size, uint64_t stream) {
 TEST(AdamW, SquaresAreThoseOfTheParameterBeforeAndOfItsChange) {
   // Two runs of threads and a part of a leaf; and less than a leaf.
   constexpr size_t kSizes[] = {20 * kernels::kSquaresLeaf + 7, 5};
-  ThreadTeam team(2);
+  Executor executor(2);
   std::vector<std::vector<float>> watched;
   std::vector<std::vector<float>> gradients;
   for (const size_t size : kSizes) {
@@ -135,8 +135,8 @@ TEST(AdamW, SquaresAreThoseOfTheParameterBeforeAndOfItsChange) {
   std::vector<UpdateSquares> squares(2);
   for (int step = 0; step < 3; ++step) {
     const std::vector<std::vector<float>> before = watched;
-    with.Step(1e-2, 0.5, team, squares);
-    without.Step(1e-2, 0.5, team);
+    with.Step(1e-2, 0.5, executor, squares);
+    without.Step(1e-2, 0.5, executor);
 
     EXPECT_EQ(watched, plain) << "step " << step;
     for (size_t i = 0; i < before.size(); ++i) {
@@ -145,9 +145,9 @@ TEST(AdamW, SquaresAreThoseOfTheParameterBeforeAndOfItsChange) {
         change[j] = watched[i][j] - before[i][j];
       }
       std::vector<double> leaves(squares[i].parameter.size());
-      kernels::SumOfSquaresLeaves(before[i], leaves, team);
+      kernels::SumOfSquaresLeaves(before[i], leaves, executor);
       EXPECT_EQ(squares[i].parameter, leaves) << "tensor " << i;
-      kernels::SumOfSquaresLeaves(change, leaves, team);
+      kernels::SumOfSquaresLeaves(change, leaves, executor);
       EXPECT_EQ(squares[i].update, leaves) << "tensor " << i;
     }
   }
@@ -155,7 +155,7 @@ TEST(AdamW, SquaresAreThoseOfTheParameterBeforeAndOfItsChange) {
 
 TEST(AdamW, CanLeaveParametersWhereTheirGradientsWere) {
   constexpr size_t kSizes[] = {20 * kernels::kSquaresLeaf + 7, 5};
-  ThreadTeam team(2);
+  Executor executor(2);
   std::vector<std::vector<float>> keeping;
   std::vector<std::vector<float>> gradients;
   for (const size_t size : kSizes) {
@@ -172,8 +172,8 @@ TEST(AdamW, CanLeaveParametersWhereTheirGradientsWere) {
     kept[0] = gradients[0];
     kept[1] = gradients[1];
 
-    with.StepKeepingParameters(1e-2, 0.5, team, squares);
-    without.Step(1e-2, 0.5, team);
+    with.StepKeepingParameters(1e-2, 0.5, executor, squares);
+    without.Step(1e-2, 0.5, executor);
 
     EXPECT_EQ(keeping, plain) << "step " << step;
     EXPECT_EQ(kept, before) << "step " << step;
@@ -181,12 +181,12 @@ TEST(AdamW, CanLeaveParametersWhereTheirGradientsWere) {
 }
 
 TEST(AdamW, GoesOnToTheBitFromWhatItHandsOut) {
-  ThreadTeam team(1);
+  Executor executor(1);
   std::vector<float> gradient = Noise(100, 3);
   std::vector<float> straight = Noise(100, 4);
   AdamW first({}, {{straight, gradient}});
   // Enough steps for pow(beta, t) to differ from the product in its last bits.
-  for (int step = 0; step < 37; ++step) first.Step(1e-2, 1.0, team);
+  for (int step = 0; step < 37; ++step) first.Step(1e-2, 1.0, executor);
 
   std::vector<float> resumed = straight;
   AdamW second({}, {{resumed, gradient}});
@@ -194,8 +194,8 @@ TEST(AdamW, GoesOnToTheBitFromWhatItHandsOut) {
   second.second_moments()[0].CopyFrom(first.second_moments()[0]);
   second.Restore(first.steps());
   for (int step = 0; step < 3; ++step) {
-    first.Step(1e-2, 1.0, team);
-    second.Step(1e-2, 1.0, team);
+    first.Step(1e-2, 1.0, executor);
+    second.Step(1e-2, 1.0, executor);
   }
 
   EXPECT_EQ(second.steps(), 40);
@@ -214,9 +214,9 @@ TEST(AdamW, RejectsWhatHasNoMeaning) {
                Error);
   EXPECT_THROW(AdamW({.weight_decay = -1.0}, {}), Error);
   AdamW none({}, {});
-  ThreadTeam team(1);
+  Executor executor(1);
   std::vector<UpdateSquares> squares(1);
-  EXPECT_THROW(none.Step(1e-3, 1.0, team, squares), Error);
+  EXPECT_THROW(none.Step(1e-3, 1.0, executor, squares), Error);
   EXPECT_THROW(none.Restore(-1), Error);
   EXPECT_THROW(none.Restore(AdamW::kMaxSteps + 1), Error);
 }

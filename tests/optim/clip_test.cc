@@ -13,12 +13,12 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 double NormOf(std::vector<std::vector<float>> gradients) {
-  ThreadTeam team(2);
+  Executor executor(2);
   std::vector<Tensor> tensors;
   for (std::vector<float>& gradient : gradients) {
     tensors.push_back({.parameter = {}, .gradient = gradient});
   }
-  return GlobalNorm(tensors, team);
+  return GlobalNorm(tensors, executor);
 }
 
 TEST(GlobalNorm, IsTheNormOverAllTensors) {

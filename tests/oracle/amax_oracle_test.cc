@@ -80,12 +80,12 @@ std::map<int64_t, int64_t> Probe(const precision::Recipe& recipe,
                                  model::GemmEngine engine = {}) {
   const train::Experiment experiment = TrialOf(recipe);
   const corpus::Corpus corpus = CorpusOf(experiment);
-  ThreadTeam team(1);
+  Executor executor(1);
   ProbeOptions options = {.steps = 5, .cases = {"plain"}};
   options.hooks.gemm_engine = std::move(engine);
 
   const runlog::ProbeLog log = ProbeArm(experiment, experiment.arms[0],
-                                        /*seed=*/1, corpus, team, options);
+                                        /*seed=*/1, corpus, executor, options);
 
   EXPECT_TRUE(log.provenance.complete);
   std::map<int64_t, int64_t> others;
@@ -101,24 +101,24 @@ model::GemmEngine OneStepLate() {
   using Place = std::tuple<std::string, GemmRole, bool, size_t>;
   const auto before = std::make_shared<std::map<Place, std::optional<float>>>();
   const auto kept = std::make_shared<std::deque<kernels::OperandState>>();
-  return
-      [before, kept](std::span<const model::GemmTask> tasks, ThreadTeam& team) {
-        std::vector<kernels::GemmProblem> problems;
-        for (const model::GemmTask& task : tasks) {
-          kernels::GemmProblem& problem = problems.emplace_back(task.problem);
-          // Evaluations have forward products, too.
-          if (task.role == GemmRole::kFprop) continue;
-          for (kernels::Operand* side : {&problem.a, &problem.b}) {
-            if (side->state == nullptr) continue;
-            kernels::OperandState& late = kept->emplace_back(*side->state);
-            std::swap(late.common.history,
-                      (*before)[{std::string(task.site), task.role,
-                                 side == &problem.a, task.group}]);
-            side->state = &late;
-          }
-        }
-        kernels::GemmBatch(problems, team);
-      };
+  return [before, kept](std::span<const model::GemmTask> tasks,
+                        Executor& executor) {
+    std::vector<kernels::GemmProblem> problems;
+    for (const model::GemmTask& task : tasks) {
+      kernels::GemmProblem& problem = problems.emplace_back(task.problem);
+      // Evaluations have forward products, too.
+      if (task.role == GemmRole::kFprop) continue;
+      for (kernels::Operand* side : {&problem.a, &problem.b}) {
+        if (side->state == nullptr) continue;
+        kernels::OperandState& late = kept->emplace_back(*side->state);
+        std::swap(late.common.history,
+                  (*before)[{std::string(task.site), task.role,
+                             side == &problem.a, task.group}]);
+        side->state = &late;
+      }
+    }
+    kernels::GemmBatch(problems, executor);
+  };
 }
 
 const std::map<int64_t, int64_t> kNone = {
@@ -181,7 +181,7 @@ class FollowedRun {
     if (!oracle_) {
       oracle_.emplace(run_.experiment, run_.experiment.arms[0], 1, initial_);
     }
-    oracle_->Check(run_.record, batch, run_.Outcome(), run_.team, sink);
+    oracle_->Check(run_.record, batch, run_.Outcome(), run_.executor, sink);
   }
   isoloss::testing::RecordedRun& run() { return run_; }
   const OperandHistories& histories() const { return oracle_->histories(); }

@@ -134,11 +134,11 @@ int64_t OthersOfSpoiltLog(const std::string& recipe,
   experiment.arms.resize(1);
   experiment.arms[0].Use(precision::RecipeByName(recipe));
   const corpus::Corpus corpus = CorpusOf(experiment);
-  ThreadTeam team(1);
+  Executor executor(1);
   ProbeOptions options = {.steps = 1, .cases = {"plain"}};
   options.train = [&](const train::Experiment& probed, const train::Arm& arm,
                       uint64_t seed, const corpus::Corpus& text,
-                      ThreadTeam& threads, const train::RunHooks& hooks) {
+                      Executor& threads, const train::RunHooks& hooks) {
     train::RunHooks lying = hooks;
     lying.on_rows = [&](const runlog::RunLog& rows) {
       runlog::RunLog spoilt = rows;
@@ -161,7 +161,7 @@ int64_t OthersOfSpoiltLog(const std::string& recipe,
     return train::TrainRun(probed, arm, seed, text, threads, lying);
   };
   const runlog::ProbeLog log =
-      ProbeArm(experiment, experiment.arms[0], 1, corpus, team, options);
+      ProbeArm(experiment, experiment.arms[0], 1, corpus, executor, options);
   int64_t others = 0;
   for (size_t i = 0; i < log.oracle.other.size(); ++i) {
     others += log.oracle.other[i];

@@ -278,17 +278,17 @@ void ComputeDx(FirstStep& step, MatrixView<const float> gain) {
   };
   const MatrixView<const float> x = values("layers.1_output");
   const std::span<const float> weight(gain.data(), gain.cols());
-  ThreadTeam team(1);
+  Executor executor(1);
   Matrix<float> y(x.rows(), x.cols());
   std::vector<float> rstd(x.rows());
   std::vector<float> dweight(x.cols());
   kernels::RmsNormForward(x, weight, 1e-5f, kernels::Rounding::kBf16, y.view(),
-                          rstd, team);
+                          rstd, executor);
   kernels::RmsNormBackward(
       {x, weight, rstd, values("norm_gradient"), kernels::Rounding::kBf16,
        /*add=*/false,
        step.record().MutableAt("layers.1_gradient").values.view(), dweight},
-      team);
+      executor);
 }
 
 TEST(QuantisedGains, AreFoundUnquantisedBackward) {

@@ -16,14 +16,14 @@ inline model::GemmEngine Wrong(
     precision::GemmRole role,
     std::function<void(const model::GemmTask&, kernels::GemmProblem&)> edit) {
   return [role, edit = std::move(edit)](std::span<const model::GemmTask> tasks,
-                                        ThreadTeam& team) {
+                                        Executor& executor) {
     std::vector<kernels::GemmProblem> problems;
     for (const model::GemmTask& task : tasks) {
       kernels::GemmProblem& problem = problems.emplace_back(task.problem);
       if (task.role != role || problem.a.quantization == nullptr) continue;
       edit(task, problem);
     }
-    kernels::GemmBatch(problems, team);
+    kernels::GemmBatch(problems, executor);
   };
 }
 

@@ -34,10 +34,10 @@ RecordedTensor TensorOf(size_t rows, size_t cols, std::vector<float> values) {
 PrecisionFindings Probe(const train::Experiment& experiment, size_t candidate,
                         std::vector<int64_t> steps, size_t reference = 0,
                         const train::RunHooks& hooks = {}) {
-  ThreadTeam team(1);
+  Executor executor(1);
   return ProbePrecision(experiment, experiment.arms[candidate],
                         experiment.arms[reference], /*seed=*/1,
-                        CorpusOf(experiment), steps, team, hooks);
+                        CorpusOf(experiment), steps, executor, hooks);
 }
 
 /// The row of a tensor at a step.

@@ -22,12 +22,12 @@ using isoloss::testing::TinyExperiment;
 std::vector<double> Errors(const train::Experiment& experiment,
                            const train::Arm& arm,
                            const model::GemmEngine& engine) {
-  ThreadTeam team(1);
+  Executor executor(1);
   train::RunHooks hooks;
   hooks.gemm_engine = engine;
   const std::vector<int64_t> steps = {2};
   return ProbePrecision(experiment, arm, experiment.arms[0], /*seed=*/1,
-                        CorpusOf(experiment), steps, team, hooks)
+                        CorpusOf(experiment), steps, executor, hooks)
       .precision.relative_error;
 }
 
@@ -44,10 +44,10 @@ double LargestRatio(const std::vector<double>& a,
 }
 
 /// A program whose products of the forward pass come out 1 % too large.
-void BuggyProducts(std::span<const model::GemmTask> tasks, ThreadTeam& team) {
+void BuggyProducts(std::span<const model::GemmTask> tasks, Executor& executor) {
   std::vector<kernels::GemmProblem> problems;
   for (const model::GemmTask& task : tasks) problems.push_back(task.problem);
-  kernels::GemmBatch(problems, team);
+  kernels::GemmBatch(problems, executor);
   for (const model::GemmTask& task : tasks) {
     if (task.role != precision::GemmRole::kFprop) continue;
     const MatrixView<float>& c = task.problem.c;

@@ -32,8 +32,9 @@ runlog::ProbeLog Probe(const ProbeOptions& options,
                        const std::vector<std::string>& overrides = {}) {
   const train::Experiment experiment = Trial(overrides);
   const corpus::Corpus corpus = CorpusOf(experiment);
-  ThreadTeam team(threads);
-  return ProbeArm(experiment, ArmOf(experiment, arm), 1, corpus, team, options);
+  Executor executor(threads);
+  return ProbeArm(experiment, ArmOf(experiment, arm), 1, corpus, executor,
+                  options);
 }
 
 int64_t Others(const runlog::ProbeLog& log) {
@@ -198,11 +199,11 @@ TEST(Probe, MakesHooksAnewForEachCase) {
 TEST(Probe, HoldsAReplayedRoutingToItsLog) {
   const train::Experiment recorded = Trial({"log.routing=true"});
   const corpus::Corpus corpus = CorpusOf(recorded);
-  ThreadTeam team(1);
+  Executor executor(1);
   const testing::TemporaryFolder folder;
   const std::string file = (folder.path() / "replayed.h5").string();
   runlog::WriteRunLog(
-      train::TrainRun(recorded, ArmOf(recorded, "bf16"), 1, corpus, team),
+      train::TrainRun(recorded, ArmOf(recorded, "bf16"), 1, corpus, executor),
       file);
   const train::Experiment experiment =
       Trial({"routing.mode=replay", "routing.replay=\"" + file + "\""});
@@ -210,7 +211,7 @@ TEST(Probe, HoldsAReplayedRoutingToItsLog) {
     ProbeOptions options = {.steps = 2};
     options.hooks.edit_routing = std::move(edit);
     return ProbeArm(experiment, ArmOf(experiment, "mxfp8_rceil"), 1, corpus,
-                    team, options);
+                    executor, options);
   };
 
   const runlog::ProbeLog kept = probe({});
@@ -278,9 +279,9 @@ TEST(Probe, ChecksWhatTheGivenFunctionTrains) {
   ProbeOptions options = {.steps = 1, .cases = {"plain"}};
   options.train = [](const train::Experiment& experiment, const train::Arm&,
                      uint64_t seed, const corpus::Corpus& corpus,
-                     ThreadTeam& team, const train::RunHooks& hooks) {
+                     Executor& executor, const train::RunHooks& hooks) {
     return train::TrainRun(experiment, ArmOf(experiment, "mxfp8_floor"), seed,
-                           corpus, team, hooks);
+                           corpus, executor, hooks);
   };
 
   EXPECT_GT(Others(Probe(options)), 1000);
@@ -341,14 +342,14 @@ TEST(Probe, ARunThatItsNumbersEndIsIncomplete) {
 TEST(Probe, ComparesWithAReferenceIfAsked) {
   const train::Experiment experiment = Trial();
   const corpus::Corpus corpus = CorpusOf(experiment);
-  ThreadTeam team(1);
+  Executor executor(1);
 
-  const runlog::ProbeLog log =
-      ProbeArm(experiment, ArmOf(experiment, "mxfp8_rceil"), 1, corpus, team,
-               {.steps = 1,
-                .cases = {"plain"},
-                .reference = &ArmOf(experiment, "bf16"),
-                .reference_steps = {1}});
+  const runlog::ProbeLog log = ProbeArm(
+      experiment, ArmOf(experiment, "mxfp8_rceil"), 1, corpus, executor,
+      {.steps = 1,
+       .cases = {"plain"},
+       .reference = &ArmOf(experiment, "bf16"),
+       .reference_steps = {1}});
 
   EXPECT_EQ(log.reference_recipe, "bf16");
   ASSERT_FALSE(log.precision.step.empty());

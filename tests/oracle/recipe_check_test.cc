@@ -212,7 +212,7 @@ TEST(OwnRecipes, AreFoundWithBitsOfTheOtherProduct) {
   // The gradient is quantised along rows for dgrad and down columns for wgrad.
   std::map<std::string, kernels::OperandState> of_dgrad;
   const auto engine = [&](std::span<const model::GemmTask> tasks,
-                          ThreadTeam& team) {
+                          Executor& executor) {
     std::vector<GemmProblem> problems;
     std::deque<kernels::OperandState> kept;
     for (const model::GemmTask& task : tasks) {
@@ -227,7 +227,7 @@ TEST(OwnRecipes, AreFoundWithBitsOfTheOtherProduct) {
       other.common.stream = of_dgrad[place].common.stream;
       problem.a.state = &other;
     }
-    kernels::GemmBatch(problems, team);
+    kernels::GemmBatch(problems, executor);
   };
   FirstStep step(TrialOf(Fp4()), Fp4().name, engine);
   EXPECT_GT(step.Others(), 10);
@@ -238,7 +238,7 @@ TEST(OwnRecipes, AreFoundWithBitsOfTheFirstSequence) {
   // which takes its rows for the batch's first tensor.
   const auto others = [](bool reuses) {
     const auto engine = [reuses](std::span<const model::GemmTask> tasks,
-                                 ThreadTeam& team) {
+                                 Executor& executor) {
       std::vector<GemmProblem> problems;
       std::deque<kernels::OperandState> kept;
       for (const model::GemmTask& task : tasks) {
@@ -264,7 +264,7 @@ TEST(OwnRecipes, AreFoundWithBitsOfTheFirstSequence) {
           kept.back().first_tensor += reuses ? 0 : number;
         }
       }
-      kernels::GemmBatch(problems, team);
+      kernels::GemmBatch(problems, executor);
     };
     return FirstStep(TrialOf(Fp4()), Fp4().name, engine).Others();
   };

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/corpus/source.h"
 #include "isoloss/oracle/step_record.h"
@@ -68,9 +68,9 @@ class RecordedRun {
       : experiment(run_of),
         corpus_(CorpusOf(run_of)),
         hooks_(Listening(std::move(hooks))),
-        mesh_(train::MakeMesh(experiment, experiment.arms[arm], "", team)),
-        learner_(experiment, experiment.arms[arm], seed, corpus_, team, hooks_,
-                 {}, *mesh_) {}
+        mesh_(train::MakeMesh(experiment, experiment.arms[arm], "", executor)),
+        learner_(experiment, experiment.arms[arm], seed, corpus_, executor,
+                 hooks_, {}, *mesh_) {}
 
   void Step(int64_t step) {
     record.Clear();
@@ -89,7 +89,7 @@ class RecordedRun {
   }
 
   const train::Experiment experiment;
-  ThreadTeam team{1};
+  Executor executor{1};
   oracle::StepRecord record;
   runlog::StepRow row;
 

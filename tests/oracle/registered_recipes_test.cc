@@ -39,10 +39,10 @@ void ExpectExplained(const precision::Recipe& recipe,
   SCOPED_TRACE(recipe.name);
   const train::Experiment experiment = TrialOf(recipe, overrides);
   const corpus::Corpus corpus = CorpusOf(experiment);
-  ThreadTeam team(1);
+  Executor executor(1);
 
   const runlog::ProbeLog log =
-      ProbeArm(experiment, experiment.arms[0], /*seed=*/1, corpus, team,
+      ProbeArm(experiment, experiment.arms[0], /*seed=*/1, corpus, executor,
                {.steps = 2, .cases = {"plain"}});
 
   EXPECT_TRUE(log.provenance.complete);

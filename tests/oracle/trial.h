@@ -104,7 +104,7 @@ class FirstStep {
         experiment_(experiment),
         arm_(ArmOf(experiment_, arm)),
         expected_(arm_),
-        team_(1),
+        executor_(1),
         initial_(experiment.model) {
     const corpus::Corpus corpus = CorpusOf(experiment_);
     corpus::Batches(corpus, experiment_.data.sequence_length,
@@ -115,7 +115,7 @@ class FirstStep {
     experiment_.log.statistics_first = 0;
     experiment_.log.digests_first = 0;
     const auto hooks = Hooks();
-    log_ = train::TrainRun(experiment_, arm_, 1, corpus, team_, hooks);
+    log_ = train::TrainRun(experiment_, arm_, 1, corpus, executor_, hooks);
   }
 
   StepRecord& record() { return record_; }
@@ -132,7 +132,7 @@ class FirstStep {
                                   experiment_.model.n_moe_layers(),
                                   experiment_.model.num_experts};
     StepOracle(experiment_, expected_, expected_seed_, initial_)
-        .Check(record_, batch_, outcome_, team_, sink);
+        .Check(record_, batch_, outcome_, executor_, sink);
   }
   /// Elements that no order of sums explains.
   int64_t Others() {
@@ -181,7 +181,7 @@ class FirstStep {
   const train::Arm& arm_;
   train::Arm expected_;
   uint64_t expected_seed_ = 1;
-  ThreadTeam team_;
+  Executor executor_;
   model::ParameterSet initial_;
   corpus::Batch batch_;
   StepRecord record_;

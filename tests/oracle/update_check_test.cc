@@ -37,7 +37,7 @@ UpdateOracle OracleOf(RecordedRun& run) {
 
 void Check(RecordedRun& run, UpdateOracle& oracle, ReportSink& sink,
            Grid grid = Grid::kBf16) {
-  oracle.Check(run.record, run.Outcome(), grid, run.team, sink);
+  oracle.Check(run.record, run.Outcome(), grid, run.executor, sink);
 }
 
 /// What the oracle finds in four steps of a run with these hooks.

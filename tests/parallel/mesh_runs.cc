@@ -81,10 +81,10 @@ const corpus::Corpus& CorpusOf(const Experiment& experiment) {
 
 runlog::RunLog RunHere(const Experiment& experiment, int workers,
                        const RunHooks& hooks) {
-  ThreadTeam team(workers);
+  Executor executor(workers);
   return TrainRun(experiment, experiment.arms.front(),
-                  experiment.train.seeds.front(), CorpusOf(experiment), team,
-                  hooks);
+                  experiment.train.seeds.front(), CorpusOf(experiment),
+                  executor, hooks);
 }
 
 runlog::RunLog RunOverMemoryLinks(const Experiment& experiment,
@@ -98,9 +98,9 @@ runlog::RunLog RunOverMemoryLinks(const Experiment& experiment,
     threads.emplace_back([&, process] {
       RunHooks mine = hooks;
       mine.make_transport = [&](const transport::TransportOptions& options,
-                                ThreadTeam& team) {
+                                Executor& executor) {
         return std::make_unique<transport::ProcessTransport>(
-            "memory", options, team, /*run_id=*/1,
+            "memory", options, executor, /*run_id=*/1,
             &network.endpoint(static_cast<int>(process)));
       };
       try {

@@ -45,7 +45,7 @@ class DumpTest : public ::testing::Test {
                                   .run_name = "arm-1",
                                   .graph = ProbedGraph()};
     RunProcesses(setting, recipe, [&](Process& process) {
-      TensorProbe probe(options, process.mesh, process.team);
+      TensorProbe probe(options, process.mesh, process.executor);
       runlog::RunLog rows;
       probe.BeginStep(120);
       process.Step(probe);

@@ -35,7 +35,7 @@ std::vector<NonFinite> FoundIn(const Setting& setting, const char* parameter) {
       Matrix<float>& values = process.weights.ByName(parameter).values;
       for (size_t row = 0; row < values.rows(); ++row) values(row, 5) = kNan;
     }
-    NonFiniteCounter counter(process.team);
+    NonFiniteCounter counter(process.executor);
     process.Step(counter);
     auto mine = counter.Finish(process.mesh);
     if (process.mesh.process() == 0) found = std::move(mine);
@@ -91,9 +91,9 @@ TEST(NonFiniteCounter, FindsNothingInAFiniteStep) {
 }
 
 TEST(NonFiniteCounter, CountsNanAndInfinityAndGivesTheFirstPlace) {
-  ThreadTeam team(3);
-  expert_parallel::Mesh mesh(8, team);
-  NonFiniteCounter counter(team);
+  Executor executor(3);
+  expert_parallel::Mesh mesh(8, executor);
+  NonFiniteCounter counter(executor);
   Matrix<float> values(50, 7);
   values(49, 6) = kNan;
   values(31, 2) = -kInf;

@@ -72,9 +72,9 @@ struct Sample {
 };
 
 TensorStatistics StatisticsOf(const model::Tensor& tensor, int threads = 1) {
-  ThreadTeam team(threads);
+  Executor executor(threads);
   TensorAccumulator accumulator;
-  accumulator.Add(tensor, team);
+  accumulator.Add(tensor, executor);
   return accumulator.Finish();
 }
 
@@ -233,9 +233,9 @@ TEST_P(OperandStatistics, NeitherThreadsNorProcessesShow) {
   std::vector<int64_t> sums;
   std::vector<double> maxima;
   const auto merge = [&](const model::Tensor& part) {
-    ThreadTeam team(1);
+    Executor executor(1);
     TensorAccumulator accumulator;
-    accumulator.Add(part, team);
+    accumulator.Add(part, executor);
     std::vector<int64_t> of_part;
     std::vector<double> most;
     accumulator.Pack(of_part, most);

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/expert_parallel/collectives.h"
 #include "isoloss/expert_parallel/mesh.h"
 #include "isoloss/model/announce.h"
@@ -42,14 +42,14 @@ struct Setting {
 struct Process {
   Process(const Setting& setting, transport::Link* link,
           const precision::Recipe& recipe)
-      : team(setting.threads),
+      : executor(setting.threads),
         mesh({.topology = {.experts = ProbedConfig().num_experts,
                            .ranks = setting.ranks,
                            .replicas = setting.copies},
               .options = {},
               .dispatch_units = setting.units},
-             MakeTransport(setting, link), team),
-        transformer(ProbedConfig(), recipe, team, mesh),
+             MakeTransport(setting, link), executor),
+        transformer(ProbedConfig(), recipe, executor, mesh),
         weights(ProbedConfig(), mesh.experts()),
         gradients(ProbedConfig(), mesh.experts()) {
     model::InitializeParameters(3, weights);
@@ -78,7 +78,7 @@ struct Process {
     model::AnnounceParameters(model::TensorKind::kWgrad, gradients, mesh, sink);
   }
 
-  ThreadTeam team;
+  Executor executor;
   expert_parallel::Mesh mesh;
   model::Transformer transformer;
   model::ParameterSet weights;
@@ -91,10 +91,10 @@ struct Process {
         .ranks = static_cast<int>(setting.ranks)};
     if (link != nullptr) {
       return std::make_unique<transport::ProcessTransport>(
-          "memory", options, team, /*run_id=*/1, link);
+          "memory", options, executor, /*run_id=*/1, link);
     }
     if (setting.ranks == 1 && setting.units == 1) return nullptr;
-    return transport::MakeTransport("loop", options, team);
+    return transport::MakeTransport("loop", options, executor);
   }
 
   void SumGradients() {

@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
+#include "isoloss/base/executor.h"
 #include "isoloss/base/matrix.h"
 #include "isoloss/base/rng.h"
-#include "isoloss/base/threads.h"
 #include "isoloss/formats/format.h"
 #include "isoloss/formats/mx_block.h"
 #include "reference_statistics.h"
@@ -72,9 +72,9 @@ model::Tensor TensorOf(const Matrix<float>& values,
 }
 
 TensorStatistics StatisticsOf(const model::Tensor& tensor, int threads = 1) {
-  ThreadTeam team(threads);
+  Executor executor(threads);
   TensorAccumulator accumulator;
-  accumulator.Add(tensor, team);
+  accumulator.Add(tensor, executor);
   return accumulator.Finish();
 }
 
@@ -247,12 +247,12 @@ TEST(TensorAccumulator, NoThreadShows) {
 
 /// What processes that hold some rows each make of a tensor.
 TensorStatistics Merged(const std::vector<model::Tensor>& parts) {
-  ThreadTeam team(1);
+  Executor executor(1);
   std::vector<int64_t> sums;
   std::vector<double> maxima;
   for (const model::Tensor& part : parts) {
     TensorAccumulator accumulator;
-    accumulator.Add(part, team);
+    accumulator.Add(part, executor);
     std::vector<int64_t> part_sums;
     std::vector<double> part_maxima;
     accumulator.Pack(part_sums, part_maxima);

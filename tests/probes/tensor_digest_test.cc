@@ -26,8 +26,8 @@ Matrix<float> Random(size_t rows, size_t cols, uint64_t seed = 1) {
 
 uint64_t Sum(MatrixView<const float> values, const TensorRows& rows = {},
              int threads = 1) {
-  ThreadTeam team(threads);
-  return DigestRows(values, rows, team);
+  Executor executor(threads);
+  return DigestRows(values, rows, executor);
 }
 
 TEST(TensorDigest, OfTokensAddsUpOverProcesses) {

@@ -32,7 +32,7 @@ TensorColumns ColumnsOf(
     const precision::Recipe& recipe = precision::RecipeByName("mxfp8_rceil")) {
   runlog::RunLog rows;
   RunProcesses(setting, recipe, [&](Process& process) {
-    TensorProbe probe(options, process.mesh, process.team);
+    TensorProbe probe(options, process.mesh, process.executor);
     runlog::RunLog mine;
     probe.BeginStep(step);
     process.Step(probe);
@@ -196,7 +196,7 @@ TEST(TensorProbe, OperandsAreAnnouncedWithTheStatesOfTheirProducts) {
   Streams columnwise;
   RunProcesses({}, recipe, [&](Process& process) {
     const auto engine = [&](std::span<const model::GemmTask> tasks,
-                            ThreadTeam& team) {
+                            Executor& executor) {
       std::vector<kernels::GemmProblem> problems;
       for (const model::GemmTask& task : tasks) {
         problems.push_back(task.problem);
@@ -211,7 +211,7 @@ TEST(TensorProbe, OperandsAreAnnouncedWithTheStatesOfTheirProducts) {
                rowwise);
         }
       }
-      kernels::GemmBatch(problems, team);
+      kernels::GemmBatch(problems, executor);
     };
     process.transformer.SetStep({.seed = 11, .step = 7});
     process.transformer.SetGemmEngine(engine);
@@ -315,7 +315,7 @@ TEST(TensorProbe, ForgetsTheStepBefore) {
   RunProcesses({}, "mxfp8_rceil", [&](Process& process) {
     TensorProbe probe({.statistics = {.first = 2, .every = 0},
                        .digests = {.first = 2, .every = 0}},
-                      process.mesh, process.team);
+                      process.mesh, process.executor);
     runlog::RunLog rows[2];
     for (int step = 1; step <= 2; ++step) {
       probe.BeginStep(step);
@@ -340,7 +340,7 @@ TEST(TensorProbe, ListeningChangesNoBit) {
   const auto gradients = [&](bool listen) {
     uint64_t digest = 0;
     RunProcesses({}, "mxfp8_rceil", [&](Process& process) {
-      TensorProbe probe(kEverything, process.mesh, process.team);
+      TensorProbe probe(kEverything, process.mesh, process.executor);
       probe.BeginStep(1);
       process.Step(listen ? static_cast<model::TapSink&>(probe) : deaf);
       digest = process.gradients.Digest();
@@ -357,7 +357,7 @@ TEST(TensorProbe, WantsTheStepsOfItsOptions) {
                              .digests = {.first = 3, .every = 0},
                              .dump_tensors = {"wo"},
                              .dump_steps = {7}},
-                            process.mesh, process.team);
+                            process.mesh, process.executor);
 
     std::vector<int64_t> wanted;
     for (int64_t step = 0; step <= 20; ++step) {

@@ -47,7 +47,7 @@ recipe = "mxfp4_floor"
 TEST(GradientErrors, OfTheReferenceAreZeroAndGrowWithCoarserFormats) {
   const train::Experiment experiment =
       train::ParseExperiment(kExperiment, "gradients.toml");
-  ThreadTeam team(1);
+  Executor executor(1);
   const std::vector<int64_t> steps = {1, 6};
   size_t told = 0;
   GradientErrorHooks hooks;
@@ -58,7 +58,7 @@ TEST(GradientErrors, OfTheReferenceAreZeroAndGrowWithCoarserFormats) {
 
   const auto errors =
       GradientErrors(experiment, experiment.arms.front(), experiment.arms, 1,
-                     train::LoadCorpusOf(experiment), steps, team, hooks);
+                     train::LoadCorpusOf(experiment), steps, executor, hooks);
 
   EXPECT_EQ(told, 12U);
   ASSERT_EQ(errors.size(), 3U);

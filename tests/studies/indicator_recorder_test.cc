@@ -56,7 +56,7 @@ class IndicatorRecorderTest : public ::testing::Test {
   runlog::RunLog Train(size_t arm, const train::RunHooks& hooks,
                        bool resume = false) {
     return train::TrainRun(
-        experiment_, experiment_.arms[arm], 1, corpus_, team_, hooks,
+        experiment_, experiment_.arms[arm], 1, corpus_, executor_, hooks,
         train::RunFiles{.paths = {folder_.path(), "run"}, .resume = resume});
   }
   train::RunHooks Recording(train::RunHooks hooks = {}) {
@@ -70,7 +70,7 @@ class IndicatorRecorderTest : public ::testing::Test {
       train::ParseExperiment(kRecordedText, "experiment.toml");
   const corpus::Corpus corpus_ = corpus::LoadCorpus(
       experiment_.corpus_source, experiment_.data.held_out_share);
-  ThreadTeam team_{1};
+  Executor executor_{1};
   const testing::TemporaryFolder folder_;
 };
 

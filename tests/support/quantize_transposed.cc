@@ -85,10 +85,10 @@ HWY_EXPORT(QuantizeDequantizeTransposed);
 
 void QuantizeDequantizeTransposed(MatrixView<const float> source,
                                   const formats::Quantization& spec,
-                                  MatrixView<float> out, ThreadTeam& team) {
+                                  MatrixView<float> out, Executor& executor) {
   RequireShape("QuantizeDequantizeTransposed", "out", out, source.cols(),
                source.rows());
-  ForRowRuns(source.rows(), source.cols(), formats::kMxBlockSize, team,
+  ForRowRuns(source.rows(), source.cols(), formats::kMxBlockSize, executor,
              [&](size_t first, size_t count) {
                HWY_DYNAMIC_DISPATCH(QuantizeDequantizeTransposed)
                (source.Rows(first, count), spec, out.Cols(first, count));

@@ -1,8 +1,8 @@
 // Quantise-dequantise down columns with the parts that GEMMs pack with.
 #pragma once
 
+#include "isoloss/base/executor.h"
 #include "isoloss/base/matrix.h"
-#include "isoloss/base/threads.h"
 #include "isoloss/formats/mx_block.h"
 
 namespace isoloss::kernels {
@@ -14,6 +14,6 @@ namespace isoloss::kernels {
 /// Exact    bits depend on the arguments only.
 void QuantizeDequantizeTransposed(MatrixView<const float> source,
                                   const formats::Quantization& spec,
-                                  MatrixView<float> out, ThreadTeam& team);
+                                  MatrixView<float> out, Executor& executor);
 
 }  // namespace isoloss::kernels

@@ -70,8 +70,8 @@ extern constinit const TransportKind kTransport_added = {
     .name = "added",
     .spans_processes = false,
     .make = [](const TransportOptions& options,
-               ThreadTeam& team) -> std::unique_ptr<Transport> {
-      return std::make_unique<ProcessTransport>("added", options, team, 0,
+               Executor& executor) -> std::unique_ptr<Transport> {
+      return std::make_unique<ProcessTransport>("added", options, executor, 0,
                                                 nullptr);
     }};
 

@@ -30,10 +30,10 @@ recipe = ")" + GetParam() + "\"\n",
                                                 "experiment.toml", {});
   const corpus::Corpus corpus = corpus::LoadCorpus(
       experiment.corpus_source, experiment.data.held_out_share);
-  ThreadTeam team(1);
+  Executor executor(1);
 
   const runlog::RunLog log =
-      TrainRun(experiment, experiment.arms[0], 1, corpus, team);
+      TrainRun(experiment, experiment.arms[0], 1, corpus, executor);
 
   // Above: what the experiment is judged by. Below: the information of a token,
   // (j + 1) ln 2 with probability 2^-(j+1), has variance 2 ln^2 2, so the mean

@@ -43,14 +43,14 @@ class LoggedLearnerTest : public ::testing::Test {
  protected:
   LoggedLearner Make(size_t arm, uint64_t seed, const RunHooks& hooks) {
     return LoggedLearner(experiment_, experiment_.arms[arm], seed, corpus_,
-                         team_, hooks, {}, mesh_);
+                         executor_, hooks, {}, mesh_);
   }
 
   const Experiment experiment_ = ParseExperiment(kText, "experiment.toml");
   const corpus::Corpus corpus_ = corpus::LoadCorpus(
       experiment_.corpus_source, experiment_.data.held_out_share);
-  ThreadTeam team_{1};
-  expert_parallel::Mesh mesh_{experiment_.model.num_experts, team_};
+  Executor executor_{1};
+  expert_parallel::Mesh mesh_{experiment_.model.num_experts, executor_};
   const RunHooks none_;
 };
 

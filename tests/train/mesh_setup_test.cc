@@ -196,15 +196,15 @@ TEST(MakeMesh, ChecksTheProcessesThatItsTransportConnects) {
   const Experiment experiment =
       With({"parallel.ranks=4", "model.tied_embeddings=true",
             "parallel.deadline_seconds=0.01"});
-  ThreadTeam team(1);
+  Executor executor(1);
   const auto mesh_over = [&](int processes) {
     transport::MemoryNetwork network(processes);
     const auto link = [&](const transport::TransportOptions& options,
-                          ThreadTeam& workers) {
+                          Executor& workers) {
       return std::make_unique<transport::ProcessTransport>(
           "memory", options, workers, /*run_id=*/1, &network.endpoint(0));
     };
-    return MakeMesh(experiment, experiment.arms[0], "", team, link)
+    return MakeMesh(experiment, experiment.arms[0], "", executor, link)
         ->transport()
         ->ranks();
   };
@@ -218,9 +218,9 @@ TEST(MakeMesh, ChecksTheProcessesThatItsTransportConnects) {
 
 TEST(MakeMesh, MakesNoTransportWhereNothingTravels) {
   const Experiment experiment = Parse(kText);
-  ThreadTeam team(1);
+  Executor executor(1);
 
-  const auto mesh = MakeMesh(experiment, experiment.arms[0], "", team);
+  const auto mesh = MakeMesh(experiment, experiment.arms[0], "", executor);
 
   EXPECT_EQ(mesh->transport(), nullptr);
 }

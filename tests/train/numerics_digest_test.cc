@@ -20,8 +20,8 @@ using expert_parallel::ExchangeOptions;
 using expert_parallel::WeightSite;
 
 uint64_t DigestOfArm(const Arm& arm, int threads = 1) {
-  ThreadTeam team(threads);
-  return NumericsDigest(arm, team);
+  Executor executor(threads);
+  return NumericsDigest(arm, executor);
 }
 
 Arm ArmOf(const std::string& recipe, const ExchangeOptions& options = {}) {

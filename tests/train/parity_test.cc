@@ -50,9 +50,9 @@ ParityReport Report(std::vector<std::string> overrides, size_t arm = 0,
                       {.variables = {}, .overrides = std::move(overrides)});
   const corpus::Corpus corpus = corpus::LoadCorpus(
       experiment.corpus_source, experiment.data.held_out_share);
-  ThreadTeam team(2);
+  Executor executor(2);
   return CompareWithOneRank(experiment, experiment.arms[arm], /*seed=*/1,
-                            corpus, team, steps, hooks);
+                            corpus, executor, steps, hooks);
 }
 
 TEST(Parity, PassesForWhateverDoesNotDependOnTheRanks) {

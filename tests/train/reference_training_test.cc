@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/model/transformer.h"
 #include "isoloss/optim/adamw.h"
 #include "isoloss/optim/clip.h"
@@ -121,8 +121,8 @@ class ReferenceTrainingTest : public ::testing::TestWithParam<const char*> {
 };
 
 TEST_P(ReferenceTrainingTest, StepsMatchInFp32) {
-  ThreadTeam team(2);
-  model::Transformer model(config_, precision::RecipeByName("fp32"), team);
+  Executor executor(2);
+  model::Transformer model(config_, precision::RecipeByName("fp32"), executor);
   Matrix<float> bias = ReadExpertBias(file_, config_);
   optim::AdamW optimizer = MakeOptimizer();
   const auto losses = file_.Read<double>("train/loss").values;
@@ -140,7 +140,7 @@ TEST_P(ReferenceTrainingTest, StepsMatchInFp32) {
     model.LoadExpertBias(bias.view());
     const double loss = model.Forward(batch.view());
     model.Backward(batch.view(), gradients_);
-    const double norm = optim::GlobalNorm(optimizer.tensors(), team);
+    const double norm = optim::GlobalNorm(optimizer.tensors(), executor);
     const auto used = model.tokens_per_expert();
     for (size_t layer = 0; layer < bias.rows(); ++layer) {
       optim::UpdateExpertBias({used.Row(layer), used.cols()}, rate,
@@ -148,7 +148,7 @@ TEST_P(ReferenceTrainingTest, StepsMatchInFp32) {
     }
     optimizer.Step(lr_[step],
                    optim::ClipCoefficient(norm, TrainAttribute("max_norm")),
-                   team);
+                   executor);
 
     EXPECT_NEAR(loss, losses[step], kLossLimit);
     EXPECT_NEAR(norm, norms[step], kNormLimit * norms[step]);

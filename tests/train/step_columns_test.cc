@@ -66,8 +66,8 @@ runlog::RunLog RunOf(const std::vector<std::string>& overrides) {
       kText, "experiment.toml", {.variables = {}, .overrides = overrides});
   const corpus::Corpus corpus =
       LoadCorpus(experiment.corpus_source, experiment.data.held_out_share);
-  ThreadTeam team(1);
-  return TrainRun(experiment, experiment.arms.front(), 1, corpus, team);
+  Executor executor(1);
+  return TrainRun(experiment, experiment.arms.front(), 1, corpus, executor);
 }
 
 // What a message holds (docs/distributed.md, "What travels"): BF16 rows; 16

@@ -60,9 +60,9 @@ corpus::Corpus CorpusOf(const Experiment& experiment) {
 
 runlog::RunLog RunOf(const Experiment& experiment, size_t arm, uint64_t seed,
                      int threads, const RunHooks& hooks = {}) {
-  ThreadTeam team(threads);
+  Executor executor(threads);
   return TrainRun(experiment, experiment.arms[arm], seed, CorpusOf(experiment),
-                  team, hooks);
+                  executor, hooks);
 }
 
 /// Everything numeric that a run leaves, as bits and digests.

@@ -67,7 +67,7 @@ class Part {
   /// the whole model.
   void Train(int steps) {
     model::InitializeParameters(/*seed=*/3, parameters_);
-    ThreadTeam team(1);
+    Executor executor(1);
     for (int step = 0; step < steps; ++step) {
       for (model::Parameter& gradient : gradients_.parameters()) {
         const CounterRng rng(static_cast<uint64_t>(step),
@@ -77,7 +77,7 @@ class Part {
               static_cast<float>(rng.Uniform(gradient.first_element + i) - 0.5);
         }
       }
-      adamw_.Step(1e-2, 1.0, team);
+      adamw_.Step(1e-2, 1.0, executor);
     }
     for (size_t e = 0; e < config_.num_experts; ++e) {
       bias_(0, e) = 0.25F * static_cast<float>(e) - 0.375F;
@@ -154,7 +154,7 @@ std::vector<std::optional<Error>> InProcesses(
   std::vector<std::thread> threads;
   for (size_t process = 0; process < processes; ++process) {
     threads.emplace_back([&, process] {
-      ThreadTeam team(1);
+      Executor executor(1);
       expert_parallel::MeshConfig config;
       config.topology.experts = Config().num_experts;
       config.topology.ranks = kRanks;
@@ -163,9 +163,9 @@ std::vector<std::optional<Error>> InProcesses(
       expert_parallel::Mesh mesh(
           config,
           std::make_unique<transport::ProcessTransport>(
-              "memory", options, team, /*run_id=*/1,
+              "memory", options, executor, /*run_id=*/1,
               &network.endpoint(static_cast<int>(process))),
-          team);
+          executor);
       try {
         body(process, mesh);
       } catch (const Error& error) {

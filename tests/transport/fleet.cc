@@ -49,12 +49,13 @@ Fleet::Fleet(const Arrangement& arrangement, TransportOptions options,
 
 std::string Fleet::RunProcess(int process, const Program& program) {
   try {
-    ThreadTeam team(arrangement_.team);
+    Executor executor(arrangement_.executor);
     const auto transport =
         arrangement_.name == std::string("memory")
-            ? std::make_unique<ProcessTransport>(
-                  "memory", options_, team, runs_, &network_->endpoint(process))
-            : MakeTransport(arrangement_.name, options_, team);
+            ? std::make_unique<ProcessTransport>("memory", options_, executor,
+                                                 runs_,
+                                                 &network_->endpoint(process))
+            : MakeTransport(arrangement_.name, options_, executor);
     program(*transport);
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kTransport) << error.what();

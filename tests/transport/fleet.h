@@ -18,7 +18,7 @@ struct Arrangement {
   const char* label;
   const char* name;  // of MakeTransport; "memory": processes over MemoryNetwork
   int processes = 1;  // of "memory"
-  int team = 1;
+  int executor = 1;
   size_t most_parcel_bytes = size_t{1} << 30;  // of "memory"
 };
 

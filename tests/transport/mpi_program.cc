@@ -66,10 +66,10 @@ uint64_t ExchangedDigest(Transport& transport, int round) {
   return digest;
 }
 
-void PrintDigest(const TransportOptions& options, ThreadTeam& team) {
+void PrintDigest(const TransportOptions& options, Executor& executor) {
   uint64_t digest = 0;
   for (int run = 0; run < 3; ++run) {
-    const auto transport = MakeTransport("mpi", options, team);
+    const auto transport = MakeTransport("mpi", options, executor);
     for (int round = 0; round < 20; ++round) {
       transport->BeginStep(round);
       digest = digest * 31 + ExchangedDigest(*transport, run * 100 + round);
@@ -86,9 +86,9 @@ void PrintId(const Transport& transport) {
 }
 
 /// With `chatty`, process 0 prints more than any pipe takes.
-void StepForever(const TransportOptions& options, ThreadTeam& team,
+void StepForever(const TransportOptions& options, Executor& executor,
                  bool chatty) {
-  const auto transport = MakeTransport("mpi", options, team);
+  const auto transport = MakeTransport("mpi", options, executor);
   for (int round = 0;; ++round) {
     transport->BeginStep(round);
     ExchangedDigest(*transport, round);
@@ -99,16 +99,16 @@ void StepForever(const TransportOptions& options, ThreadTeam& team,
   }
 }
 
-void Pause(const TransportOptions& options, ThreadTeam& team) {
-  const auto transport = MakeTransport("mpi", options, team);
+void Pause(const TransportOptions& options, Executor& executor) {
+  const auto transport = MakeTransport("mpi", options, executor);
   transport->BeginStep(0);
   ExchangedDigest(*transport, 0);
   PrintId(*transport);
   std::this_thread::sleep_for(std::chrono::seconds(2));
 }
 
-void SkipOne(const TransportOptions& options, ThreadTeam& team) {
-  const auto transport = MakeTransport("mpi", options, team);
+void SkipOne(const TransportOptions& options, Executor& executor) {
+  const auto transport = MakeTransport("mpi", options, executor);
   transport->BeginStep(3);
   transport->Barrier();
   const Traffic traffic = MixedTraffic();
@@ -120,13 +120,13 @@ void SkipOne(const TransportOptions& options, ThreadTeam& team) {
 
 int Main(const std::string& what, const TransportOptions& options) {
   try {
-    ThreadTeam team(1);
-    if (what == "digest") PrintDigest(options, team);
-    if (what == "forever") StepForever(options, team, /*chatty=*/false);
-    if (what == "print") StepForever(options, team, /*chatty=*/true);
-    if (what == "pause") Pause(options, team);
-    if (what == "mismatch") SkipOne(options, team);
-    if (what == "unequal") MakeTransport("loop", options, team);
+    Executor executor(1);
+    if (what == "digest") PrintDigest(options, executor);
+    if (what == "forever") StepForever(options, executor, /*chatty=*/false);
+    if (what == "print") StepForever(options, executor, /*chatty=*/true);
+    if (what == "pause") Pause(options, executor);
+    if (what == "mismatch") SkipOne(options, executor);
+    if (what == "unequal") MakeTransport("loop", options, executor);
   } catch (const Error& error) {
     fmt::print(stderr, "{} error: {}\n", ErrorKindName(error.kind()),
                error.what());

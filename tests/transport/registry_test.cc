@@ -36,9 +36,9 @@ class Environment {
 
 std::string ConfigErrorOf(const std::string& name,
                           const TransportOptions& options) {
-  ThreadTeam team(1);
+  Executor executor(1);
   try {
-    MakeTransport(name, options, team);
+    MakeTransport(name, options, executor);
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kConfig);
     return error.what();

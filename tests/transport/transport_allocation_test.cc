@@ -48,8 +48,8 @@ namespace isoloss::transport {
 namespace {
 
 TEST(LoopTransport, AllocatesNothingOnceWarm) {
-  ThreadTeam team(1);
-  const auto transport = MakeTransport("loop", {.ranks = 16}, team);
+  Executor executor(1);
+  const auto transport = MakeTransport("loop", {.ranks = 16}, executor);
   const Traffic traffic = UnevenTraffic();
   int round = 0;
   // Made once: a std::function of more than two pointers allocates itself.

@@ -192,9 +192,9 @@ INSTANTIATE_TEST_SUITE_P(Arrangements, TransportConformance,
 TEST(ShuffledTransport, BeginsToConsumeInTheOrderOfItsSeed) {
   constexpr int kRanks = 32;
   for (const uint64_t seed : {1, 2, 3}) {
-    ThreadTeam team(1);
+    Executor executor(1);
     const auto transport = MakeTransport(
-        "shuffled", {.ranks = kRanks, .shuffle_seed = seed}, team);
+        "shuffled", {.ranks = kRanks, .shuffle_seed = seed}, executor);
     std::vector<int> order(kRanks);
     std::atomic<size_t> next{0};
     transport->AllToAll(

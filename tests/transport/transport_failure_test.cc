@@ -235,7 +235,7 @@ INSTANTIATE_TEST_SUITE_P(Arrangements, TransportFailure,
 class StuckRank : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(StuckRank, IsNamedAtTheDeadline) {
-  ThreadTeam team(1);
+  Executor executor(1);
   // Outlives the transport, as the stuck phase does.
   const auto release = std::make_shared<std::atomic<bool>>(false);
   const auto left = std::make_shared<std::atomic<bool>>(false);
@@ -244,7 +244,7 @@ TEST_P(StuckRank, IsNamedAtTheDeadline) {
   EXPECT_LT(SecondsOf([&] {
               const auto transport = MakeTransport(
                   GetParam(), {.ranks = 8, .deadline_seconds = kDeadline},
-                  team);
+                  executor);
               transport->BeginStep(2);
               try {
                 transport->AllToAll(
@@ -276,9 +276,9 @@ TEST_P(StuckRank, IsNamedAtTheDeadline) {
 }
 
 TEST_P(StuckRank, IsNotOneThatWorksLongerThanOthersWait) {
-  ThreadTeam team(1);
-  const auto transport =
-      MakeTransport(GetParam(), {.ranks = 4, .deadline_seconds = 0.4}, team);
+  Executor executor(1);
+  const auto transport = MakeTransport(
+      GetParam(), {.ranks = 4, .deadline_seconds = 0.4}, executor);
 
   // Together beyond the deadline, each within it.
   std::atomic<int> turn{0};
@@ -301,8 +301,8 @@ INSTANTIATE_TEST_SUITE_P(Transports, StuckRank,
                          });
 
 TEST(ThreadsTransport, AccountsWaitingToTheSlowRank) {
-  ThreadTeam team(1);
-  const auto transport = MakeTransport("threads", {.ranks = 4}, team);
+  Executor executor(1);
+  const auto transport = MakeTransport("threads", {.ranks = 4}, executor);
   transport->AllToAll(
       {OpKind::kDispatch},
       [](int rank, Outbox& outbox) {

@@ -88,7 +88,7 @@ BESIDE_THE_WAY = (
      "what an error names"),
     ("transport/frames.cc", "SayMissing", "what an error names"),
     ("transport/mpi_module.cc", "ErrorText", "what an error names"),
-    ("base/threads.cc", "RethrowFirst", "errors"),
+    ("base/executor.cc", "RethrowFirst", "errors"),
 )
 THROWING = re.compile(
     r"\b(Throw[A-Z]\w*|Fail|FailRule|FailAt|Reject|Refuse|Damaged|ReportLoss|"

@@ -56,9 +56,9 @@ Json FindingJson(const campaign::CheckedTensors& checked,
 }
 
 ExitCode CheckTensors(const CheckTensorsArguments& arguments) {
-  ThreadTeam team(AvailableProcessors());
+  Executor executor(AvailableProcessors());
   const campaign::CheckedTensors checked =
-      campaign::CheckTensors(arguments.request, team);
+      campaign::CheckTensors(arguments.request, executor);
   const ExitCode code = checked.Outcome();
   if (!arguments.out.empty()) {
     runlog::WriteProbeLog(campaign::ProbeLogOf(checked, arguments.request),

@@ -43,7 +43,7 @@ ExitCode Parity(const ParityArguments& arguments) {
   const std::vector<const train::Arm*> arms =
       campaign::ArmsNamed(experiment, arguments.arm);
   const corpus::Corpus corpus = train::LoadCorpusOf(experiment);
-  ThreadTeam team(Workers(experiment));
+  Executor executor(Workers(experiment));
   Json json{{"outcome", "PASS"}, {"exit_code", 0}, {"arms", Json::array()}};
   ExitCode code = ExitCode::kPass;
   std::optional<report::Heartbeat> heartbeat;
@@ -60,7 +60,7 @@ ExitCode Parity(const ParityArguments& arguments) {
       };
     }
     const train::ParityReport report = train::CompareWithOneRank(
-        experiment, *arm, experiment.train.seeds.front(), corpus, team,
+        experiment, *arm, experiment.train.seeds.front(), corpus, executor,
         arguments.steps, hooks);
     if (heartbeat) heartbeat->Clear();
     if (report.interrupted) {

@@ -44,7 +44,7 @@ ExitCode Probe(const ProbeArguments& arguments) {
   const uint64_t seed = request.seed.value_or(experiment.train.seeds.front());
   const corpus::Corpus corpus = train::LoadCorpusOf(experiment);
   const int workers = experiment.parallel.workers;
-  ThreadTeam team(workers > 0 ? workers : AvailableProcessors());
+  Executor executor(workers > 0 ? workers : AvailableProcessors());
   const std::filesystem::path folder = request.Folder(experiment);
 
   for (const train::Arm* arm : arms) {
@@ -67,7 +67,7 @@ ExitCode Probe(const ProbeArguments& arguments) {
     };
     const auto start = std::chrono::steady_clock::now();
     const runlog::ProbeLog log =
-        oracle::ProbeArm(experiment, *arm, seed, corpus, team, options);
+        oracle::ProbeArm(experiment, *arm, seed, corpus, executor, options);
     heartbeat.Clear();
     if (campaign::InterruptFlag().load()) {
       fmt::print(stderr, "isoloss: interrupted by a signal, so no log.\n");

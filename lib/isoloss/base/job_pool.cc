@@ -12,12 +12,12 @@ void JobPool::Run(size_t jobs, const Crew& crew,
   const int side_by_side = std::max(1, crew.side_by_side);
   const auto work = [&](int worker) {
     try {
-      ThreadTeam team(crew.workers / side_by_side +
-                      (worker < crew.workers % side_by_side ? 1 : 0));
+      Executor executor(crew.workers / side_by_side +
+                        (worker < crew.workers % side_by_side ? 1 : 0));
       while (!failed() && !no_more()) {
         const size_t next = next_.fetch_add(1);
         if (next >= jobs) return;
-        job(next, team);
+        job(next, executor);
       }
     } catch (...) {
       Fail();

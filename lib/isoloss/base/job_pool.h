@@ -7,7 +7,7 @@
 #include <functional>
 #include <mutex>
 
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 
 namespace isoloss {
 
@@ -21,14 +21,14 @@ struct Crew {
 /// workers.
 class JobPool {
  public:
-  using Job = std::function<void(size_t job, ThreadTeam& team)>;
+  using Job = std::function<void(size_t job, Executor& executor)>;
 
-  /// Calls job(i, team) once for each i in [0, jobs), in ascending order on
+  /// Calls job(i, executor) once for each i in [0, jobs), in ascending order on
   /// each worker, until `no_more` says so or a job throws. Returns when all
   /// that began have ended, and rethrows the first exception. To be called
   /// once.
   ///
-  /// Special  an empty crew is one worker; the first few teams share the
+  /// Special  an empty crew is one worker; the first few crews share the
   /// threads
   ///          that do not divide evenly.
   /// Errors   what a job throws; std::system_error if the system gives no more

@@ -2,12 +2,11 @@
 #pragma once
 
 #include <cstddef>
-#include <cstring>
 #include <memory>
-#include <new>
 #include <type_traits>
 
 #include "isoloss/base/error.h"
+#include "isoloss/base/memory.h"
 
 namespace isoloss {
 
@@ -59,12 +58,15 @@ class MatrixView {
   size_t stride_ = 0;
 };
 
-/// Owns rows x cols elements, densely stored, 64-byte aligned, zero at first.
+/// Owns rows x cols elements, densely stored, aligned, zero at first, in the
+/// host's memory unless another one is given, which must outlive the matrix.
+/// Functions of the host may use elements only of a matrix in its memory.
 /// Moves, does not copy (use CopyFrom): a copy of a tensor is never implicit.
 template <typename T>
 class Matrix {
  public:
   Matrix() = default;
+  explicit Matrix(Memory& memory) : data_(nullptr, {&memory}) {}
   Matrix(size_t rows, size_t cols) { Resize(rows, cols); }
 
   /// Gives the matrix a new extent and zeroes it. Keeps the allocation if it is
@@ -76,21 +78,21 @@ class Matrix {
   /// As Resize, but elements are unspecified.
   void ResizeUninitialized(size_t rows, size_t cols) {
     if (rows * cols > capacity_) {
-      data_.reset(static_cast<T*>(::operator new[](
-          rows* cols * sizeof(T), std::align_val_t{kAlignment})));
+      data_.reset(static_cast<T*>(memory().Allocate(rows * cols * sizeof(T))));
       capacity_ = rows * cols;
     }
     rows_ = rows;
     cols_ = cols;
   }
   void SetZero() {
-    if (size() > 0) std::memset(data_.get(), 0, size() * sizeof(T));
+    if (size() > 0) memory().SetZero(data(), size() * sizeof(T));
   }
   void CopyFrom(const Matrix& other) {
     ResizeUninitialized(other.rows_, other.cols_);
-    if (size() > 0) std::memcpy(data(), other.data(), size() * sizeof(T));
+    if (size() > 0) memory().Copy(other.data(), size() * sizeof(T), data());
   }
 
+  Memory& memory() const { return *data_.get_deleter().memory; }
   T* data() { return data_.get(); }
   const T* data() const { return data_.get(); }
   size_t rows() const { return rows_; }
@@ -107,18 +109,38 @@ class Matrix {
   MatrixView<const T> cview() const { return view(); }
 
  private:
-  static constexpr size_t kAlignment = 64;
   static_assert(std::is_trivially_copyable_v<T>);
   struct Free {
-    void operator()(T* p) const {
-      ::operator delete[](p, std::align_val_t{kAlignment});
-    }
+    Memory* memory = &kHostMemory;
+    void operator()(T* p) const { memory->Free(p); }
   };
 
   std::unique_ptr<T[], Free> data_;
   size_t rows_ = 0;
   size_t cols_ = 0;
   size_t capacity_ = 0;
+};
+
+/// Elements of a matrix for a function of the host: its own where they lie in
+/// the host's memory, else a copy.
+template <typename T>
+class HostRows {
+ public:
+  HostRows(MatrixView<const T> values, Memory& memory) : view_(values) {
+    if (memory.is_host()) return;
+    copy_.ResizeUninitialized(values.rows(), values.cols());
+    for (size_t row = 0; row < values.rows(); ++row) {
+      memory.CopyToHost(values.Row(row), values.cols() * sizeof(T),
+                        copy_.Row(row));
+    }
+    view_ = copy_.view();
+  }
+
+  MatrixView<const T> view() const { return view_; }
+
+ private:
+  MatrixView<const T> view_;
+  Matrix<T> copy_;
 };
 
 /// Columns become rows.

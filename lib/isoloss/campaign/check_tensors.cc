@@ -278,7 +278,7 @@ int64_t CheckedTensors::left_out() const {
 }
 
 CheckedTensors CheckTensors(const CheckTensorsRequest& request,
-                            ThreadTeam& team) {
+                            Executor& executor) {
   CheckedTensors checked = {
       .recipe = RecipeOf(request.recipe), .files = {}, .findings = {}};
   for (const std::filesystem::path& path : request.dumps) {
@@ -286,7 +286,7 @@ CheckedTensors CheckTensors(const CheckTensorsRequest& request,
   }
   CheckSameRun(checked.files, checked.recipe);
   checked.findings = operations::CheckOperations(checked.files, checked.recipe,
-                                                 request.options, team);
+                                                 request.options, executor);
   checked.non_finite = NonFiniteOf(checked.files);
   checked.open = operations::OpenPointsOf(checked.files);
   if (checked.recipe.quantizes()) {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/campaign/exit_code.h"
 #include "isoloss/operations/check.h"
 #include "isoloss/precision/recipe.h"
@@ -63,7 +63,7 @@ struct CheckedTensors {
 /// Errors   those of ReadOperations and CheckOperations; ConfigError if files
 ///          are of different runs or of another recipe than the request's.
 CheckedTensors CheckTensors(const CheckTensorsRequest& request,
-                            ThreadTeam& team);
+                            Executor& executor);
 
 /// What is known of the run; its case is `plain`, its steps those of the files.
 runlog::ProbeLog ProbeLogOf(const CheckedTensors& checked,

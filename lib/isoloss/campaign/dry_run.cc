@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/campaign/run_cost.h"
 #include "isoloss/report/live_view.h"
 #include "isoloss/report/recipe_text.h"
@@ -85,9 +85,9 @@ void DryRun(const train::Experiment& experiment,
   for (size_t i = 0; i < runs.size(); ++i) {
     if (!kept[i]) missing.push_back(runs[i]);
   }
-  ThreadTeam team(train::CrewFor(experiment, 1).workers);
+  Executor executor(train::CrewFor(experiment, 1).workers);
   for (const train::Run& run : OneOfEachArm(missing)) {
-    train::RehearseRun(experiment, *run.arm, run.seed, corpus, team,
+    train::RehearseRun(experiment, *run.arm, run.seed, corpus, executor,
                        hooks ? hooks(run) : train::RunHooks());
   }
   if (transport::DetectLaunch().process != 0) return;

@@ -12,7 +12,7 @@
 
 #include "isoloss/base/atomic_file.h"
 #include "isoloss/base/error.h"
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/campaign/job_queue.h"
 #include "isoloss/campaign/plan_file.h"
 #include "isoloss/campaign/run_cost.h"
@@ -78,9 +78,9 @@ class EnsembleBuilder {
   Ensemble ReadMember(size_t index) const;
   void CheckKept(const RunChoice& only) const;
   bool MakeReferences(const std::vector<size_t>& missing);
-  RunLog TrainEarly(const train::Arm& arm, uint64_t seed, ThreadTeam& team,
+  RunLog TrainEarly(const train::Arm& arm, uint64_t seed, Executor& executor,
                     train::RunHooks hooks) const;
-  void MakeMember(size_t member, ThreadTeam& team) const;
+  void MakeMember(size_t member, Executor& executor) const;
   Ensemble Join() const;
 
   const EnsemblePlan& plan_;
@@ -220,7 +220,7 @@ void EnsembleBuilder::CheckKept(const RunChoice& only) const {
 
 /// The first steps of a run whose schedule has them all.
 RunLog EnsembleBuilder::TrainEarly(const train::Arm& arm, uint64_t seed,
-                                   ThreadTeam& team,
+                                   Executor& executor,
                                    train::RunHooks hooks) const {
   std::atomic<bool> ended{false};
   hooks.on_step =
@@ -229,7 +229,7 @@ RunLog EnsembleBuilder::TrainEarly(const train::Arm& arm, uint64_t seed,
         ended.store(row.step >= plan_.steps || stop_.load());
       };
   hooks.stop = &ended;
-  return train::TrainRun(plan_.experiment, arm, seed, corpus_, team, hooks);
+  return train::TrainRun(plan_.experiment, arm, seed, corpus_, executor, hooks);
 }
 
 bool IsWhole(const RunLog& log, int64_t steps) {
@@ -260,12 +260,13 @@ bool EnsembleBuilder::MakeReferences(const std::vector<size_t>& missing) {
     logs.push_back(&log);
   }
   return RunJobs("references", logs.size(), plan_.workers, stop_,
-                 [&](size_t i, ThreadTeam& team) {
-                   *logs[i] = TrainEarly(reference_arm_, seeds[i], team, {});
+                 [&](size_t i, Executor& executor) {
+                   *logs[i] =
+                       TrainEarly(reference_arm_, seeds[i], executor, {});
                  });
 }
 
-void EnsembleBuilder::MakeMember(size_t index, ThreadTeam& team) const {
+void EnsembleBuilder::MakeMember(size_t index, Executor& executor) const {
   const uint64_t seed = plan_.seeds[index];
   EnsembleMember member{.seed = static_cast<int64_t>(seed)};
   train::RunHooks hooks;
@@ -278,10 +279,10 @@ void EnsembleBuilder::MakeMember(size_t index, ThreadTeam& team) const {
     member.perturbation = runlog::kPredicted;
     hooks.gemm_engine = products_;
   }
-  const RunLog run = TrainEarly(arm_, seed, team, hooks);
+  const RunLog run = TrainEarly(arm_, seed, executor, hooks);
   const RunLog reference = IsBenign()
                                ? references_.at(seed)
-                               : TrainEarly(reference_arm_, seed, team, {});
+                               : TrainEarly(reference_arm_, seed, executor, {});
   for (const RunLog* log : {&run, &reference}) {
     RequireFinite(*log, IsBenign() ? member.perturbation : log->provenance.arm);
     // Interrupted: what is not whole is not kept.
@@ -294,7 +295,7 @@ void EnsembleBuilder::MakeMember(size_t index, ThreadTeam& team) const {
   if (!IsBenign()) {
     oracle::PrecisionFindings found =
         oracle::ProbePrecision(plan_.experiment, arm_, reference_arm_, seed,
-                               corpus_, plan_.probe_steps, team, hooks);
+                               corpus_, plan_.probe_steps, executor, hooks);
     single.tensors = std::move(found.tensors);
     member.precision = std::move(found.precision);
     member.routing_flips = std::move(found.routing_flips);
@@ -361,8 +362,8 @@ bool EnsembleBuilder::Make(const RunChoice& only) {
   const std::vector<size_t> missing = Missing(only);
   return MakeReferences(missing) &&
          RunJobs("members", missing.size(), plan_.workers, stop_,
-                 [&](size_t i, ThreadTeam& team) {
-                   MakeMember(missing[i], team);
+                 [&](size_t i, Executor& executor) {
+                   MakeMember(missing[i], executor);
                  }) &&
          Missing(only).empty();
 }

@@ -82,12 +82,13 @@ fs::path FolderOf(const Case& one, const Lane& lane) {
 }
 
 /// What jobs do side by side, each on a thread of its own.
-using LaneJob = std::function<void(ThreadTeam& team)>;
+using LaneJob = std::function<void(Executor& executor)>;
 
 /// False if a signal ended it.
 bool RunSideBySide(const char* title, const std::vector<LaneJob>& jobs) {
-  const bool done = RunJobs(title, jobs.size(), 0, InterruptFlag(),
-                            [&](size_t i, ThreadTeam& team) { jobs[i](team); });
+  const bool done =
+      RunJobs(title, jobs.size(), 0, InterruptFlag(),
+              [&](size_t i, Executor& executor) { jobs[i](executor); });
   return done && !InterruptFlag().load();
 }
 
@@ -133,7 +134,7 @@ std::vector<LaneJob> TrainingJobs(std::vector<std::unique_ptr<Case>>& cases,
   std::vector<LaneJob> jobs;
   for (const auto& owned : cases) {
     Case* const one = owned.get();
-    jobs.push_back([one, planted](ThreadTeam&) {
+    jobs.push_back([one, planted](Executor&) {
       train::Experiment experiment = one->folder.experiment;
       experiment.parallel.workers = 1;
       one->rerun = RunAll(experiment, one->out, planted, true);
@@ -146,7 +147,7 @@ std::vector<LaneJob> TrainingJobs(std::vector<std::unique_ptr<Case>>& cases,
       const Lane& lane = one->folder.suite.lanes[i];
       if (!lane.impossible.empty()) continue;
       ++one->unfinished;
-      jobs.push_back([one, &lane, i](ThreadTeam&) {
+      jobs.push_back([one, &lane, i](Executor&) {
         one->lanes[i] = RunLane(one->folder, lane, FolderOf(*one, lane));
         FinishTraining(*one);
       });
@@ -194,10 +195,10 @@ std::vector<LaneJob> ProbingJobs(std::vector<std::unique_ptr<Case>>& cases,
     one->probes.resize(arms.size());
     fs::create_directories(one->out / kProbeFolder);
     for (size_t i = 0; i < arms.size(); ++i) {
-      jobs.push_back([one, i, arm = arms[i]](ThreadTeam& team) {
+      jobs.push_back([one, i, arm = arms[i]](Executor& executor) {
         one->probes[i] =
             ProbeOneArm(one->folder.experiment, arm, *one->corpus,
-                        one->out / kProbeFolder, one->probing, team);
+                        one->out / kProbeFolder, one->probing, executor);
       });
     }
   }

@@ -71,14 +71,14 @@ class Progress {
 
 bool RunJobs(const std::string& title, size_t jobs, int workers,
              const std::atomic<bool>& stop,
-             const std::function<void(size_t job, ThreadTeam& team)>& job) {
+             const std::function<void(size_t job, Executor& executor)>& job) {
   if (workers == 0) workers = AvailableProcessors();
   workers = std::min(workers, static_cast<int>(std::max<size_t>(jobs, 1)));
   Progress progress(title, jobs);
   JobPool().Run(
       jobs, {workers, workers}, [&stop] { return stop.load(); },
-      [&](size_t next, ThreadTeam& team) {
-        job(next, team);
+      [&](size_t next, Executor& executor) {
+        job(next, executor);
         progress.OneIsDone();
       });
   return progress.AllAreDone();

@@ -58,7 +58,7 @@ Traces Read(const fs::path& run, const fs::path& probe) {
 }  // namespace
 
 /// Trains, probes, and reads back what was written.
-Traces KillMatrixRunner::Make(const CellJob& job, ThreadTeam& team) const {
+Traces KillMatrixRunner::Make(const CellJob& job, Executor& executor) const {
   const auto hooks = [&](const train::Experiment& experiment,
                          const train::Arm& arm, uint64_t seed) {
     return job.mutant == nullptr || !job.mutant->plant
@@ -71,13 +71,13 @@ Traces KillMatrixRunner::Make(const CellJob& job, ThreadTeam& team) const {
   // Each appears only when it is whole.
   if (fs::exists(run) && fs::exists(probe)) return Read(run, probe);
   runlog::RunLog log =
-      train::TrainRun(plan_.experiment, plan_.arm, job.seed, corpus_, team,
+      train::TrainRun(plan_.experiment, plan_.arm, job.seed, corpus_, executor,
                       hooks(plan_.experiment, plan_.arm, job.seed));
   if (job.mutant != nullptr && job.mutant->edit_log) job.mutant->edit_log(log);
   runlog::WriteRunLog(log, run);
   runlog::WriteProbeLog(
       oracle::ProbeArm(
-          plan_.experiment, plan_.arm, job.seed, corpus_, team,
+          plan_.experiment, plan_.arm, job.seed, corpus_, executor,
           {.plain_steps = PlainSteps(job, log),
            .cases = ProbedCases(plan_.policy),
            .make_hooks = hooks,
@@ -186,11 +186,11 @@ gate::KillCell KillMatrixRunner::JudgeTraces(const CellJob& job,
 }
 
 gate::KillCell KillMatrixRunner::JudgeJob(const CellJob& job,
-                                          ThreadTeam& team) const {
+                                          Executor& executor) const {
   const auto start = std::chrono::steady_clock::now();
   gate::KillCell cell;
   try {
-    cell = JudgeTraces(job, Make(job, team));
+    cell = JudgeTraces(job, Make(job, executor));
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::kIo) throw;  // this machine's, not the bug's
     cell = Refused(job.seed, error.what());

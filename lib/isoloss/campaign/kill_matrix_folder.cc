@@ -4,7 +4,7 @@
 #include "isoloss/base/build_info.h"
 #include "isoloss/base/digest.h"
 #include "isoloss/base/error.h"
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/campaign/kill_matrix_plan.h"
 #include "isoloss/campaign/output_file.h"
 #include "isoloss/campaign/plan_file.h"
@@ -28,8 +28,9 @@ std::string PlanText(const KillMatrixPlan& matrix) {
   plan.Text("arm", matrix.arm.name);
   plan.Text("baseline", matrix.BaselineArm().name);
   // What this build computes on this machine: others may share the folder.
-  ThreadTeam team(1);
-  plan.Text("numerics", DigestToHex(train::NumericsDigest(matrix.arm, team)));
+  Executor executor(1);
+  plan.Text("numerics",
+            DigestToHex(train::NumericsDigest(matrix.arm, executor)));
   plan.Text("plan", DigestToHex(digest.Value()));
   plan.Text("ensemble",
             matrix.ensemble ? matrix.ensemble->ensemble.digest : "");

@@ -64,9 +64,9 @@ bool KillMatrixRunner::MakeUnchanged() {
   std::vector<double> seconds(count);
   const bool done =
       RunJobs("unchanged runs", count, plan_.workers, stop_,
-              [&](size_t i, ThreadTeam& team) {
+              [&](size_t i, Executor& executor) {
                 const auto start = std::chrono::steady_clock::now();
-                unchanged_[i] = Make({nullptr, plan_.seeds[i]}, team);
+                unchanged_[i] = Make({nullptr, plan_.seeds[i]}, executor);
                 seconds[i] = SecondsSince(start);
               });
   for (const double of_one : seconds) {
@@ -77,11 +77,11 @@ bool KillMatrixRunner::MakeUnchanged() {
 
 /// A run without a fault and without a probe.
 runlog::RunLog KillMatrixRunner::KeptRun(const train::Arm& arm, uint64_t seed,
-                                         ThreadTeam& team) const {
+                                         Executor& executor) const {
   const fs::path file = plan_.folder / KeptRunFile(arm, seed);
   if (!fs::exists(file)) {
     runlog::WriteRunLog(
-        train::TrainRun(plan_.experiment, arm, seed, corpus_, team), file);
+        train::TrainRun(plan_.experiment, arm, seed, corpus_, executor), file);
   }
   return runlog::ReadRunLog(file);
 }
@@ -90,21 +90,22 @@ bool KillMatrixRunner::MakeBaselines() {
   if (!plan_.reference) return true;
   baselines_.resize(plan_.seeds.size());
   return RunJobs("runs of arm " + plan_.BaselineArm().name, baselines_.size(),
-                 plan_.workers, stop_, [&](size_t i, ThreadTeam& team) {
+                 plan_.workers, stop_, [&](size_t i, Executor& executor) {
                    baselines_[i].log =
-                       KeptRun(plan_.BaselineArm(), plan_.seeds[i], team);
+                       KeptRun(plan_.BaselineArm(), plan_.seeds[i], executor);
                  });
 }
 
 /// Its rule rests on the spread between seeds.
 bool KillMatrixRunner::MakeMlperfReferences() {
   mlperf_references_.resize(kMlperfReferences);
-  return RunJobs("runs of other seeds", kMlperfReferences, plan_.workers, stop_,
-                 [&](size_t i, ThreadTeam& team) {
-                   const uint64_t seed = kFirstMlperfSeed + i;
-                   mlperf_references_[i] =
-                       KeptRun(plan_.BaselineArm(), seed, team).steps.loss_nats;
-                 });
+  return RunJobs(
+      "runs of other seeds", kMlperfReferences, plan_.workers, stop_,
+      [&](size_t i, Executor& executor) {
+        const uint64_t seed = kFirstMlperfSeed + i;
+        mlperf_references_[i] =
+            KeptRun(plan_.BaselineArm(), seed, executor).steps.loss_nats;
+      });
 }
 
 /// Otherwise whatever is wrong with the evidence would count as a catch. The
@@ -140,10 +141,10 @@ bool KillMatrixRunner::MakeCells(const RunChoice& only) {
     return !only.Has(job.Name()) || fs::exists(CellPath(job));
   });
   return RunJobs("changed runs", missing.size(), plan_.workers, stop_,
-                 [&](size_t i, ThreadTeam& team) {
+                 [&](size_t i, Executor& executor) {
                    WriteFileAtomically(
                        CellPath(missing[i]),
-                       report::RenderKillCell(JudgeJob(missing[i], team),
+                       report::RenderKillCell(JudgeJob(missing[i], executor),
                                               missing[i].Name()));
                  });
 }
@@ -294,11 +295,11 @@ bool KillMatrixRunner::Make(const RunChoice& only) {
   });
   PrepareKillMatrixFolder(plan_);
   if (!RunJobs("runs without a fault", plain.size() + unchanged.size(),
-               plan_.workers, stop_, [&](size_t i, ThreadTeam& team) {
+               plan_.workers, stop_, [&](size_t i, Executor& executor) {
                  if (i < plain.size()) {
-                   KeptRun(*plain[i].arm, plain[i].seed, team);
+                   KeptRun(*plain[i].arm, plain[i].seed, executor);
                  } else {
-                   Make({nullptr, unchanged[i - plain.size()]}, team);
+                   Make({nullptr, unchanged[i - plain.size()]}, executor);
                  }
                })) {
     return false;

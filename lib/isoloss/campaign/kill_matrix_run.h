@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/campaign/run_list.h"
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/gate/evidence.h"

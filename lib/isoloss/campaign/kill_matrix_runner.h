@@ -65,11 +65,11 @@ class KillMatrixRunner {
   void RequireSoundEvidence() const;
   bool MakeCells(const RunChoice& only);
   runlog::RunLog KeptRun(const train::Arm& arm, uint64_t seed,
-                         ThreadTeam& team) const;
+                         Executor& executor) const;
   int64_t PartingStep(const CellJob& job, const runlog::RunLog& log) const;
   int64_t PlainSteps(const CellJob& job, const runlog::RunLog& log) const;
-  Traces Make(const CellJob& job, ThreadTeam& team) const;
-  gate::KillCell JudgeJob(const CellJob& job, ThreadTeam& team) const;
+  Traces Make(const CellJob& job, Executor& executor) const;
+  gate::KillCell JudgeJob(const CellJob& job, Executor& executor) const;
   gate::KillCell JudgeTraces(const CellJob& job, const Traces& traces) const;
   const compare::Run& BaselineOf(uint64_t seed) const;
   const Traces& UnchangedOf(uint64_t seed) const;

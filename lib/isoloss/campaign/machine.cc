@@ -11,7 +11,7 @@
 #include <system_error>
 #include <vector>
 
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 
 namespace isoloss::campaign {
 namespace {

@@ -87,7 +87,7 @@ void CheckProbeOutputs(const train::Experiment& experiment,
 fs::path ProbeOneArm(const train::Experiment& experiment,
                      const std::string& arm, const corpus::Corpus& corpus,
                      const fs::path& folder, const ProbeSettings& settings,
-                     ThreadTeam& team) {
+                     Executor& executor) {
   const uint64_t seed = experiment.train.seeds.front();
   oracle::ProbeOptions options;
   options.cases = settings.cases;
@@ -104,7 +104,7 @@ fs::path ProbeOneArm(const train::Experiment& experiment,
   fs::path file = ProbeFile(folder, arm, seed);
   runlog::WriteProbeLog(
       oracle::ProbeArm(experiment, train::ArmNamed(experiment, arm), seed,
-                       corpus, team, options),
+                       corpus, executor, options),
       file);
   return file;
 }
@@ -118,10 +118,10 @@ ProbedRuns ProbeArms(const train::Experiment& experiment,
   const fs::path probes = folder / kProbeFolder;
   fs::create_directories(probes);
   const bool done = RunJobs("probes", arms.size(), experiment.parallel.workers,
-                            InterruptFlag(), [&](size_t i, ThreadTeam& team) {
+                            InterruptFlag(), [&](size_t i, Executor& executor) {
                               probed.files[i] =
                                   ProbeOneArm(experiment, arms[i], corpus,
-                                              probes, settings, team);
+                                              probes, settings, executor);
                             });
   probed.interrupted = !done || InterruptFlag().load();
   return probed;

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/compare/pair.h"
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/gate/policy.h"
@@ -58,7 +58,7 @@ std::filesystem::path ProbeOneArm(const train::Experiment& experiment,
                                   const corpus::Corpus& corpus,
                                   const std::filesystem::path& folder,
                                   const ProbeSettings& settings,
-                                  ThreadTeam& team);
+                                  Executor& executor);
 
 /// Has the oracle check the first seed of each of `arms`, and writes
 /// probes/<arm>-seed<N>.probe.h5 to `folder`, in place of those that are there

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/kernels/targets.h"
 #include "isoloss/train/numerics_digest.h"
 
@@ -52,11 +52,11 @@ void Train(std::span<const KnownNumerics> known, const std::string& target,
   if (target == "scalar")
     known = known.first(std::min(known.size(), kOfScalar));
   kernels::ForceTarget(target);
-  ThreadTeam team(threads);
+  Executor executor(threads);
   for (const KnownNumerics& numerics : known) {
     train::Arm arm;
     arm.recipe = numerics.recipe;
-    const uint64_t found = train::NumericsDigest(arm, team);
+    const uint64_t found = train::NumericsDigest(arm, executor);
     ++test.trainings;
     if (found == numerics.digest) continue;
     test.wrong.push_back(

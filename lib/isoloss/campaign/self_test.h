@@ -31,14 +31,14 @@ struct WrongNumerics {
 struct SelfTest {
   int trainings = 0;
   std::vector<std::string> targets;  ///< of the kernels, the one in use first
-  std::vector<int> threads;          ///< of the teams
+  std::vector<int> threads;          ///< of the executors
   std::vector<WrongNumerics> wrong;
 };
 
 /// Trains the small model of train::NumericsDigest with each recipe (the scalar
 /// code, which is slow, with the first two): on each
 /// kernel target that this processor has with one thread, and on the target in
-/// use with teams of several. The target in use stays what it was; no other
+/// use with executors of several. The target in use stays what it was; no other
 /// thread may compute meanwhile.
 /// Cost     about a second.
 SelfTest RunSelfTest(std::span<const KnownNumerics> known = AllKnownNumerics());

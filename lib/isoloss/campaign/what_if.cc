@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "isoloss/base/error.h"
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/formats/quantization.h"
 #include "isoloss/probes/tensor_accumulator.h"
 #include "isoloss/report/json_numbers.h"
@@ -26,7 +26,7 @@ formats::Quantization DescriptionOf(const std::string& name) {
 }
 
 void AppendRows(const runlog::DumpedTensor& dumped,
-                const formats::Quantization& quantization, ThreadTeam& team,
+                const formats::Quantization& quantization, Executor& executor,
                 std::vector<WhatIfRow>& rows) {
   const std::vector<size_t> ends(dumped.segment_ends.begin(),
                                  dumped.segment_ends.end());
@@ -37,7 +37,7 @@ void AppendRows(const runlog::DumpedTensor& dumped,
       .columnwise = &quantization};
   tensor.rows.segment_ends = ends;
   probes::TensorAccumulator accumulator;
-  accumulator.Add(tensor, team);
+  accumulator.Add(tensor, executor);
   const auto statistics = accumulator.Finish().values;
   for (const bool columnwise : {false, true}) {
     const auto stat = [&](size_t rowwise, size_t down) {
@@ -61,12 +61,12 @@ std::vector<WhatIfRow> WhatIf(
   for (const std::string& name : formats) {
     descriptions.push_back(DescriptionOf(name));
   }
-  ThreadTeam team(1);
+  Executor executor(1);
   std::vector<WhatIfRow> rows;
   for (const runlog::DumpedTensor& tensor : dump.tensors) {
     if (tensor.kind == "expert_ids" || (wants && !wants(tensor.name))) continue;
     for (const formats::Quantization& quantization : descriptions) {
-      AppendRows(tensor, quantization, team, rows);
+      AppendRows(tensor, quantization, executor, rows);
     }
   }
   return rows;

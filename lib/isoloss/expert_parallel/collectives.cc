@@ -82,7 +82,7 @@ void SumOver(const Mesh& mesh, std::span<const size_t> peers,
   // Kept from step to step.
   static thread_local std::vector<float> kept_flat;
   static thread_local std::vector<std::vector<float>> kept_slices;
-  // Of this thread, for all: phases may run on other threads of the team.
+  // Of this thread, for all: phases may run on other threads of the executor.
   std::vector<float>& flat = kept_flat;  // tensors, one after another
   std::vector<std::vector<float>>& slices = kept_slices;  // one per peer
   flat.clear();

@@ -23,7 +23,7 @@ std::unique_ptr<Exchange> LayerExchanges::MakePlain(
     kernels::Rounding rounding) {
   if (transport_ == nullptr) {
     return std::make_unique<LocalExchange>(config_.topology.experts, rounding,
-                                           team_);
+                                           executor_);
   }
   Conservation& conservation = conservation_.emplace_back(
       transport_->local_ranks(), config_.topology.ranks);
@@ -33,7 +33,7 @@ std::unique_ptr<Exchange> LayerExchanges::MakePlain(
                     .dispatch_units = config_.dispatch_units,
                     .rounding = rounding,
                     .transport = *transport_,
-                    .team = team_},
+                    .executor = executor_},
       static_cast<int>(conservation_.size()) - 1, conservation);
 }
 

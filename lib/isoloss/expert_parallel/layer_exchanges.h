@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/expert_parallel/conservation.h"
 #include "isoloss/expert_parallel/exchange.h"
 #include "isoloss/expert_parallel/options.h"
@@ -28,8 +28,8 @@ class LayerExchanges {
  public:
   /// Keeps references. `transport` is null where nothing travels.
   LayerExchanges(const MeshConfig& config, transport::Transport* transport,
-                 ThreadTeam& team)
-      : config_(config), transport_(transport), team_(team) {}
+                 Executor& executor)
+      : config_(config), transport_(transport), executor_(executor) {}
 
   /// The exchange of the next MoE layer; `rounding` of activations. It refers
   /// to this object.
@@ -49,7 +49,7 @@ class LayerExchanges {
 
   const MeshConfig& config_;
   transport::Transport* transport_;
-  ThreadTeam& team_;
+  Executor& executor_;
   ExchangeDecorator decorator_;
   size_t made_ = 0;
   std::deque<Conservation> conservation_;  // one per exchange

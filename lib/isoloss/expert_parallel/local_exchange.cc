@@ -11,7 +11,8 @@ namespace isoloss::expert_parallel {
 void LocalExchange::Dispatch(MatrixView<const float> source,
                              MatrixView<const int32_t> expert_ids,
                              MatrixView<const float> weights) {
-  plan_.Build(expert_ids, experts_);
+  const HostRows<int32_t> ids(expert_ids, executor_.memory());
+  plan_.Build(ids.view(), experts_);
   ISOLOSS_ASSERT(source.rows() == plan_.tokens());
   weights_ = weights;
   tokens_per_expert_.resize(experts_);
@@ -32,14 +33,14 @@ void LocalExchange::Dispatch(MatrixView<const float> source,
 
   expert_in_.ResizeUninitialized(plan_.rows(), source.cols());
   kernels::GatherRows(source, {plan_.token_of_row().data(), plan_.rows()},
-                      expert_in_.view(), team_);
+                      expert_in_.view(), executor_);
 }
 
 void LocalExchange::Combine(MatrixView<const float> expert_out,
                             MatrixView<float> out) {
   const MatrixView<const float> no_addend;
   kernels::GatherCombine(expert_out, plan_.row_of_slot(), weights_, no_addend,
-                         rounding_, out, team_);
+                         rounding_, out, executor_);
 }
 
 void LocalExchange::CombineBackward(MatrixView<const float> dout,
@@ -47,7 +48,7 @@ void LocalExchange::CombineBackward(MatrixView<const float> dout,
   dweights_.ResizeUninitialized(plan_.tokens(), plan_.slots());
   kernels::GatherCombineBackward(expert_out, plan_.row_of_slot(), weights_,
                                  dout, rounding_, expert_out, dweights_.view(),
-                                 team_);
+                                 executor_);
 }
 
 MatrixView<const float> LocalExchange::ReturnGradients(
@@ -60,7 +61,7 @@ void LocalExchange::DispatchBackward(MatrixView<const float> addend,
                                      MatrixView<float> dsource) {
   const MatrixView<const float> unit_weights;
   kernels::GatherCombine(dexpert_in_, plan_.row_of_slot(), unit_weights, addend,
-                         rounding_, dsource, team_);
+                         rounding_, dsource, executor_);
 }
 
 }  // namespace isoloss::expert_parallel

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/expert_parallel/exchange.h"
 #include "isoloss/expert_parallel/routing_plan.h"
 
@@ -22,8 +22,8 @@ namespace isoloss::expert_parallel {
 /// Source   docs/distributed.md, "Algorithms", `flat`.
 class LocalExchange : public Exchange {
  public:
-  LocalExchange(size_t experts, kernels::Rounding rounding, ThreadTeam& team)
-      : experts_(experts), rounding_(rounding), team_(team) {}
+  LocalExchange(size_t experts, kernels::Rounding rounding, Executor& executor)
+      : experts_(experts), rounding_(rounding), executor_(executor) {}
 
   void Dispatch(MatrixView<const float> source,
                 MatrixView<const int32_t> expert_ids,
@@ -54,12 +54,12 @@ class LocalExchange : public Exchange {
  private:
   size_t experts_;
   kernels::Rounding rounding_;
-  ThreadTeam& team_;
+  Executor& executor_;
   RoutingPlan plan_;
   MatrixView<const float> weights_;
   MatrixView<const float> dexpert_in_;
-  Matrix<float> expert_in_;  // [T K, D]
-  Matrix<float> dweights_;   // [T, K]
+  Matrix<float> expert_in_{executor_.memory()};  // [T K, D]
+  Matrix<float> dweights_{executor_.memory()};   // [T, K]
   std::vector<int64_t> tokens_per_expert_;
   DispatchCounts counts_;
 };

@@ -17,14 +17,15 @@ bool IsLocal(const MeshConfig& config) {
          options.gradient_payload == "unquantized" && options.padding == 1;
 }
 
-Mesh::Mesh(size_t experts, ThreadTeam& team)
-    : Mesh({.topology = {.experts = experts}, .options = {}}, nullptr, team) {}
+Mesh::Mesh(size_t experts, Executor& executor)
+    : Mesh({.topology = {.experts = experts}, .options = {}}, nullptr,
+           executor) {}
 
 Mesh::Mesh(const MeshConfig& config,
-           std::unique_ptr<transport::Transport> transport, ThreadTeam& team)
+           std::unique_ptr<transport::Transport> transport, Executor& executor)
     : config_(config),
       transport_(std::move(transport)),
-      exchanges_(config_, transport_.get(), team) {
+      exchanges_(config_, transport_.get(), executor) {
   ISOLOSS_ASSERT(transport_ != nullptr || IsLocal(config));
   if (transport_ != nullptr) {
     ISOLOSS_ASSERT(static_cast<size_t>(transport_->ranks()) ==

@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/expert_parallel/layer_exchanges.h"
 #include "isoloss/transport/transport.h"
 
@@ -28,10 +28,10 @@ struct ExpertShard {
 class Mesh {
  public:
   /// One rank that holds all experts, exchange `flat`.
-  Mesh(size_t experts, ThreadTeam& team);
+  Mesh(size_t experts, Executor& executor);
   /// `transport` may be null if IsLocal(config).
   Mesh(const MeshConfig& config,
-       std::unique_ptr<transport::Transport> transport, ThreadTeam& team);
+       std::unique_ptr<transport::Transport> transport, Executor& executor);
   Mesh(const Mesh&) = delete;
   Mesh& operator=(const Mesh&) = delete;
 

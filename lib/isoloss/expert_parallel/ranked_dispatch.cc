@@ -206,7 +206,7 @@ void RankedExchange::ReceiveTokens(int rank, const Inbox& inbox) {
 /// Outputs become their gradients, in place; weights get theirs.
 void RankedExchange::ReceiveOutputGradients(int rank, const Inbox& inbox) {
   static thread_local Matrix<float> gradients;  // [assignments, D]
-  static thread_local ThreadTeam serial{1};
+  static thread_local Executor serial{1};
   const auto self = static_cast<size_t>(rank);
   RankState& state = State(rank);
   const ReceiveSide& receive = book_.At(rank, book_.last_hop()).receive;

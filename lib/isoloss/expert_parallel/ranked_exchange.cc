@@ -72,7 +72,8 @@ MatrixView<const float> RankedExchange::ReturnGradients(
 
 void RankedExchange::DispatchBackward(MatrixView<const float> addend,
                                       MatrixView<float> dsource) {
-  kernels::Add(returned_.view(), addend, setup_.rounding, dsource, setup_.team);
+  kernels::Add(returned_.view(), addend, setup_.rounding, dsource,
+               setup_.executor);
 }
 
 }  // namespace isoloss::expert_parallel

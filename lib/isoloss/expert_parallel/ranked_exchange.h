@@ -14,7 +14,7 @@
 #include <memory>
 #include <vector>
 
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/expert_parallel/conservation.h"
 #include "isoloss/expert_parallel/exchange.h"
 #include "isoloss/expert_parallel/payload.h"

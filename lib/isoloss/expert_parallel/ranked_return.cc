@@ -17,8 +17,8 @@ using transport::OpKind;
 using transport::Outbox;
 
 /// Rows belong to one thread of a phase.
-ThreadTeam& Serial() {
-  static thread_local ThreadTeam serial(1);
+Executor& Serial() {
+  static thread_local Executor serial(1);
   return serial;
 }
 

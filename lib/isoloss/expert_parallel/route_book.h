@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "isoloss/base/executor.h"
 #include "isoloss/base/matrix.h"
-#include "isoloss/base/threads.h"
 #include "isoloss/expert_parallel/assignment.h"
 #include "isoloss/expert_parallel/exchange.h"
 #include "isoloss/expert_parallel/hop.h"
@@ -27,7 +27,7 @@ struct ExchangeSetup {
   size_t dispatch_units = 1;
   kernels::Rounding rounding = kernels::Rounding::kBf16;  ///< of activations
   transport::Transport& transport;
-  ThreadTeam& team;
+  Executor& executor;
 };
 
 /// Methods that take a rank are for the phases of that local rank.

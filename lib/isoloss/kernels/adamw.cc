@@ -66,13 +66,16 @@ HWY_EXPORT(AdamWUpdate);
 void AdamWUpdate(std::span<float> parameter, std::span<float> first_moment,
                  std::span<float> second_moment,
                  std::span<const float> gradient, const AdamWScalars& scalars,
-                 ThreadTeam& team) {
+                 Executor& executor) {
+  if (RanElsewhere(&AdamWUpdate, parameter, first_moment, second_moment,
+                   gradient, scalars, executor))
+    return;
   constexpr const char* kWhere = "AdamWUpdate";
   RequireLength(kWhere, "first_moment", first_moment.size(), parameter.size());
   RequireLength(kWhere, "second_moment", second_moment.size(),
                 parameter.size());
   RequireLength(kWhere, "gradient", gradient.size(), parameter.size());
-  ForRowRuns(parameter.size(), 1, 1, team, [&](size_t first, size_t count) {
+  ForRowRuns(parameter.size(), 1, 1, executor, [&](size_t first, size_t count) {
     HWY_DYNAMIC_DISPATCH(AdamWUpdate)
     (parameter.subspan(first, count), first_moment.subspan(first, count),
      second_moment.subspan(first, count), gradient.subspan(first, count),

@@ -95,9 +95,12 @@ void CheckArguments(MatrixView<const float> logits,
 void CrossEntropy(MatrixView<const float> logits,
                   std::span<const int32_t> labels, float grad_scale,
                   Rounding rounding, std::span<float> loss,
-                  MatrixView<float> dlogits, ThreadTeam& team) {
+                  MatrixView<float> dlogits, Executor& executor) {
+  if (RanElsewhere(&CrossEntropy, logits, labels, grad_scale, rounding, loss,
+                   dlogits, executor))
+    return;
   CheckArguments(logits, labels, loss, dlogits);
-  ForRowRuns(logits.rows(), logits.cols(), 1, team,
+  ForRowRuns(logits.rows(), logits.cols(), 1, executor,
              [&](size_t first, size_t count) {
                HWY_DYNAMIC_DISPATCH(CrossEntropy)
                (logits.Rows(first, count), labels.subspan(first, count),

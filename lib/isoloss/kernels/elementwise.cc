@@ -132,20 +132,22 @@ HWY_EXPORT(Cast);
 }  // namespace
 
 void ElementSigmoid(MatrixView<const float> x, MatrixView<float> out,
-                    ThreadTeam& team) {
+                    Executor& executor) {
+  if (RanElsewhere(&ElementSigmoid, x, out, executor)) return;
   RequireShape("ElementSigmoid", "out", out, x.rows(), x.cols());
-  ForRowRuns(x.rows(), x.cols(), 1, team, [&](size_t first, size_t count) {
+  ForRowRuns(x.rows(), x.cols(), 1, executor, [&](size_t first, size_t count) {
     HWY_DYNAMIC_DISPATCH(ElementSigmoid)
     (x.Rows(first, count), out.Rows(first, count));
   });
 }
 
 void SwigluForward(MatrixView<const float> gate, MatrixView<const float> up,
-                   Rounding rounding, MatrixView<float> h, ThreadTeam& team) {
+                   Rounding rounding, MatrixView<float> h, Executor& executor) {
+  if (RanElsewhere(&SwigluForward, gate, up, rounding, h, executor)) return;
   constexpr const char* kWhere = "SwigluForward";
   RequireShape(kWhere, "up", up, gate.rows(), gate.cols());
   RequireShape(kWhere, "h", h, gate.rows(), gate.cols());
-  ForRowRuns(gate.rows(), gate.cols(), 1, team,
+  ForRowRuns(gate.rows(), gate.cols(), 1, executor,
              [&](size_t first, size_t count) {
                HWY_DYNAMIC_DISPATCH(SwigluForward)
                (gate.Rows(first, count), up.Rows(first, count), rounding,
@@ -156,14 +158,17 @@ void SwigluForward(MatrixView<const float> gate, MatrixView<const float> up,
 void SwigluBackward(MatrixView<const float> gate, MatrixView<const float> up,
                     MatrixView<const float> dh, Rounding rounding,
                     MatrixView<float> dgate, MatrixView<float> dup,
-                    ThreadTeam& team) {
+                    Executor& executor) {
+  if (RanElsewhere(&SwigluBackward, gate, up, dh, rounding, dgate, dup,
+                   executor))
+    return;
   constexpr const char* kWhere = "SwigluBackward";
   RequireShape(kWhere, "up", up, gate.rows(), gate.cols());
   RequireShape(kWhere, "dh", dh, gate.rows(), gate.cols());
   RequireShape(kWhere, "dgate", dgate, gate.rows(), gate.cols());
   RequireShape(kWhere, "dup", dup, gate.rows(), gate.cols());
   ForRowRuns(
-      gate.rows(), gate.cols(), 1, team, [&](size_t first, size_t count) {
+      gate.rows(), gate.cols(), 1, executor, [&](size_t first, size_t count) {
         HWY_DYNAMIC_DISPATCH(SwigluBackward)
         (gate.Rows(first, count), up.Rows(first, count), dh.Rows(first, count),
          rounding, dgate.Rows(first, count), dup.Rows(first, count));
@@ -171,10 +176,11 @@ void SwigluBackward(MatrixView<const float> gate, MatrixView<const float> up,
 }
 
 void Add(MatrixView<const float> x, MatrixView<const float> y,
-         Rounding rounding, MatrixView<float> out, ThreadTeam& team) {
+         Rounding rounding, MatrixView<float> out, Executor& executor) {
+  if (RanElsewhere(&Add, x, y, rounding, out, executor)) return;
   RequireShape("Add", "y", y, x.rows(), x.cols());
   RequireShape("Add", "out", out, x.rows(), x.cols());
-  ForRowRuns(x.rows(), x.cols(), 1, team, [&](size_t first, size_t count) {
+  ForRowRuns(x.rows(), x.cols(), 1, executor, [&](size_t first, size_t count) {
     HWY_DYNAMIC_DISPATCH(Add)
     (x.Rows(first, count), y.Rows(first, count), rounding,
      out.Rows(first, count));
@@ -182,9 +188,10 @@ void Add(MatrixView<const float> x, MatrixView<const float> y,
 }
 
 void Cast(MatrixView<const float> source, Rounding rounding,
-          MatrixView<float> out, ThreadTeam& team) {
+          MatrixView<float> out, Executor& executor) {
+  if (RanElsewhere(&Cast, source, rounding, out, executor)) return;
   RequireShape("Cast", "out", out, source.rows(), source.cols());
-  ForRowRuns(source.rows(), source.cols(), 1, team,
+  ForRowRuns(source.rows(), source.cols(), 1, executor,
              [&](size_t first, size_t count) {
                HWY_DYNAMIC_DISPATCH(Cast)
                (source.Rows(first, count), rounding, out.Rows(first, count));

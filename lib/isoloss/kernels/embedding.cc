@@ -54,8 +54,9 @@ struct SequenceTree {
 }  // namespace
 
 void GatherRows(MatrixView<const float> table, std::span<const int32_t> index,
-                MatrixView<float> out, ThreadTeam& team) {
-  ForEachRow(index.size(), team, [&](size_t t) {
+                MatrixView<float> out, Executor& executor) {
+  if (RanElsewhere(&GatherRows, table, index, out, executor)) return;
+  ForEachRow(index.size(), executor, [&](size_t t) {
     std::memcpy(out.Row(t), table.Row(static_cast<size_t>(index[t])),
                 table.cols() * sizeof(float));
   });
@@ -77,13 +78,13 @@ void EmbeddingGradient::GroupPositions(std::span<const int32_t> tokens,
 void EmbeddingGradient::Add(std::span<const int32_t> tokens,
                             std::span<const size_t> sequence_ends,
                             MatrixView<const float> dx,
-                            MatrixView<float> dtable, ThreadTeam& team) {
+                            MatrixView<float> dtable, Executor& executor) {
   GroupPositions(tokens, dtable.rows());
   const size_t width = std::bit_ceil(sequence_ends.size());
   nodes_.ResizeUninitialized(std::bit_width(width), dx.cols());
   // Threads take columns: a few ids may have most of the tokens.
   constexpr size_t kCacheLine = 64 / sizeof(float);
-  ForRowRuns(dx.cols(), dx.rows(), kCacheLine, team,
+  ForRowRuns(dx.cols(), dx.rows(), kCacheLine, executor,
              [&](size_t first, size_t count) {
                const SequenceTree tree{sequence_ends, dx.Cols(first, count),
                                        nodes_.view().Cols(first, count)};

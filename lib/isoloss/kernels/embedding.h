@@ -6,15 +6,15 @@
 #include <span>
 #include <vector>
 
+#include "isoloss/base/executor.h"
 #include "isoloss/base/matrix.h"
-#include "isoloss/base/threads.h"
 
 namespace isoloss::kernels {
 
 /// out[t] = table[index[t]].
 /// Shapes   table [V, D]; index [T], each in [0, V); out [T, D].
 void GatherRows(MatrixView<const float> table, std::span<const int32_t> index,
-                MatrixView<float> out, ThreadTeam& team);
+                MatrixView<float> out, Executor& executor);
 
 /// Adds up the gradient of an embedding table. Memory is reused.
 class EmbeddingGradient {
@@ -26,7 +26,7 @@ class EmbeddingGradient {
   /// Shapes   dx [T, D]; tokens [T]; dtable [V, D].
   void Add(std::span<const int32_t> tokens,
            std::span<const size_t> sequence_ends, MatrixView<const float> dx,
-           MatrixView<float> dtable, ThreadTeam& team);
+           MatrixView<float> dtable, Executor& executor);
 
  private:
   void GroupPositions(std::span<const int32_t> tokens, size_t vocab);

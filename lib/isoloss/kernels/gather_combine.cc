@@ -152,7 +152,10 @@ void GatherCombine(MatrixView<const float> rows,
                    MatrixView<const int32_t> index,
                    MatrixView<const float> weights,
                    MatrixView<const float> addend, Rounding rounding,
-                   MatrixView<float> out, ThreadTeam& team) {
+                   MatrixView<float> out, Executor& executor) {
+  if (RanElsewhere(&GatherCombine, rows, index, weights, addend, rounding, out,
+                   executor))
+    return;
   constexpr const char* kWhere = "GatherCombine";
   RequireShape(kWhere, "out", out, index.rows(), rows.cols());
   if (!weights.empty()) {
@@ -162,7 +165,7 @@ void GatherCombine(MatrixView<const float> rows,
     RequireShape(kWhere, "addend", addend, out.rows(), out.cols());
   }
   ForRowRuns(out.rows(), out.cols() * std::max<size_t>(index.cols(), 1), 1,
-             team, [&](size_t first, size_t count) {
+             executor, [&](size_t first, size_t count) {
                RequireRows(kWhere, index, first, count, rows.rows());
                HWY_DYNAMIC_DISPATCH(GatherCombine)
                (rows, index.Rows(first, count),
@@ -177,13 +180,16 @@ void GatherCombineBackward(MatrixView<const float> rows,
                            MatrixView<const float> weights,
                            MatrixView<const float> dout, Rounding rounding,
                            MatrixView<float> drows, MatrixView<float> dweights,
-                           ThreadTeam& team) {
+                           Executor& executor) {
+  if (RanElsewhere(&GatherCombineBackward, rows, index, weights, dout, rounding,
+                   drows, dweights, executor))
+    return;
   constexpr const char* kWhere = "GatherCombineBackward";
   RequireShape(kWhere, "weights", weights, index.rows(), index.cols());
   RequireShape(kWhere, "dout", dout, index.rows(), rows.cols());
   RequireShape(kWhere, "drows", drows, rows.rows(), rows.cols());
   RequireShape(kWhere, "dweights", dweights, index.rows(), index.cols());
-  ForRowRuns(dout.rows(), dout.cols() * index.cols(), 1, team,
+  ForRowRuns(dout.rows(), dout.cols() * index.cols(), 1, executor,
              [&](size_t first, size_t count) {
                RequireRows(kWhere, index, first, count, rows.rows());
                HWY_DYNAMIC_DISPATCH(GatherCombineBackward)

@@ -8,6 +8,7 @@
 #include "isoloss/kernels/gemm_scalar.h"
 #include "isoloss/kernels/gemm_schedule.h"
 #include "isoloss/kernels/prepare.h"
+#include "isoloss/kernels/row_tasks.h"
 
 // Compiles this file once per target.
 #undef HWY_TARGET_INCLUDE
@@ -96,11 +97,11 @@ void MultiplyPackable(const GemmProblem& problem) {
   (WholePiece(only, HWY_DYNAMIC_DISPATCH(TileShapeOnTarget)()));
 }
 
-void RunPackable(std::span<const GemmProblem> problems, ThreadTeam& team) {
+void RunPackable(std::span<const GemmProblem> problems, Executor& executor) {
   GemmSchedule& schedule = ThisThreadsSchedule();
   schedule.Divide(problems, HWY_DYNAMIC_DISPATCH(TileShapeOnTarget)(),
-                  static_cast<size_t>(team.size()));
-  team.ParallelFor(schedule.threads(), [&schedule](size_t thread) {
+                  static_cast<size_t>(executor.size()));
+  executor.ParallelFor(schedule.threads(), [&schedule](size_t thread) {
     RunPieces(schedule.PiecesOf(thread));
   });
 }
@@ -136,19 +137,20 @@ void PackedOperand::Pack(const Operand& operand,
 void Gemm(const GemmProblem& problem) {
   CheckGemmProblem(problem);
   if (problem.is_packable()) return MultiplyPackable(problem);
-  ThreadTeam alone(1);
+  Executor alone(1);
   GemmBatch({&problem, 1}, alone);
 }
 
-void GemmBatch(std::span<const GemmProblem> problems, ThreadTeam& team) {
+void GemmBatch(std::span<const GemmProblem> problems, Executor& executor) {
+  if (RanElsewhere(&GemmBatch, problems, executor)) return;
   for (const GemmProblem& problem : problems) CheckGemmProblem(problem);
   if (std::ranges::all_of(problems, &GemmProblem::is_packable)) {
-    RunPackable(problems, team);
+    RunPackable(problems, executor);
     return;
   }
   static thread_local PieceGemm pieces;
-  RunPackable(pieces.Prepare(problems, team), team);
-  pieces.Run(team, MultiplyPackable);
+  RunPackable(pieces.Prepare(problems, executor), executor);
+  pieces.Run(executor, MultiplyPackable);
 }
 
 }  // namespace isoloss::kernels

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <span>
 
+#include "isoloss/base/executor.h"
 #include "isoloss/base/matrix.h"
-#include "isoloss/base/threads.h"
 #include "isoloss/kernels/accumulator.h"
 #include "isoloss/kernels/operand.h"
 #include "isoloss/kernels/prepared_operand.h"
@@ -104,9 +104,9 @@ void GemmScalar(const GemmProblem& problem);
 /// One product on the calling thread.
 void Gemm(const GemmProblem& problem);
 
-/// Independent products, divided among the team's threads in equal shares of
-/// work; products go to threads whole where that can be. Products with the same
-/// left or the same right operand pack and quantise it once.
-void GemmBatch(std::span<const GemmProblem> problems, ThreadTeam& team);
+/// Independent products, divided among the executor's threads in equal shares
+/// of work; products go to threads whole where that can be. Products with the
+/// same left or the same right operand pack and quantise it once.
+void GemmBatch(std::span<const GemmProblem> problems, Executor& executor);
 
 }  // namespace isoloss::kernels

@@ -149,7 +149,7 @@ void PieceGemm::List(const GemmProblem& problem) {
 }
 
 std::span<const GemmProblem> PieceGemm::Prepare(
-    std::span<const GemmProblem> problems, ThreadTeam& team) {
+    std::span<const GemmProblem> problems, Executor& executor) {
   sides_.clear();
   products_.clear();
   strips_.clear();
@@ -168,7 +168,7 @@ std::span<const GemmProblem> PieceGemm::Prepare(
       parts_.emplace_back(&side, cut);
     }
   }
-  team.ParallelFor(parts_.size(), [this](size_t i) {
+  executor.ParallelFor(parts_.size(), [this](size_t i) {
     const auto& [side, cut] = parts_[i];
     PrepareTensor(*side->operand, *side->pieces, cut, *side->prepared);
   });
@@ -193,9 +193,9 @@ std::span<const GemmProblem> PieceGemm::Prepare(
   return packable_;
 }
 
-void PieceGemm::Run(ThreadTeam& team,
+void PieceGemm::Run(Executor& executor,
                     void (*multiply)(const GemmProblem& problem)) {
-  team.ParallelFor(strips_.size(), [this, multiply](size_t number) {
+  executor.ParallelFor(strips_.size(), [this, multiply](size_t number) {
     Compute(strips_[number], multiply);
   });
 }

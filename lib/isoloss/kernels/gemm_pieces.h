@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/kernels/gemm.h"
 
 namespace isoloss::kernels {
@@ -20,10 +20,10 @@ class PieceGemm {
   /// prepares their operands. Returns those that packed kernels take now or
   /// took before, to be computed by the caller; both must live until Run.
   std::span<const GemmProblem> Prepare(std::span<const GemmProblem> problems,
-                                       ThreadTeam& team);
+                                       Executor& executor);
   /// Computes the others. `multiply` computes a packable product on the calling
   /// thread.
-  void Run(ThreadTeam& team, void (*multiply)(const GemmProblem& problem));
+  void Run(Executor& executor, void (*multiply)(const GemmProblem& problem));
 
  private:
   struct Side {

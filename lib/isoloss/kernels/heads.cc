@@ -96,9 +96,10 @@ void CheckAngles(const HeadColumns<float>& x, const RopeAngles& angles) {
 }  // namespace
 
 void ApplyRope(const HeadColumns<float>& x, const RopeAngles& angles,
-               Rounding rounding, ThreadTeam& team) {
+               Rounding rounding, Executor& executor) {
+  if (RanElsewhere(&ApplyRope, x, angles, rounding, executor)) return;
   CheckAngles(x, angles);
-  ForRowRuns(x.rows(), x.heads * x.width, 1, team,
+  ForRowRuns(x.rows(), x.heads * x.width, 1, executor,
              [&](size_t first, size_t count) {
                RopeAngles of_run = angles;
                of_run.positions = angles.positions.subspan(first, count);
@@ -108,23 +109,26 @@ void ApplyRope(const HeadColumns<float>& x, const RopeAngles& angles,
 }
 
 void CopyHeads(const HeadColumns<const float>& from,
-               const HeadColumns<float>& to, ThreadTeam& team) {
+               const HeadColumns<float>& to, Executor& executor) {
+  if (RanElsewhere(&CopyHeads, from, to, executor)) return;
   constexpr const char* kWhere = "CopyHeads";
   RequireHeads(kWhere, from);
   RequireHeads(kWhere, to);
   ISOLOSS_ASSERT(from.rows() == to.rows() && from.heads == to.heads &&
                  from.width == to.width);
-  ForRowRuns(
-      to.rows(), to.heads * to.width, 1, team, [&](size_t first, size_t count) {
-        scalar::CopyHeads(from.Rows(first, count), to.Rows(first, count));
-      });
+  ForRowRuns(to.rows(), to.heads * to.width, 1, executor,
+             [&](size_t first, size_t count) {
+               scalar::CopyHeads(from.Rows(first, count),
+                                 to.Rows(first, count));
+             });
 }
 
 void SumHeads(const HeadColumns<const float>& from, Rounding rounding,
-              MatrixView<float> out, ThreadTeam& team) {
+              MatrixView<float> out, Executor& executor) {
+  if (RanElsewhere(&SumHeads, from, rounding, out, executor)) return;
   RequireHeads("SumHeads", from);
   RequireShape("SumHeads", "out", out, from.rows(), from.width);
-  ForRowRuns(out.rows(), from.heads * from.width, 1, team,
+  ForRowRuns(out.rows(), from.heads * from.width, 1, executor,
              [&](size_t first, size_t count) {
                scalar::SumHeads(from.Rows(first, count), rounding,
                                 out.Rows(first, count));

@@ -210,7 +210,7 @@ class CellRow {
 
 void CopyRounded(MatrixView<const float> from, Rounding rounding,
                  MatrixView<float> to) {
-  ThreadTeam alone(1);
+  Executor alone(1);
   Cast(from, rounding, to, alone);
 }
 
@@ -267,7 +267,7 @@ float QuantizeInPlace(MatrixView<float> tensor,
                       const formats::TensorState& state,
                       Matrix<float>& scales) {
   if (quantization.is_mx()) {
-    ThreadTeam alone(1);
+    Executor alone(1);
     QuantizeDequantize(tensor, quantization, tensor, alone);
     return 1.0f;  // blocks are scaled, and nothing else
   }

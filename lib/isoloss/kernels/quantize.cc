@@ -68,16 +68,18 @@ HWY_EXPORT(QuantizeDequantize);
 
 void QuantizeDequantize(MatrixView<const float> source,
                         const formats::Quantization& spec,
-                        MatrixView<float> out, ThreadTeam& team) {
+                        MatrixView<float> out, Executor& executor) {
+  if (RanElsewhere(&QuantizeDequantize, source, spec, out, executor)) return;
   RequireShape("QuantizeDequantize", "out", out, source.rows(), source.cols());
   // No cache would hold it until it is read.
   constexpr size_t kCacheBytes = 64 << 20;
   const bool stream = out.rows() * out.cols() * sizeof(float) > kCacheBytes;
-  ForRowRuns(
-      source.rows(), source.cols(), 1, team, [&](size_t first, size_t count) {
-        HWY_DYNAMIC_DISPATCH(QuantizeDequantize)
-        (source.Rows(first, count), spec, out.Rows(first, count), stream);
-      });
+  ForRowRuns(source.rows(), source.cols(), 1, executor,
+             [&](size_t first, size_t count) {
+               HWY_DYNAMIC_DISPATCH(QuantizeDequantize)
+               (source.Rows(first, count), spec, out.Rows(first, count),
+                stream);
+             });
 }
 
 }  // namespace isoloss::kernels

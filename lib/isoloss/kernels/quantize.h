@@ -3,8 +3,8 @@
 // operation of its own.
 #pragma once
 
+#include "isoloss/base/executor.h"
 #include "isoloss/base/matrix.h"
-#include "isoloss/base/threads.h"
 #include "isoloss/formats/mx_block.h"
 
 namespace isoloss::kernels {
@@ -16,6 +16,6 @@ namespace isoloss::kernels {
 /// Exact    bits depend on the arguments only.
 void QuantizeDequantize(MatrixView<const float> source,
                         const formats::Quantization& spec,
-                        MatrixView<float> out, ThreadTeam& team);
+                        MatrixView<float> out, Executor& executor);
 
 }  // namespace isoloss::kernels

@@ -138,19 +138,23 @@ void FoldLeaves(MatrixView<float> leaves) {
 
 void RmsNormForward(MatrixView<const float> x, std::span<const float> weight,
                     float eps, Rounding rounding, MatrixView<float> y,
-                    std::span<float> rstd, ThreadTeam& team) {
+                    std::span<float> rstd, Executor& executor) {
+  if (RanElsewhere(&RmsNormForward, x, weight, eps, rounding, y, rstd,
+                   executor))
+    return;
   constexpr const char* kWhere = "RmsNormForward";
   RequireLength(kWhere, "weight", weight.size(), x.cols());
   RequireShape(kWhere, "y", y, x.rows(), x.cols());
   RequireLength(kWhere, "rstd", rstd.size(), x.rows());
-  ForRowRuns(x.rows(), x.cols(), 1, team, [&](size_t first, size_t count) {
+  ForRowRuns(x.rows(), x.cols(), 1, executor, [&](size_t first, size_t count) {
     HWY_DYNAMIC_DISPATCH(RmsNormForward)
     (x.Rows(first, count), weight, eps, rounding, y.Rows(first, count),
      rstd.subspan(first, count));
   });
 }
 
-void RmsNormBackward(const RmsNormGradient& gradient, ThreadTeam& team) {
+void RmsNormBackward(const RmsNormGradient& gradient, Executor& executor) {
+  if (RanElsewhere(&RmsNormBackward, gradient, executor)) return;
   constexpr const char* kWhere = "RmsNormBackward";
   const size_t rows = gradient.x.rows();
   const size_t cols = gradient.x.cols();
@@ -167,7 +171,7 @@ void RmsNormBackward(const RmsNormGradient& gradient, ThreadTeam& team) {
   static thread_local Matrix<float> kept;
   kept.ResizeUninitialized((rows + kTokenLeaf - 1) / kTokenLeaf, cols);
   const MatrixView<float> leaves = kept.view();  // of this thread, for all
-  ForRowRuns(rows, cols, kTokenLeaf, team,
+  ForRowRuns(rows, cols, kTokenLeaf, executor,
              [&](size_t run_first, size_t run_count) {
                for (size_t row = 0; row < run_count; row += kTokenLeaf) {
                  const size_t first = run_first + row;

@@ -132,17 +132,22 @@ std::span<T> RowOf(MatrixView<T> matrix, size_t row) {
 
 void SelectExperts(const RouterRule& rule, MatrixView<const float> scores,
                    std::span<const float> bias, MatrixView<int32_t> expert_ids,
-                   ThreadTeam& team) {
+                   Executor& executor) {
+  if (RanElsewhere(&SelectExperts, rule, scores, bias, expert_ids, executor))
+    return;
   RequireLength("SelectExperts", "bias", bias.size(), scores.cols());
-  ForEachRow(scores.rows(), team, [&](size_t t) {
+  ForEachRow(scores.rows(), executor, [&](size_t t) {
     scalar::SelectExperts(rule, RowOf(scores, t), bias, RowOf(expert_ids, t));
   });
 }
 
 void CombineWeights(const RouterRule& rule, MatrixView<const float> scores,
                     MatrixView<const int32_t> expert_ids,
-                    MatrixView<float> weights, ThreadTeam& team) {
-  ForEachRow(scores.rows(), team, [&](size_t t) {
+                    MatrixView<float> weights, Executor& executor) {
+  if (RanElsewhere(&CombineWeights, rule, scores, expert_ids, weights,
+                   executor))
+    return;
+  ForEachRow(scores.rows(), executor, [&](size_t t) {
     scalar::CombineWeights(rule, RowOf(scores, t), RowOf(expert_ids, t),
                            RowOf(weights, t));
   });
@@ -151,10 +156,13 @@ void CombineWeights(const RouterRule& rule, MatrixView<const float> scores,
 void RouterScoreBackward(const RouterRule& rule, MatrixView<const float> scores,
                          MatrixView<const int32_t> expert_ids,
                          MatrixView<const float> dweights,
-                         MatrixView<float> dlogits, ThreadTeam& team) {
+                         MatrixView<float> dlogits, Executor& executor) {
+  if (RanElsewhere(&RouterScoreBackward, rule, scores, expert_ids, dweights,
+                   dlogits, executor))
+    return;
   RequireShape("RouterScoreBackward", "dlogits", dlogits, scores.rows(),
                scores.cols());
-  ForEachRow(scores.rows(), team, [&](size_t t) {
+  ForEachRow(scores.rows(), executor, [&](size_t t) {
     scalar::RouterScoreBackward(rule, RowOf(scores, t), RowOf(expert_ids, t),
                                 RowOf(dweights, t), RowOf(dlogits, t));
   });

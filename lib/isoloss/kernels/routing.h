@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <span>
 
+#include "isoloss/base/executor.h"
 #include "isoloss/base/matrix.h"
-#include "isoloss/base/threads.h"
 
 namespace isoloss::kernels {
 
@@ -33,21 +33,21 @@ struct RouterRule {
 ///          is chosen twice or outside the kept groups.
 void SelectExperts(const RouterRule& rule, MatrixView<const float> scores,
                    std::span<const float> bias, MatrixView<int32_t> expert_ids,
-                   ThreadTeam& team);
+                   Executor& executor);
 
 /// w_k = s[id_k] (unbiased); if the rule normalises divided by their sum +
 /// 1e-20; then times the scale. FP32, sums over slots in slot order.
 /// Shapes   scores [T, E]; expert_ids, weights [T, K].
 void CombineWeights(const RouterRule& rule, MatrixView<const float> scores,
                     MatrixView<const int32_t> expert_ids,
-                    MatrixView<float> weights, ThreadTeam& team);
+                    MatrixView<float> weights, Executor& executor);
 
 /// Adjoint of CombineWeights and of the score function: dlogits from dweights.
 /// Shapes   scores, dlogits [T, E]; expert_ids, dweights [T, K].
 void RouterScoreBackward(const RouterRule& rule, MatrixView<const float> scores,
                          MatrixView<const int32_t> expert_ids,
                          MatrixView<const float> dweights,
-                         MatrixView<float> dlogits, ThreadTeam& team);
+                         MatrixView<float> dlogits, Executor& executor);
 
 namespace scalar {
 

@@ -1,15 +1,31 @@
 // What functions that work row by row share: argument checks and the division
-// of rows among a team.
+// of rows among an executor.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
+#include <tuple>
+#include <type_traits>
 
 #include "isoloss/base/error.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/base/matrix.h"
-#include "isoloss/base/threads.h"
 
 namespace isoloss::kernels {
+
+/// Runs the executor's own form of a kernel; false: it has none. The last
+/// argument is the executor.
+template <typename... Parameters>
+bool RanElsewhere(void (*kernel)(Parameters...),
+                  std::type_identity_t<Parameters>... arguments) {
+  const Executor& executor =
+      std::get<sizeof...(Parameters) - 1>(std::tie(arguments...));
+  const ErasedKernel form =
+      executor.FormOf(reinterpret_cast<ErasedKernel>(kernel));
+  if (form == nullptr) return false;
+  reinterpret_cast<void (*)(Parameters...)>(form)(arguments...);
+  return true;
+}
 
 inline void RequireLength(const char* where, const char* what, size_t length,
                           size_t expected) {
@@ -38,31 +54,33 @@ inline constexpr size_t kMinRowsPerRun = 32;
 /// multiples of `alignment`.
 template <typename Body>
 void ForEqualRuns(size_t rows, size_t wanted, size_t alignment,
-                  ThreadTeam& team, const Body& body) {
+                  Executor& executor, const Body& body) {
   if (rows == 0) return;
   const size_t granules = (rows + alignment - 1) / alignment;
-  const size_t most = std::min(granules, static_cast<size_t>(team.size()));
+  const size_t most = std::min(granules, static_cast<size_t>(executor.size()));
   const size_t runs = std::clamp<size_t>(wanted, 1, most);
-  team.ParallelFor(runs, [&](size_t run) {
+  executor.ParallelFor(runs, [&](size_t run) {
     const size_t first = granules * run / runs * alignment;
     const size_t end = granules * (run + 1) / runs * alignment;
     body(first, std::min(end, rows) - first);
   });
 }
 
-/// Calls body(first, count) on disjoint runs that cover [0, rows), on the team.
-/// Runs start at multiples of `alignment`; no bit may depend on their lengths.
+/// Calls body(first, count) on disjoint runs that cover [0, rows), on the
+/// executor. Runs start at multiples of `alignment`; no bit may depend on their
+/// lengths.
 template <typename Body>
-void ForRowRuns(size_t rows, size_t cols, size_t alignment, ThreadTeam& team,
+void ForRowRuns(size_t rows, size_t cols, size_t alignment, Executor& executor,
                 const Body& body) {
-  ForEqualRuns(rows, rows * cols / kMinElementsPerRun, alignment, team, body);
+  ForEqualRuns(rows, rows * cols / kMinElementsPerRun, alignment, executor,
+               body);
 }
 
-/// Calls body(row) for each row in [0, rows), on the team; for rows whose work
-/// does not show in a number of columns.
+/// Calls body(row) for each row in [0, rows), on the executor; for rows whose
+/// work does not show in a number of columns.
 template <typename Body>
-void ForEachRow(size_t rows, ThreadTeam& team, const Body& body) {
-  ForEqualRuns(rows, rows / kMinRowsPerRun, 1, team,
+void ForEachRow(size_t rows, Executor& executor, const Body& body) {
+  ForEqualRuns(rows, rows / kMinRowsPerRun, 1, executor,
                [&](size_t first, size_t count) {
                  for (size_t row = first; row < first + count; ++row) body(row);
                });

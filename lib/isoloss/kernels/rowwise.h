@@ -9,13 +9,15 @@
 // stands for the one rounding of a stored result that `rounding` asks for. Exp,
 // Log, Sigmoid and Rsqrt are those of elementary.h.
 //
-// rowwise_scalar.h repeats each function without a team, as the definition.
+// rowwise_scalar.h repeats each function without an executor, as the
+// definition.
 //
 // T = tokens (rows). Outputs may be the same memory as an input of the same
 // shape, element for element.
 // Errors   ShapeError if extents differ from those under Shapes.
 // Special  signs and payloads of NaN are not defined; everything else is.
-// Exact    bits depend on the arguments only: neither on the team nor on the
+// Exact    bits depend on the arguments only: neither on the executor nor on
+// the
 //          instruction set.
 #pragma once
 
@@ -23,8 +25,8 @@
 #include <cstdint>
 #include <span>
 
+#include "isoloss/base/executor.h"
 #include "isoloss/base/matrix.h"
-#include "isoloss/base/threads.h"
 #include "isoloss/kernels/rounding.h"
 
 namespace isoloss::kernels {
@@ -41,7 +43,7 @@ float RowDot(std::span<const float> a, std::span<const float> b);
 /// Shapes   x, y [T, D]; weight [D]; rstd [T] receives r.
 void RmsNormForward(MatrixView<const float> x, std::span<const float> weight,
                     float eps, Rounding rounding, MatrixView<float> y,
-                    std::span<float> rstd, ThreadTeam& team);
+                    std::span<float> rstd, Executor& executor);
 
 /// What the backward pass of RMSNorm reads and writes.
 /// Shapes   x, dy, dx [T, D]; weight, dweight [D]; rstd [T].
@@ -68,7 +70,7 @@ struct RmsNormGradient {
 /// c = ((r * r) / D) * sum(g * x); with `add` round(dx_i + round(r * fma(…)));
 /// dweight_i = sum over tokens of (dy_i * x_i) * r, acc = fma(dy * x, r, acc);
 /// never rounded, overwritten.
-void RmsNormBackward(const RmsNormGradient& gradient, ThreadTeam& team);
+void RmsNormBackward(const RmsNormGradient& gradient, Executor& executor);
 
 /// The columns of a [T, C] matrix that belong to each head: head h occupies
 /// columns [h * stride + offset, h * stride + offset + width). All heads have
@@ -96,12 +98,12 @@ struct HeadColumns {
 /// to = from, head by head.
 /// Shapes   equal rows, heads and widths.
 void CopyHeads(const HeadColumns<const float>& from,
-               const HeadColumns<float>& to, ThreadTeam& team);
+               const HeadColumns<float>& to, Executor& executor);
 
 /// out = round(the sum over heads, ascending from +0).
 /// Shapes   out [rows, width] of `from`.
 void SumHeads(const HeadColumns<const float>& from, Rounding rounding,
-              MatrixView<float> out, ThreadTeam& team);
+              MatrixView<float> out, Executor& executor);
 
 /// By which angle each token's pairs are rotated.
 /// Shapes   positions [T]; cos, sin [max position, pairs].
@@ -119,7 +121,7 @@ struct RopeAngles {
 /// Errors   ShapeError also for a position outside the table, or columns that
 ///          are no heads of two columns a pair.
 void ApplyRope(const HeadColumns<float>& x, const RopeAngles& angles,
-               Rounding rounding, ThreadTeam& team);
+               Rounding rounding, Executor& executor);
 
 /// Consecutive queries against keys: row i sees the first first_length + i of
 /// them (at most K).
@@ -135,24 +137,24 @@ struct CausalBlock {
 /// that they see: e_j = Exp((x_j - max x) * scale), p_j = e_j * (1 / sum e).
 /// The rest of a row is set to +0. scale > 0.
 void CausalSoftmaxForward(std::span<const CausalBlock> blocks, float scale,
-                          ThreadTeam& team);
+                          Executor& executor);
 /// In place, of each block: dp becomes scale * (p * (dp - sum(dp * read))) over
 /// the keys that a row sees, +0 on the rest.
 void CausalSoftmaxBackward(std::span<const CausalBlock> blocks, float scale,
-                           ThreadTeam& team);
+                           Executor& executor);
 
 /// out = softmax(x) per row, as CausalSoftmaxForward with scale 1 and full
 /// rows / out = Sigmoid(x). FP32, not rounded.
 /// Shapes   x, out [T, E].
 void RowSoftmax(MatrixView<const float> x, MatrixView<float> out,
-                ThreadTeam& team);
+                Executor& executor);
 void ElementSigmoid(MatrixView<const float> x, MatrixView<float> out,
-                    ThreadTeam& team);
+                    Executor& executor);
 
 /// h = round(s * up), s = round(gate * Sigmoid(gate)).
 /// Shapes   all [T, F].
 void SwigluForward(MatrixView<const float> gate, MatrixView<const float> up,
-                   Rounding rounding, MatrixView<float> h, ThreadTeam& team);
+                   Rounding rounding, MatrixView<float> h, Executor& executor);
 
 /// dup = round(dh * s), s as above; dgate = round(ds * d), ds = round(dh * up),
 /// d = q * fma(gate, 1 - q, 1), q = Sigmoid(gate).
@@ -160,7 +162,7 @@ void SwigluForward(MatrixView<const float> gate, MatrixView<const float> up,
 void SwigluBackward(MatrixView<const float> gate, MatrixView<const float> up,
                     MatrixView<const float> dh, Rounding rounding,
                     MatrixView<float> dgate, MatrixView<float> dup,
-                    ThreadTeam& team);
+                    Executor& executor);
 
 /// Per token, with m = max x, e_j = Exp(x_j - m), S = sum e:
 /// loss = Log(S) + (m - x_label), which is logsumexp(x) - x_label;
@@ -172,17 +174,17 @@ void SwigluBackward(MatrixView<const float> gate, MatrixView<const float> up,
 void CrossEntropy(MatrixView<const float> logits,
                   std::span<const int32_t> labels, float grad_scale,
                   Rounding rounding, std::span<float> loss,
-                  MatrixView<float> dlogits, ThreadTeam& team);
+                  MatrixView<float> dlogits, Executor& executor);
 
 /// out = round(x + y).
 /// Shapes   all [T, D].
 void Add(MatrixView<const float> x, MatrixView<const float> y,
-         Rounding rounding, MatrixView<float> out, ThreadTeam& team);
+         Rounding rounding, MatrixView<float> out, Executor& executor);
 
 /// out = round(source): a copy with kFp32.
 /// Shapes   both [T, D].
 void Cast(MatrixView<const float> source, Rounding rounding,
-          MatrixView<float> out, ThreadTeam& team);
+          MatrixView<float> out, Executor& executor);
 
 /// out[t] = round(sum over slots k, ascending, of weights[t, k] *
 /// rows[index[t, k]]) as acc = fma(weight, row, acc) from +0. An empty
@@ -195,7 +197,7 @@ void GatherCombine(MatrixView<const float> rows,
                    MatrixView<const int32_t> index,
                    MatrixView<const float> weights,
                    MatrixView<const float> addend, Rounding rounding,
-                   MatrixView<float> out, ThreadTeam& team);
+                   MatrixView<float> out, Executor& executor);
 
 /// Adjoint of GatherCombine with weights and without addend, for an index that
 /// names no row twice. With r = index[t, k]:
@@ -210,7 +212,7 @@ void GatherCombineBackward(MatrixView<const float> rows,
                            MatrixView<const float> weights,
                            MatrixView<const float> dout, Rounding rounding,
                            MatrixView<float> drows, MatrixView<float> dweights,
-                           ThreadTeam& team);
+                           Executor& executor);
 
 /// What a step of AdamW multiplies and adds, computed in double and rounded to
 /// FP32 once.
@@ -235,7 +237,7 @@ struct AdamWScalars {
 void AdamWUpdate(std::span<float> parameter, std::span<float> first_moment,
                  std::span<float> second_moment,
                  std::span<const float> gradient, const AdamWScalars& scalars,
-                 ThreadTeam& team);
+                 Executor& executor);
 
 /// The sum over tokens in FP64: leaves of kTokenLeaf, ascending, go up the
 /// aligned tree.
@@ -243,17 +245,17 @@ double SumOfTokens(std::span<const float> values);
 /// The largest magnitude of the rounded values that are finite; 0: there is
 /// none.
 float FiniteAmax(MatrixView<const float> values, Rounding rounding,
-                 ThreadTeam& team);
+                 Executor& executor);
 
 /// Elements per leaf of SumOfSquares.
 inline constexpr size_t kSquaresLeaf = 1024;
 
 /// Sum of squares in FP64: leaves of kSquaresLeaf consecutive elements, each in
 /// 16 lanes of fma(double(x), double(x), acc), go up the aligned tree.
-double SumOfSquares(std::span<const float> values, ThreadTeam& team);
+double SumOfSquares(std::span<const float> values, Executor& executor);
 /// Its leaves alone: leaves[i] of elements [i * kSquaresLeaf, …).
 /// Shapes   leaves [ceil(values / kSquaresLeaf)].
 void SumOfSquaresLeaves(std::span<const float> values, std::span<double> leaves,
-                        ThreadTeam& team);
+                        Executor& executor);
 
 }  // namespace isoloss::kernels

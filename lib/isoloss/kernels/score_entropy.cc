@@ -77,9 +77,10 @@ double ScoreEntropy(std::span<const float> scores) {
 }
 
 void ScoreEntropies(MatrixView<const float> scores, std::span<double> entropies,
-                    ThreadTeam& team) {
+                    Executor& executor) {
+  if (RanElsewhere(&ScoreEntropies, scores, entropies, executor)) return;
   RequireLength("ScoreEntropies", "entropies", entropies.size(), scores.rows());
-  ForEachRow(scores.rows(), team, [&](size_t t) {
+  ForEachRow(scores.rows(), executor, [&](size_t t) {
     entropies[t] = ScoreEntropy({scores.Row(t), scores.cols()});
   });
 }

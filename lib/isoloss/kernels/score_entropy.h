@@ -3,8 +3,8 @@
 
 #include <span>
 
+#include "isoloss/base/executor.h"
 #include "isoloss/base/matrix.h"
-#include "isoloss/base/threads.h"
 
 namespace isoloss::kernels {
 
@@ -17,6 +17,6 @@ double ScoreEntropy(std::span<const float> scores);
 /// The same of each row.
 /// Shapes   scores [T, E]; entropies [T].
 void ScoreEntropies(MatrixView<const float> scores, std::span<double> entropies,
-                    ThreadTeam& team);
+                    Executor& executor);
 
 }  // namespace isoloss::kernels

@@ -85,29 +85,32 @@ HWY_EXPORT(RowSoftmax);
 }  // namespace
 
 void CausalSoftmaxForward(std::span<const CausalBlock> blocks, float scale,
-                          ThreadTeam& team) {
+                          Executor& executor) {
+  if (RanElsewhere(&CausalSoftmaxForward, blocks, scale, executor)) return;
   ISOLOSS_ASSERT(scale > 0.0f);
-  team.ParallelFor(blocks.size(), [&](size_t i) {
+  executor.ParallelFor(blocks.size(), [&](size_t i) {
     HWY_DYNAMIC_DISPATCH(CausalSoftmaxForward)(blocks[i], scale);
   });
 }
 
 void CausalSoftmaxBackward(std::span<const CausalBlock> blocks, float scale,
-                           ThreadTeam& team) {
+                           Executor& executor) {
+  if (RanElsewhere(&CausalSoftmaxBackward, blocks, scale, executor)) return;
   constexpr const char* kWhere = "CausalSoftmaxBackward";
   for (const auto& [first_length, p, read, dp] : blocks) {
     RequireShape(kWhere, "read", read, p.rows(), p.cols());
     RequireShape(kWhere, "dp", dp, p.rows(), p.cols());
   }
-  team.ParallelFor(blocks.size(), [&](size_t i) {
+  executor.ParallelFor(blocks.size(), [&](size_t i) {
     HWY_DYNAMIC_DISPATCH(CausalSoftmaxBackward)(blocks[i], scale);
   });
 }
 
 void RowSoftmax(MatrixView<const float> x, MatrixView<float> out,
-                ThreadTeam& team) {
+                Executor& executor) {
+  if (RanElsewhere(&RowSoftmax, x, out, executor)) return;
   RequireShape("RowSoftmax", "out", out, x.rows(), x.cols());
-  ForRowRuns(x.rows(), x.cols(), 1, team, [&](size_t first, size_t count) {
+  ForRowRuns(x.rows(), x.cols(), 1, executor, [&](size_t first, size_t count) {
     HWY_DYNAMIC_DISPATCH(RowSoftmax)
     (x.Rows(first, count), out.Rows(first, count));
   });

@@ -62,10 +62,11 @@ float RowDot(std::span<const float> a, std::span<const float> b) {
 }
 
 void SumOfSquaresLeaves(std::span<const float> values, std::span<double> leaves,
-                        ThreadTeam& team) {
+                        Executor& executor) {
+  if (RanElsewhere(&SumOfSquaresLeaves, values, leaves, executor)) return;
   RequireLength("SumOfSquaresLeaves", "leaves", leaves.size(),
                 (values.size() + kSquaresLeaf - 1) / kSquaresLeaf);
-  ForRowRuns(values.size(), 1, kSquaresLeaf, team,
+  ForRowRuns(values.size(), 1, kSquaresLeaf, executor,
              [&](size_t run_first, size_t run_count) {
                for (size_t i = 0; i < run_count; i += kSquaresLeaf) {
                  const size_t first = run_first + i;
@@ -88,9 +89,9 @@ double SumOfTokens(std::span<const float> values) {
 }
 
 float FiniteAmax(MatrixView<const float> values, Rounding rounding,
-                 ThreadTeam& team) {
+                 Executor& executor) {
   std::atomic<float> largest = 0;
-  ForRowRuns(values.rows(), values.cols(), 1, team,
+  ForRowRuns(values.rows(), values.cols(), 1, executor,
              [&](size_t first, size_t count) {
                const float found =
                    scalar::FiniteAmax(values.Rows(first, count), rounding);
@@ -102,11 +103,11 @@ float FiniteAmax(MatrixView<const float> values, Rounding rounding,
   return largest;
 }
 
-double SumOfSquares(std::span<const float> values, ThreadTeam& team) {
+double SumOfSquares(std::span<const float> values, Executor& executor) {
   // Kept from call to call, like all scratch of a training step.
   static thread_local std::vector<double> leaves;
   leaves.resize((values.size() + kSquaresLeaf - 1) / kSquaresLeaf);
-  SumOfSquaresLeaves(values, leaves, team);
+  SumOfSquaresLeaves(values, leaves, executor);
   return AlignedTreeSum(leaves.data(), leaves.size());
 }
 

@@ -35,13 +35,13 @@ class AttentionPass {
  public:
   AttentionPass(const AttentionInputs& in, const AttentionSite& scores,
                 const AttentionSite& values, bool quantizes, GemmQueue& gemms,
-                ThreadTeam& team, AttentionCore::Scratch& scratch)
+                Executor& executor, AttentionCore::Scratch& scratch)
       : in_(in),
         scores_(scores),
         values_(values),
         quantizes_(quantizes),
         gemms_(gemms),
-        team_(team),
+        executor_(executor),
         s_(scratch) {
     ListBlocks();
     if (!quantizes_) PackColumns(in_.keys, s_.keys);
@@ -51,7 +51,7 @@ class AttentionPass {
     ForEachWave([&](std::span<const ScoreBlock> wave) {
       QueueScores(wave);
       gemms_.Run();
-      kernels::CausalSoftmaxForward(s_.wave, in_.scale, team_);
+      kernels::CausalSoftmaxForward(s_.wave, in_.scale, executor_);
       for (size_t i = 0; i < wave.size(); ++i) {
         const ScoreBlock& b = wave[i];
         gemms_.AddInner({.a = Left(values_, GemmRole::kFprop, b, s_.wave[i].p),
@@ -72,9 +72,9 @@ class AttentionPass {
       QueueScores(wave);
       QueueProbabilityGradients(wave, dout);
       gemms_.Run();
-      kernels::CausalSoftmaxForward(s_.wave, in_.scale, team_);
+      kernels::CausalSoftmaxForward(s_.wave, in_.scale, executor_);
       ReadProbabilities(wave);
-      kernels::CausalSoftmaxBackward(s_.wave, in_.scale, team_);
+      kernels::CausalSoftmaxBackward(s_.wave, in_.scale, executor_);
       QueueGradients(wave, dout, to);
       RunChains(wave, dout, to);
     });
@@ -83,7 +83,7 @@ class AttentionPass {
       for (const HeadColumns<float>* sums : {&to.keys, &to.values}) {
         const MatrixView<float> all =
             sums->Of(head, 0, in_.document_ends.back());
-        kernels::Cast(all, in_.rounding, all, team_);
+        kernels::Cast(all, in_.rounding, all, executor_);
       }
     }
   }
@@ -127,7 +127,7 @@ class AttentionPass {
   void PackColumns(const HeadColumns<const float>& columns,
                    std::vector<kernels::PackedOperand>& packed) {
     packed.resize(in_.document_ends.size() * in_.queries.heads);
-    team_.ParallelFor(packed.size(), [&](size_t number) {
+    executor_.ParallelFor(packed.size(), [&](size_t number) {
       const size_t document = number / in_.queries.heads;
       const size_t begin = document == 0 ? 0 : in_.document_ends[document - 1];
       packed[number].Pack({columns.Of(number % in_.queries.heads, begin,
@@ -137,7 +137,7 @@ class AttentionPass {
 
   template <typename Use>
   void ForEachWave(const Use& use) {
-    const size_t most = kWaveScores * static_cast<size_t>(team_.size());
+    const size_t most = kWaveScores * static_cast<size_t>(executor_.size());
     const std::span<const ScoreBlock> blocks = s_.blocks;
     for (size_t begin = 0; begin < blocks.size();) {
       size_t end = begin;
@@ -204,7 +204,7 @@ class AttentionPass {
     const auto* quantization = values_.precision.fprop.left_operand();
     if (quantization == nullptr) return;
     s_.read.CopyFrom(s_.probabilities);
-    team_.ParallelFor(wave.size(), [&](size_t i) {
+    executor_.ParallelFor(wave.size(), [&](size_t i) {
       const MatrixView<float> p = s_.wave[i].p;
       const MatrixView<float> read(
           s_.read.data() + (p.data() - s_.probabilities.data()), p.rows(),
@@ -321,7 +321,7 @@ class AttentionPass {
   const AttentionSite& values_;
   const bool quantizes_;
   GemmQueue& gemms_;
-  ThreadTeam& team_;
+  Executor& executor_;
   AttentionCore::Scratch& s_;
 };
 
@@ -329,12 +329,12 @@ class AttentionPass {
 
 AttentionCore::AttentionCore(const precision::AttentionPrecision& precision,
                              const std::string& site, GemmQueue& gemms,
-                             ThreadTeam& team, Scratch& scratch)
+                             Executor& executor, Scratch& scratch)
     : quantizes_(precision.quantizes()),
       scores_{precision.Scores(), site + kAttentionScores},
       values_{precision.Values(), site + kAttentionValues},
       gemms_(gemms),
-      team_(team),
+      executor_(executor),
       scratch_(scratch) {}
 
 size_t AttentionCore::quantized_forward() const {
@@ -348,7 +348,7 @@ size_t AttentionCore::quantized_backward() const {
 
 void AttentionCore::Forward(const AttentionInputs& in,
                             const HeadColumns<float>& out) {
-  AttentionPass(in, scores_, values_, quantizes_, gemms_, team_, scratch_)
+  AttentionPass(in, scores_, values_, quantizes_, gemms_, executor_, scratch_)
       .Forward(out);
   if (quantizes_) gemms_.CountOthers(quantized_forward(), 2);
 }
@@ -356,7 +356,7 @@ void AttentionCore::Forward(const AttentionInputs& in,
 void AttentionCore::Backward(const AttentionInputs& in,
                              const HeadColumns<const float>& dout,
                              const AttentionGradients& gradients) {
-  AttentionPass(in, scores_, values_, quantizes_, gemms_, team_, scratch_)
+  AttentionPass(in, scores_, values_, quantizes_, gemms_, executor_, scratch_)
       .Backward(dout, gradients);
   if (quantizes_) gemms_.CountOthers(quantized_backward(), 4);
 }

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "isoloss/base/executor.h"
 #include "isoloss/base/matrix.h"
-#include "isoloss/base/threads.h"
 #include "isoloss/kernels/gemm.h"
 #include "isoloss/kernels/rounding.h"
 #include "isoloss/kernels/rowwise.h"
@@ -89,7 +89,7 @@ class AttentionCore {
   struct Scratch;
 
   AttentionCore(const precision::AttentionPrecision& precision,
-                const std::string& site, GemmQueue& gemms, ThreadTeam& team,
+                const std::string& site, GemmQueue& gemms, Executor& executor,
                 Scratch& scratch);
 
   void Forward(const AttentionInputs& in, const HeadColumns<float>& out);
@@ -107,20 +107,21 @@ class AttentionCore {
   const AttentionSite scores_;
   const AttentionSite values_;
   GemmQueue& gemms_;
-  ThreadTeam& team_;
+  Executor& executor_;
   Scratch& scratch_;
 };
 
 struct AttentionCore::Scratch {
-  std::vector<ScoreBlock> blocks;
-  std::vector<kernels::CausalBlock> wave;  // their memory
-  Matrix<float> probabilities;
-  Matrix<float> gradients;
-  Matrix<float> read;
-  Matrix<float> zeros;                         // [kQueryBlock, width]
-  std::vector<kernels::PackedOperand> keys;    // of each document and head
-  std::vector<kernels::PackedOperand> values;  // the same
-  std::deque<kernels::OperandState> states;
+  Memory& memory;
+  std::vector<ScoreBlock> blocks = {};
+  std::vector<kernels::CausalBlock> wave = {};  // their memory
+  Matrix<float> probabilities{memory};
+  Matrix<float> gradients{memory};
+  Matrix<float> read{memory};
+  Matrix<float> zeros{memory};                      // [kQueryBlock, width]
+  std::vector<kernels::PackedOperand> keys = {};    // of each document and head
+  std::vector<kernels::PackedOperand> values = {};  // the same
+  std::deque<kernels::OperandState> states = {};
 };
 
 }  // namespace isoloss::model

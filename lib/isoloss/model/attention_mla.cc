@@ -10,7 +10,7 @@ MlaAttention::MlaAttention(LayerContext& context, const std::string& name,
       name_(name),
       scratch_(scratch),
       core_(context.recipe.recipe().attention, name + kAttentionCore,
-            context.gemms, context.team, scratch.core),
+            context.gemms, context.executor, scratch.core),
       wkv_a_(context, name + ".wkv_a"),
       kv_norm_(context, name + ".kv_norm.weight"),
       wkv_b_(context, name + ".wkv_b"),
@@ -139,9 +139,9 @@ void MlaAttention::RotateQueriesAndKey(MatrixView<float> queries,
                                       inverse};
   const size_t rope = c.qk_rope_head_dim;
   kernels::ApplyRope(Heads(queries, c.qk_nope_head_dim, rope), angles,
-                     context_.rounding, context_.team);
+                     context_.rounding, context_.executor);
   kernels::ApplyRope({compressed, 1, 0, c.kv_lora_rank, rope}, angles,
-                     context_.rounding, context_.team);
+                     context_.rounding, context_.executor);
 }
 
 /// Key of head h = [k_nope of head h, the one rotated k_pe of all heads].
@@ -151,9 +151,9 @@ void MlaAttention::AssembleKeys() {
   const size_t rope = c.qk_rope_head_dim;
   keys_.ResizeUninitialized(queries_.rows(), queries_.cols());
   kernels::CopyHeads(Heads(expanded_.cview(), 0, nope),
-                     Heads(keys_.view(), 0, nope), context_.team);
+                     Heads(keys_.view(), 0, nope), context_.executor);
   kernels::CopyHeads({compressed_.cview(), c.n_heads, 0, c.kv_lora_rank, rope},
-                     Heads(keys_.view(), nope, rope), context_.team);
+                     Heads(keys_.view(), nope, rope), context_.executor);
 }
 
 /// Adjoint of AssembleKeys: the gradient of k_pe is the sum over heads.
@@ -162,10 +162,12 @@ void MlaAttention::DisassembleKeyGradients() {
   const size_t nope = c.qk_nope_head_dim;
   const size_t rope = c.qk_rope_head_dim;
   kernels::CopyHeads(Heads(scratch_.dkeys.cview(), 0, nope),
-                     Heads(scratch_.dexpanded.view(), 0, nope), context_.team);
-  kernels::SumHeads(
-      Heads(scratch_.dkeys.cview(), nope, rope), context_.rounding,
-      scratch_.dcompressed.view().Cols(c.kv_lora_rank, rope), context_.team);
+                     Heads(scratch_.dexpanded.view(), 0, nope),
+                     context_.executor);
+  kernels::SumHeads(Heads(scratch_.dkeys.cview(), nope, rope),
+                    context_.rounding,
+                    scratch_.dcompressed.view().Cols(c.kv_lora_rank, rope),
+                    context_.executor);
 }
 
 void MlaAttention::TapRotated() const {
@@ -173,7 +175,7 @@ void MlaAttention::TapRotated() const {
   const size_t rope = c.qk_rope_head_dim;
   Matrix<float> rotated(queries_.rows(), c.n_heads * rope);
   kernels::CopyHeads(Heads(queries_.cview(), c.qk_nope_head_dim, rope),
-                     Heads(rotated.view(), 0, rope), context_.team);
+                     Heads(rotated.view(), 0, rope), context_.executor);
   context_.TapOutput(name_, "q_pe_rotated", rotated.view());
   context_.TapOutput(name_, "k_pe_rotated",
                      compressed_.cview().Cols(c.kv_lora_rank, rope));

@@ -17,15 +17,16 @@ class MlaAttention {
  public:
   /// Buffers of the backward pass; one set serves all layers.
   struct Scratch {
-    AttentionCore::Scratch core;
-    Matrix<float> dout;         // [T, H dv]
-    Matrix<float> dqueries;     // [T, H (dn + dr)]
-    Matrix<float> dkeys;        // [T, H (dn + dr)]
-    Matrix<float> dexpanded;    // [T, H (dn + dv)]
-    Matrix<float> dlatent;      // [T, kv_lora]
-    Matrix<float> dcompressed;  // [T, kv_lora + dr]
-    Matrix<float> dq_normed;    // [T, q_lora]
-    Matrix<float> dq_low;       // [T, q_lora]
+    Memory& memory;
+    AttentionCore::Scratch core{memory};
+    Matrix<float> dout{memory};         // [T, H dv]
+    Matrix<float> dqueries{memory};     // [T, H (dn + dr)]
+    Matrix<float> dkeys{memory};        // [T, H (dn + dr)]
+    Matrix<float> dexpanded{memory};    // [T, H (dn + dv)]
+    Matrix<float> dlatent{memory};      // [T, kv_lora]
+    Matrix<float> dcompressed{memory};  // [T, kv_lora + dr]
+    Matrix<float> dq_normed{memory};    // [T, q_lora]
+    Matrix<float> dq_low{memory};       // [T, q_lora]
   };
 
   /// `name`: "layers.N.attention".
@@ -71,14 +72,16 @@ class MlaAttention {
   Linear wkv_b_;
   Linear wo_;
 
-  Matrix<float> q_low_;       // [T, q_lora]
-  Matrix<float> q_normed_;    // [T, q_lora]
-  Matrix<float> queries_;     // [T, H (dn + dr)], rotated
-  Matrix<float> compressed_;  // [T, kv_lora + dr]: latent, rotated k_pe
-  Matrix<float> latent_;      // [T, kv_lora], normalised
-  Matrix<float> expanded_;    // [T, H (dn + dv)]: k_nope, v of each head
-  Matrix<float> keys_;        // [T, H (dn + dr)]
-  Matrix<float> out_;         // [T, H dv]
+  Matrix<float> q_low_{context_.memory()};     // [T, q_lora]
+  Matrix<float> q_normed_{context_.memory()};  // [T, q_lora]
+  Matrix<float> queries_{context_.memory()};   // [T, H (dn + dr)], rotated
+  Matrix<float> compressed_{
+      context_.memory()};  // [T, kv_lora + dr]: latent, rotated k_pe
+  Matrix<float> latent_{context_.memory()};  // [T, kv_lora], normalised
+  Matrix<float> expanded_{
+      context_.memory()};  // [T, H (dn + dv)]: k_nope, v of each head
+  Matrix<float> keys_{context_.memory()};  // [T, H (dn + dr)]
+  Matrix<float> out_{context_.memory()};   // [T, H dv]
 };
 
 }  // namespace isoloss::model

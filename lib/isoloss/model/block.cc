@@ -32,7 +32,7 @@ MatrixView<const float> TransformerBlock::Forward(MatrixView<const float> x) {
   attention_norm_.Forward(x, attention_in_.view());
   context_.TapOutput(name_, "attention_norm", attention_in_.view());
   attention_.Forward(attention_in_.view(), branch);
-  kernels::Add(x, branch, context_.rounding, mid_.view(), context_.team);
+  kernels::Add(x, branch, context_.rounding, mid_.view(), context_.executor);
   context_.TapOutput(name_, "attention_residual", mid_.view());
 
   ffn_norm_.Forward(mid_.view(), ffn_in_.view());
@@ -43,7 +43,7 @@ MatrixView<const float> TransformerBlock::Forward(MatrixView<const float> x) {
     feed_forward_->Forward(ffn_in_.view(), context_.SequenceLeaves(), branch);
   }
   kernels::Add(mid_.view(), branch, context_.rounding, out_.view(),
-               context_.team);
+               context_.executor);
   context_.TapOutput(name_, "", out_.view());
   return out_.view();
 }

@@ -9,23 +9,23 @@
 #include "isoloss/base/matrix.h"
 #include "isoloss/model/attention_mla.h"
 #include "isoloss/model/feed_forward.h"
+#include "isoloss/model/layer_context.h"
 #include "isoloss/model/moe.h"
 #include "isoloss/model/norm.h"
 
 namespace isoloss::model {
-
-struct LayerContext;
 
 class TransformerBlock {
  public:
   /// Buffers that live within one Forward or Backward of a block; one set
   /// serves all layers.
   struct Scratch {
-    MlaAttention::Scratch attention;
-    FeedForward::Scratch feed_forward;
-    MixtureOfExperts::Scratch moe;
-    Matrix<float> branch;       // [T, D]: what a branch adds to the residual
-    Matrix<float> dnormalised;  // [T, D]
+    Memory& memory;
+    MlaAttention::Scratch attention{memory};
+    FeedForward::Scratch feed_forward{memory};
+    MixtureOfExperts::Scratch moe{memory};
+    Matrix<float> branch{memory};  // [T, D]: what a branch adds to the residual
+    Matrix<float> dnormalised{memory};  // [T, D]
   };
 
   TransformerBlock(LayerContext& context, size_t layer, Scratch& scratch);
@@ -52,10 +52,10 @@ class TransformerBlock {
   std::optional<FeedForward> feed_forward_;
   std::optional<MixtureOfExperts> moe_;
 
-  Matrix<float> attention_in_;  // [T, D]
-  Matrix<float> mid_;           // [T, D]
-  Matrix<float> ffn_in_;        // [T, D]
-  Matrix<float> out_;           // [T, D]
+  Matrix<float> attention_in_{context_.memory()};  // [T, D]
+  Matrix<float> mid_{context_.memory()};           // [T, D]
+  Matrix<float> ffn_in_{context_.memory()};        // [T, D]
+  Matrix<float> out_{context_.memory()};           // [T, D]
 };
 
 }  // namespace isoloss::model

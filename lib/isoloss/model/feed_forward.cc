@@ -26,7 +26,7 @@ void FeedForward::Forward(MatrixView<const float> x, const RowGroups& groups,
   context_.gemms.Run();
 
   kernels::SwigluForward(gate_.view(), up_.view(), context_.rounding,
-                         hidden_.view(), context_.team);
+                         hidden_.view(), context_.executor);
   const bool weighted = !row_weights.empty();
   if (weighted) ApplyWeights(row_weights);
   w2_.QueueForward(weighted ? weighted_.view() : hidden_.view(), groups,
@@ -42,7 +42,7 @@ void FeedForward::ApplyWeights(std::span<const float> row_weights) {
   std::iota(index_.begin(), index_.end(), 0);
   kernels::GatherCombine(hidden_.view(), {index_.data(), rows, 1},
                          {row_weights.data(), rows, 1}, {}, context_.rounding,
-                         weighted_.view(), context_.team);
+                         weighted_.view(), context_.executor);
 }
 
 void FeedForward::Backward(MatrixView<const float> x,
@@ -60,14 +60,15 @@ void FeedForward::Backward(MatrixView<const float> x,
     kernels::GatherCombineBackward(
         hidden_.view(), {index_.data(), rows, 1},
         {row_weights.values.data(), rows, 1}, dhidden.view(), context_.rounding,
-        dhidden.view(), {row_weights.gradients.data(), rows, 1}, context_.team);
+        dhidden.view(), {row_weights.gradients.data(), rows, 1},
+        context_.executor);
   }
   // Each gradient takes the place of what is read here for the last time.
   Matrix<float>& dgate = gate_;
   Matrix<float>& dup = dhidden;
   kernels::SwigluBackward(gate_.view(), up_.view(), dhidden.view(),
                           context_.rounding, dgate.view(), dup.view(),
-                          context_.team);
+                          context_.executor);
   w1_.QueueInputGradient(dgate.view(), groups, dx);
   context_.gemms.Run();
   // Both weight gradients read x: in one batch it is packed once.

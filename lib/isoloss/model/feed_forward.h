@@ -9,11 +9,10 @@
 #include <vector>
 
 #include "isoloss/base/matrix.h"
+#include "isoloss/model/layer_context.h"
 #include "isoloss/model/linear.h"
 
 namespace isoloss::model {
-
-struct LayerContext;
 
 /// Weights of rows, applied where they enter W2, and their gradients.
 struct RowWeights {
@@ -27,7 +26,8 @@ class FeedForward {
  public:
   /// Buffers of the backward pass; one set serves all layers.
   struct Scratch {
-    Matrix<float> dhidden;  // [rows, F]
+    Memory& memory;
+    Matrix<float> dhidden{memory};  // [rows, F]
   };
 
   /// GEMM sites are `name`.w1, .w3 and .w2.
@@ -51,12 +51,12 @@ class FeedForward {
   Linear w1_;
   Linear w3_;
   Linear w2_;
-  Matrix<float> gate_;    // [rows, F]
-  Matrix<float> up_;      // [rows, F]
-  Matrix<float> hidden_;  // [rows, F]
+  Matrix<float> gate_{context_.memory()};    // [rows, F]
+  Matrix<float> up_{context_.memory()};      // [rows, F]
+  Matrix<float> hidden_{context_.memory()};  // [rows, F]
   // With row weights only.
-  Matrix<float> weighted_;      // [rows, F]
-  std::vector<int32_t> index_;  // 0, 1, 2, …
+  Matrix<float> weighted_{context_.memory()};  // [rows, F]
+  std::vector<int32_t> index_;                 // 0, 1, 2, …
 };
 
 }  // namespace isoloss::model

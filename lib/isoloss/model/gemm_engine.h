@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/kernels/gemm.h"
 #include "isoloss/precision/recipe.h"
 
@@ -26,6 +26,6 @@ struct GemmTask {
 /// recipe resolved to and how many products count as quantised is settled
 /// before an engine sees them.
 using GemmEngine =
-    std::function<void(std::span<const GemmTask> tasks, ThreadTeam& team)>;
+    std::function<void(std::span<const GemmTask> tasks, Executor& executor)>;
 
 }  // namespace isoloss::model

@@ -14,12 +14,13 @@ void GemmQueue::Add(const GemmTask& task) {
 }
 
 void GemmQueue::Run() {
-  if (!tasks_.empty()) engine_(tasks_, team_);
+  if (!tasks_.empty()) engine_(tasks_, executor_);
   tasks_.clear();
-  kernels::GemmBatch(problems_, team_);
+  kernels::GemmBatch(problems_, executor_);
   problems_.clear();
   for (const Announcement& announcement : announcements_) {
-    announcement.sink->OnTensor(announcement.tensor);
+    model::Announce(announcement.tensor, executor_.memory(),
+                    *announcement.sink);
   }
   announcements_.clear();
 }

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/kernels/gemm.h"
 #include "isoloss/model/gemm_engine.h"
 #include "isoloss/model/tap.h"
@@ -17,7 +17,7 @@ namespace isoloss::model {
 /// engine may compute and which are counted, and those inside attention.
 class GemmQueue {
  public:
-  explicit GemmQueue(ThreadTeam& team) : team_(team) {}
+  explicit GemmQueue(Executor& executor) : executor_(executor) {}
 
   /// Who computes the products of linear layers from the next Run on; empty:
   /// kernels::GemmBatch.
@@ -52,7 +52,7 @@ class GemmQueue {
     Tensor tensor;
   };
 
-  ThreadTeam& team_;
+  Executor& executor_;
   GemmEngine engine_;
   std::vector<GemmTask> tasks_;  // for the engine
   std::vector<kernels::GemmProblem> problems_;

@@ -41,7 +41,7 @@ const GemmWeight* GemmWeights::Find(size_t parameter) const {
 
 void GemmWeights::NoteAmax(const ParameterSet& master,
                            kernels::Rounding rounding, AmaxHistory& amax,
-                           ThreadTeam& team) const {
+                           Executor& executor) const {
   if (amax.empty()) return;
   for (const GemmWeight& weight : weights_) {
     if (!amax.Notes(weight.site, SiteTensor::kWeight)) continue;
@@ -50,7 +50,7 @@ void GemmWeights::NoteAmax(const ParameterSet& master,
     for (size_t group = 0; group < weight.groups; ++group) {
       amax.Note(weight.site, SiteTensor::kWeight, weight.first_group + group,
                 kernels::FiniteAmax(values.view().Rows(group * out, out),
-                                    rounding, team));
+                                    rounding, executor));
     }
   }
 }

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/kernels/operand.h"
 #include "isoloss/model/amax_history.h"
 #include "isoloss/model/operand_states.h"
@@ -55,7 +55,7 @@ class GemmWeights {
 
   /// Tells `amax` of all weights as they are after `rounding`.
   void NoteAmax(const ParameterSet& master, kernels::Rounding rounding,
-                AmaxHistory& amax, ThreadTeam& team) const;
+                AmaxHistory& amax, Executor& executor) const;
 
   /// Null if no product reads this parameter.
   const GemmWeight* Find(size_t parameter) const;

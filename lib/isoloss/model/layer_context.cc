@@ -10,13 +10,13 @@ namespace isoloss::model {
 
 LayerContext::LayerContext(const ModelConfig& model_config,
                            const precision::Recipe& precision_recipe,
-                           ThreadTeam& thread_team,
+                           Executor& thread_team,
                            expert_parallel::Mesh& rank_mesh)
     : config(model_config),
       graph(GraphOf(model_config)),
       recipe(precision_recipe, graph.Sites()),
       rounding(precision_recipe.activation),
-      team(thread_team),
+      executor(thread_team),
       mesh(rank_mesh),
       rope(model_config),
       gemms(thread_team),
@@ -25,7 +25,7 @@ LayerContext::LayerContext(const ModelConfig& model_config,
 void LayerContext::LoadWeights(const ParameterSet& weights) {
   ISOLOSS_ASSERT(weights.parameters().size() == graph.parameters.size());
   master = &weights;
-  gemm_weights.NoteAmax(weights, rounding, amax, team);
+  gemm_weights.NoteAmax(weights, rounding, amax, executor);
 }
 
 void LayerContext::Begin(const TokenBatch& token_batch, TapSink* tap_sink,
@@ -78,10 +78,11 @@ void LayerContext::Tap(TensorKind kind, std::string_view prefix,
                        MatrixView<const float> values) const {
   std::string module(prefix);
   if (!name.empty()) module.append(".").append(name);
-  tap->OnTensor({.module = module,
-                 .kind = kind,
-                 .values = values,
-                 .rows = RowsInBatch(SequenceLeaves())});
+  Announce({.module = module,
+            .kind = kind,
+            .values = values,
+            .rows = RowsInBatch(SequenceLeaves())},
+           memory(), *tap);
 }
 
 }  // namespace isoloss::model

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "isoloss/base/executor.h"
 #include "isoloss/base/matrix.h"
-#include "isoloss/base/threads.h"
 #include "isoloss/expert_parallel/mesh.h"
 #include "isoloss/kernels/rounding.h"
 #include "isoloss/model/amax_history.h"
@@ -27,7 +27,7 @@ namespace isoloss::model {
 
 struct LayerContext {
   LayerContext(const ModelConfig& config, const precision::Recipe& recipe,
-               ThreadTeam& team, expert_parallel::Mesh& mesh);
+               Executor& executor, expert_parallel::Mesh& mesh);
 
   /// See Transformer::LoadWeights.
   void LoadWeights(const ParameterSet& master);
@@ -49,6 +49,9 @@ struct LayerContext {
     return gradients->parameters()[parameter].values.view();
   }
 
+  /// Where activations and their gradients lie.
+  Memory& memory() const { return executor.memory(); }
+
   /// Which rows of the whole batch those of `groups` are.
   TensorRows RowsInBatch(const RowGroups& groups) const;
 
@@ -64,7 +67,7 @@ struct LayerContext {
   const precision::ResolvedRecipe recipe;
   /// Of weights, of activations and of their gradients.
   const kernels::Rounding rounding;
-  ThreadTeam& team;
+  Executor& executor;
   expert_parallel::Mesh& mesh;
   const ParameterSet* master = nullptr;
   GemmWeights gemm_weights;

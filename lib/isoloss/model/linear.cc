@@ -193,7 +193,7 @@ void Linear::NoteAmax(SiteTensor tensor, MatrixView<const float> rows,
     context_.amax.Note(
         site_, tensor, first + g,
         kernels::FiniteAmax(RowsOf(rows, groups, g), kernels::Rounding::kFp32,
-                            context_.team));
+                            context_.executor));
   }
 }
 
@@ -241,16 +241,16 @@ void Linear::AnnounceOperand(TensorKind kind, MatrixView<const float> values,
       StatesOf(rowwise, first, OperandSide::kLeft, groups);
   const auto columnwise_states =
       StatesOf(columnwise, GemmRole::kWgrad, side, groups);
-  context_.tap->OnTensor(
-      {.module = site_,
-       .kind = kind,
-       .values = values,
-       .rows = context_.RowsInBatch(groups),
-       .rowwise = rowwise,
-       .columnwise = columnwise,
-       .columnwise_again = left ? wgrad_->left_again : wgrad_->right_again,
-       .rowwise_states = rowwise_states,
-       .columnwise_states = columnwise_states});
+  Announce({.module = site_,
+            .kind = kind,
+            .values = values,
+            .rows = context_.RowsInBatch(groups),
+            .rowwise = rowwise,
+            .columnwise = columnwise,
+            .columnwise_again = left ? wgrad_->left_again : wgrad_->right_again,
+            .rowwise_states = rowwise_states,
+            .columnwise_states = columnwise_states},
+           context_.memory(), *context_.tap);
 }
 
 void Linear::AnnounceResult(TensorKind kind, MatrixView<const float> values,

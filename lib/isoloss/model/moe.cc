@@ -38,7 +38,8 @@ void MixtureOfExperts::Forward(MatrixView<const float> b, MatrixView<float> y) {
   if (shared_) {
     shared_out_.ResizeUninitialized(b.rows(), b.cols());
     shared_->Forward(b, context_.SequenceLeaves(), shared_out_.view());
-    kernels::Add(y, shared_out_.view(), context_.rounding, y, context_.team);
+    kernels::Add(y, shared_out_.view(), context_.rounding, y,
+                 context_.executor);
     context_.TapOutput(name_, "", y);
   }
 }
@@ -67,7 +68,7 @@ void MixtureOfExperts::Backward(MatrixView<const float> b,
     s.db_shared.ResizeUninitialized(b.rows(), b.cols());
     shared_->Backward(b, dy, context_.SequenceLeaves(), s.db_shared.view());
     kernels::Add(s.db_shared.view(), s.db_gate.view(), kernels::Rounding::kFp32,
-                 s.db_gate.view(), context_.team);
+                 s.db_gate.view(), context_.executor);
   }
   exchange_->DispatchBackward(s.db_gate.view(), db);
 }

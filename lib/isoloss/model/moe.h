@@ -11,21 +11,21 @@
 #include "isoloss/base/matrix.h"
 #include "isoloss/expert_parallel/exchange.h"
 #include "isoloss/model/feed_forward.h"
+#include "isoloss/model/layer_context.h"
 #include "isoloss/model/router.h"
 
 namespace isoloss::model {
-
-struct LayerContext;
 
 class MixtureOfExperts {
  public:
   /// Buffers of the backward pass; one set serves all layers.
   struct Scratch {
-    Router::Scratch router;
-    FeedForward::Scratch feed_forward;
-    Matrix<float> dexpert_in;  // [R, D]
-    Matrix<float> db_gate;     // [T, D]
-    Matrix<float> db_shared;   // [T, D]
+    Memory& memory;
+    Router::Scratch router{memory};
+    FeedForward::Scratch feed_forward{memory};
+    Matrix<float> dexpert_in{memory};  // [R, D]
+    Matrix<float> db_gate{memory};     // [T, D]
+    Matrix<float> db_shared{memory};   // [T, D]
   };
 
   /// `name`: "layers.N.moe"; `moe_layer`: N counted from the first MoE layer.
@@ -69,8 +69,9 @@ class MixtureOfExperts {
   FeedForward routed_;
   std::optional<FeedForward> shared_;
   std::unique_ptr<expert_parallel::Exchange> exchange_;
-  Matrix<float> expert_out_;  // [R, D]; Backward turns it into its gradient
-  Matrix<float> shared_out_;  // [T, D]
+  Matrix<float> expert_out_{
+      context_.memory()};  // [R, D]; Backward turns it into its gradient
+  Matrix<float> shared_out_{context_.memory()};  // [T, D]
 };
 
 }  // namespace isoloss::model

@@ -21,7 +21,7 @@ RmsNorm::RmsNorm(LayerContext& context, std::string_view parameter)
 void RmsNorm::ReadGain() {
   const MatrixView<const float> gain = context_.Weight(parameter_);
   gain_.ResizeUninitialized(1, gain.cols());
-  kernels::Cast(gain, context_.rounding, gain_.view(), context_.team);
+  kernels::Cast(gain, context_.rounding, gain_.view(), context_.executor);
   if (!quantizes_gain_) return;
   const formats::Quantization& quantization =
       *context_.recipe.recipe().norm_gains;
@@ -37,7 +37,7 @@ void RmsNorm::Forward(MatrixView<const float> x, MatrixView<float> y) {
   rstd_.resize(x.rows());
   kernels::RmsNormForward(x, Gain(),
                           static_cast<float>(context_.config.norm_eps),
-                          context_.rounding, y, rstd_, context_.team);
+                          context_.rounding, y, rstd_, context_.executor);
 }
 
 void RmsNorm::Backward(MatrixView<const float> x, MatrixView<const float> dy,
@@ -51,7 +51,7 @@ void RmsNorm::Backward(MatrixView<const float> x, MatrixView<const float> dy,
                             add,
                             dx,
                             {context_.Gradient(parameter_).data(), x.cols()}},
-                           context_.team);
+                           context_.executor);
 }
 
 }  // namespace isoloss::model

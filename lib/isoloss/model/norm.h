@@ -8,10 +8,9 @@
 #include <vector>
 
 #include "isoloss/base/matrix.h"
+#include "isoloss/model/layer_context.h"
 
 namespace isoloss::model {
-
-struct LayerContext;
 
 class RmsNorm {
  public:
@@ -35,7 +34,8 @@ class RmsNorm {
   size_t parameter_;
   bool quantizes_gain_;
   std::vector<float> rstd_;
-  Matrix<float> gain_;  // of the last Forward, rounded and quantised, [1, D]
+  Matrix<float> gain_{
+      context_.memory()};  // of the last Forward, rounded and quantised, [1, D]
 };
 
 }  // namespace isoloss::model

@@ -48,14 +48,15 @@ void Router::Forward(MatrixView<const float> b) {
   context_.gemms.Run();
 
   if (c.score_function == ScoreFunction::kSigmoid) {
-    kernels::ElementSigmoid(logits_.view(), scores_.view(), context_.team);
+    kernels::ElementSigmoid(logits_.view(), scores_.view(), context_.executor);
   } else {
-    kernels::RowSoftmax(logits_.view(), scores_.view(), context_.team);
+    kernels::RowSoftmax(logits_.view(), scores_.view(), context_.executor);
   }
   Choose();
   context_.TapOutput(name_, "scores", scores_.view());
   if (context_.tap != nullptr) {
-    context_.tap->OnRouting(name_, expert_ids_.view(), context_.first_token);
+    const HostRows<int32_t> ids(expert_ids_.view(), context_.memory());
+    context_.tap->OnRouting(name_, ids.view(), context_.first_token);
   }
   context_.TapOutput(name_, "topk_weights", weights_.view());
 }
@@ -64,18 +65,18 @@ void Router::Choose() {
   const RoutingSource* source = context_.routing;
   if (source == nullptr || source->IsReplay()) {
     kernels::SelectExperts(rule_, scores_.view(), bias_, expert_ids_.view(),
-                           context_.team);
+                           context_.executor);
   }
   flips_.assign(scores_.rows(), 0);
   if (source != nullptr) ChooseBy(*source);
   kernels::CombineWeights(rule_, scores_.view(), expert_ids_.cview(),
-                          weights_.view(), context_.team);
+                          weights_.view(), context_.executor);
   if (context_.edit_routing) EditChoice();
   SumFigures();
 }
 
 void Router::ChooseBy(const RoutingSource& source) {
-  kernels::ForEachRow(scores_.rows(), context_.team, [&](size_t t) {
+  kernels::ForEachRow(scores_.rows(), context_.executor, [&](size_t t) {
     const std::span<int32_t> ids(expert_ids_.Row(t), expert_ids_.cols());
     static thread_local std::vector<int32_t> own;
     own.assign(ids.begin(), ids.end());
@@ -85,7 +86,7 @@ void Router::ChooseBy(const RoutingSource& source) {
 }
 
 void Router::EditChoice() {
-  kernels::ForEachRow(scores_.rows(), context_.team, [&](size_t t) {
+  kernels::ForEachRow(scores_.rows(), context_.executor, [&](size_t t) {
     context_.edit_routing({moe_layer_,
                            context_.first_token + t,
                            {scores_.Row(t), scores_.cols()},
@@ -97,14 +98,15 @@ void Router::EditChoice() {
 
 void Router::SumFigures() {
   entropies_.resize(scores_.rows());
-  kernels::ScoreEntropies(scores_.view(), entropies_, context_.team);
+  kernels::ScoreEntropies(scores_.view(), entropies_, context_.executor);
+  const HostRows<int32_t> ids(expert_ids_.view(), context_.memory());
   sums_.Begin(scores_.rows());
   kernels::ForEqualRuns(
       scores_.rows(), scores_.rows() / kernels::kMinRowsPerRun,
-      kernels::kTokenLeaf, context_.team, [&](size_t first, size_t count) {
+      kernels::kTokenLeaf, context_.executor, [&](size_t first, size_t count) {
         for (size_t t = first; t < first + count; ++t) {
           sums_.Add(t, context_.first_token + t, entropies_[t],
-                    {expert_ids_.Row(t), expert_ids_.cols()}, flips_[t]);
+                    {ids.view().Row(t), ids.view().cols()}, flips_[t]);
         }
       });
 }
@@ -116,7 +118,7 @@ void Router::Backward(MatrixView<const float> b,
   Matrix<float>& dlogits = scratch_.dlogits;
   dlogits.ResizeUninitialized(b.rows(), c.num_experts);
   kernels::RouterScoreBackward(rule_, scores_.view(), expert_ids_.view(),
-                               dweights, dlogits.view(), context_.team);
+                               dweights, dlogits.view(), context_.executor);
   gate_.QueueBackward(b, dlogits.view(), context_.TokenLeaves(), db);
   context_.gemms.Run();
 }

@@ -10,19 +10,19 @@
 
 #include "isoloss/base/matrix.h"
 #include "isoloss/kernels/routing.h"
+#include "isoloss/model/layer_context.h"
 #include "isoloss/model/linear.h"
 #include "isoloss/model/router_figures.h"
 #include "isoloss/model/routing_source.h"
 
 namespace isoloss::model {
 
-struct LayerContext;
-
 class Router {
  public:
   /// Buffers of the backward pass; one set serves all layers.
   struct Scratch {
-    Matrix<float> dlogits;  // [T, E]
+    Memory& memory;
+    Matrix<float> dlogits{memory};  // [T, E]
   };
 
   /// `name`: "layers.N.moe.router"; `moe_layer`: N counted from the first MoE
@@ -58,13 +58,13 @@ class Router {
   Scratch& scratch_;
   const kernels::RouterRule rule_;
   Linear gate_;
-  std::vector<float> bias_;        // [E]
-  Matrix<float> logits_;           // [T, E]
-  Matrix<float> scores_;           // [T, E]
-  Matrix<int32_t> expert_ids_;     // [T, K]
-  Matrix<float> weights_;          // [T, K]
-  std::vector<int64_t> flips_;     // [T]
-  std::vector<double> entropies_;  // [T]
+  std::vector<float> bias_;                        // [E]
+  Matrix<float> logits_{context_.memory()};        // [T, E]
+  Matrix<float> scores_{context_.memory()};        // [T, E]
+  Matrix<int32_t> expert_ids_{context_.memory()};  // [T, K]
+  Matrix<float> weights_{context_.memory()};       // [T, K]
+  std::vector<int64_t> flips_;                     // [T]
+  std::vector<double> entropies_;                  // [T]
   RouterSums sums_;
 };
 

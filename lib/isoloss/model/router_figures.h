@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "isoloss/base/executor.h"
 #include "isoloss/base/matrix.h"
-#include "isoloss/base/threads.h"
 #include "isoloss/expert_parallel/mesh.h"
 
 namespace isoloss::model {

@@ -18,4 +18,10 @@ std::string Tensor::Name() const {
   return name.append(module).append("_").append(tensor);
 }
 
+void Announce(Tensor tensor, Memory& memory, TapSink& sink) {
+  const HostRows<float> rows(tensor.values, memory);
+  tensor.values = rows.view();
+  sink.OnTensor(tensor);
+}
+
 }  // namespace isoloss::model

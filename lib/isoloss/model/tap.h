@@ -74,7 +74,8 @@ struct Tensor {
   std::string Name() const;
 };
 
-/// Receives tensors in the order of computation. Listening changes no bit.
+/// Receives tensors, in the host's memory, in the order of computation.
+/// Listening changes no bit.
 class TapSink {
  public:
   virtual ~TapSink() = default;
@@ -85,5 +86,8 @@ class TapSink {
                          MatrixView<const int32_t> expert_ids,
                          size_t first_token) = 0;
 };
+
+/// Tells `sink` of a tensor whose values lie in `memory`.
+void Announce(Tensor tensor, Memory& memory, TapSink& sink);
 
 }  // namespace isoloss::model

@@ -72,11 +72,11 @@ void CheckBatch(const ModelConfig& config, const TokenBatch& batch) {
 struct Transformer::Impl {
   /// Without a mesh: on one rank.
   Impl(const ModelConfig& config, const precision::Recipe& recipe,
-       ThreadTeam& team, expert_parallel::Mesh* mesh)
+       Executor& executor, expert_parallel::Mesh* mesh)
       : own_mesh(mesh != nullptr ? nullptr
                                  : std::make_unique<expert_parallel::Mesh>(
-                                       config.num_experts, team)),
-        context(config, recipe, team, mesh != nullptr ? *mesh : *own_mesh),
+                                       config.num_experts, executor)),
+        context(config, recipe, executor, mesh != nullptr ? *mesh : *own_mesh),
         embedding(context.graph.ParameterIndex("tok_embeddings.weight")),
         norm(context, "norm.weight"),
         head(context, "lm_head"),
@@ -101,7 +101,7 @@ struct Transformer::Impl {
   std::unique_ptr<expert_parallel::Mesh> own_mesh;
   LayerContext context;
   size_t embedding;  // place of tok_embeddings.weight in a ParameterSet
-  TransformerBlock::Scratch block_scratch;
+  TransformerBlock::Scratch block_scratch{context.memory()};
   std::deque<TransformerBlock> blocks;  // never moved: layers hold references
   std::vector<MixtureOfExperts*> moe_layers;
   RmsNorm norm;
@@ -109,17 +109,18 @@ struct Transformer::Impl {
   kernels::EmbeddingGradient embedding_gradient;
 
   // Of the last Forward.
-  Matrix<float> embedded;                              // [T, D]
+  Matrix<float> embedded{context.memory()};            // [T, D]
   std::vector<MatrixView<const float>> block_outputs;  // [layers]
-  Matrix<float> normalised;                            // [T, D]
-  Matrix<float> logits;  // [T, V]; Backward turns it into its gradient
+  Matrix<float> normalised{context.memory()};          // [T, D]
+  Matrix<float> logits{
+      context.memory()};  // [T, V]; Backward turns it into its gradient
   std::vector<float> token_losses;    // [T]
   Matrix<int64_t> tokens_per_expert;  // [MoE layers, E]
   size_t counted_labels = 0;
   bool ready_for_backward = false;
 
-  Matrix<float> dx;           // [T, D]
-  Matrix<float> dnormalised;  // [T, D]
+  Matrix<float> dx{context.memory()};           // [T, D]
+  Matrix<float> dnormalised{context.memory()};  // [T, D]
 };
 
 double Transformer::Impl::Forward() {
@@ -132,9 +133,9 @@ double Transformer::Impl::Forward() {
 
   embedded.ResizeUninitialized(tokens, config.dim);
   kernels::GatherRows(context.Weight(embedding), batch.tokens, embedded.view(),
-                      context.team);
+                      context.executor);
   kernels::Cast(embedded.view(), context.rounding, embedded.view(),
-                context.team);
+                context.executor);
   context.TapOutput("tok_embeddings", "", embedded.view());
   block_outputs.clear();
   for (size_t layer = 0; layer < blocks.size(); ++layer) {
@@ -155,7 +156,7 @@ double Transformer::Impl::Forward() {
 
   token_losses.resize(tokens);
   kernels::CrossEntropy(logits.view(), batch.labels, 0.0f, context.rounding,
-                        token_losses, MatrixView<float>(), context.team);
+                        token_losses, MatrixView<float>(), context.executor);
   context.TapOutput("loss", "", {token_losses.data(), tokens, 1});
   return expert_parallel::Sum(context.mesh,
                               kernels::SumOfTokens(token_losses)) /
@@ -178,7 +179,7 @@ void Transformer::Impl::BackwardHead() {
       static_cast<float>(1.0 / static_cast<double>(counted_labels));
   kernels::CrossEntropy(logits.view(), context.batch.labels, grad_scale,
                         context.rounding, token_losses, logits.view(),
-                        context.team);
+                        context.executor);
   dnormalised.ResizeUninitialized(dx.rows(), dx.cols());
   head.QueueBackward(normalised.view(), logits.view(), context.SequenceLeaves(),
                      dnormalised.view());
@@ -193,20 +194,20 @@ void Transformer::Impl::BackwardEmbedding() {
   // A tied table already holds the head's gradient: head first, then embedding.
   if (!context.config.tied_embeddings) dtable.SetZero();
   embedding_gradient.Add(context.batch.tokens, context.batch.sequence_ends,
-                         dx.view(), dtable.view(), context.team);
+                         dx.view(), dtable.view(), context.executor);
 }
 
 Transformer::Transformer(const ModelConfig& config,
-                         const precision::Recipe& recipe, ThreadTeam& team) {
+                         const precision::Recipe& recipe, Executor& executor) {
   Validate(config, "Transformer:");
-  impl_ = std::make_unique<Impl>(config, recipe, team, nullptr);
+  impl_ = std::make_unique<Impl>(config, recipe, executor, nullptr);
 }
 
 Transformer::Transformer(const ModelConfig& config,
-                         const precision::Recipe& recipe, ThreadTeam& team,
+                         const precision::Recipe& recipe, Executor& executor,
                          expert_parallel::Mesh& mesh) {
   Validate(config, "Transformer:");
-  impl_ = std::make_unique<Impl>(config, recipe, team, &mesh);
+  impl_ = std::make_unique<Impl>(config, recipe, executor, &mesh);
 }
 
 Transformer::~Transformer() = default;
@@ -223,7 +224,7 @@ void Transformer::RoundWeightGradients(ParameterSet& gradients) const {
   if (rounding == kernels::Rounding::kFp32) return;
   for (const GemmSite& site : context.graph.sites) {
     Matrix<float>& values = gradients.parameters()[site.parameter].values;
-    kernels::Cast(values.view(), rounding, values.view(), context.team);
+    kernels::Cast(values.view(), rounding, values.view(), context.executor);
   }
 }
 
@@ -240,7 +241,7 @@ void Transformer::AnnounceWeights(const ParameterSet& master,
     const Parameter& parameter = master.parameters()[i];
     const MatrixView<float> values = rounded.parameters()[i].values.view();
     kernels::Cast(parameter.values.view(), context.rounding, values,
-                  context.team);
+                  context.executor);
     const GemmWeight* weight = context.gemm_weights.Find(i);
     Tensor tensor;
     std::vector<kernels::OperandState> forward;

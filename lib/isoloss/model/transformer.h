@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
+#include "isoloss/base/executor.h"
 #include "isoloss/base/matrix.h"
-#include "isoloss/base/threads.h"
 #include "isoloss/expert_parallel/exchange.h"
 #include "isoloss/expert_parallel/mesh.h"
 #include "isoloss/model/amax_history.h"
@@ -32,12 +32,12 @@ class Transformer {
  public:
   /// On one rank.
   Transformer(const ModelConfig& config, const precision::Recipe& recipe,
-              ThreadTeam& team);
+              Executor& executor);
   /// This process's share of a model on a mesh of ranks: batches are its share
   /// of the global batch, experts and their parameters those of
   /// mesh.experts(). All processes call every method at the same point.
   Transformer(const ModelConfig& config, const precision::Recipe& recipe,
-              ThreadTeam& team, expert_parallel::Mesh& mesh);
+              Executor& executor, expert_parallel::Mesh& mesh);
   ~Transformer();
 
   const precision::ResolvedRecipe& recipe() const;

@@ -31,7 +31,7 @@ class Engine {
  public:
   explicit Engine(EngineEdits edits) : edits_(std::move(edits)) {}
 
-  void Run(std::span<const GemmTask> tasks, ThreadTeam& team) const {
+  void Run(std::span<const GemmTask> tasks, Executor& executor) const {
     std::vector<Prepared> prepared;
     std::vector<GemmProblem> problems;
     for (const GemmTask& task : tasks) {
@@ -43,19 +43,19 @@ class Engine {
         problems.push_back(task.problem);
       }
     }
-    team.ParallelFor(prepared.size() * 2, [&](size_t i) {
+    executor.ParallelFor(prepared.size() * 2, [&](size_t i) {
       Prepared& p = prepared[i / 2];
       const Side side = i % 2 == 0 ? Side::kLeft : Side::kRight;
       (side == Side::kLeft ? p.a : p.b) =
           Finished({*p.task, side, tasks}, p.segment_ends);
     });
     if (edits_.product) {
-      team.ParallelFor(prepared.size(),
-                       [&](size_t i) { ComputeOtherwise(prepared[i]); });
+      executor.ParallelFor(prepared.size(),
+                           [&](size_t i) { ComputeOtherwise(prepared[i]); });
     } else {
       for (const Prepared& p : prepared) problems.push_back(Plain(p));
     }
-    kernels::GemmBatch(problems, team);
+    kernels::GemmBatch(problems, executor);
     if (!edits_.result) return;
     for (const Prepared& p : prepared) edits_.result(*p.task);
   }
@@ -246,8 +246,8 @@ void SumSegments(const Product& product,
 
 model::GemmEngine MakeEngine(EngineEdits edits) {
   return [engine = std::make_shared<const Engine>(std::move(edits))](
-             std::span<const GemmTask> tasks, ThreadTeam& team) {
-    engine->Run(tasks, team);
+             std::span<const GemmTask> tasks, Executor& executor) {
+    engine->Run(tasks, executor);
   };
 }
 

@@ -156,7 +156,7 @@ Finding FindingOf(const OperationCase& given, const std::string& part,
 std::vector<Finding> CheckOperations(const std::vector<OperationFile>& files,
                                      const precision::Recipe& recipe,
                                      const CheckOptions& options,
-                                     ThreadTeam& team) {
+                                     Executor& executor) {
   RejectStates(recipe);
   const ModuleChoices modules(files, recipe, options);
   const PreviousSteps previous(files);
@@ -167,7 +167,7 @@ std::vector<Finding> CheckOperations(const std::vector<OperationFile>& files,
     }
   }
   std::vector<std::vector<Finding>> found(places.size());
-  team.ParallelFor(places.size(), [&](size_t task) {
+  executor.ParallelFor(places.size(), [&](size_t task) {
     const auto [f, i] = places[task];
     const OperationFile& file = files[f];
     OperationCase given = {.operation = file.operations[i],

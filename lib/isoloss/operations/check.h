@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/operations/explanation.h"
 #include "isoloss/operations/operation.h"
 #include "isoloss/precision/recipe.h"
@@ -85,7 +85,7 @@ class ModuleChoices {
 std::vector<Finding> CheckOperations(const std::vector<OperationFile>& files,
                                      const precision::Recipe& recipe,
                                      const CheckOptions& options,
-                                     ThreadTeam& team);
+                                     Executor& executor);
 
 /// Something that files hold and no finding judges, or that speaks against
 /// them.

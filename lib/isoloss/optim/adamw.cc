@@ -52,16 +52,16 @@ struct Update {
             scalars,
             keep_parameter};
   }
-  void Run(ThreadTeam& team) const {
+  void Run(Executor& executor) const {
     kernels::AdamWUpdate(parameter, first_moment, second_moment, gradient,
-                         scalars, team);
+                         scalars, executor);
   }
 };
 
 /// Runs one leaf and takes its sums.
 void RunLeaf(const Update& leaf, double& parameter_squares,
              double& update_squares) {
-  static ThreadTeam alone(1);  // runs loops in place, on whatever thread
+  static Executor alone(1);  // runs loops in place, on whatever thread
   std::array<float, kernels::kSquaresLeaf> change;
   const size_t size = leaf.parameter.size();
   kernels::SumOfSquaresLeaves(leaf.parameter, {&parameter_squares, 1}, alone);
@@ -76,13 +76,13 @@ void RunLeaf(const Update& leaf, double& parameter_squares,
 }
 
 void RunWithSquares(const Update& update, UpdateSquares& squares,
-                    ThreadTeam& team) {
+                    Executor& executor) {
   constexpr size_t kLeaf = kernels::kSquaresLeaf;
   const size_t size = update.parameter.size();
   squares.parameter.resize((size + kLeaf - 1) / kLeaf);
   squares.update.resize(squares.parameter.size());
   kernels::ForRowRuns(
-      size, 1, kLeaf, team, [&](size_t run_first, size_t run_count) {
+      size, 1, kLeaf, executor, [&](size_t run_first, size_t run_count) {
         for (size_t i = 0; i < run_count; i += kLeaf) {
           const size_t first = run_first + i;
           RunLeaf(update.Part(first, std::min(kLeaf, run_count - i)),
@@ -133,19 +133,19 @@ void AdamW::Restore(int64_t steps) {
   }
 }
 
-void AdamW::Step(double lr, double grad_scale, ThreadTeam& team,
+void AdamW::Step(double lr, double grad_scale, Executor& executor,
                  std::span<UpdateSquares> squares) {
-  Run(lr, grad_scale, team, squares, /*keep_parameters=*/false);
+  Run(lr, grad_scale, executor, squares, /*keep_parameters=*/false);
 }
 
 void AdamW::StepKeepingParameters(double lr, double grad_scale,
-                                  ThreadTeam& team,
+                                  Executor& executor,
                                   std::span<UpdateSquares> squares) {
   ISOLOSS_ASSERT(!squares.empty() || tensors_.empty());
-  Run(lr, grad_scale, team, squares, /*keep_parameters=*/true);
+  Run(lr, grad_scale, executor, squares, /*keep_parameters=*/true);
 }
 
-void AdamW::Run(double lr, double grad_scale, ThreadTeam& team,
+void AdamW::Run(double lr, double grad_scale, Executor& executor,
                 std::span<UpdateSquares> squares, bool keep_parameters) {
   if (!squares.empty() && squares.size() != tensors_.size()) {
     ThrowError(ErrorKind::kShape,
@@ -175,9 +175,9 @@ void AdamW::Run(double lr, double grad_scale, ThreadTeam& team,
                            scalars,
                            keep_parameters};
     if (squares.empty()) {
-      update.Run(team);
+      update.Run(executor);
     } else {
-      RunWithSquares(update, squares[i], team);
+      RunWithSquares(update, squares[i], executor);
     }
   }
 }

@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "isoloss/base/executor.h"
 #include "isoloss/base/matrix.h"
-#include "isoloss/base/threads.h"
 #include "isoloss/optim/tensor.h"
 
 namespace isoloss::optim {
@@ -45,11 +45,11 @@ class AdamW {
 
   /// Updates every parameter in place. A non-empty `squares`, one per tensor,
   /// is filled while the values are in cache; it changes no bit of the update.
-  void Step(double lr, double grad_scale, ThreadTeam& team,
+  void Step(double lr, double grad_scale, Executor& executor,
             std::span<UpdateSquares> squares = {});
   /// The same, after which each gradient's memory holds its parameter as it was
   /// before: nobody reads the gradient any more.
-  void StepKeepingParameters(double lr, double grad_scale, ThreadTeam& team,
+  void StepKeepingParameters(double lr, double grad_scale, Executor& executor,
                              std::span<UpdateSquares> squares);
 
   std::span<const Tensor> tensors() const { return tensors_; }
@@ -68,7 +68,7 @@ class AdamW {
   static constexpr int64_t kMaxSteps = int64_t{1} << 32;
 
  private:
-  void Run(double lr, double grad_scale, ThreadTeam& team,
+  void Run(double lr, double grad_scale, Executor& executor,
            std::span<UpdateSquares> squares, bool keep_parameters);
 
   AdamWConfig config_;

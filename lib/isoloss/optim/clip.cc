@@ -7,9 +7,9 @@
 
 namespace isoloss::optim {
 
-double GlobalNorm(std::span<const Tensor> tensors, ThreadTeam& team) {
+double GlobalNorm(std::span<const Tensor> tensors, Executor& executor) {
   const auto squares = [&](size_t tensor) {
-    return kernels::SumOfSquares(tensors[tensor].gradient, team);
+    return kernels::SumOfSquares(tensors[tensor].gradient, executor);
   };
   return std::sqrt(kernels::AlignedTreeSum(0, tensors.size(), squares));
 }

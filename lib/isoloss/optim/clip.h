@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/optim/tensor.h"
 
 namespace isoloss::optim {
@@ -12,7 +12,7 @@ namespace isoloss::optim {
 /// added up the aligned tree over the tensors' order, in FP64.
 /// Special  NaN or infinite exactly if some gradient value is; the caller logs
 ///          it as it is.
-double GlobalNorm(std::span<const Tensor> tensors, ThreadTeam& team);
+double GlobalNorm(std::span<const Tensor> tensors, Executor& executor);
 /// The same from each tensor's sum of squares, in the tensors' order.
 double GlobalNorm(std::span<const double> squares);
 

@@ -115,8 +115,8 @@ train::RunHooks Listening(train::RunHooks hooks, StepRecord& record) {
 /// The mesh of a whole arm.
 std::unique_ptr<expert_parallel::Mesh> MakeWholeMesh(
     const train::Experiment& experiment, const train::Arm& arm,
-    ThreadTeam& team, const train::RunHooks& hooks) {
-  auto mesh = train::MakeMesh(experiment, arm, /*reason_folder=*/{}, team,
+    Executor& executor, const train::RunHooks& hooks) {
+  auto mesh = train::MakeMesh(experiment, arm, /*reason_folder=*/{}, executor,
                               hooks.make_transport);
   if (mesh->processes() > 1) {
     ThrowError(ErrorKind::kConfig,
@@ -132,11 +132,11 @@ std::unique_ptr<expert_parallel::Mesh> MakeWholeMesh(
 class ProbedArm {
  public:
   ProbedArm(const train::Experiment& experiment, const train::Arm& arm,
-            uint64_t seed, const corpus::Corpus& corpus, ThreadTeam& team,
+            uint64_t seed, const corpus::Corpus& corpus, Executor& executor,
             const train::RunHooks& hooks)
       : hooks_(Listening(hooks, record_)),
-        mesh_(MakeWholeMesh(experiment, arm, team, hooks)),
-        learner_(experiment, arm, seed, corpus, team, hooks_, {}, *mesh_) {}
+        mesh_(MakeWholeMesh(experiment, arm, executor, hooks)),
+        learner_(experiment, arm, seed, corpus, executor, hooks_, {}, *mesh_) {}
   ProbedArm(const ProbedArm&) = delete;
   ProbedArm& operator=(const ProbedArm&) = delete;
 
@@ -276,15 +276,15 @@ PrecisionFindings ProbePrecision(const train::Experiment& experiment,
                                  const train::Arm& reference, uint64_t seed,
                                  const corpus::Corpus& corpus,
                                  std::span<const int64_t> steps,
-                                 ThreadTeam& team,
+                                 Executor& executor,
                                  const train::RunHooks& hooks) {
   CheckReference(experiment, reference, steps);
   const model::ModelConfig& config = experiment.model;
-  ProbedArm teacher(experiment, reference, seed, corpus, team, {});
+  ProbedArm teacher(experiment, reference, seed, corpus, executor, {});
   const RecordedRouting routing(teacher.record(), config.n_dense_layers);
   train::RunHooks replaying = hooks;
   replaying.routing = &routing;
-  ProbedArm pupil(experiment, candidate, seed, corpus, team, replaying);
+  ProbedArm pupil(experiment, candidate, seed, corpus, executor, replaying);
 
   PrecisionFindings result;
   Findings findings(result);

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "isoloss/base/executor.h"
 #include "isoloss/base/matrix.h"
-#include "isoloss/base/threads.h"
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/oracle/step_record.h"
 #include "isoloss/runlog/probe_log.h"
@@ -63,7 +63,7 @@ PrecisionFindings ProbePrecision(const train::Experiment& experiment,
                                  const train::Arm& reference, uint64_t seed,
                                  const corpus::Corpus& corpus,
                                  std::span<const int64_t> steps,
-                                 ThreadTeam& team,
+                                 Executor& executor,
                                  const train::RunHooks& hooks = {});
 
 }  // namespace isoloss::oracle

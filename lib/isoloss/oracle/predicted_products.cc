@@ -66,7 +66,7 @@ class Predictor {
     }
   }
 
-  void Compute(std::span<const GemmTask> tasks, ThreadTeam& team) const {
+  void Compute(std::span<const GemmTask> tasks, Executor& executor) const {
     std::vector<GemmProblem> plain;
     std::vector<const GemmTask*> predicted;
     for (const GemmTask& task : tasks) {
@@ -76,9 +76,9 @@ class Predictor {
         predicted.push_back(&task);
       }
     }
-    team.ParallelFor(predicted.size(),
-                     [&](size_t i) { Predict(*predicted[i]); });
-    kernels::GemmBatch(plain, team);
+    executor.ParallelFor(predicted.size(),
+                         [&](size_t i) { Predict(*predicted[i]); });
+    kernels::GemmBatch(plain, executor);
   }
 
  private:
@@ -147,8 +147,8 @@ model::GemmEngine PredictedProducts(const precision::Recipe& recipe,
                recipe.name);
   }
   const auto predictor = std::make_shared<const Predictor>(recipe, config);
-  return [predictor](std::span<const GemmTask> tasks, ThreadTeam& team) {
-    predictor->Compute(tasks, team);
+  return [predictor](std::span<const GemmTask> tasks, Executor& executor) {
+    predictor->Compute(tasks, executor);
   };
 }
 

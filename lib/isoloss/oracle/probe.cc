@@ -121,10 +121,10 @@ bool ReachedItsEnd(const runlog::RunLog& log, int64_t steps) {
 runlog::RunLog Train(const ProbeOptions& options,
                      const train::Experiment& experiment, const train::Arm& arm,
                      uint64_t seed, const corpus::Corpus& corpus,
-                     ThreadTeam& team, const train::RunHooks& hooks) {
+                     Executor& executor, const train::RunHooks& hooks) {
   return options.train
-             ? options.train(experiment, arm, seed, corpus, team, hooks)
-             : train::TrainRun(experiment, arm, seed, corpus, team, hooks);
+             ? options.train(experiment, arm, seed, corpus, executor, hooks)
+             : train::TrainRun(experiment, arm, seed, corpus, executor, hooks);
 }
 
 /// What is probed, and by whom.
@@ -133,7 +133,7 @@ struct Subject {
   const train::Arm& arm;
   uint64_t seed;
   const corpus::Corpus& corpus;
-  ThreadTeam& team;
+  Executor& executor;
   const ProbeOptions& options;
 };
 
@@ -168,7 +168,7 @@ bool ProbeExchange(const Subject& subject, const ProbeCase& probe_case,
       });
   const runlog::RunLog log =
       Train(options, experiment, subject.arm, subject.seed, subject.corpus,
-            subject.team, listener.hooks());
+            subject.executor, listener.hooks());
   builder.EndCase(log);
   return ReachedItsEnd(log, steps);
 }
@@ -188,9 +188,9 @@ bool ProbeSteps(const Subject& subject, const ProbeCase& probe_case,
   const int64_t wanted =
       plain ? std::max(options.steps, options.plain_steps) : options.steps;
   const int64_t steps = std::min(wanted, experiment.train.steps);
-  std::optional<ThreadTeam> own_team;
+  std::optional<Executor> own_team;
   if (probe_case.threads > 0) own_team.emplace(probe_case.threads);
-  ThreadTeam& team = own_team ? *own_team : subject.team;
+  Executor& executor = own_team ? *own_team : subject.executor;
   const train::RunHooks caller =
       HooksOf(options, experiment, subject.arm, subject.seed);
   const corpus::Batches batches(subject.corpus, experiment.data.sequence_length,
@@ -212,7 +212,7 @@ bool ProbeSteps(const Subject& subject, const ProbeCase& probe_case,
              .expert_bias = biases.view(),
              .tokens_per_expert = CountsOf(rows.moe, experiment.model),
              .log = row.step <= logged ? &rows : nullptr},
-            team, sink);
+            executor, sink);
         builder.Add(row.step, sink);
       });
   listener.hooks().edit_initial_weights = [&](model::ParameterSet& weights) {
@@ -222,7 +222,7 @@ bool ProbeSteps(const Subject& subject, const ProbeCase& probe_case,
   };
   const runlog::RunLog log =
       Train(options, experiment, subject.arm, subject.seed, subject.corpus,
-            team, listener.hooks());
+            executor, listener.hooks());
   builder.EndCase(log);
   return ReachedItsEnd(log, steps);
 }
@@ -251,7 +251,7 @@ bool ProbeEvaluation(const Subject& subject, const ProbeCase& probe_case,
                         });
   const runlog::RunLog log =
       Train(options, experiment, subject.arm, subject.seed, corpus,
-            subject.team, listener.hooks());
+            subject.executor, listener.hooks());
   ReportSink sink;
   CheckEvaluation(log, steps, {losses.data(), losses.size()}, sink);
   builder.Add(steps, sink);
@@ -276,7 +276,7 @@ CaseFunction FunctionOf(const ProbeCase& probe_case) {
 
 runlog::ProbeLog ProbeArm(const train::Experiment& experiment,
                           const train::Arm& arm, uint64_t seed,
-                          const corpus::Corpus& corpus, ThreadTeam& team,
+                          const corpus::Corpus& corpus, Executor& executor,
                           const ProbeOptions& options) {
   if (options.steps < 1) {
     ThrowError(ErrorKind::kConfig,
@@ -302,7 +302,7 @@ runlog::ProbeLog ProbeArm(const train::Experiment& experiment,
       cases.push_back(&probe_case);
     }
   }
-  const Subject subject = {experiment, arm, seed, corpus, team, options};
+  const Subject subject = {experiment, arm, seed, corpus, executor, options};
   ProbeLogBuilder builder;
   bool complete = true;
   for (const ProbeCase* probe_case : cases) {
@@ -318,7 +318,7 @@ runlog::ProbeLog ProbeArm(const train::Experiment& experiment,
   if (options.reference != nullptr) {
     if (options.on_step) options.on_step("reference", 0);
     builder.Add(ProbePrecision(experiment, arm, *options.reference, seed,
-                               corpus, options.reference_steps, team,
+                               corpus, options.reference_steps, executor,
                                HooksOf(options, experiment, arm, seed)));
     builder.log().reference_recipe = options.reference->recipe;
   }

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/runlog/probe_log.h"
 #include "isoloss/runlog/run_log.h"
@@ -19,7 +19,7 @@ namespace isoloss::oracle {
 /// As train::TrainRun, without files.
 using TrainFunction = std::function<runlog::RunLog(
     const train::Experiment& experiment, const train::Arm& arm, uint64_t seed,
-    const corpus::Corpus& corpus, ThreadTeam& team,
+    const corpus::Corpus& corpus, Executor& executor,
     const train::RunHooks& hooks)>;
 
 struct ProbeOptions {
@@ -58,11 +58,11 @@ struct ProbeOptions {
 /// Errors   ConfigError for an unknown case, no steps, or if `corpus` or an arm
 ///          do not fit the experiment; as ProbePrecision.
 /// Exact    rows depend on the experiment, the arm, the seed, the corpus and
-///          what `hooks` do; not on the team.
+///          what `hooks` do; not on the executor.
 /// Cost     memory: all tensors of one step, and 8 bytes a token of the corpus.
 runlog::ProbeLog ProbeArm(const train::Experiment& experiment,
                           const train::Arm& arm, uint64_t seed,
-                          const corpus::Corpus& corpus, ThreadTeam& team,
+                          const corpus::Corpus& corpus, Executor& executor,
                           const ProbeOptions& options = {});
 
 }  // namespace isoloss::oracle

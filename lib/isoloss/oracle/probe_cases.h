@@ -30,7 +30,7 @@ struct ProbeCase {
   void (*edit)(const model::ModelConfig& config,
                model::ParameterSet& weights) = nullptr;
   ProbeScope scope = ProbeScope::kSteps;
-  int threads = 0;  ///< of the team that trains; 0: the caller's
+  int threads = 0;  ///< of the executor that trains; 0: the caller's
 };
 
 /// plain        as the experiment is

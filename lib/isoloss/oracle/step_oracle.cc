@@ -34,10 +34,10 @@ void ReportFault(const std::string& tensor, ReportSink& sink) {
 /// Parts take very different times, so whoever is free takes the next one. What
 /// they found is put together in their order, whoever was first.
 void RunParts(const std::vector<CheckPart>& parts, const StepInputs& inputs,
-              ThreadTeam& team, ReportSink& sink) {
+              Executor& executor, ReportSink& sink) {
   std::vector<ReportSink> found(parts.size());
   std::atomic<size_t> next{0};
-  team.ParallelFor(static_cast<size_t>(team.size()), [&](size_t) {
+  executor.ParallelFor(static_cast<size_t>(executor.size()), [&](size_t) {
     for (size_t i = next.fetch_add(1); i < parts.size();
          i = next.fetch_add(1)) {
       parts[i](inputs, found[i]);
@@ -76,7 +76,7 @@ StepOracle::StepOracle(const train::Experiment& experiment,
 }
 
 void StepOracle::Check(const StepRecord& record, const corpus::Batch& batch,
-                       const StepOutcome& outcome, ThreadTeam& team,
+                       const StepOutcome& outcome, Executor& executor,
                        ReportSink& sink) {
   std::vector<ExpertRows> expert_rows;
   for (size_t n = config_.n_dense_layers; n < config_.n_layers; ++n) {
@@ -97,8 +97,8 @@ void StepOracle::Check(const StepRecord& record, const corpus::Batch& batch,
   CheckFormats(sink);
   // Without all of them no check knows what it reads.
   if (!HasAllTensors(inputs, sink)) return;
-  RunParts(Parts(inputs, outcome), inputs, team, sink);
-  update_.Check(record, outcome, activations_, team, sink);
+  RunParts(Parts(inputs, outcome), inputs, executor, sink);
+  update_.Check(record, outcome, activations_, executor, sink);
   if (outcome.log != nullptr) CheckLog(inputs, *outcome.log, sink);
   if (!expert_rows.empty()) sink.SetBytes(CountExchangeBytes(inputs));
   RequireAllChecked(inputs, sink);

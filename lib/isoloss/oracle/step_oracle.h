@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/corpus/batches.h"
 #include "isoloss/expert_parallel/mesh.h"
 #include "isoloss/model/parameters.h"
@@ -50,7 +50,7 @@ class StepOracle {
   ///          and the magnitudes that delayed scaling looks back to are known
   ///          from the first step on only.
   void Check(const StepRecord& record, const corpus::Batch& batch,
-             const StepOutcome& outcome, ThreadTeam& team, ReportSink& sink);
+             const StepOutcome& outcome, Executor& executor, ReportSink& sink);
 
   /// What delayed scaling must look back to in the next step.
   const OperandHistories& histories() const { return amax_.histories(); }

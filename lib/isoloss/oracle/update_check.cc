@@ -119,7 +119,8 @@ UpdateOracle::Scalars UpdateOracle::ScalarsOf(
 }
 
 void UpdateOracle::Check(const StepRecord& record, const StepOutcome& outcome,
-                         Grid activations, ThreadTeam& team, ReportSink& sink) {
+                         Grid activations, Executor& executor,
+                         ReportSink& sink) {
   const runlog::StepRow& row = outcome.row;
   if (row.step != steps_ + 1) {
     ThrowError(ErrorKind::kFormat,
@@ -135,7 +136,7 @@ void UpdateOracle::Check(const StepRecord& record, const StepOutcome& outcome,
       std::isfinite(row.loss_nats) && std::isfinite(row.grad_norm);
   CheckBias(outcome, updated, sink);
   const Scalars scalars = ScalarsOf(row);
-  team.ParallelFor(tensors_.size(), [&](size_t i) {
+  executor.ParallelFor(tensors_.size(), [&](size_t i) {
     CheckWeight(record, tensors_[i], activations, sink);
     CheckTensor(record, updated ? &scalars : nullptr, tensors_[i], sink);
   });

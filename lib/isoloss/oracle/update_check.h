@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "isoloss/base/executor.h"
 #include "isoloss/base/matrix.h"
-#include "isoloss/base/threads.h"
 #include "isoloss/model/config.h"
 #include "isoloss/model/parameters.h"
 #include "isoloss/oracle/estimate.h"
@@ -55,7 +55,7 @@ class UpdateOracle {
   /// Errors   FormatError if the step did not announce one of the tensors, or
   ///          `outcome` is of another step than the next.
   void Check(const StepRecord& record, const StepOutcome& outcome,
-             Grid activations, ThreadTeam& team, ReportSink& sink);
+             Grid activations, Executor& executor, ReportSink& sink);
 
  private:
   /// An Estimate whose noise is kept squared: there are two for each weight.

@@ -65,8 +65,8 @@ void NonFiniteCounter::OnTensor(const model::Tensor& tensor) {
     int64_t count = 0;
     size_t first_row = 0;
   };
-  std::vector<Share> shares(static_cast<size_t>(team_.size()));
-  team_.ParallelFor(shares.size(), [&](size_t i) {
+  std::vector<Share> shares(static_cast<size_t>(executor_.size()));
+  executor_.ParallelFor(shares.size(), [&](size_t i) {
     const size_t first = values.rows() * i / shares.size();
     const size_t end = values.rows() * (i + 1) / shares.size();
     Share& share = shares[i];

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "isoloss/base/executor.h"
 #include "isoloss/base/matrix.h"
-#include "isoloss/base/threads.h"
 #include "isoloss/expert_parallel/mesh.h"
 #include "isoloss/model/tap.h"
 
@@ -35,7 +35,7 @@ struct NonFinite {
 /// loss or gradient norm is not.
 class NonFiniteCounter : public model::TapSink {
  public:
-  explicit NonFiniteCounter(ThreadTeam& team) : team_(team) {}
+  explicit NonFiniteCounter(Executor& executor) : executor_(executor) {}
 
   void OnTensor(const model::Tensor& tensor) override;
   void OnRouting(std::string_view /*module*/,
@@ -56,7 +56,7 @@ class NonFiniteCounter : public model::TapSink {
     size_t col = 0;
   };
 
-  ThreadTeam& team_;
+  Executor& executor_;
   std::vector<Count> counts_;
 };
 

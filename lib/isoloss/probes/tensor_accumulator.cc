@@ -124,7 +124,7 @@ const formats::Quantization* PackedOf(const model::Tensor& tensor,
 
 /// Adds parts of rows that are one block down the columns.
 void AddTile(const model::Tensor& tensor, MatrixView<const float> tile,
-             ThreadTeam& alone, TensorSums& sums) {
+             Executor& alone, TensorSums& sums) {
   const auto* rowwise = PackedOf(tensor, Direction::kRowwise);
   const auto* columnwise = PackedOf(tensor, Direction::kColumnwise);
   for (size_t i = 0; i < tile.rows(); ++i) {
@@ -149,7 +149,7 @@ void AddTile(const model::Tensor& tensor, MatrixView<const float> tile,
 
 void AddBlocks(const model::Tensor& tensor, std::span<const RowBlock> blocks,
                TensorSums& sums) {
-  ThreadTeam alone(1);
+  Executor alone(1);
   for (const RowBlock& block : blocks) {
     const auto rows = tensor.values.Rows(block.first, block.count);
     for (size_t j = 0; j < rows.cols(); j += kRun) {
@@ -161,14 +161,14 @@ void AddBlocks(const model::Tensor& tensor, std::span<const RowBlock> blocks,
 
 /// Adds the quantisations that packed kernels do not take.
 void AddGeneral(const model::Tensor& tensor, std::span<const RowRun> segments,
-                ThreadTeam& team, TensorSums& sums) {
+                Executor& executor, TensorSums& sums) {
   for (const auto& [direction, to] :
        {std::pair(Direction::kRowwise, &sums.rowwise),
         std::pair(Direction::kColumnwise, &sums.columnwise)}) {
     if (!IsGeneral(tensor, direction)) continue;
     std::vector<TensorSums> parts(segments.size());
     const Direction of = direction;
-    team.ParallelFor(segments.size(), [&](size_t i) {
+    executor.ParallelFor(segments.size(), [&](size_t i) {
       AddOperandTensor(
           tensor, of, segments[i],
           of == Direction::kRowwise ? parts[i].rowwise : parts[i].columnwise);
@@ -292,21 +292,21 @@ void TensorSums::Add(const TensorSums& other) {
   }
 }
 
-void TensorAccumulator::Add(const model::Tensor& tensor, ThreadTeam& team) {
+void TensorAccumulator::Add(const model::Tensor& tensor, Executor& executor) {
   if (!tensor.rows.counts) return;
   sums_.rowwise.is_quantized = tensor.rowwise != nullptr ? 1 : 0;
   sums_.columnwise.is_quantized = tensor.columnwise != nullptr ? 1 : 0;
   const std::vector<RowRun> segments =
       RunsOf(tensor.rows, tensor.values.rows());
-  AddGeneral(tensor, segments, team, sums_);
+  AddGeneral(tensor, segments, executor, sums_);
   const std::vector<RowBlock> blocks = RowBlocksOf(segments);
   if (blocks.empty()) return;
   const size_t elements = tensor.values.rows() * tensor.values.cols();
   const size_t runs = std::clamp<size_t>(
       elements / kernels::kMinElementsPerRun, 1,
-      std::min(blocks.size(), static_cast<size_t>(team.size())));
+      std::min(blocks.size(), static_cast<size_t>(executor.size())));
   std::vector<TensorSums> parts(runs);
-  team.ParallelFor(runs, [&](size_t run) {
+  executor.ParallelFor(runs, [&](size_t run) {
     const size_t first = blocks.size() * run / runs;
     const size_t end = blocks.size() * (run + 1) / runs;
     AddBlocks(tensor, std::span(blocks).subspan(first, end - first),

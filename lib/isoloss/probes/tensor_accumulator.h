@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "isoloss/base/exact_sum.h"
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/model/tap.h"
 #include "isoloss/probes/direction_sums.h"
 #include "isoloss/runlog/run_log.h"
@@ -49,7 +49,7 @@ struct TensorSums {
 class TensorAccumulator {
  public:
   /// Adds the rows that this process holds.
-  void Add(const model::Tensor& tensor, ThreadTeam& team);
+  void Add(const model::Tensor& tensor, Executor& executor);
 
   /// Everything as integers that processes add up and as numbers of which they
   /// take the largest, appended; equally many in each process.

@@ -54,11 +54,11 @@ uint64_t DigestOfRow(const T* row, size_t cols) {
 
 template <typename T>
 uint64_t DigestRowsOf(MatrixView<const T> values, const model::TensorRows& rows,
-                      ThreadTeam& team) {
+                      Executor& executor) {
   if (!rows.counts) return 0;
   const std::vector<RowRun> runs = RunsOf(rows, values.rows());
-  std::vector<uint64_t> sums(static_cast<size_t>(team.size()), 0);
-  team.ParallelFor(sums.size(), [&](size_t share) {
+  std::vector<uint64_t> sums(static_cast<size_t>(executor.size()), 0);
+  executor.ParallelFor(sums.size(), [&](size_t share) {
     const size_t first = values.rows() * share / sums.size();
     const size_t end = values.rows() * (share + 1) / sums.size();
     uint64_t sum = 0;
@@ -77,13 +77,13 @@ uint64_t DigestRowsOf(MatrixView<const T> values, const model::TensorRows& rows,
 }  // namespace
 
 uint64_t DigestRows(MatrixView<const float> values,
-                    const model::TensorRows& rows, ThreadTeam& team) {
-  return DigestRowsOf(values, rows, team);
+                    const model::TensorRows& rows, Executor& executor) {
+  return DigestRowsOf(values, rows, executor);
 }
 
 uint64_t DigestRows(MatrixView<const int32_t> values,
-                    const model::TensorRows& rows, ThreadTeam& team) {
-  return DigestRowsOf(values, rows, team);
+                    const model::TensorRows& rows, Executor& executor) {
+  return DigestRowsOf(values, rows, executor);
 }
 
 uint64_t FinishDigest(uint64_t sum) {

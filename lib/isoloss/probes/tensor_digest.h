@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "isoloss/base/executor.h"
 #include "isoloss/base/matrix.h"
-#include "isoloss/base/threads.h"
 #include "isoloss/model/tap.h"
 
 namespace isoloss::probes {
@@ -17,9 +17,9 @@ namespace isoloss::probes {
 /// the same one: no kernel defines payloads. 0 of rows that do not count.
 /// Shapes   values: the rows that `rows` describes.
 uint64_t DigestRows(MatrixView<const float> values,
-                    const model::TensorRows& rows, ThreadTeam& team);
+                    const model::TensorRows& rows, Executor& executor);
 uint64_t DigestRows(MatrixView<const int32_t> values,
-                    const model::TensorRows& rows, ThreadTeam& team);
+                    const model::TensorRows& rows, Executor& executor);
 
 /// The digest, from the sum over all processes; never 0, which stands for none.
 uint64_t FinishDigest(uint64_t sum);

@@ -53,10 +53,10 @@ bool StepChoice::Includes(int64_t step) const {
 }
 
 TensorProbe::TensorProbe(ProbeOptions options, expert_parallel::Mesh& mesh,
-                         ThreadTeam& team)
+                         Executor& executor)
     : options_(std::move(options)),
       mesh_(mesh),
-      team_(team),
+      executor_(executor),
       dumper_(options_.graph) {}
 
 TensorProbe::~TensorProbe() = default;
@@ -99,11 +99,11 @@ void TensorProbe::OnTensor(const model::Tensor& tensor) {
   if (!statistics_now_ && !digests_now_) return;
   Slot& slot = NextSlot(name);
   if (digests_now_) {
-    slot.digest = DigestRows(tensor.values, tensor.rows, team_);
+    slot.digest = DigestRows(tensor.values, tensor.rows, executor_);
     slot.has_digest = true;
   }
   if (statistics_now_ && of_statistics) {
-    slot.statistics.Add(tensor, team_);
+    slot.statistics.Add(tensor, executor_);
     slot.has_statistics = true;
   }
 }
@@ -116,7 +116,7 @@ void TensorProbe::OnRouting(std::string_view module,
   if (!options_.digests.any() || (!statistics_now_ && !digests_now_)) return;
   Slot& slot = NextSlot(std::string(module).append("_expert_ids"));
   if (!digests_now_) return;
-  slot.digest = DigestRows(expert_ids, {.first_row = first_token}, team_);
+  slot.digest = DigestRows(expert_ids, {.first_row = first_token}, executor_);
   slot.has_digest = true;
 }
 

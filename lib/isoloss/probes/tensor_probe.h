@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/expert_parallel/mesh.h"
 #include "isoloss/model/tap.h"
 #include "isoloss/probes/dump.h"
@@ -46,7 +46,7 @@ struct ProbeOptions {
 class TensorProbe : public model::TapSink {
  public:
   TensorProbe(ProbeOptions options, expert_parallel::Mesh& mesh,
-              ThreadTeam& team);
+              Executor& executor);
   ~TensorProbe() override;
 
   /// Does this step need to be listened to?
@@ -89,7 +89,7 @@ class TensorProbe : public model::TapSink {
 
   const ProbeOptions options_;
   expert_parallel::Mesh& mesh_;
-  ThreadTeam& team_;
+  Executor& executor_;
   int64_t step_ = 0;
   bool statistics_now_ = false;
   bool digests_now_ = false;

@@ -20,11 +20,11 @@ using Gradient = std::vector<float>;
 class GradientArm {
  public:
   GradientArm(const train::Experiment& experiment, const train::Arm& arm,
-              uint64_t seed, const corpus::Corpus& corpus, ThreadTeam& team,
+              uint64_t seed, const corpus::Corpus& corpus, Executor& executor,
               train::RunHooks hooks)
       : hooks_(WithGradient(std::move(hooks), gradient_)),
-        mesh_(train::MakeMesh(experiment, arm, /*reason_folder=*/{}, team)),
-        learner_(experiment, arm, seed, corpus, team, hooks_, {}, *mesh_) {}
+        mesh_(train::MakeMesh(experiment, arm, /*reason_folder=*/{}, executor)),
+        learner_(experiment, arm, seed, corpus, executor, hooks_, {}, *mesh_) {}
   GradientArm(const GradientArm&) = delete;
   GradientArm& operator=(const GradientArm&) = delete;
 
@@ -75,7 +75,7 @@ std::vector<std::vector<double>> GradientErrors(
     const train::Experiment& experiment, const train::Arm& reference,
     std::span<const train::Arm> arms, uint64_t seed,
     const corpus::Corpus& corpus, std::span<const int64_t> steps,
-    ThreadTeam& team, const GradientErrorHooks& hooks) {
+    Executor& executor, const GradientErrorHooks& hooks) {
   ChosenExperts chosen;
   train::RunHooks listening;
   listening.before_step = [&](int64_t) { chosen.Clear(); };
@@ -85,9 +85,9 @@ std::vector<std::vector<double>> GradientErrors(
   };
   train::RunHooks replaying;
   replaying.routing = &chosen;
-  GradientArm teacher(experiment, reference, seed, corpus, team, listening);
+  GradientArm teacher(experiment, reference, seed, corpus, executor, listening);
   // Keeps what the teacher was before a step of its own.
-  GradientArm keeper(experiment, reference, seed, corpus, team, {});
+  GradientArm keeper(experiment, reference, seed, corpus, executor, {});
   std::vector<std::vector<double>> errors(arms.size());
   const size_t of = static_cast<size_t>(steps.empty() ? 0 : steps.back()) +
                     steps.size() * arms.size();
@@ -105,7 +105,7 @@ std::vector<std::vector<double>> GradientErrors(
     if (!tell() || !teacher.Step(step)) return errors;
     for (size_t i = 0; i < arms.size(); ++i) {
       if (!tell()) return errors;
-      GradientArm pupil(experiment, arms[i], seed, corpus, team, replaying);
+      GradientArm pupil(experiment, arms[i], seed, corpus, executor, replaying);
       pupil.learner().GoOnFrom(keeper.learner().State());
       pupil.Step(step);
       errors[i].push_back(

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/train/experiment.h"
 
@@ -34,6 +34,6 @@ std::vector<std::vector<double>> GradientErrors(
     const train::Experiment& experiment, const train::Arm& reference,
     std::span<const train::Arm> arms, uint64_t seed,
     const corpus::Corpus& corpus, std::span<const int64_t> steps,
-    ThreadTeam& team, const GradientErrorHooks& hooks = {});
+    Executor& executor, const GradientErrorHooks& hooks = {});
 
 }  // namespace isoloss::studies

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "isoloss/base/atomic_file.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/base/matrix.h"
-#include "isoloss/base/threads.h"
 #include "isoloss/indicators/indicator.h"
 #include "isoloss/indicators/record.h"
 #include "isoloss/model/parameters.h"
@@ -36,8 +36,8 @@ constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 class Bf16Model {
  public:
   explicit Bf16Model(const model::ModelConfig& config)
-      : team_(1),
-        transformer_(config, precision::RecipeByName("bf16"), team_),
+      : executor_(1),
+        transformer_(config, precision::RecipeByName("bf16"), executor_),
         gradients_(config) {}
 
   struct Findings {
@@ -82,7 +82,7 @@ class Bf16Model {
   }
 
  private:
-  ThreadTeam team_;
+  Executor executor_;
   model::Transformer transformer_;
   model::ParameterSet gradients_;
 };
@@ -128,7 +128,7 @@ class IndicatorRecorder {
     const bool swiglu = operand && tensor.module.ends_with(".w2");
     if (!residual && !swiglu && !(operand && tensor.rowwise)) return;
     probes::TensorAccumulator sums;
-    sums.Add(tensor, team_);
+    sums.Add(tensor, executor_);
     const probes::TensorStatistics found = sums.Finish();
     if (residual || swiglu) {
       Raise(
@@ -188,7 +188,7 @@ class IndicatorRecorder {
   const int64_t every_;
   const std::filesystem::path file_;
   const std::string last_block_;
-  ThreadTeam team_{1};
+  Executor executor_{1};
   std::unique_ptr<Bf16Model> bf16_;
   std::optional<train::StepInputs> inputs_;
   ChosenExperts experts_;

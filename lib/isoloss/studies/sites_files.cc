@@ -6,7 +6,7 @@
 
 #include "isoloss/base/atomic_file.h"
 #include "isoloss/base/error.h"
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/campaign/interrupt.h"
 #include "isoloss/campaign/json_file.h"
 #include "isoloss/report/heartbeat.h"
@@ -68,7 +68,7 @@ std::optional<Errors> ProductErrors(const SitesPlan& plan, bool may_measure) {
       std::span(experiment.arms).subspan(2, products);
   const std::array<int64_t, 2> steps = {1, experiment.train.steps};
   report::Heartbeat heartbeat;
-  ThreadTeam team(train::CrewFor(experiment, 1).workers);
+  Executor executor(train::CrewFor(experiment, 1).workers);
   GradientErrorHooks hooks;
   hooks.stop = &campaign::InterruptFlag();
   hooks.on_progress = [&](size_t done, size_t of) {
@@ -77,7 +77,7 @@ std::optional<Errors> ProductErrors(const SitesPlan& plan, bool may_measure) {
   Errors errors =
       GradientErrors(experiment, experiment.arms.front(), alone,
                      experiment.train.seeds.front(),
-                     train::LoadCorpusOf(experiment), steps, team, hooks);
+                     train::LoadCorpusOf(experiment), steps, executor, hooks);
   if (campaign::InterruptFlag().load()) return std::nullopt;
   WriteErrors(path, errors);
   return errors;

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "isoloss/base/error.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/base/matrix.h"
 #include "isoloss/base/rng.h"
-#include "isoloss/base/threads.h"
 #include "isoloss/formats/quantization.h"
 #include "isoloss/kernels/normal.h"
 #include "isoloss/optim/adamw.h"
@@ -136,7 +136,7 @@ claims::RunCurve TrainStudent(const claims::Student& student,
                fmt::join(kStudentArms, ", "));
   }
   StudentTraining training(student, arm, seed);
-  ThreadTeam alone(1);
+  Executor alone(1);
   optim::AdamW adam({.weight_decay = 0}, training.Tensors());
   claims::RunCurve curve{.seed = static_cast<int64_t>(seed)};
   std::vector<double> losses;

@@ -10,8 +10,8 @@
 
 #include "isoloss/base/atomic_file.h"
 #include "isoloss/base/error.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/base/job_pool.h"
-#include "isoloss/base/threads.h"
 #include "isoloss/campaign/json_file.h"
 #include "isoloss/config/writer.h"
 #include "isoloss/formats/quantization.h"
@@ -120,7 +120,7 @@ void TrainStudents(const claims::Student& student,
   const auto stopped = [&hooks] { return hooks.stop->load(); };
   const int workers = WorkersFor(student);
   JobPool().Run(missing.size(), {.workers = workers, .side_by_side = workers},
-                stopped, [&](size_t job, ThreadTeam&) {
+                stopped, [&](size_t job, Executor&) {
                   const size_t index = missing[job];
                   const train::Run& run = runs[index];
                   const claims::RunCurve curve =

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "isoloss/base/error.h"
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/sweeps/slurm.h"
 
 namespace isoloss::sweeps {

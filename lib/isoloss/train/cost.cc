@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "isoloss/base/error.h"
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/train/presets.h"
 #include "isoloss/train/trainer.h"
@@ -165,7 +165,7 @@ MeasuredRate MeasureRate(const Experiment& experiment, const Arm& arm) {
   if (!small_enough) {
     subject = {.name = arm.name, .recipe = arm.recipe};
   }
-  ThreadTeam team(1);
+  Executor executor(1);
   std::atomic<bool> enough{false};
   double seconds_so_far = 0;
   RunHooks hooks;
@@ -178,7 +178,7 @@ MeasuredRate MeasureRate(const Experiment& experiment, const Arm& arm) {
   };
   const runlog::RunLog log =
       TrainRun(measured, subject, experiment.train.seeds.front(),
-               SomeCorpus(measured), team, hooks);
+               SomeCorpus(measured), executor, hooks);
   const std::vector<double>& seconds = log.steps.step_seconds;
   const double least = *std::min_element(seconds.begin(), seconds.end());
   return {FlopsPerToken(measured) * TokensPerStep(measured) / least,

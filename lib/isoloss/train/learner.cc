@@ -55,18 +55,18 @@ void SubtractFrom(const model::ParameterSet& from, model::ParameterSet& to) {
 
 Learner::Learner(const model::ModelConfig& model, const TrainConfig& train,
                  const precision::Recipe& recipe, uint64_t seed,
-                 ThreadTeam& team, const Seams& seams,
+                 Executor& executor, const Seams& seams,
                  expert_parallel::Mesh& mesh)
     : config_(model),
       train_(train),
-      team_(team),
+      executor_(executor),
       seams_(seams),
       mesh_(mesh),
       seed_(seed),
       parameters_(config_, mesh_.experts()),
       gradients_(config_, mesh_.experts()),
       expert_bias_(config_.n_moe_layers(), config_.num_experts),
-      transformer_(config_, recipe, team, mesh_),
+      transformer_(config_, recipe, executor, mesh_),
       adamw_({.beta1 = train_.beta1,
               .beta2 = train_.beta2,
               .eps = train_.eps,
@@ -118,7 +118,7 @@ StepFigures Learner::Step(int64_t step, const model::TokenBatch& tokens,
                           model::TapSink* tap) {
   StepFigures figures;
   figures.loss_nats = Differentiate(step, tokens, tap);
-  figures.gradient_squares = GradientSquares(gradients_, mesh_, team_);
+  figures.gradient_squares = GradientSquares(gradients_, mesh_, executor_);
   figures.grad_norm = optim::GlobalNorm(figures.gradient_squares);
   figures.lr = schedule_.LearningRate(step - 1);
   if (figures.finite()) {
@@ -158,10 +158,10 @@ std::vector<double> Learner::Update(int64_t step, double lr, double norm,
                             adamw_};
   if (seams_.before_optimizer) seams_.before_optimizer(step, inputs);
   if (tap != nullptr && !copy) {
-    adamw_.StepKeepingParameters(inputs.lr, inputs.clip_coefficient, team_,
+    adamw_.StepKeepingParameters(inputs.lr, inputs.clip_coefficient, executor_,
                                  update_squares_);
   } else {
-    adamw_.Step(inputs.lr, inputs.clip_coefficient, team_, update_squares_);
+    adamw_.Step(inputs.lr, inputs.clip_coefficient, executor_, update_squares_);
   }
   if (seams_.after_update) {
     seams_.after_update(step, parameters_, expert_bias_.view());

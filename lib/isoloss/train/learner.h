@@ -6,8 +6,8 @@
 #include <functional>
 #include <vector>
 
+#include "isoloss/base/executor.h"
 #include "isoloss/base/matrix.h"
-#include "isoloss/base/threads.h"
 #include "isoloss/checkpoint/checkpoint.h"
 #include "isoloss/expert_parallel/mesh.h"
 #include "isoloss/model/parameters.h"
@@ -41,7 +41,7 @@ class Learner {
  public:
   /// Before the first step. All references must stay, but that to `recipe`.
   Learner(const model::ModelConfig& model, const TrainConfig& train,
-          const precision::Recipe& recipe, uint64_t seed, ThreadTeam& team,
+          const precision::Recipe& recipe, uint64_t seed, Executor& executor,
           const Seams& seams, expert_parallel::Mesh& mesh);
 
   void EditInitialWeights(
@@ -80,7 +80,7 @@ class Learner {
 
   const model::ModelConfig& config_;
   const TrainConfig& train_;
-  ThreadTeam& team_;
+  Executor& executor_;
   const Seams& seams_;
   expert_parallel::Mesh& mesh_;
   const uint64_t seed_;  ///< of the run

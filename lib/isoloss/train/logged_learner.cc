@@ -68,20 +68,20 @@ void RequireMatches(const Experiment& experiment, const char* key,
 
 LoggedLearner::LoggedLearner(const Experiment& experiment, const Arm& arm,
                              uint64_t seed, const corpus::Corpus& corpus,
-                             ThreadTeam& team, const RunHooks& hooks,
+                             Executor& executor, const RunHooks& hooks,
                              probes::ProbeOptions probe,
                              expert_parallel::Mesh& mesh)
     : config_(experiment.model),
       train_(experiment.train),
       log_config_(experiment.log),
       seed_(seed),
-      team_(team),
+      executor_(executor),
       hooks_(hooks),
       mesh_(mesh),
       batches_(corpus, experiment.data.sequence_length,
                experiment.log.eval_sequences),
-      learner_(config_, train_, ArmRecipe(arm), seed, team, hooks, mesh),
-      probe_(std::move(probe), mesh, team) {
+      learner_(config_, train_, ArmRecipe(arm), seed, executor, hooks, mesh),
+      probe_(std::move(probe), mesh, executor) {
   if (corpus.vocab_size() > config_.vocab_size) {
     ThrowError(ErrorKind::kConfig,
                "{}: [model] vocab_size is {}, but the corpus has {} different "
@@ -104,7 +104,7 @@ LoggedLearner::LoggedLearner(const Experiment& experiment, const Arm& arm,
   provenance_ =
       DescribeRun(experiment, arm, seed, corpus, learner_.parameters(),
                   learner_.transformer().recipe(),
-                  replay_ ? &*replay_ : nullptr, team.size(), mesh_);
+                  replay_ ? &*replay_ : nullptr, executor.size(), mesh_);
   if (!declared && hooks.edit_initial_weights) {
     learner_.EditInitialWeights(hooks.edit_initial_weights);
   }
@@ -219,7 +219,7 @@ bool LoggedLearner::Step(int64_t step, runlog::RunLog& rows) {
 }
 
 std::vector<probes::NonFinite> LoggedLearner::LocateNonFinite(int64_t step) {
-  probes::NonFiniteCounter counter(team_);
+  probes::NonFiniteCounter counter(executor_);
   learner_.Differentiate(step, Begin(step), &counter);
   if (mesh_.transport() != nullptr) mesh_.transport()->TakeCounters();
   return counter.Finish(mesh_);

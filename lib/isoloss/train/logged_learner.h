@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/checkpoint/checkpoint.h"
 #include "isoloss/corpus/batches.h"
 #include "isoloss/corpus/corpus.h"
@@ -26,11 +26,10 @@ namespace isoloss::train {
 /// method at the same point.
 class LoggedLearner {
  public:
-  /// Before the first step. Everything but `mesh`, `team` and `hooks` may go
-  /// away; those must stay, as must `experiment`.
-  /// Errors   as TrainRun.
+  /// Before the first step. Everything but `mesh`, `executor` and `hooks` may
+  /// go away; those must stay, as must `experiment`. Errors   as TrainRun.
   LoggedLearner(const Experiment& experiment, const Arm& arm, uint64_t seed,
-                const corpus::Corpus& corpus, ThreadTeam& team,
+                const corpus::Corpus& corpus, Executor& executor,
                 const RunHooks& hooks, probes::ProbeOptions probe,
                 expert_parallel::Mesh& mesh);
 
@@ -71,7 +70,7 @@ class LoggedLearner {
   const TrainConfig& train_;
   const LogConfig& log_config_;
   const uint64_t seed_;
-  ThreadTeam& team_;
+  Executor& executor_;
   const RunHooks& hooks_;
   expert_parallel::Mesh& mesh_;
   corpus::Batches batches_;

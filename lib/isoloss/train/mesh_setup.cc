@@ -126,7 +126,7 @@ void CheckLaunch(const Experiment& experiment) {
 
 std::unique_ptr<expert_parallel::Mesh> MakeMesh(
     const Experiment& experiment, const Arm& arm,
-    const std::string& reason_folder, ThreadTeam& team,
+    const std::string& reason_folder, Executor& executor,
     const TransportFactory& make_transport) {
   const ParallelConfig& parallel = experiment.parallel;
   const expert_parallel::MeshConfig config = {
@@ -145,12 +145,12 @@ std::unique_ptr<expert_parallel::Mesh> MakeMesh(
         .shuffle_seed = parallel.shuffle_seed,
         .reason_folder = reason_folder};
     transport = make_transport
-                    ? make_transport(options, team)
-                    : MakeTransport(parallel.transport, options, team);
+                    ? make_transport(options, executor)
+                    : MakeTransport(parallel.transport, options, executor);
     CheckProcesses(experiment, static_cast<size_t>(transport->processes()));
   }
   return std::make_unique<expert_parallel::Mesh>(config, std::move(transport),
-                                                 team);
+                                                 executor);
 }
 
 std::string DescribeExchange(const Experiment& experiment, const Arm& arm) {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/expert_parallel/mesh.h"
 #include "isoloss/runlog/run_log.h"
 #include "isoloss/train/experiment.h"
@@ -15,7 +15,7 @@ namespace isoloss::train {
 
 /// Makes the transport of a run; tests pass their own.
 using TransportFactory = std::function<std::unique_ptr<transport::Transport>(
-    const transport::TransportOptions& options, ThreadTeam& team)>;
+    const transport::TransportOptions& options, Executor& executor)>;
 
 /// Throws ConfigError unless the batch and the experts divide among `processes`
 /// so that every sum over processes is a node of its tree: each process's share
@@ -34,7 +34,7 @@ void CheckLaunch(const Experiment& experiment);
 /// CheckProcesses and transport::MakeTransport.
 std::unique_ptr<expert_parallel::Mesh> MakeMesh(
     const Experiment& experiment, const Arm& arm,
-    const std::string& reason_folder, ThreadTeam& team,
+    const std::string& reason_folder, Executor& executor,
     const TransportFactory& make_transport = {});
 
 /// The arm's exchange options on one line, as keys of [parallel], and of the

@@ -87,11 +87,11 @@ precision::Recipe RecipeFor(const Arm& arm) {
 
 /// Not MakeTransport's, which would look for a launcher: other processes that
 /// train along measure for themselves.
-std::unique_ptr<transport::Transport> Loop(ThreadTeam& team) {
+std::unique_ptr<transport::Transport> Loop(Executor& executor) {
   transport::TransportOptions options;
   options.ranks = static_cast<int>(kRanks);
   return std::make_unique<transport::ProcessTransport>(
-      "loop", options, team, /*run_id=*/0, /*link=*/nullptr);
+      "loop", options, executor, /*run_id=*/0, /*link=*/nullptr);
 }
 
 expert_parallel::MeshConfig MeshFor(const Arm& arm) {
@@ -144,13 +144,13 @@ TrainConfig Training() {
 
 }  // namespace
 
-uint64_t NumericsDigest(const Arm& arm, ThreadTeam& team) {
+uint64_t NumericsDigest(const Arm& arm, Executor& executor) {
   const model::ModelConfig model = TinyModel();
   const TrainConfig train = Training();
   const Tokens tokens;
-  expert_parallel::Mesh mesh(MeshFor(arm), Loop(team), team);
+  expert_parallel::Mesh mesh(MeshFor(arm), Loop(executor), executor);
   const Seams none;
-  Learner learner(model, train, RecipeFor(arm), kSeed, team, none, mesh);
+  Learner learner(model, train, RecipeFor(arm), kSeed, executor, none, mesh);
   learner.EditInitialWeights([&model](model::ParameterSet& parameters) {
     SpreadChannels(model, parameters);
   });

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/train/config.h"
 
 namespace isoloss::train {
@@ -18,11 +18,11 @@ namespace isoloss::train {
 /// patterns are those of another model.
 ///
 /// Errors   ConfigError if there is no such recipe or payload.
-/// Cost     below 20 ms on a team of one; its loops are too short for more,
-/// which
+/// Cost     below 20 ms on an executor of one; its loops are too short for
+/// more, which
 ///          on a busy machine take five times as long.
 /// Exact    depends on arm.recipe, arm.exchange and the code; neither on the
-///          team nor on the instruction set.
-uint64_t NumericsDigest(const Arm& arm, ThreadTeam& team);
+///          executor nor on the instruction set.
+uint64_t NumericsDigest(const Arm& arm, Executor& executor);
 
 }  // namespace isoloss::train

@@ -193,8 +193,8 @@ Experiment OnOneRank(const Experiment& experiment) {
 
 Reference RunReference(const Experiment& experiment, const Arm& arm,
                        uint64_t seed, const corpus::Corpus& corpus,
-                       ThreadTeam& team, int64_t steps, const RunHooks& caller,
-                       Limit& limit) {
+                       Executor& executor, int64_t steps,
+                       const RunHooks& caller, Limit& limit) {
   Reference reference;
   RunHooks hooks;
   hooks.edit_initial_weights = caller.edit_initial_weights;
@@ -213,13 +213,13 @@ Reference RunReference(const Experiment& experiment, const Arm& arm,
   // A launcher's other processes make the same run, each for itself.
   if (transport::DetectLaunch().processes > 1) {
     hooks.make_transport = [](const transport::TransportOptions& options,
-                              ThreadTeam& phases) {
+                              Executor& phases) {
       return std::make_unique<transport::ProcessTransport>(
           "loop", options, phases, /*run_id=*/0, /*link=*/nullptr);
     };
   }
   const Experiment one = OnOneRank(experiment);
-  reference.moe = TrainRun(one, arm, seed, corpus, team, hooks).moe;
+  reference.moe = TrainRun(one, arm, seed, corpus, executor, hooks).moe;
   return reference;
 }
 
@@ -333,11 +333,11 @@ RunHooks Watch(const RunHooks& hooks, const Experiment& experiment,
   RunHooks watched = hooks;
   watched.stop = limit.flag();
   watched.make_transport = [&](const transport::TransportOptions& options,
-                               ThreadTeam& team) {
+                               Executor& executor) {
     auto made = hooks.make_transport
-                    ? hooks.make_transport(options, team)
+                    ? hooks.make_transport(options, executor)
                     : transport::MakeTransport(experiment.parallel.transport,
-                                               options, team);
+                                               options, executor);
     mesh = made.get();
     comparison.SetProcess(static_cast<size_t>(made->process()));
     return made;
@@ -430,7 +430,7 @@ std::string ParityReport::Verdict() const {
 
 ParityReport CompareWithOneRank(const Experiment& experiment, const Arm& arm,
                                 uint64_t seed, const corpus::Corpus& corpus,
-                                ThreadTeam& team, int64_t steps,
+                                Executor& executor, int64_t steps,
                                 const RunHooks& hooks) {
   CheckComparable(experiment, arm);
   steps = std::min(steps, experiment.train.steps);
@@ -441,15 +441,15 @@ ParityReport CompareWithOneRank(const Experiment& experiment, const Arm& arm,
   report.replicas = experiment.parallel.mesh.replicas;
 
   Limit first_limit(steps, hooks.stop);
-  const Reference reference = RunReference(experiment, arm, seed, corpus, team,
-                                           steps, hooks, first_limit);
+  const Reference reference = RunReference(experiment, arm, seed, corpus,
+                                           executor, steps, hooks, first_limit);
   Limit second_limit(steps, hooks.stop);
   Comparison comparison(experiment.model, reference);
   Transport* mesh = nullptr;  // lives as long as the run
   const RunHooks watched =
       Watch(hooks, experiment, steps, comparison, second_limit, mesh);
   const runlog::RunLog log =
-      TrainRun(experiment, arm, seed, corpus, team, watched);
+      TrainRun(experiment, arm, seed, corpus, executor, watched);
   comparison.Moe(log.moe);
   report.transport = log.provenance.transport;
   report.processes = static_cast<size_t>(log.provenance.processes);

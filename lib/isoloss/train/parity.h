@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/train/experiment.h"
 #include "isoloss/train/trainer.h"
@@ -59,7 +59,7 @@ struct ParityReport {
 /// Cost     two runs; each process keeps `steps` copies of all gradients.
 ParityReport CompareWithOneRank(const Experiment& experiment, const Arm& arm,
                                 uint64_t seed, const corpus::Corpus& corpus,
-                                ThreadTeam& team, int64_t steps,
+                                Executor& executor, int64_t steps,
                                 const RunHooks& hooks = {});
 
 }  // namespace isoloss::train

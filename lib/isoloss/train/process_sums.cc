@@ -39,7 +39,7 @@ double WholeSum(const model::Parameter& parameter, std::vector<double> leaves,
 
 std::vector<double> GradientSquares(const model::ParameterSet& gradients,
                                     expert_parallel::Mesh& mesh,
-                                    ThreadTeam& team) {
+                                    Executor& executor) {
   std::vector<double> squares;
   std::vector<double> leaves;
   for (const model::Parameter& gradient : gradients.parameters()) {
@@ -47,7 +47,7 @@ std::vector<double> GradientSquares(const model::ParameterSet& gradients,
                                         gradient.values.size());
     leaves.resize((values.size() + kernels::kSquaresLeaf - 1) /
                   kernels::kSquaresLeaf);
-    kernels::SumOfSquaresLeaves(values, leaves, team);
+    kernels::SumOfSquaresLeaves(values, leaves, executor);
     squares.push_back(WholeSum(gradient, leaves, mesh));
   }
   return squares;

@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "isoloss/base/executor.h"
 #include "isoloss/base/matrix.h"
-#include "isoloss/base/threads.h"
 #include "isoloss/expert_parallel/mesh.h"
 #include "isoloss/model/config.h"
 #include "isoloss/model/parameters.h"
@@ -23,7 +23,7 @@ void SumGradients(model::ParameterSet& gradients, expert_parallel::Mesh& mesh);
 /// holds them: what optim::GlobalNorm takes.
 std::vector<double> GradientSquares(const model::ParameterSet& gradients,
                                     expert_parallel::Mesh& mesh,
-                                    ThreadTeam& team);
+                                    Executor& executor);
 
 /// L2 norm of the last update over that of the values before it, of each
 /// parameter; 0 where both are 0. `squares`: of this process's parts.

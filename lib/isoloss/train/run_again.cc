@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "isoloss/base/error.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/base/new_folder.h"
-#include "isoloss/base/threads.h"
 #include "isoloss/probes/dump.h"
 #include "isoloss/runlog/recorder.h"
 #include "isoloss/train/continuation.h"
@@ -73,9 +73,10 @@ fs::path RunAgain(const Experiment& experiment, const corpus::Corpus& corpus,
                           .recorded = recorded,
                           .checkpoints = recorded_paths.Checkpoints(),
                           .last_step = step - 1}};
-  ThreadTeam team(experiment.parallel.workers > 0 ? experiment.parallel.workers
-                                                  : AvailableProcessors());
-  TrainRun(closer, arm, static_cast<uint64_t>(recorded.seed), corpus, team,
+  Executor executor(experiment.parallel.workers > 0
+                        ? experiment.parallel.workers
+                        : AvailableProcessors());
+  TrainRun(closer, arm, static_cast<uint64_t>(recorded.seed), corpus, executor,
            run_hooks, files);
   runlog::RemoveLiveFiles(files.paths);
   fs::remove(files.paths.Log());

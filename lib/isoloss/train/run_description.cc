@@ -131,7 +131,7 @@ runlog::Provenance DescribeWithoutModel(
   provenance.exchange = DescribeExchange(experiment, arm);
   provenance.perturbation = DescribePerturbation(arm);
   // Too small to share.
-  ThreadTeam alone(1);
+  Executor alone(1);
   provenance.numerics_digest = DigestToHex(NumericsDigest(arm, alone));
   provenance.graph =
       probes::ColumnsOf(model::GraphOf(experiment.model), recipe);

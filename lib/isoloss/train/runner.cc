@@ -281,8 +281,8 @@ class Runner {
     pool_.Run(
         runs_.size(), CrewFor(experiment_, MissingOf(kept_)),
         [this] { return NoMoreRuns(); },
-        [this](size_t run, ThreadTeam& team) {
-          if (!kept_[run] || IsShared()) ExecuteOne(run, team);
+        [this](size_t run, Executor& executor) {
+          if (!kept_[run] || IsShared()) ExecuteOne(run, executor);
         });
     return std::move(paths_);
   }
@@ -301,7 +301,7 @@ class Runner {
   /// Several processes agree on each run, also on one that is whole.
   static bool IsShared() { return transport::DetectLaunch().processes > 1; }
 
-  void ExecuteOne(size_t run, ThreadTeam& team) {
+  void ExecuteOne(size_t run, Executor& executor) {
     const Run& what = runs_[run];
     const runlog::RunPaths paths = {folder_, what.Name()};
     std::atomic<bool> stop{false};
@@ -316,7 +316,7 @@ class Runner {
     };
     const RunFiles files = {paths, leftovers_ != Leftovers::kDiscard};
     const runlog::RunLog log = TrainRun(experiment_, *what.arm, what.seed,
-                                        corpus_, team, hooks, files);
+                                        corpus_, executor, hooks, files);
     // By the log, not by this process's flag: another one may have voted.
     const bool stopped =
         !log.events.empty() && log.events.back().kind == "interrupt";

@@ -62,15 +62,16 @@ std::string DescribeMeshOf(const runlog::Provenance& p) {
 class Trainer {
  public:
   Trainer(const Experiment& experiment, const Arm& arm, uint64_t seed,
-          const corpus::Corpus& corpus, ThreadTeam& team, const RunHooks& hooks,
-          const std::optional<RunFiles>& files, expert_parallel::Mesh& mesh)
+          const corpus::Corpus& corpus, Executor& executor,
+          const RunHooks& hooks, const std::optional<RunFiles>& files,
+          expert_parallel::Mesh& mesh)
       : config_(experiment.model),
         steps_(experiment.train.steps),
         log_(experiment.log),
         hooks_(hooks),
         files_(files),
         mesh_(mesh),
-        learner_(experiment, arm, seed, corpus, team, hooks,
+        learner_(experiment, arm, seed, corpus, executor, hooks,
                  ProbeOptionsOf(experiment, arm, files), mesh) {}
 
   runlog::RunLog Run();
@@ -350,26 +351,26 @@ runlog::RunLog Trainer::End(bool complete) {
 }  // namespace
 
 void RehearseRun(const Experiment& experiment, const Arm& arm, uint64_t seed,
-                 const corpus::Corpus& corpus, ThreadTeam& team,
+                 const corpus::Corpus& corpus, Executor& executor,
                  const RunHooks& hooks) {
-  const auto mesh = MakeMesh(experiment, arm, /*reason_folder=*/{}, team,
+  const auto mesh = MakeMesh(experiment, arm, /*reason_folder=*/{}, executor,
                              hooks.make_transport);
   mesh->exchanges().Decorate(hooks.decorate_exchange);
-  const LoggedLearner learner(experiment, arm, seed, corpus, team, hooks,
+  const LoggedLearner learner(experiment, arm, seed, corpus, executor, hooks,
                               ProbeOptionsOf(experiment, arm, std::nullopt),
                               *mesh);
 }
 
 runlog::RunLog TrainRun(const Experiment& experiment, const Arm& arm,
                         uint64_t seed, const corpus::Corpus& corpus,
-                        ThreadTeam& team, const RunHooks& hooks,
+                        Executor& executor, const RunHooks& hooks,
                         const std::optional<RunFiles>& files) {
   const auto mesh =
-      MakeMesh(experiment, arm, files ? files->paths.folder.string() : "", team,
-               hooks.make_transport);
+      MakeMesh(experiment, arm, files ? files->paths.folder.string() : "",
+               executor, hooks.make_transport);
   mesh->exchanges().Decorate(hooks.decorate_exchange);
   try {
-    return Trainer(experiment, arm, seed, corpus, team, hooks, files, *mesh)
+    return Trainer(experiment, arm, seed, corpus, executor, hooks, files, *mesh)
         .Run();
   } catch (const std::exception& error) {
     // The other processes shall not wait for this one.

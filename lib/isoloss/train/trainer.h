@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/runlog/recorder.h"
 #include "isoloss/runlog/run_log.h"
@@ -35,7 +35,7 @@ struct RunFiles {
 /// what TrainRun would refuse of these, is refused.
 /// Errors   as TrainRun.
 void RehearseRun(const Experiment& experiment, const Arm& arm, uint64_t seed,
-                 const corpus::Corpus& corpus, ThreadTeam& team,
+                 const corpus::Corpus& corpus, Executor& executor,
                  const RunHooks& hooks = {});
 
 /// Trains `arm` of `experiment` with `seed` (initial weights and batches) and
@@ -58,11 +58,11 @@ void RehearseRun(const Experiment& experiment, const Arm& arm, uint64_t seed,
 ///          other or what they exchange is not what arrives: then all processes
 ///          fail.
 /// Exact    bits depend on the experiment, the arm, the seed and the corpus;
-///          not on the team, the transport, the number of processes or where
-///          the run was resumed.
+///          not on the executor, the transport, the number of processes or
+///          where the run was resumed.
 runlog::RunLog TrainRun(const Experiment& experiment, const Arm& arm,
                         uint64_t seed, const corpus::Corpus& corpus,
-                        ThreadTeam& team, const RunHooks& hooks = {},
+                        Executor& executor, const RunHooks& hooks = {},
                         const std::optional<RunFiles>& files = std::nullopt);
 
 }  // namespace isoloss::train

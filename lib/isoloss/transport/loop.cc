@@ -1,4 +1,4 @@
-// `loop`: all ranks in this process, as phases on its team of threads.
+// `loop`: all ranks in this process, as phases on its executor of threads.
 #include "isoloss/transport/process_transport.h"
 #include "isoloss/transport/registry.h"
 
@@ -8,8 +8,8 @@ extern constinit const TransportKind kTransport_loop = {
     .name = "loop",
     .spans_processes = false,
     .make = [](const TransportOptions& options,
-               ThreadTeam& team) -> std::unique_ptr<Transport> {
-      return std::make_unique<ProcessTransport>("loop", options, team,
+               Executor& executor) -> std::unique_ptr<Transport> {
+      return std::make_unique<ProcessTransport>("loop", options, executor,
                                                 /*run_id=*/0, nullptr);
     }};
 

@@ -9,9 +9,9 @@ extern constinit const TransportKind kTransport_mpi = {
     .name = "mpi",
     .spans_processes = true,
     .make = [](const TransportOptions& options,
-               ThreadTeam& team) -> std::unique_ptr<Transport> {
+               Executor& executor) -> std::unique_ptr<Transport> {
       MpiLink& link = JoinMpiJob(options);
-      return std::make_unique<ProcessTransport>("mpi", options, team,
+      return std::make_unique<ProcessTransport>("mpi", options, executor,
                                                 NextMpiRun(), &link);
     }};
 

@@ -60,11 +60,11 @@ class SectionDirectory {
 
 ProcessTransport::ProcessTransport(const char* name,
                                    const TransportOptions& options,
-                                   ThreadTeam& team, uint64_t run_id,
+                                   Executor& executor, uint64_t run_id,
                                    Link* link)
     : name_(name),
       options_(options),
-      team_(team),
+      executor_(executor),
       link_(link),
       run_id_(run_id) {
   local_ = RanksOf(process());
@@ -115,7 +115,7 @@ void ProcessTransport::StartOperation(const Operation& operation) {
 
 template <typename Body>
 void ProcessTransport::ForLocalRanks(const Body& body) {
-  team_.ParallelFor(inboxes_.size(), [&](size_t i) {
+  executor_.ParallelFor(inboxes_.size(), [&](size_t i) {
     failure_.Check();
     body(local_.first + static_cast<int>(i));
   });

@@ -1,4 +1,4 @@
-// Ranks as phases on a team of threads, in one process or in several: the
+// Ranks as phases on an executor of threads, in one process or in several: the
 // transports `loop` (no peers) and `mpi`.
 #pragma once
 
@@ -7,8 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "isoloss/base/executor.h"
 #include "isoloss/base/matrix.h"
-#include "isoloss/base/threads.h"
 #include "isoloss/transport/failure.h"
 #include "isoloss/transport/frames.h"
 #include "isoloss/transport/link.h"
@@ -29,7 +29,7 @@ class ProcessTransport final : public Transport {
   /// same in all of them and differs from those of earlier transports on the
   /// same link. `name` is a literal.
   ProcessTransport(const char* name, const TransportOptions& options,
-                   ThreadTeam& team, uint64_t run_id, Link* link);
+                   Executor& executor, uint64_t run_id, Link* link);
   /// Takes leave of the peers; waits for them at most for the deadline.
   ~ProcessTransport() override;
 
@@ -71,7 +71,7 @@ class ProcessTransport final : public Transport {
 
   const char* name_;
   const TransportOptions options_;
-  ThreadTeam& team_;
+  Executor& executor_;
   Link* link_;
   RankRange local_;
   uint64_t run_id_;

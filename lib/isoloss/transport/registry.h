@@ -4,7 +4,7 @@
 #include <memory>
 #include <string_view>
 
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/transport/transport.h"
 
 namespace isoloss::transport {
@@ -15,7 +15,7 @@ struct TransportKind {
   bool spans_processes;
   /// Called with options that MakeTransport has checked.
   std::unique_ptr<Transport> (*make)(const TransportOptions& options,
-                                     ThreadTeam& team);
+                                     Executor& executor);
 };
 
 }  // namespace isoloss::transport

@@ -9,7 +9,7 @@ extern constinit const TransportKind kTransport_shuffled = {
     .name = "shuffled",
     .spans_processes = false,
     .make = [](const TransportOptions& options,
-               ThreadTeam&) -> std::unique_ptr<Transport> {
+               Executor&) -> std::unique_ptr<Transport> {
       return std::make_unique<RankThreads>("shuffled", options,
                                            RankThreads::Order::kShuffled);
     }};

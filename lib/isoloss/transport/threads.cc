@@ -8,7 +8,7 @@ extern constinit const TransportKind kTransport_threads = {
     .name = "threads",
     .spans_processes = false,
     .make = [](const TransportOptions& options,
-               ThreadTeam&) -> std::unique_ptr<Transport> {
+               Executor&) -> std::unique_ptr<Transport> {
       return std::make_unique<RankThreads>("threads", options,
                                            RankThreads::Order::kNatural);
     }};

@@ -89,7 +89,7 @@ std::vector<std::string> TransportNames() {
 
 std::unique_ptr<Transport> MakeTransport(const std::string& name,
                                          const TransportOptions& options,
-                                         ThreadTeam& team) {
+                                         Executor& executor) {
   const TransportKind& kind = KindByName(name);
   const Launch launch = DetectLaunch();
   if (options.ranks < 1 || options.ranks > kMaxRanks) {
@@ -126,7 +126,7 @@ std::unique_ptr<Transport> MakeTransport(const std::string& name,
                "of ranks.",
                name, options.ranks, launch.processes);
   }
-  return kind.make(options, team);
+  return kind.make(options, executor);
 }
 
 }  // namespace isoloss::transport

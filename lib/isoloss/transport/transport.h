@@ -19,8 +19,8 @@
 #include <string>
 #include <vector>
 
+#include "isoloss/base/executor.h"
 #include "isoloss/base/matrix.h"
-#include "isoloss/base/threads.h"
 #include "isoloss/transport/operation.h"
 
 namespace isoloss::transport {
@@ -158,9 +158,10 @@ std::vector<std::string> TransportNames();
 ///          is not a multiple of the number of processes, or if this process
 ///          was started by a launcher of several processes but `name` runs in
 ///          one (or the other way round); TransportError if MPI does not start.
-/// `team` runs the phases of `loop` and `mpi`; it must outlive the transport.
+/// `executor` runs the phases of `loop` and `mpi`; it must outlive the
+/// transport.
 std::unique_ptr<Transport> MakeTransport(const std::string& name,
                                          const TransportOptions& options,
-                                         ThreadTeam& team);
+                                         Executor& executor);
 
 }  // namespace isoloss::transport

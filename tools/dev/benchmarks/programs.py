@@ -12,14 +12,14 @@ from . import BenchError
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 BUILD = ROOT / "build" / "bench"
-PROGRAMS = ("gemm_bench", "experts_bench", "threads_bench", "quantize_bench", "rowwise_bench",
+PROGRAMS = ("gemm_bench", "experts_bench", "executor_bench", "quantize_bench", "rowwise_bench",
             "step_bench", "small_bench", "exchange_bench", "oracle_bench")
 
 ROUNDS, QUICK_ROUNDS = 15, 3
 # What `--quick` leaves: one M of the grids; of the step, the recipes that have bars.
 QUICK_FILTER = {
     "gemm_bench": "/256x|experts|wgrad|small",
-    "threads_bench": "/256x|experts|fma",
+    "executor_bench": "/256x|experts|fma",
     "step_bench": "one_thread|/bf16|/mxfp8",
     "exchange_bench": "threads1",
     "oracle_bench": "nano",

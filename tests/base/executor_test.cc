@@ -1,4 +1,4 @@
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -18,40 +18,41 @@
 namespace isoloss {
 namespace {
 
-class ThreadTeamTest : public ::testing::TestWithParam<int> {};
+class ExecutorTest : public ::testing::TestWithParam<int> {};
 
-TEST_P(ThreadTeamTest, RunsEveryTaskOnce) {
-  ThreadTeam team(GetParam());
+TEST_P(ExecutorTest, RunsEveryTaskOnce) {
+  Executor executor(GetParam());
 
   for (const size_t tasks : {0, 1, 2, 3, 1000}) {
     std::vector<std::atomic<int>> runs(tasks);
-    team.ParallelFor(tasks, [&](size_t task) { ++runs[task]; });
+    executor.ParallelFor(tasks, [&](size_t task) { ++runs[task]; });
     for (const auto& count : runs) ASSERT_EQ(count, 1);
   }
 }
 
-TEST_P(ThreadTeamTest, RethrowsAndStaysUsable) {
-  ThreadTeam team(GetParam());
+TEST_P(ExecutorTest, RethrowsAndStaysUsable) {
+  Executor executor(GetParam());
 
-  EXPECT_THROW(team.ParallelFor(100,
-                                [](size_t task) {
-                                  if (task == 13) throw std::logic_error("13");
-                                }),
+  EXPECT_THROW(executor.ParallelFor(100,
+                                    [](size_t task) {
+                                      if (task == 13)
+                                        throw std::logic_error("13");
+                                    }),
                std::logic_error);
 
   std::atomic<int> runs{0};
-  team.ParallelFor(10, [&](size_t) { ++runs; });
+  executor.ParallelFor(10, [&](size_t) { ++runs; });
   EXPECT_EQ(runs, 10);
 }
 
-TEST_P(ThreadTeamTest, RunsEachShareOnOneThreadInOrder) {
+TEST_P(ExecutorTest, RunsEachShareOnOneThreadInOrder) {
   constexpr size_t kTasks = 103;
   const auto size = static_cast<size_t>(GetParam());
-  ThreadTeam team(GetParam());
+  Executor executor(GetParam());
   std::vector<std::thread::id> thread(kTasks);
   std::vector<size_t> earlier(kTasks);
 
-  team.ParallelFor(kTasks, [&](size_t task) {
+  executor.ParallelFor(kTasks, [&](size_t task) {
     static thread_local size_t done = 0;
     thread[task] = std::this_thread::get_id();
     earlier[task] = done++;
@@ -68,15 +69,15 @@ TEST_P(ThreadTeamTest, RunsEachShareOnOneThreadInOrder) {
   }
 }
 
-TEST(ThreadTeam, WorksWhileTheCallerDoes) {
+TEST(Executor, WorksWhileTheCallerDoes) {
   // Each share waits for the other one: only a second thread can end it. The
   // first loops find it asleep, or the machine busy.
-  ThreadTeam team(2);
+  Executor executor(2);
   bool together = false;
   for (int loop = 0; loop < 1000 && !together; ++loop) {
     std::atomic<int> begun{0};
     std::atomic<int> met{0};
-    team.ParallelFor(2, [&](size_t) {
+    executor.ParallelFor(2, [&](size_t) {
       ++begun;
       const auto end =
           std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
@@ -90,14 +91,14 @@ TEST(ThreadTeam, WorksWhileTheCallerDoes) {
   EXPECT_TRUE(together);
 }
 
-TEST(ThreadTeam, TakesTheShareOfAThreadThatIsLate) {
+TEST(Executor, TakesTheShareOfAThreadThatIsLate) {
   // More threads than processors: not all begin before the caller is done.
-  ThreadTeam team(64);
+  Executor executor(64);
   std::atomic<int> by_caller{0};
   const auto caller = std::this_thread::get_id();
   for (int loop = 0; loop < 50; ++loop) {
     std::atomic<int> runs{0};
-    team.ParallelFor(64, [&](size_t) {
+    executor.ParallelFor(64, [&](size_t) {
       ++runs;
       if (std::this_thread::get_id() == caller) ++by_caller;
     });
@@ -106,15 +107,15 @@ TEST(ThreadTeam, TakesTheShareOfAThreadThatIsLate) {
   EXPECT_GT(by_caller, 50);
 }
 
-TEST_P(ThreadTeamTest, RethrowsWhatTheLowestTaskThrew) {
-  ThreadTeam team(GetParam());
+TEST_P(ExecutorTest, RethrowsWhatTheLowestTaskThrew) {
+  Executor executor(GetParam());
   const auto fail = [](size_t task) {
     if (task % 10 == 7) throw std::runtime_error(std::to_string(task));
   };
 
   for (int repetition = 0; repetition < 100; ++repetition) {
     try {
-      team.ParallelFor(50, fail);
+      executor.ParallelFor(50, fail);
       FAIL() << "nothing was thrown";
     } catch (const std::runtime_error& error) {
       EXPECT_STREQ(error.what(), "7");
@@ -122,17 +123,18 @@ TEST_P(ThreadTeamTest, RethrowsWhatTheLowestTaskThrew) {
   }
 }
 
-TEST_P(ThreadTeamTest, SkipsTheRestOfTheShareThatThrew) {
+TEST_P(ExecutorTest, SkipsTheRestOfTheShareThatThrew) {
   constexpr size_t kTasks = 100;
   const auto size = static_cast<size_t>(GetParam());
-  ThreadTeam team(GetParam());
+  Executor executor(GetParam());
   std::vector<char> ran(kTasks, 0);
 
-  EXPECT_THROW(team.ParallelFor(kTasks,
-                                [&](size_t task) {
-                                  if (task == 1) throw std::logic_error("1");
-                                  ran[task] = 1;
-                                }),
+  EXPECT_THROW(executor.ParallelFor(kTasks,
+                                    [&](size_t task) {
+                                      if (task == 1)
+                                        throw std::logic_error("1");
+                                      ran[task] = 1;
+                                    }),
                std::logic_error);
 
   for (size_t task = 0; task < kTasks; ++task) {
@@ -140,15 +142,15 @@ TEST_P(ThreadTeamTest, SkipsTheRestOfTheShareThatThrew) {
   }
 }
 
-TEST_P(ThreadTeamTest, RunsManyTinyLoops) {
+TEST_P(ExecutorTest, RunsManyTinyLoops) {
   constexpr size_t kLoops = 3000;
-  ThreadTeam team(GetParam());
+  Executor executor(GetParam());
   // Not atomic: each loop sees what all threads wrote in the one before.
   std::vector<size_t> sums(7, 0);
 
   for (size_t loop = 0; loop < kLoops; ++loop) {
     const size_t shift = loop % sums.size();
-    team.ParallelFor(sums.size(), [&](size_t task) {
+    executor.ParallelFor(sums.size(), [&](size_t task) {
       sums[(task + shift) % sums.size()] += loop;
     });
   }
@@ -156,25 +158,25 @@ TEST_P(ThreadTeamTest, RunsManyTinyLoops) {
   for (const size_t sum : sums) EXPECT_EQ(sum, kLoops * (kLoops - 1) / 2);
 }
 
-TEST_P(ThreadTeamTest, WakesThreadsThatSleep) {
-  ThreadTeam team(GetParam());
+TEST_P(ExecutorTest, WakesThreadsThatSleep) {
+  Executor executor(GetParam());
   std::atomic<int> runs{0};
 
   for (int loop = 0; loop < 5; ++loop) {
     // Longer than any thread looks for work.
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    team.ParallelFor(100, [&](size_t) { ++runs; });
+    executor.ParallelFor(100, [&](size_t) { ++runs; });
   }
 
   EXPECT_EQ(runs, 500);
 }
 
-TEST_P(ThreadTeamTest, WaitsForASlowThread) {
-  ThreadTeam team(GetParam());
+TEST_P(ExecutorTest, WaitsForASlowThread) {
+  Executor executor(GetParam());
   const auto tasks = static_cast<size_t>(GetParam());
   std::vector<int> done(tasks, 0);
 
-  team.ParallelFor(tasks, [&](size_t task) {
+  executor.ParallelFor(tasks, [&](size_t task) {
     if (task + 1 == tasks) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
@@ -185,13 +187,13 @@ TEST_P(ThreadTeamTest, WaitsForASlowThread) {
 }
 
 // 33 is more than most machines that run tests have processors.
-INSTANTIATE_TEST_SUITE_P(Sizes, ThreadTeamTest, ::testing::Values(1, 2, 5, 33));
+INSTANTIATE_TEST_SUITE_P(Sizes, ExecutorTest, ::testing::Values(1, 2, 5, 33));
 
-TEST(ThreadTeam, RefusesAnEmptyTeam) { EXPECT_THROW(ThreadTeam(0), Error); }
+TEST(Executor, RefusesToHaveNoThread) { EXPECT_THROW(Executor(0), Error); }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-/// Exits with 0 if a team that is too large for the address space left ends in
-/// an Error: room for a few stacks, not for a thousand.
+/// Exits with 0 if a executor that is too large for the address space left ends
+/// in an Error: room for a few stacks, not for a thousand.
 [[noreturn]] void AskForTooManyThreads() {
   size_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
@@ -200,14 +202,14 @@ TEST(ThreadTeam, RefusesAnEmptyTeam) { EXPECT_THROW(ThreadTeam(0), Error); }
   const rlimit limit = {bytes, bytes};
   setrlimit(RLIMIT_AS, &limit);
   try {
-    const ThreadTeam team(1000);
+    const Executor executor(1000);
   } catch (const Error&) {
     std::exit(0);
   }
   std::exit(1);
 }
 
-TEST(ThreadTeam, EndsItsThreadsWhenTheSystemGivesNoMore) {
+TEST(Executor, EndsItsThreadsWhenTheSystemGivesNoMore) {
   EXPECT_EXIT(AskForTooManyThreads(), ::testing::ExitedWithCode(0), "");
 }
 #endif

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "contest.h"
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 #include "isoloss/kernels/gemm.h"
 #include "products.h"
 #include "program.h"
@@ -17,9 +17,9 @@ namespace isoloss::bench {
 namespace {
 
 void Speedup(benchmark::State& state,
-             const std::function<void(ThreadTeam&)>& run) {
-  ThreadTeam one(1);
-  ThreadTeam two(2);
+             const std::function<void(Executor&)>& run) {
+  Executor one(1);
+  Executor two(2);
   Contest contest = Contest::Wall();
   const size_t with_two = contest.Add([&] { run(two); });
   const size_t with_one = contest.Add([&] { run(one); });
@@ -29,12 +29,13 @@ void Speedup(benchmark::State& state,
 
 void BatchSpeedup(benchmark::State& state,
                   const std::vector<kernels::GemmProblem>& batch) {
-  Speedup(state, [&](ThreadTeam& team) { kernels::GemmBatch(batch, team); });
+  Speedup(state,
+          [&](Executor& executor) { kernels::GemmBatch(batch, executor); });
 }
 
 void FmaSpeedup(benchmark::State& state) {
-  Speedup(state, [](ThreadTeam& team) {
-    team.ParallelFor(4, [](size_t) { FmaPeak(); });
+  Speedup(state, [](Executor& executor) {
+    executor.ParallelFor(4, [](size_t) { FmaPeak(); });
   });
 }
 

@@ -1,30 +1,45 @@
-// A fixed team of worker threads.
+// Where kernels run: memory, and threads of the host.
 #pragma once
 
 #include <cstddef>
 #include <memory>
 
+#include "isoloss/base/memory.h"
+
 namespace isoloss {
 
-/// Runs loops of independent tasks on a fixed number of threads, the calling
-/// one included. What a task computes must depend on its index only: no bit of
-/// a result may depend on the team.
+/// The address of a kernel, whatever its arguments are.
+using ErasedKernel = void (*)();
+
+/// Runs kernels on the host: their loops of independent tasks go to a fixed
+/// number of threads, the calling one included. What a task computes must
+/// depend on its index only: no bit of a result may depend on the executor.
+///
+/// An executor of a device derives from it. It gives its own memory, and a form
+/// of its own to each kernel that it runs there; the threads are for what stays
+/// on the host.
 ///
 /// Cost     below a microsecond per loop while loops follow each other closely:
 ///          threads that wait look for work for 0.2 ms before they sleep,
 ///          unless there are more threads than processors. Where the machine is
 ///          so busy that waiting costs more than other threads do meanwhile,
-///          the caller runs loops alone for a while: a team is at most 1.3
-///          times as slow as one thread. No memory is allocated.
-class ThreadTeam {
+///          the caller runs loops alone for a while: it is at most 1.3 times
+///          as slow as one thread. No memory is allocated.
+class Executor {
  public:
   /// `size` >= 1 threads in all; size 1 starts none and runs loops in place.
   /// Errors   ConfigError if size is below 1 or the system gives no more
   ///          threads.
-  explicit ThreadTeam(int size);
-  ~ThreadTeam();
-  ThreadTeam(const ThreadTeam&) = delete;
-  ThreadTeam& operator=(const ThreadTeam&) = delete;
+  explicit Executor(int size);
+  virtual ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  /// Where the matrices lie that its kernels read and write.
+  virtual Memory& memory() { return kHostMemory; }
+  /// The address of its own form of a kernel, a function of the same type.
+  /// Null: it has none.
+  virtual ErasedKernel FormOf(ErasedKernel /*kernel*/) const { return nullptr; }
 
   int size() const { return size_; }
 
@@ -34,7 +49,7 @@ class ThreadTeam {
   /// thread i is late. So give tasks about equal work, and let none wait for
   /// another. If a body throws, the rest of its share is skipped; of several
   /// exceptions that of the lowest task is rethrown here. Not reentrant: a body
-  /// may not call it on the same team.
+  /// may not call it on the same executor.
   template <typename Body>
   void ParallelFor(size_t tasks, const Body& body) {
     if (size_ == 1 || tasks <= 1) {

@@ -1,4 +1,4 @@
-#include "isoloss/base/threads.h"
+#include "isoloss/base/executor.h"
 
 #include <sched.h>
 
@@ -61,7 +61,7 @@ uint32_t AwaitChange(const std::atomic<uint32_t>& word, uint32_t old,
 /// Keeps account of what waiting for other threads costs and of what they do
 /// meanwhile. On a busy machine the system lets a thread wait for milliseconds
 /// with its share half done. Then the caller works alone for a multiple of the
-/// time that was lost: a team loses 1 / kTimesAlone of its time at most.
+/// time that was lost: an executor loses 1 / kTimesAlone of its time at most.
 class Account {
  public:
   bool IsAlone(Clock::time_point now) const { return now < alone_until_; }
@@ -87,7 +87,7 @@ class Account {
 
 }  // namespace
 
-struct ThreadTeam::Shared {
+struct Executor::Shared {
   /// One of the parts of a loop. Part i is thread i's unless the caller is done
   /// before that thread has begun: then the caller takes it.
   struct alignas(kCacheLine) Share {
@@ -102,7 +102,7 @@ struct ThreadTeam::Shared {
       : patience(size <= AvailableProcessors() ? kPatience : kPatience.zero()),
         shares(static_cast<size_t>(size)) {}
 
-  /// Here, not in ~ThreadTeam: the constructor may fail with threads running.
+  /// Here, not in ~Executor: the constructor may fail with threads running.
   ~Shared() {
     stopping = true;
     Announce();
@@ -210,10 +210,10 @@ struct ThreadTeam::Shared {
   std::vector<std::thread> threads;
 };
 
-ThreadTeam::ThreadTeam(int size) : size_(size) {
+Executor::Executor(int size) : size_(size) {
   if (size < 1) {
     ThrowError(ErrorKind::kConfig,
-               "ThreadTeam: size is {}, but a team has at least 1 thread. Pass "
+               "Executor: size is {}, but it needs at least 1 thread. Pass "
                "a positive number.",
                size);
   }
@@ -225,15 +225,15 @@ ThreadTeam::ThreadTeam(int size) : size_(size) {
     }
   } catch (const std::system_error& error) {
     ThrowError(ErrorKind::kConfig,
-               "ThreadTeam: {} threads are wanted, but the system gives no "
+               "Executor: {} threads are wanted, but the system gives no "
                "more after {}: {}. Use fewer or raise the limit.",
                size, shared_->threads.size() + 1, error.code().message());
   }
 }
 
-ThreadTeam::~ThreadTeam() = default;
+Executor::~Executor() = default;
 
-void ThreadTeam::Run(const Loop& loop) {
+void Executor::Run(const Loop& loop) {
   Shared& shared = *shared_;
   ISOLOSS_ASSERT(shared.busy.load(std::memory_order_relaxed) == 0);
   shared.loop = loop;

@@ -1,0 +1,55 @@
+// Memory that matrices lie in: the host's, or a device's.
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <new>
+
+namespace isoloss {
+
+class Memory {
+ public:
+  static constexpr size_t kAlignment = 64;
+
+  virtual ~Memory() = default;
+  /// True if functions of the host may read and write it.
+  virtual bool is_host() const = 0;
+  /// Aligned to kAlignment, unspecified.
+  /// Errors   std::bad_alloc.
+  virtual void* Allocate(size_t bytes) = 0;
+  virtual void Free(void* memory) noexcept = 0;
+  virtual void SetZero(void* memory, size_t bytes) = 0;
+  /// Between two places of it, which do not overlap; to the host's memory; and
+  /// from there.
+  virtual void Copy(const void* from, size_t bytes, void* to) = 0;
+  virtual void CopyToHost(const void* from, size_t bytes, void* host) = 0;
+  virtual void CopyFromHost(const void* host, size_t bytes, void* to) = 0;
+};
+
+class HostMemory final : public Memory {
+ public:
+  bool is_host() const override { return true; }
+  void* Allocate(size_t bytes) override {
+    return ::operator new[](bytes, std::align_val_t{kAlignment});
+  }
+  void Free(void* memory) noexcept override {
+    ::operator delete[](memory, std::align_val_t{kAlignment});
+  }
+  void SetZero(void* memory, size_t bytes) override {
+    std::memset(memory, 0, bytes);
+  }
+  void Copy(const void* from, size_t bytes, void* to) override {
+    std::memcpy(to, from, bytes);
+  }
+  void CopyToHost(const void* from, size_t bytes, void* host) override {
+    std::memcpy(host, from, bytes);
+  }
+  void CopyFromHost(const void* host, size_t bytes, void* to) override {
+    std::memcpy(to, host, bytes);
+  }
+};
+
+/// The one that matrices lie in which name no other.
+inline HostMemory kHostMemory;
+
+}  // namespace isoloss
