@@ -268,7 +268,7 @@ Json VerdictJson(const gate::Judgement& judgement) {
   json["baseline"] = ArmJson(judgement.baseline);
   json["candidate"] = ArmJson(judgement.candidate);
   json["levels"] = LevelsJson(judgement.levels);
-  json["levels_without_evidence"] = judgement.without_evidence;
+  json["levels_without_evidence"] = judgement.WithoutEvidence();
   json["checks"] = Json::array();
   for (const auto& check : judgement.checks) {
     json["checks"].push_back(CheckJson(check));

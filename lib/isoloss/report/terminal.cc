@@ -420,9 +420,9 @@ std::string VerdictReasons(const Judgement& judgement) {
         "{} checks pass",
         std::count_if(judgement.checks.begin(), judgement.checks.end(),
                       [](const Check& check) { return check.gates; }));
-    if (!judgement.without_evidence.empty()) {
-      reasons += fmt::format("; no evidence: {}",
-                             fmt::join(judgement.without_evidence, ", "));
+    const std::vector<std::string> lacking = judgement.WithoutEvidence();
+    if (!lacking.empty()) {
+      reasons += fmt::format("; no evidence: {}", fmt::join(lacking, ", "));
     }
     if (judgement.controls && !judgement.controls->control &&
         !judgement.controls->is_candidate) {
