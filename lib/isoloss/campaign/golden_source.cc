@@ -16,10 +16,14 @@ namespace {
 
 /// Git sets these variables for its hooks and for `git rebase --exec`; they
 /// would make it look at another repository than the one around its folder.
-constexpr const char* kGitPlaces[] = {
-    "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_COMMON_DIR", "GIT_DIR",
-    "GIT_INDEX_FILE", "GIT_NAMESPACE", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX",
-    "GIT_WORK_TREE"};
+constexpr const char* kGitPlaces[] = {"GIT_ALTERNATE_OBJECT_DIRECTORIES",
+                                      "GIT_COMMON_DIR",
+                                      "GIT_DIR",
+                                      "GIT_INDEX_FILE",
+                                      "GIT_NAMESPACE",
+                                      "GIT_OBJECT_DIRECTORY",
+                                      "GIT_PREFIX",
+                                      "GIT_WORK_TREE"};
 
 /// What `git status --porcelain` prints in `folder`; empty without git or a
 /// repository.
