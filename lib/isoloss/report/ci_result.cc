@@ -51,7 +51,7 @@ CiReport MakeCiReport(std::string command, int exit_code,
     suite.name = Untaken(suite.name, names);
     std::map<std::string, std::set<std::string>> cases;
     for (CiCase& one : suite.cases) {
-      one.name = Untaken(one.name, cases[Shown(one.group)]);
+      one.name = Untaken(one.name, cases[Printable(one.group)]);
     }
   }
   return {std::move(command), exit_code, std::move(suites)};
