@@ -214,7 +214,7 @@ TEST_F(QuantizedAttentionTest, IsItsDefinition) {
   Quantization random{&formats::FormatByName("e4m3"), formats::ScaleRule::kTe};
   random.scale_format = formats::ScaleFormat::kPow2;
   random.cell = {16, 24};
-  random.rounding = &formats::RoundingModeByName("stochastic");
+  random.rounding = formats::RoundingMode::kStochastic;
   random.random_bits = 8;
   AttentionPrecision stochastic;
   for (const auto& [key, operand] : precision::kAttentionOperands) {

@@ -319,7 +319,7 @@ std::string BesideEqualLosses(const SeedDivergence* earliest,
 /// precision, it is a measure.
 LevelFindings JudgeBits(const Evidence& evidence, const Policy& policy) {
   const compare::Pairing& pairing = *evidence.pairing;
-  if (pairing.IsForeign()) return JudgeDigits(pairing, policy);
+  if (!pairing.Knows(runlog::Fact::kBits)) return JudgeDigits(pairing, policy);
   LevelFindings found;
   for (const compare::SeedPair& pair : pairing.pairs) {
     found.divergences.push_back(DivergenceOf(

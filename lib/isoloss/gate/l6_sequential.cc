@@ -37,7 +37,8 @@ std::string Replay(const compare::SeedPair& pair, const Policy& policy,
 LevelFindings ReplayWatch(const Evidence& evidence, const Policy& policy) {
   const auto& pairs = evidence.pairing->pairs;
   // The watch knows margins of loss only, and runs that isoloss trains.
-  if (pairs.empty() || policy.InTokens() || evidence.pairing->IsForeign()) {
+  if (pairs.empty() || policy.InTokens() ||
+      !evidence.pairing->Knows(runlog::Fact::kEveryStep)) {
     return {};
   }
   const auto count = static_cast<int64_t>(pairs.size());

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "isoloss/formats/hadamard.h"
-#include "isoloss/formats/transform.h"
 #include "isoloss/kernels/quantize.h"
 #include "isoloss/kernels/rowwise.h"
 
@@ -128,19 +127,10 @@ constexpr size_t kLogicalLanes = 16;
 
 void Transform(const Quantization& quantization,
                const formats::TensorState& state, MatrixView<float> tensor) {
-  if (quantization.transform == nullptr) return;
-  const size_t length = quantization.transform->length;
-  if (quantization.transform->negative != nullptr) {
-    HWY_DYNAMIC_DISPATCH(HadamardRows)
-    (quantization.transform->negative(state.transform_key), tensor);
-    return;
-  }
-  for (size_t row = 0; row < tensor.rows(); ++row) {
-    for (size_t col = 0; col < tensor.cols(); col += length) {
-      quantization.transform->apply({tensor.Row(row) + col, length},
-                                    state.transform_key);
-    }
-  }
+  if (!quantization.transforms()) return;
+  HWY_DYNAMIC_DISPATCH(HadamardRows)
+  (formats::NegativeElements(quantization.transform, state.transform_key),
+   tensor);
 }
 
 /// The bits of each cell's largest magnitude, a NaN or an infinity among them.
@@ -276,7 +266,7 @@ bool IsFast(const Operand& operand, const PreparedOperand& prepared) {
            HWY_DYNAMIC_DISPATCH(CanRound)(*quantization);
   };
   const bool before_is_plain =
-      operand.before == nullptr || operand.before->transform == nullptr;
+      operand.before == nullptr || !operand.before->transforms();
   return prepared.exponents.size() == 0 && takes(operand.quantization) &&
          takes(operand.before) && before_is_plain;
 }
@@ -316,7 +306,7 @@ float QuantizeInPlace(MatrixView<float> tensor,
 
   ScaleTensor(quantization, of_tensor);
 
-  const bool stochastic = quantization.rounding->stochastic;
+  const bool stochastic = quantization.is_stochastic();
   CellRow cells(quantization, of_tensor, scales.cols());
   std::vector<uint16_t> random(
       stochastic ? tensor.cols() + kRandomBlock * kLogicalLanes : 0);

@@ -9,7 +9,6 @@
 #include "isoloss/compare/pair.h"
 #include "isoloss/document/json.h"
 #include "isoloss/gate/evidence.h"
-#include "isoloss/report/live_screen.h"
 
 namespace isoloss::report {
 
@@ -29,10 +28,6 @@ struct PageContent {
   const document::Json* growth = nullptr;       ///< DumpComparisonJson
   const document::Json* kill_matrix = nullptr;  ///< of RenderKillMatrixJson
   std::vector<std::string> notes = {};          ///< sentences for the reader
-  /// Runs that are being made; `runs` is empty then.
-  const LivePicture* live = nullptr;
-  double refresh_seconds = 2;  ///< of a live page
-  bool ended = false;          ///< a live page has no more to come
 };
 
 /// The object. Curves keep each step while they have at most kMostCurveValues
