@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "isoloss/base/printable.h"
+#include "isoloss/document/result.h"
 #include "isoloss/document/svg.h"
 #include "isoloss/document/svg_axes.h"
 #include "isoloss/document/text_layout.h"
-#include "isoloss/report/ci_result.h"
 #include "isoloss/report/claim.h"
 
 namespace isoloss::report {

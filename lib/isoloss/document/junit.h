@@ -4,15 +4,15 @@
 #include <string>
 #include <string_view>
 
-#include "isoloss/report/ci_result.h"
+#include "isoloss/document/result.h"
 
-namespace isoloss::report {
+namespace isoloss::document {
 
 /// The first line of every such file of ours.
 inline constexpr std::string_view kJunitFirstLine =
     "<?xml version=\"1.0\" encoding=\"UTF-8\"?> <!-- isoloss -->\n";
 
-/// A test suite for each of the report's, and a test case for each check and
+/// A test suite for each result, and a test case for each check and
 /// for the verdict, so that a file is red exactly if the exit code is not 0:
 ///
 ///   kError         error
@@ -27,6 +27,6 @@ inline constexpr std::string_view kJunitFirstLine =
 /// Special  control characters, bytes that are no UTF-8 and code points that
 ///          XML 1.0 does not have are shown as escapes (base/printable.h).
 /// Source   junit-10.xsd of Jenkins' xUnit plugin.
-std::string RenderJunit(const CiReport& report);
+std::string RenderJunit(const Report& report);
 
-}  // namespace isoloss::report
+}  // namespace isoloss::document

@@ -1,4 +1,4 @@
-#include "isoloss/report/markdown.h"
+#include "isoloss/document/markdown.h"
 
 #include <fmt/format.h>
 
@@ -9,10 +9,8 @@
 #include "isoloss/base/printable.h"
 #include "isoloss/document/text_layout.h"
 
-namespace isoloss::report {
+namespace isoloss::document {
 namespace {
-
-using document::Shortened;
 
 /// Of one cell or line, before it is escaped.
 constexpr size_t kMostCellBytes = 600;
@@ -127,21 +125,21 @@ void AddList(const char* title, const std::vector<std::string>& items,
 }
 
 /// "-" if the check has no such number.
-std::string Cell(const CiCase& one, std::string_view name) {
-  for (const CiNumber& number : one.numbers) {
-    if (number.name == name) return Escaped(CiNumberText(number));
+std::string Cell(const Check& one, std::string_view name) {
+  for (const Figure& number : one.numbers) {
+    if (number.name == name) return Escaped(FigureText(number));
   }
   return "-";
 }
 
-std::string Interval(const CiCase& one) {
+std::string Interval(const Check& one) {
   const std::string lower = Cell(one, "lower");
   const std::string upper = Cell(one, "upper");
   if (lower == "-" || upper == "-") return "-";
   return fmt::format("{} to {}", lower, upper);
 }
 
-std::string CaseRow(const CiCase& one) {
+std::string CaseRow(const Check& one) {
   std::string said = Escaped(one.statement);
   if (!one.next.empty()) said += fmt::format("; next: {}", Escaped(one.next));
   const std::string name =
@@ -149,7 +147,7 @@ std::string CaseRow(const CiCase& one) {
           ? Code(one.name)
           : fmt::format("{} ({})", Escaped(one.title), Code(one.name));
   return fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n",
-                     CiStatusName(one.status), Escaped(one.group), name, said,
+                     StatusName(one.status), Escaped(one.group), name, said,
                      Cell(one, "statistic"), Cell(one, "limit"), Interval(one));
 }
 
@@ -158,19 +156,19 @@ constexpr const char* kTableHead =
     "|---|---|---|---|---|---|---|\n";
 
 /// What is red or was noticed, the severest first; below, folded up, the rest.
-void AddTables(const CiSuite& suite, Pieces& pieces) {
-  std::vector<CiCase> cases = suite.cases;
-  std::ranges::stable_sort(cases, std::greater(), &CiCase::status);
+void AddTables(const Result& result, Pieces& pieces) {
+  std::vector<Check> cases = result.checks;
+  std::ranges::stable_sort(cases, std::greater(), &Check::status);
   const auto rest = std::ranges::find_if(
-      cases, [](const CiCase& one) { return one.status < CiStatus::kNoticed; });
+      cases, [](const Check& one) { return one.status < Status::kNoticed; });
   if (rest != cases.begin() && pieces.Add(kTableHead)) {
     for (auto one = cases.begin(); one != rest; ++one)
       pieces.Add(CaseRow(*one));
     pieces.End("\n");
   }
   if (rest == cases.end()) return;
-  const auto passes = std::count_if(rest, cases.end(), [](const CiCase& one) {
-    return one.status == CiStatus::kPass;
+  const auto passes = std::count_if(rest, cases.end(), [](const Check& one) {
+    return one.status == Status::kPass;
   });
   if (!pieces.Add(fmt::format(
           "<details><summary>Passed: {}, skipped: {}</summary>\n\n{}", passes,
@@ -181,18 +179,18 @@ void AddTables(const CiSuite& suite, Pieces& pieces) {
   pieces.End("\n</details>\n\n");
 }
 
-void AddSuite(const CiSuite& suite, Pieces& pieces) {
-  pieces.Add(fmt::format("## {}\n\n", Escaped(suite.headline)));
-  AddList("Why", suite.why, pieces);
-  AddList("What it could have seen", suite.seen, pieces);
-  AddList("What it holds for", suite.holds, pieces);
-  AddList("Next", suite.next, pieces);
-  AddList("Warnings", suite.warnings, pieces);
-  AddTables(suite, pieces);
-  if (suite.facts.empty() && suite.file.empty()) return;
+void AddResult(const Result& result, Pieces& pieces) {
+  pieces.Add(fmt::format("## {}\n\n", Escaped(Summary(result))));
+  AddList("Why", result.reasons, pieces);
+  AddList("What it could have seen", result.could_have_seen, pieces);
+  AddList("What it holds for", result.holds_for, pieces);
+  AddList("Next", result.next, pieces);
+  AddList("Warnings", result.warnings, pieces);
+  AddTables(result, pieces);
+  if (result.facts.empty() && result.file.empty()) return;
   std::string facts;
-  if (!suite.file.empty()) facts += fmt::format("file {}", Code(suite.file));
-  for (const auto& [name, value] : suite.facts) {
+  if (!result.file.empty()) facts += fmt::format("file {}", Code(result.file));
+  for (const auto& [name, value] : result.facts) {
     facts += fmt::format("{}{} {}", facts.empty() ? "" : ", ", Escaped(name),
                          Code(value));
   }
@@ -201,25 +199,25 @@ void AddSuite(const CiSuite& suite, Pieces& pieces) {
 
 }  // namespace
 
-std::string RenderMarkdown(const CiReport& report) {
+std::string RenderMarkdown(const Report& report) {
   Pieces pieces;
   pieces.Add(std::string(kMarkdownFirstLine));
-  std::vector<const CiSuite*> suites;
-  for (const CiSuite& suite : report.suites) suites.push_back(&suite);
-  std::ranges::stable_sort(suites, std::greater(),
-                           [](const CiSuite* suite) { return suite->status; });
-  if (suites.size() > 1) {
+  std::vector<const Result*> results;
+  for (const Result& result : report.results) results.push_back(&result);
+  std::ranges::stable_sort(results, std::greater(),
+                           [](const Result* result) { return result->status; });
+  if (results.size() > 1) {
     pieces.Add("| result | verdict |\n|---|---|\n");
-    for (const CiSuite* suite : suites) {
-      pieces.Add(fmt::format("| {} | {} |\n", CiStatusName(suite->status),
-                             Escaped(suite->headline)));
+    for (const Result* result : results) {
+      pieces.Add(fmt::format("| {} | {} |\n", StatusName(result->status),
+                             Escaped(Summary(*result))));
     }
     pieces.Add("\n");
   }
-  for (const CiSuite* suite : suites) AddSuite(*suite, pieces);
+  for (const Result* result : results) AddResult(*result, pieces);
   pieces.Add(fmt::format("{}: exit code {}\n", Code(report.command),
                          report.exit_code));
   return pieces.Text();
 }
 
-}  // namespace isoloss::report
+}  // namespace isoloss::document

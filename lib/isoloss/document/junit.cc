@@ -1,4 +1,4 @@
-#include "isoloss/report/junit.h"
+#include "isoloss/document/junit.h"
 
 #include <fmt/format.h>
 
@@ -8,11 +8,8 @@
 #include "isoloss/document/markup.h"
 #include "isoloss/document/text_layout.h"
 
-namespace isoloss::report {
+namespace isoloss::document {
 namespace {
-
-using document::EscapedMarkup;
-using document::Shortened;
 
 /// Of one check: a bug can have as many findings as a run has elements.
 constexpr size_t kMostFindings = 20;
@@ -36,33 +33,33 @@ std::string Xml(const std::string& text) {
 }
 
 /// The value of an attribute, in which readers take a line end for a space.
-std::string Value(std::string_view text) { return Xml(Printable(text)); }
+std::string Attribute(std::string_view text) { return Xml(Printable(text)); }
 
 std::string Property(std::string_view name, std::string_view value) {
   return fmt::format("      <property name=\"{}\" value=\"{}\"/>\n",
-                     Value(name), Value(value));
+                     Attribute(name), Attribute(value));
 }
 
-std::string Properties(const CiSuite& suite) {
+std::string Properties(const Result& result) {
   std::string text = "    <properties>\n";
-  text += Property("outcome", suite.outcome);
-  text += Property("exit_code", std::to_string(suite.exit_code));
-  for (const auto& [name, value] : suite.facts) text += Property(name, value);
-  for (const CiCase& one : suite.cases) {
-    for (const CiNumber& number : one.numbers) {
+  text += Property("outcome", result.outcome);
+  text += Property("exit_code", std::to_string(result.exit_code));
+  for (const auto& [name, value] : result.facts) text += Property(name, value);
+  for (const Check& one : result.checks) {
+    for (const Figure& number : one.numbers) {
       text +=
           Property(fmt::format("{} {} {}", one.group, one.name, number.name),
-                   CiNumberText(number));
+                   FigureText(number));
     }
   }
   return text + "    </properties>\n";
 }
 
 /// All that there is to say of a check, line by line.
-std::string Details(const CiCase& one) {
+std::string Details(const Check& one) {
   std::string text = one.statement + "\n";
-  for (const CiNumber& number : one.numbers) {
-    text += fmt::format("{}: {}\n", number.name, CiNumberText(number));
+  for (const Figure& number : one.numbers) {
+    text += fmt::format("{}: {}\n", number.name, FigureText(number));
   }
   if (!one.evidence.empty())
     text += fmt::format("evidence: {}\n", one.evidence);
@@ -78,39 +75,40 @@ std::string Details(const CiCase& one) {
 }
 
 /// Which element says it; "" of a pass.
-const char* ElementOf(CiStatus status) {
+const char* ElementOf(Status status) {
   switch (status) {
-    case CiStatus::kPass:
+    case Status::kPass:
       return "";
-    case CiStatus::kSkipped:
-    case CiStatus::kNoticed:
+    case Status::kSkipped:
+    case Status::kNoticed:
       return "skipped";
-    case CiStatus::kInconclusive:
-    case CiStatus::kFailure:
+    case Status::kInconclusive:
+    case Status::kFailure:
       return "failure";
-    case CiStatus::kError:
+    case Status::kError:
       break;
   }
   return "error";
 }
 
-std::string TestCase(const CiSuite& suite, const CiCase& one) {
+std::string TestCase(const Result& result, const Check& one) {
   // Readers take what stands before the last dot for a package.
-  std::string text = fmt::format(
-      "    <testcase classname=\"{}\" name=\"{}\">\n",
-      Value(fmt::format("{}.{}", suite.name, one.group)), Value(one.name));
+  std::string text =
+      fmt::format("    <testcase classname=\"{}\" name=\"{}\">\n",
+                  Attribute(fmt::format("{}.{}", result.name, one.group)),
+                  Attribute(one.name));
   const std::string element = ElementOf(one.status);
   if (element.empty()) {
     text += fmt::format("      <system-out>{}</system-out>\n", Details(one));
   } else {
-    text +=
-        fmt::format("      <{0} type=\"{1}\" message=\"{2}\">{3}</{0}>\n",
-                    element, CiStatusName(one.status),
-                    Value(Shortened(fmt::format("{}{}{}", one.title,
-                                                one.title.empty() ? "" : ": ",
-                                                one.statement),
-                                    kMostFailureBytes)),
-                    Details(one));
+    text += fmt::format(
+        "      <{0} type=\"{1}\" message=\"{2}\">{3}</{0}>\n", element,
+        StatusName(one.status),
+        Attribute(
+            Shortened(fmt::format("{}{}{}", one.title,
+                                  one.title.empty() ? "" : ": ", one.statement),
+                      kMostFailureBytes)),
+        Details(one));
   }
   return text + "    </testcase>\n";
 }
@@ -121,7 +119,7 @@ struct Counts {
   size_t errors = 0;
   size_t skipped = 0;
 
-  void Add(CiStatus status) {
+  void Add(Status status) {
     const std::string_view element = ElementOf(status);
     ++tests;
     failures += element == "failure" ? 1 : 0;
@@ -132,32 +130,34 @@ struct Counts {
 
 }  // namespace
 
-std::string RenderJunit(const CiReport& report) {
+std::string RenderJunit(const Report& report) {
   std::string suites;
   Counts all;
-  for (const CiSuite& suite : report.suites) {
-    std::vector<CiCase> cases = {VerdictCase(suite)};
-    cases.insert(cases.end(), suite.cases.begin(), suite.cases.end());
+  for (const Result& result : report.results) {
+    std::vector<Check> cases = {VerdictCheck(result)};
+    cases.insert(cases.end(), result.checks.begin(), result.checks.end());
     Counts own;
     std::string text;
-    for (const CiCase& one : cases) {
+    for (const Check& one : cases) {
       own.Add(one.status);
       all.Add(one.status);
-      text += TestCase(suite, one);
+      text += TestCase(result, one);
     }
     suites += fmt::format(
         "  <testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" errors=\"{}\" "
         "skipped=\"{}\"{}>\n{}{}  </testsuite>\n",
-        Value(suite.name), own.tests, own.failures, own.errors, own.skipped,
-        suite.file.empty() ? ""
-                           : fmt::format(" file=\"{}\"", Value(suite.file)),
-        Properties(suite), text);
+        Attribute(result.name), own.tests, own.failures, own.errors,
+        own.skipped,
+        result.file.empty()
+            ? ""
+            : fmt::format(" file=\"{}\"", Attribute(result.file)),
+        Properties(result), text);
   }
   return fmt::format(
       "{}<testsuites name=\"{}\" tests=\"{}\" failures=\"{}\" "
       "errors=\"{}\">\n{}</testsuites>\n",
-      kJunitFirstLine, Value(report.command), all.tests, all.failures,
+      kJunitFirstLine, Attribute(report.command), all.tests, all.failures,
       all.errors, suites);
 }
 
-}  // namespace isoloss::report
+}  // namespace isoloss::document

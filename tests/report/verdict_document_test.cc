@@ -1,4 +1,4 @@
-#include "isoloss/report/terminal.h"
+#include "isoloss/report/verdict_document.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,10 +7,16 @@
 #include <sstream>
 
 #include "gate/judged_runs.h"
+#include "isoloss/document/text.h"
 #include "support/synthetic_runs.h"
 
 namespace isoloss::report {
 namespace {
+
+std::string RenderTerminal(const gate::Judgement& judgement,
+                           const document::TextStyle& style) {
+  return document::RenderText(DocumentOf(judgement), style);
+}
 
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -30,11 +36,11 @@ std::string Golden(const std::string& name) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-TEST(RenderTerminal, MatchesTheStoredSummaryOfAPass) {
+TEST(VerdictDocument, MatchesTheStoredSummaryOfAPass) {
   EXPECT_EQ(RenderTerminal(Healthy(), {.width = 80}), Golden("pass.txt"));
 }
 
-TEST(RenderTerminal, MatchesTheStoredAsciiSummaryOfAFailure) {
+TEST(VerdictDocument, MatchesTheStoredAsciiSummaryOfAFailure) {
   auto runs = testing::SyntheticExperiment({0.45, 0.50, 0.55, 0.50});
   runs[5].log.steps.expert_load_max_over_mean.assign(50, 8.0);
 
@@ -42,13 +48,13 @@ TEST(RenderTerminal, MatchesTheStoredAsciiSummaryOfAFailure) {
             Golden("fail_ascii.txt"));
 }
 
-TEST(RenderTerminal, IsPlainUnlessColourIsAskedFor) {
+TEST(VerdictDocument, IsPlainUnlessColourIsAskedFor) {
   EXPECT_THAT(RenderTerminal(Healthy(), {}), Not(HasSubstr("\x1b")));
   EXPECT_THAT(RenderTerminal(Healthy(), {.color = true}),
               HasSubstr("\x1b[32mPASS"));
 }
 
-TEST(RenderTerminal, KeepsWithinTheWidth) {
+TEST(VerdictDocument, KeepsWithinTheWidth) {
   for (const int width : {60, 80, 100, 120}) {
     std::istringstream text(
         RenderTerminal(Healthy(), {.width = width, .ascii = true}));
@@ -59,7 +65,7 @@ TEST(RenderTerminal, KeepsWithinTheWidth) {
   }
 }
 
-TEST(RenderTerminal, ComparesWithTheFloorOfASyntheticSource) {
+TEST(VerdictDocument, ComparesWithTheFloorOfASyntheticSource) {
   auto runs = testing::SyntheticExperiment({0.05, 0.06});
   for (auto& run : runs) {
     run.log.provenance.unigram_entropy_nats = std::nan("");
@@ -72,14 +78,14 @@ TEST(RenderTerminal, ComparesWithTheFloorOfASyntheticSource) {
   EXPECT_THAT(text, Not(HasSubstr("unigram")));
 }
 
-TEST(RenderTerminal, DrawsNoMarginInTokensOnTheScaleOfLoss) {
+TEST(VerdictDocument, DrawsNoMarginInTokensOnTheScaleOfLoss) {
   gate::Judgement judgement = Healthy();
   EXPECT_THAT(RenderTerminal(judgement, {}), HasSubstr("margin +-0.25"));
   judgement.policy.margin_tokens_percent = 5;
   EXPECT_THAT(RenderTerminal(judgement, {}), Not(HasSubstr("margin +-")));
 }
 
-TEST(RenderTerminal, SaysWhatAVerdictOnPrecisionRestsOn) {
+TEST(VerdictDocument, SaysWhatAVerdictOnPrecisionRestsOn) {
   auto runs = testing::SyntheticExperiment({0.05, 0.06, 0.07, 0.04});
   for (auto& run : runs) {
     run.log.provenance.bigram_entropy_nats = 3 * std::log(2.0);
@@ -116,7 +122,7 @@ TEST(RenderTerminal, SaysWhatAVerdictOnPrecisionRestsOn) {
   EXPECT_THAT(RenderTerminal(judgement, {}), Not(HasSubstr("rests on")));
 }
 
-TEST(RenderTerminal, ShowsEvidenceTensorsAndMeasuredPower) {
+TEST(VerdictDocument, ShowsEvidenceTensorsAndMeasuredPower) {
   gate::Judgement judgement = Healthy();
   judgement.evidence = {"probe p.h5"};
   judgement.tensors = {{"wq", "gain of wq", 3, -7.5, 0.01}};
@@ -136,7 +142,7 @@ TEST(RenderTerminal, ShowsEvidenceTensorsAndMeasuredPower) {
   EXPECT_THAT(text, HasSubstr("41 of 41 planted bugs caught"));
 }
 
-TEST(RenderTerminal, ShowsRunsThatCannotBeJudged) {
+TEST(VerdictDocument, ShowsRunsThatCannotBeJudged) {
   auto runs = testing::SyntheticExperiment({0.05, 0.06});
   runs[3].log.steps = {};
 

@@ -1,4 +1,4 @@
-#include "isoloss/report/precision_text.h"
+#include "isoloss/report/precision_document.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,16 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "isoloss/document/text_layout.h"
+#include "isoloss/stats/summary.h"
 
 namespace isoloss::report {
 namespace {
 
-using document::FieldLine;
-using document::Heading;
-using document::TextStyle;
-
 using compare::ArmSummary;
+using document::Document;
 using gate::Judgement;
 using gate::PrecisionMeasures;
 
@@ -136,6 +133,119 @@ std::string Trend(const compare::DifferenceByTenth& along) {
   return text;
 }
 
+// ---- for programs ----------------------------------------------------------
+
+Document MeanDocument(const stats::MeanInterval& interval) {
+  Document document;
+  document.Put("mean", interval.mean);
+  document.Put("lower", interval.lower);
+  document.Put("upper", interval.upper);
+  return document;
+}
+
+Document PartDocument(const compare::PartDifference& part) {
+  Document document;
+  document.Put("first_step", part.first_step);
+  document.Put("last_step", part.last_step);
+  document.PutObject("percent", MeanDocument(part.percent));
+  return document;
+}
+
+void PutAlong(const compare::DifferenceByTenth& along, Document& precision) {
+  Document document;
+  document.PutEach("tenths", along.tenths, PartDocument);
+  if (along.per_doubling) {
+    document.PutObject("percent_per_doubling",
+                       MeanDocument(*along.per_doubling));
+  } else {
+    document.Put("percent_per_doubling", {});
+  }
+  if (along.decay) {
+    Document decay;
+    decay.PutObject("before", PartDocument(along.decay->before));
+    decay.PutObject("after", PartDocument(along.decay->after));
+    decay.PutObject("change", MeanDocument(along.decay->change));
+    document.PutObject("decay", std::move(decay));
+  } else {
+    document.Put("decay", {});
+  }
+  precision.PutObject("along", std::move(document));
+}
+
+void PutTokens(const PrecisionMeasures& measures, Document& precision) {
+  if (!measures.tokens) return precision.Put("tokens", {});
+  const compare::TokenDifference& tokens = *measures.tokens;
+  Document document;
+  if (!tokens.unknown.empty()) {
+    document.Put("unknown", tokens.unknown);
+  } else {
+    document.Put("percent", tokens.percent);
+    document.Put("lower", tokens.interval.lower);
+    document.Put("upper", tokens.interval.upper);
+    document.Put("slope_nats", stats::Mean(measures.slope->nats));
+    document.Put("slope_first_step", measures.slope->first_step);
+    document.Put("slope_last_step", measures.slope->last_step);
+  }
+  precision.PutObject("tokens", std::move(document));
+}
+
+Document TrainedDocument(const compare::TrainingScale& trained) {
+  Document document;
+  document.Put("tokens", trained.tokens);
+  document.Put("parameters", trained.parameters);
+  document.Put("tokens_per_parameter", trained.TokensPerParameter());
+  document.Put("active_parameters", trained.active_parameters);
+  document.Put("flops", trained.flops);
+  document.Put("schedule", trained.schedule);
+  document.Put("bits_per", trained.of_bytes ? "byte" : "token");
+  document.Put("unigram_bits", trained.unigram_bits);
+  document.Put("bigram_bits", trained.bigram_bits);
+  document.Put("deflated_bits", trained.deflated_bits);
+  return document;
+}
+
+Document SensitivityDocument(const gate::Sensitivity& of) {
+  Document document;
+  document.Put("check", of.check);
+  document.Put("pairs", of.pairs);
+  document.Put("sd", of.sd);
+  document.Put("alpha", of.alpha);
+  document.Put("margin", of.margin);
+  document.Put("power_at_zero", of.power_at_zero);
+  document.Put("detectable", of.detectable);
+  document.Put("power", of.power);
+  return document;
+}
+
+/// Mean loss of an arm, in bits; null if it has none.
+Document LearntDocument(const ArmSummary& arm) {
+  const auto bits = [](const std::optional<double>& nats) {
+    return nats ? std::optional(compare::BitsOf(*nats)) : std::nullopt;
+  };
+  Document document;
+  document.Put("arm", arm.arm);
+  document.Put("final_bits", bits(arm.final_loss_nats));
+  document.Put("held_out_bits", bits(arm.held_out_loss_nats));
+  return document;
+}
+
+void AddForPrograms(const Judgement& judgement, Document& document) {
+  const PrecisionMeasures& measures = *judgement.precision;
+  document.PutObject("trained", TrainedDocument(measures.trained));
+  document.PutEach("learnt",
+                   std::vector{judgement.baseline, judgement.candidate},
+                   LearntDocument);
+  document.PutEach("sensitivity", measures.sensitivity, SensitivityDocument);
+  document.Put("alpha", measures.alpha);
+  PutTokens(measures, document);
+  if (measures.along) {
+    PutAlong(*measures.along, document);
+  } else {
+    document.Put("along", {});
+  }
+  document.Put("valid_for", ValidFor(judgement));
+}
+
 }  // namespace
 
 std::string ValidFor(const Judgement& judgement) {
@@ -157,36 +267,31 @@ std::string ValidFor(const Judgement& judgement) {
       trained.schedule, seeds.size() == 1 ? "" : "s", fmt::join(seeds, ", "));
 }
 
-std::string RenderPrecision(const Judgement& judgement,
-                            const TextStyle& style) {
-  if (!judgement.precision.has_value()) return "";
+Document PrecisionDocument(const Judgement& judgement) {
   const PrecisionMeasures& measures = *judgement.precision;
-  std::string text =
-      Heading(fmt::format("What this verdict rests on{}",
-                          measures.along.has_value()
-                              ? fmt::format(" ({:g} % intervals over seeds)",
-                                            100 * (1 - 2 * measures.alpha))
-                              : ""),
-              style);
-  const auto line = [&](const char* name, const std::string& value) {
-    text += FieldLine(name, value, style);
-  };
+  Document document;
+  AddForPrograms(judgement, document);
+  document.Add(document::Title{fmt::format(
+      "What this verdict rests on{}",
+      measures.along.has_value() ? fmt::format(" ({:g} % intervals over seeds)",
+                                               100 * (1 - 2 * measures.alpha))
+                                 : "")});
   if (judgement.origin.empty()) {
-    line("trained", Trained(measures.trained));
-    line("learnt", Learnt(judgement));
+    document.AddField("trained", Trained(measures.trained));
+    document.AddField("learnt", Learnt(judgement));
   }
   const char* of_what = judgement.policy.InTokens() ? " tokens" : "";
   for (const gate::Sensitivity& of : measures.sensitivity) {
-    line(&of == &measures.sensitivity.front() ? "could see" : "",
-         CouldSee(of, of_what));
+    document.AddField(&of == &measures.sensitivity.front() ? "could see" : "",
+                      CouldSee(of, of_what));
   }
-  if (measures.tokens.has_value()) line("tokens", Tokens(measures));
-  if (measures.along.has_value()) {
-    line("by tenth", ByTenth(*measures.along));
-    line("trend", Trend(*measures.along));
+  if (measures.tokens) document.AddField("tokens", Tokens(measures));
+  if (measures.along) {
+    document.AddField("by tenth", ByTenth(*measures.along));
+    document.AddField("trend", Trend(*measures.along));
   }
-  line("valid for", ValidFor(judgement));
-  return text;
+  document.AddField("valid for", ValidFor(judgement));
+  return document;
 }
 
 }  // namespace isoloss::report

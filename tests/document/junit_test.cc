@@ -1,14 +1,14 @@
-#include "isoloss/report/junit.h"
+#include "isoloss/document/junit.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "report/ci_samples.h"
+#include "document/result_samples.h"
 
 // That real parsers and the schema take it: tests/cli/ci_formats_test.py.
-namespace isoloss::report {
+namespace isoloss::document {
 namespace {
 
 using ::testing::HasSubstr;
@@ -44,13 +44,13 @@ TEST(Junit, NumbersArePropertiesOfTheirCheck) {
 }
 
 TEST(Junit, SaysHowManyFindingsItLeavesOut) {
-  CiSuite suite;
-  suite.cases = {testing::SampleCase("L1", "a", CiStatus::kFailure)};
+  Result suite;
+  suite.checks = {testing::SampleCase("L1", "a", Status::kFailure)};
   for (int i = 0; i < 25; ++i) {
-    suite.cases[0].findings.push_back("finding " + std::to_string(i));
+    suite.checks[0].findings.push_back("finding " + std::to_string(i));
   }
 
-  const std::string xml = RenderJunit(MakeCiReport("isoloss gate", 1, {suite}));
+  const std::string xml = RenderJunit(MakeReport("isoloss gate", 1, {suite}));
 
   EXPECT_THAT(xml, HasSubstr("- finding 19\n- and 5 more\n"));
   EXPECT_THAT(xml, Not(HasSubstr("finding 20")));
@@ -63,4 +63,4 @@ TEST(Junit, IsBoundedWhateverTheTextIs) {
 }
 
 }  // namespace
-}  // namespace isoloss::report
+}  // namespace isoloss::document

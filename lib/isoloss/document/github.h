@@ -4,9 +4,9 @@
 #include <string>
 #include <string_view>
 
-#include "isoloss/report/ci_result.h"
+#include "isoloss/document/result.h"
 
-namespace isoloss::report {
+namespace isoloss::document {
 
 /// GitHub shows no more of one step.
 inline constexpr size_t kMostAnnotations = 10;
@@ -15,7 +15,7 @@ inline constexpr size_t kMostAnnotations = 10;
 /// `::error title=...,file=...,line=1::...` for what is red, `::warning` for
 /// what was noticed. Text can start no command of its own: line ends are
 /// escaped, and what stands behind `::error ...::` is data.
-std::string RenderGithubAnnotations(const CiReport& report);
+std::string RenderGithubAnnotations(const Report& report);
 
 /// From this line on to that of GithubResume the runner obeys no command, so
 /// that no text of a log or a name can be one. `token` must be one that nobody
@@ -23,4 +23,4 @@ std::string RenderGithubAnnotations(const CiReport& report);
 std::string GithubStop(std::string_view token);
 std::string GithubResume(std::string_view token);
 
-}  // namespace isoloss::report
+}  // namespace isoloss::document

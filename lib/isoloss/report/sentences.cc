@@ -1,4 +1,4 @@
-#include "isoloss/report/headline.h"
+#include "isoloss/report/sentences.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -249,6 +249,26 @@ std::string Headline(const Judgement& judgement) {
   return CannotBeJudged(judgement);
 }
 
+std::string_view Verb(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kPass:
+      return "passes";
+    case Outcome::kFail:
+      return "fails";
+    case Outcome::kInconclusive:
+      return "stays open";
+    case Outcome::kInvalid:
+      break;
+  }
+  return "finds nothing that could be judged";
+}
+
+/// A percentage keeps its sign; counts and ratios have none.
+std::string ValueText(const Check& check) {
+  return check.unit == "%" ? fmt::format("{:+.3f} %", *check.value)
+                           : fmt::format("{:.5g}", *check.value);
+}
+
 /// Pairs that part at a step of training, the earliest first.
 std::vector<gate::SeedDivergence> PartedSeeds(const Judgement& judgement) {
   std::vector<gate::SeedDivergence> parted;
@@ -333,6 +353,51 @@ std::string LevelText(const gate::LevelOutcome& level) {
 
 std::string HeadlineOf(const Judgement& judgement) {
   return Headline(judgement) + WhereTheyPart(judgement);
+}
+
+std::string StatementOf(const Check& check) {
+  const std::string_view gap = check.unit.empty() ? "" : " ";
+  std::string text = check.quantity;
+  if (check.value.has_value()) text += fmt::format(" {}", ValueText(check));
+  if (check.limit.has_value()) {
+    text += check.unit == "%" ? " " : ", ";
+    text += fmt::format("{}{:.5g}{}{}", check.relation, *check.limit, gap,
+                        check.unit);
+  }
+  return text;
+}
+
+std::string SentenceOf(const Check& check) {
+  std::string statement = StatementOf(check);
+  while (statement.ends_with('.')) statement.pop_back();
+  return fmt::format(
+      "The check \"{}\" ({}) {}: {}{}.", check.title, check.level,
+      Verb(check.outcome), statement,
+      check.evidence.empty() ? "" : fmt::format(" ({})", check.evidence));
+}
+
+std::string VerdictReasons(const Judgement& judgement) {
+  std::string reasons;
+  for (const Check& check : judgement.checks) {
+    if (!check.gates || check.outcome != judgement.outcome) continue;
+    reasons += fmt::format("{}{} {}", reasons.empty() ? "" : ", ", check.level,
+                           check.name);
+  }
+  if (judgement.outcome == Outcome::kPass) {
+    reasons = fmt::format(
+        "{} checks pass",
+        std::count_if(judgement.checks.begin(), judgement.checks.end(),
+                      [](const Check& check) { return check.gates; }));
+    const std::vector<std::string> lacking = judgement.WithoutEvidence();
+    if (!lacking.empty()) {
+      reasons += fmt::format("; no evidence: {}", fmt::join(lacking, ", "));
+    }
+    if (judgement.controls && !judgement.controls->control &&
+        !judgement.controls->is_candidate) {
+      reasons += "; no control";
+    }
+  }
+  return reasons;
 }
 
 }  // namespace isoloss::report

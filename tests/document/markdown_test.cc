@@ -1,14 +1,14 @@
-#include "isoloss/report/markdown.h"
+#include "isoloss/document/markdown.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "report/ci_samples.h"
+#include "document/result_samples.h"
 
 // How GitHub's renderer shows it: tests/cli/ci_formats_test.py.
-namespace isoloss::report {
+namespace isoloss::document {
 namespace {
 
 using ::testing::HasSubstr;
@@ -33,14 +33,14 @@ TEST(Markdown, ShowsNumbersOfAFailureBeforeThePasses) {
 }
 
 TEST(Markdown, FitsIntoACommentAndSaysWhatItLeftOut) {
-  CiSuite suite;
+  Result suite;
   for (int i = 0; i < 2000; ++i) {
-    suite.cases.push_back(testing::SampleCase(
-        "L1", "a", i < 10 ? CiStatus::kFailure : CiStatus::kPass));
+    suite.checks.push_back(testing::SampleCase(
+        "L1", "a", i < 10 ? Status::kFailure : Status::kPass));
   }
 
   const std::string text =
-      RenderMarkdown(MakeCiReport("isoloss gate", 1, {suite}));
+      RenderMarkdown(MakeReport("isoloss gate", 1, {suite}));
 
   EXPECT_LE(text.size(), kMostMarkdown);
   EXPECT_GT(text.size(), kMostMarkdown * 9 / 10);
@@ -62,4 +62,4 @@ TEST(Markdown, MentionsNobodyAndRefersToNothing) {
 }
 
 }  // namespace
-}  // namespace isoloss::report
+}  // namespace isoloss::document

@@ -1,4 +1,4 @@
-#include "isoloss/report/github.h"
+#include "isoloss/document/github.h"
 
 #include <fmt/format.h>
 
@@ -8,10 +8,8 @@
 #include "isoloss/base/printable.h"
 #include "isoloss/document/text_layout.h"
 
-namespace isoloss::report {
+namespace isoloss::document {
 namespace {
-
-using document::Shortened;
 
 /// Of one annotation: 64 KiB are what the runner takes.
 constexpr size_t kMostAnnotationBytes = 4000;
@@ -29,33 +27,33 @@ std::string Data(std::string_view text, bool property) {
   return data;
 }
 
-std::string Annotation(const CiSuite& suite, const CiCase& one) {
+std::string Annotation(const Result& result, const Check& one) {
   const std::string title = fmt::format(
-      "isoloss: {}: {} ({})", suite.name,
-      one.title.empty() ? one.name : one.title, CiStatusName(one.status));
+      "isoloss: {}: {} ({})", result.name,
+      one.title.empty() ? one.name : one.title, StatusName(one.status));
   std::string message = one.statement;
   for (const std::string& finding : one.findings) message += "\n" + finding;
   if (!one.next.empty()) message += "\nnext: " + one.next;
   return fmt::format(
       "::{} title={}{}::{}\n", IsRed(one.status) ? "error" : "warning",
       Data(Shortened(title, kMostAnnotationBytes), true),
-      suite.file.empty()
+      result.file.empty()
           ? ""
-          : fmt::format(",file={},line=1", Data(suite.file, true)),
+          : fmt::format(",file={},line=1", Data(result.file, true)),
       Data(Shortened(std::move(message), kMostAnnotationBytes), false));
 }
 
 }  // namespace
 
-std::string RenderGithubAnnotations(const CiReport& report) {
+std::string RenderGithubAnnotations(const Report& report) {
   struct Found {
-    const CiSuite* suite;
-    CiCase one;
+    const Result* result;
+    Check one;
   };
   std::vector<Found> found;
-  for (const CiSuite& suite : report.suites) {
-    for (CiCase& one : CiFindings(suite)) {
-      found.push_back({&suite, std::move(one)});
+  for (const Result& result : report.results) {
+    for (Check& one : FindingsOf(result)) {
+      found.push_back({&result, std::move(one)});
     }
   }
   std::ranges::stable_sort(found, std::greater(), [](const Found& finding) {
@@ -63,7 +61,7 @@ std::string RenderGithubAnnotations(const CiReport& report) {
   });
   std::string text;
   for (size_t i = 0; i < std::min(found.size(), kMostAnnotations); ++i) {
-    text += Annotation(*found[i].suite, found[i].one);
+    text += Annotation(*found[i].result, found[i].one);
   }
   return text;
 }
@@ -76,4 +74,4 @@ std::string GithubResume(std::string_view token) {
   return fmt::format("::{}::\n", token);
 }
 
-}  // namespace isoloss::report
+}  // namespace isoloss::document

@@ -1,5 +1,3 @@
-#include "isoloss/report/reading.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,9 +5,14 @@
 #include <vector>
 
 #include "gate/judged_runs.h"
+#include "isoloss/report/verdict_result.h"
 
 namespace isoloss::report {
 namespace {
+
+document::Result ReadingOf(const gate::Judgement& judgement) {
+  return ResultOf(judgement, "");
+}
 
 using gate::Outcome;
 using ::testing::Contains;
@@ -45,8 +48,8 @@ gate::Judgement Again(const std::vector<double>& percent) {
   return gate::JudgeRuns(runs, Regression());
 }
 
-TEST(Reading, OfAPassSaysWhatItMeansWithFigureAndMargin) {
-  const Reading reading = ReadingOf(Judged({0.05, 0.06, 0.07, 0.04}));
+TEST(VerdictSentences, OfAPassSaysWhatItMeansWithFigureAndMargin) {
+  const document::Result reading = ReadingOf(Judged({0.05, 0.06, 0.07, 0.04}));
 
   // Mean 0.055, standard deviation 0.0129, t_{0.95,3} = 2.353: +-0.0152.
   EXPECT_EQ(
@@ -68,7 +71,7 @@ TEST(Reading, OfAPassSaysWhatItMeansWithFigureAndMargin) {
               ElementsAre(StartsWith("It holds for this model of 123 k")));
 }
 
-TEST(Reading, SaysWhatTheExperimentCouldHaveSeen) {
+TEST(VerdictSentences, SaysWhatTheExperimentCouldHaveSeen) {
   gate::Judgement judgement = Judged({0.05, 0.06, 0.07, 0.04});
 
   EXPECT_THAT(
@@ -120,9 +123,10 @@ TEST(Reading, SaysWhatTheExperimentCouldHaveSeen) {
       Contains("The control is \"mxfp8\" itself, so that none is beside it."));
 }
 
-TEST(Reading, OfAFailureNamesTheSideAndWhatToDo) {
-  const Reading worse = ReadingOf(Judged({0.45, 0.50, 0.55, 0.50}));
-  const Reading better = ReadingOf(Judged({-0.45, -0.50, -0.55, -0.50}));
+TEST(VerdictSentences, OfAFailureNamesTheSideAndWhatToDo) {
+  const document::Result worse = ReadingOf(Judged({0.45, 0.50, 0.55, 0.50}));
+  const document::Result better =
+      ReadingOf(Judged({-0.45, -0.50, -0.55, -0.50}));
 
   EXPECT_THAT(worse.headline,
               StartsWith("mxfp8 trains worse than bf16 by more than 0.25 %: "
@@ -137,8 +141,8 @@ TEST(Reading, OfAFailureNamesTheSideAndWhatToDo) {
   EXPECT_THAT(worse.next, Contains(StartsWith("final loss: isoloss compare")));
 }
 
-TEST(Reading, OfAnOpenQuestionSaysWhatWouldDecideAndHoldsNowhere) {
-  const Reading reading = ReadingOf(Judged({-0.2, 0.6}));
+TEST(VerdictSentences, OfAnOpenQuestionSaysWhatWouldDecideAndHoldsNowhere) {
+  const document::Result reading = ReadingOf(Judged({-0.2, 0.6}));
 
   EXPECT_THAT(reading.headline,
               StartsWith("It is not shown that mxfp8 trains like bf16 within "
@@ -156,11 +160,11 @@ TEST(Reading, OfAnOpenQuestionSaysWhatWouldDecideAndHoldsNowhere) {
                  "final loss +0.055 % ("));
 }
 
-TEST(Reading, OfRunsThatCannotBeJudgedSaysWhichCheckFoundIt) {
+TEST(VerdictSentences, OfRunsThatCannotBeJudgedSaysWhichCheckFoundIt) {
   auto runs = testing::SyntheticExperiment({0.05, 0.06});
   runs[3].log.steps = {};
 
-  const Reading reading = ReadingOf(gate::JudgeRuns(runs));
+  const document::Result reading = ReadingOf(gate::JudgeRuns(runs));
 
   EXPECT_EQ(reading.headline,
             "mxfp8 cannot be judged against bf16: the check \"complete runs\" "
@@ -174,10 +178,10 @@ TEST(Reading, OfRunsThatCannotBeJudgedSaysWhichCheckFoundIt) {
               "There is nothing to judge.");
 }
 
-TEST(Reading, OfARegressionSaysWhatEqualityOfBitsMeans) {
-  const Reading equal = ReadingOf(Again({0, 0}));
-  const Reading near = ReadingOf(Again({0.01, -0.01, 0.02}));
-  const Reading far = ReadingOf(Again({3, 3.1}));
+TEST(VerdictSentences, OfARegressionSaysWhatEqualityOfBitsMeans) {
+  const document::Result equal = ReadingOf(Again({0, 0}));
+  const document::Result near = ReadingOf(Again({0.01, -0.01, 0.02}));
+  const document::Result far = ReadingOf(Again({3, 3.1}));
 
   EXPECT_EQ(equal.headline,
             "mxfp8 is still the run that was approved: losses, gradient norms, "
@@ -196,7 +200,7 @@ TEST(Reading, OfARegressionSaysWhatEqualityOfBitsMeans) {
                          "loss +3.050 % ("));
 }
 
-TEST(Reading, OfEqualLossesSaysWhatTheyLeaveOpen) {
+TEST(VerdictSentences, OfEqualLossesSaysWhatTheyLeaveOpen) {
   gate::Judgement judgement = Again({0, 0});
   judgement.equality_note = "Not all tensors are equal.";
 
@@ -206,7 +210,7 @@ TEST(Reading, OfEqualLossesSaysWhatTheyLeaveOpen) {
             "pairs, 50 steps). Not all tensors are equal.");
 }
 
-TEST(Reading, GivesFiguresToAHundredthOfTheMargin) {
+TEST(VerdictSentences, GivesFiguresToAHundredthOfTheMargin) {
   gate::Policy policy;
   policy.margin_percent = 2;
   EXPECT_THAT(ReadingOf(Judged({0.05, 0.07}, policy)).headline,

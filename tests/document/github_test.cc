@@ -1,4 +1,4 @@
-#include "isoloss/report/github.h"
+#include "isoloss/document/github.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "report/ci_samples.h"
+#include "document/result_samples.h"
 
-namespace isoloss::report {
+namespace isoloss::document {
 namespace {
 
 using ::testing::EndsWith;
@@ -42,8 +42,8 @@ TEST(Github, RedIsAnErrorAndWhatWasNoticedAWarning) {
 }
 
 TEST(Github, ShowsTheSeverestTenOfAllSuites) {
-  CiReport report = testing::HostileReport();
-  report.suites[1].cases[0].status = CiStatus::kError;
+  Report report = testing::HostileReport();
+  report.results[1].checks[0].status = Status::kError;
 
   const auto lines = LinesOf(RenderGithubAnnotations(report));
 
@@ -68,8 +68,8 @@ TEST(Github, TextStartsNoCommandAndEndsNoProperty) {
 }
 
 TEST(Github, APassSaysNothing) {
-  CiReport report = testing::SampleReport();
-  report.suites.erase(report.suites.begin());
+  Report report = testing::SampleReport();
+  report.results.erase(report.results.begin());
 
   EXPECT_EQ(RenderGithubAnnotations(report), "");
 }
@@ -80,4 +80,4 @@ TEST(Github, StopsCommandsUntilItsToken) {
 }
 
 }  // namespace
-}  // namespace isoloss::report
+}  // namespace isoloss::document

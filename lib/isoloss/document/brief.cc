@@ -1,4 +1,4 @@
-#include "isoloss/report/brief.h"
+#include "isoloss/document/brief.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -13,24 +13,10 @@
 
 #include "isoloss/base/printable.h"
 #include "isoloss/document/text_layout.h"
-#include "isoloss/report/headline.h"
-#include "isoloss/report/reading.h"
-#include "isoloss/report/terminal.h"
 
-namespace isoloss::report {
+namespace isoloss::document {
 namespace {
 
-using document::Chart;
-using document::DrawChart;
-using document::kDim;
-using document::Paint;
-using document::Shortened;
-using document::TextStyle;
-using document::WrappedLines;
-
-using gate::Check;
-using gate::Judgement;
-using gate::Outcome;
 using Lines = std::vector<std::string>;
 
 /// As many lines as it takes.
@@ -47,25 +33,9 @@ void Append(Lines more, Lines& lines) {
   std::ranges::move(more, std::back_inserter(lines));
 }
 
-/// The judgement with names that leave room for what is said of them.
-Judgement WithShortNames(Judgement judgement, const TextStyle& style) {
-  const size_t most = static_cast<size_t>(style.width) / 4;
-  const auto shorten = [most](std::string& name) {
-    name = Shortened(Printable(name), most);
-  };
-  shorten(judgement.experiment);
-  shorten(judgement.baseline.arm);
-  shorten(judgement.candidate.arm);
-  if (judgement.controls) {
-    if (judgement.controls->control) shorten(judgement.controls->control->arm);
-    for (gate::ControlArm& arm : judgement.controls->nulls) shorten(arm.arm);
-  }
-  return judgement;
-}
-
 /// Lines below a name of at most ten characters.
-Lines Field(std::string_view name, const std::string& text, size_t most,
-            const TextStyle& style) {
+Lines Labelled(std::string_view name, const std::string& text, size_t most,
+               const TextStyle& style) {
   constexpr size_t kIndent = 11;
   Lines lines = WrappedLines(Printable(text), kIndent, kIndent, most, style);
   if (lines.empty()) return lines;
@@ -76,31 +46,47 @@ Lines Field(std::string_view name, const std::string& text, size_t most,
 
 // ---- the parts -------------------------------------------------------------
 
-Lines Headline(const Judgement& judgement, const Reading& reading,
-               const TextStyle& style) {
+const char* ColorOf(Status status) {
+  switch (status) {
+    case Status::kPass:
+      return kGreen;
+    case Status::kInconclusive:
+    case Status::kNoticed:
+      return kYellow;
+    case Status::kSkipped:
+      return nullptr;
+    case Status::kFailure:
+    case Status::kError:
+      break;
+  }
+  return kRed;
+}
+
+/// "PASS", with the colour that it has in this report.
+std::string Painted(const std::string& outcome, Status status,
+                    const TextStyle& style) {
+  return Paint(outcome, ColorOf(status), style);
+}
+
+Lines Headline(const Result& result, const TextStyle& style) {
   constexpr size_t kMost = 7;  // names are short, so that all of it fits
-  const std::string outcome(gate::OutcomeName(judgement.outcome));
-  const size_t indent = outcome.size() + 2;
+  const size_t indent = result.outcome.size() + 2;
   Lines lines =
-      WrappedLines(reading.headline, indent, indent, Cap(kMost, style), style);
-  lines[0] = fmt::format("{}  {}",
-                         Paint(outcome, OutcomeColor(judgement.outcome), style),
-                         lines[0]);
+      WrappedLines(result.headline, indent, indent, Cap(kMost, style), style);
+  lines[0] = fmt::format(
+      "{}  {}", Painted(result.outcome, result.status, style), lines[0]);
   return lines;
 }
 
 /// Those that gate and did not pass: what explains others, then the severest
 /// first.
-std::vector<const Check*> NotPassed(const Judgement& judgement) {
+std::vector<const Check*> NotPassed(const Result& result) {
   std::vector<const Check*> checks;
-  for (const Check& check : judgement.checks) {
-    if (check.gates && check.outcome != Outcome::kPass) {
-      checks.push_back(&check);
-    }
+  for (const Check& check : result.checks) {
+    if (IsRed(check.status)) checks.push_back(&check);
   }
-  std::ranges::stable_sort(checks, std::greater<>(), &Check::outcome);
-  std::ranges::stable_partition(
-      checks, [](const Check* check) { return TellsRelation(*check); });
+  std::ranges::stable_sort(checks, std::greater<>(), &Check::status);
+  std::ranges::stable_partition(checks, &Check::explains);
   return checks;
 }
 
@@ -116,15 +102,14 @@ std::string FirstClauses(const std::string& text, size_t room) {
 /// most `most` lines of 80 columns.
 Lines Detail(const Check& check, size_t most, const TextStyle& style) {
   constexpr size_t kIndent = 6;
-  std::string text = fmt::format("{} ({} {}): {}", check.title, check.level,
-                                 check.name, StatementOf(check));
+  std::string text = fmt::format("{} ({} {}): {}", check.title, check.group,
+                                 check.name, check.statement);
   if (!check.evidence.empty()) text += fmt::format(" ({})", check.evidence);
-  const std::string outcome(gate::OutcomeName(check.outcome));
-  Lines lines =
-      WrappedLines(Printable(text), 4 + outcome.size(), kIndent, most, style);
-  lines[0] = fmt::format(
-      "  {}  {}", Paint(outcome, OutcomeColor(check.outcome), style), lines[0]);
-  std::string next = check.WhatToDo();
+  Lines lines = WrappedLines(Printable(text), 4 + check.outcome.size(), kIndent,
+                             most, style);
+  lines[0] = fmt::format("  {}  {}",
+                         Painted(check.outcome, check.status, style), lines[0]);
+  std::string next = check.next;
   if (!next.empty()) {
     next = FirstClauses("next: " + Printable(next),
                         static_cast<size_t>(style.width) - kIndent);
@@ -143,8 +128,8 @@ Lines Names(std::span<const Check* const> checks, size_t most,
   std::map<std::pair<std::string, std::string>, int> times;
   for (const Check* check : checks) {
     const std::string& title = check->title;
-    if (++times[{check->level, title}] > 1) continue;
-    std::string& list = levels[check->level];
+    if (++times[{check->group, title}] > 1) continue;
+    std::string& list = levels[check->group];
     list += fmt::format("{}{}", list.empty() ? "" : ", ", title);
   }
   std::string text;
@@ -155,7 +140,7 @@ Lines Names(std::span<const Check* const> checks, size_t most,
   if (times.size() < checks.size()) {
     text += fmt::format("; {} checks in all", checks.size());
   }
-  return Field("not passed", text, most, style);
+  return Labelled("not passed", text, most, style);
 }
 
 /// In `most` lines: all in full, with as much of each as fits, or some of the
@@ -184,45 +169,50 @@ Lines Checks(const std::vector<const Check*>& checks, size_t most,
 }
 
 /// "9 checks: log integrity (7), end of training (2)".
-Lines Passed(const Judgement& judgement, const TextStyle& style) {
+Lines Passed(const Result& result, const TextStyle& style) {
   int all = 0;
   int not_needed = 0;
-  std::string levels;
-  for (const gate::LevelOutcome& level : judgement.levels) {
-    int count = 0;
-    for (const Check& check : judgement.checks) {
-      if (check.level != level.name) continue;
-      if (!check.gates) ++not_needed;
-      if (check.gates && check.outcome == Outcome::kPass) ++count;
+  std::vector<std::pair<std::string, int>> groups;
+  for (const Check& check : result.checks) {
+    if (check.name == kGroupCheck) continue;
+    if (!check.gates) ++not_needed;
+    if (check.status != Status::kPass) continue;
+    ++all;
+    if (groups.empty() || groups.back().first != check.group_title) {
+      groups.emplace_back(check.group_title, 0);
     }
-    if (count == 0) continue;
-    all += count;
-    levels += fmt::format("{}{} ({})", levels.empty() ? "" : ", ", level.title,
-                          count);
+    ++groups.back().second;
   }
   if (all + not_needed == 0) return {};
-  std::string text = fmt::format("{} check{}{}{}", all, all == 1 ? "" : "s",
-                                 levels.empty() ? "" : ": ", levels);
+  std::vector<std::string> names;
+  for (const auto& [title, count] : groups) {
+    names.push_back(fmt::format("{} ({})", title, count));
+  }
+  std::string text =
+      fmt::format("{} check{}{}{}", all, all == 1 ? "" : "s",
+                  names.empty() ? "" : ": ", fmt::join(names, ", "));
   if (not_needed > 0) {
     text += fmt::format("; {} more {} not needed", not_needed,
                         not_needed == 1 ? "was" : "were");
   }
-  return Field("passed", text, Cap(3, style), style);
+  return Labelled("passed", text, Cap(3, style), style);
 }
 
 /// Whole sentences, as many as fit, and how many do not.
-Lines CouldSee(const Reading& reading, size_t most, const TextStyle& style) {
-  const std::vector<std::string>& sentences = reading.could_have_seen;
+Lines CouldSee(const Result& result, size_t most, const TextStyle& style) {
+  const std::vector<std::string>& sentences = result.could_have_seen;
   Lines all;
   for (const std::string& sentence : sentences) {
-    Append(Field(all.empty() ? "could see" : "", sentence, kAll, style), all);
+    Append(Labelled(all.empty() ? "could see" : "", sentence, kAll, style),
+           all);
   }
   if (all.size() <= most) return all;
   Lines lines;
   if (most == 0) return lines;
   size_t left_out = 0;
   for (const std::string& sentence : sentences) {
-    Lines more = Field(lines.empty() ? "could see" : "", sentence, kAll, style);
+    Lines more =
+        Labelled(lines.empty() ? "could see" : "", sentence, kAll, style);
     // The last line is for the number.
     if (lines.size() + more.size() < most) {
       Append(std::move(more), lines);
@@ -230,48 +220,47 @@ Lines CouldSee(const Reading& reading, size_t most, const TextStyle& style) {
       ++left_out;
     }
   }
-  Append(Field(lines.empty() ? "could see" : "",
-               fmt::format("({} more: --verbose)", left_out), kAll, style),
+  Append(Labelled(lines.empty() ? "could see" : "",
+                  fmt::format("({} more: --verbose)", left_out), kAll, style),
          lines);
   return lines;
 }
 
 /// As many whole sentences of the first as fit, and how many there are: a
 /// warning that is cut off may say the contrary of what it says.
-Lines BriefWarnings(const Judgement& judgement, const TextStyle& style) {
-  const size_t count = judgement.warnings.size();
+Lines BriefWarnings(const Result& result, const TextStyle& style) {
+  const size_t count = result.warnings.size();
   if (count == 0) return {};
   const char* name = count == 1 ? "warning" : "warnings";
   const size_t most = Cap(3, style);
-  const std::string& first = judgement.warnings.front();
+  const std::string& first = result.warnings.front();
   for (size_t end = first.size(); end != std::string::npos && end > 0;) {
     std::string text = first.substr(0, end);
     if (count > 1 || end < first.size()) {
       text += count > 1 ? fmt::format(" ({} more: --verbose)", count - 1)
                         : " (more: --verbose)";
     }
-    Lines lines = Field(name, text, kAll, style);
+    Lines lines = Labelled(name, text, kAll, style);
     if (lines.size() <= most) return lines;
     const size_t stop =
         end < 2 ? std::string::npos : first.rfind(". ", end - 2);
     end = stop == std::string::npos ? stop : stop + 1;
   }
-  return Field(name, fmt::format("{}, which --verbose shows", count), most,
-               style);
+  return Labelled(name, fmt::format("{}, which --verbose shows", count), most,
+                  style);
 }
 
-Lines HoldsFor(const Reading& reading, const TextStyle& style) {
-  if (reading.holds_for.empty()) return {};
+Lines HoldsFor(const Result& result, const TextStyle& style) {
+  if (result.holds_for.empty()) return {};
   constexpr std::string_view kBegin = "It holds for ";
-  std::string text = reading.holds_for.front();
+  std::string text = result.holds_for.front();
   if (text.starts_with(kBegin)) text.erase(0, kBegin.size());
-  return Field("holds for", text, Cap(4, style), style);
+  return Labelled("holds for", text, Cap(4, style), style);
 }
 
 /// The title of the difference, which loses words, but not its number.
-std::string FittingTitle(const Judgement& judgement, const TextStyle& style) {
+std::string FittingTitle(const std::string& title, const TextStyle& style) {
   const auto width = static_cast<size_t>(style.width);
-  const std::string title = DifferenceTitle(judgement);
   if (title.size() <= width) return title;
   const size_t names = title.rfind(" in %");
   const std::string end = title.substr(names);
@@ -282,36 +271,29 @@ constexpr size_t kAroundChart = 3;  // title, axis and its labels
 /// Odd, so that a row is that of no difference.
 constexpr int kFewestRows = 3;
 
-/// The difference along training in at most `most` lines; none if they are too
-/// few, or there is no difference.
-Lines Difference(const Judgement& judgement, size_t most,
-                 const TextStyle& style) {
+/// The picture in at most `most` lines; none if they are too few, or there is
+/// nothing to draw.
+Lines Drawn(const Result& result, size_t most, const TextStyle& style) {
   constexpr int kRows = 5;
-  if (judgement.bit_equal || judgement.written_equal ||
-      most < kAroundChart + kFewestRows) {
-    return {};
-  }
-  Chart chart = DifferenceChart(judgement);
+  if (!result.picture || most < kAroundChart + kFewestRows) return {};
+  Chart chart = *result.picture;
   chart.rows = most < kAroundChart + kRows ? kFewestRows : kRows;
   Lines drawn = DrawChart(chart, style);
   if (drawn.empty()) return {};
-  Lines lines = {FittingTitle(judgement, style)};
+  Lines lines = {FittingTitle(chart.title, style)};
   Append(std::move(drawn), lines);
   return lines;
 }
 
 /// "PASS  mxfp8 against bf16: REASONS (exit code 0)", with what fits of the
 /// reasons and, if need be, of the names.
-std::string BriefVerdict(const Judgement& judgement, const TextStyle& style) {
-  const std::string outcome(gate::OutcomeName(judgement.outcome));
-  const std::string code =
-      fmt::format(" (exit code {})", gate::ExitCode(judgement.outcome));
-  const size_t taken = outcome.size() + 2 + code.size();
+std::string BriefVerdict(const Result& result, const TextStyle& style) {
+  const std::string code = fmt::format(" (exit code {})", result.exit_code);
+  const size_t taken = result.outcome.size() + 2 + code.size();
   const size_t room = static_cast<size_t>(style.width) - taken;
-  const std::string arms = fmt::format(
-      "{} against {}: ", judgement.candidate.arm, judgement.baseline.arm);
-  std::string reasons = VerdictReasons(judgement);
-  while (arms.size() + reasons.size() > room) {
+  const std::string subject = result.subject + ": ";
+  std::string reasons = result.decided_by;
+  while (subject.size() + reasons.size() > room) {
     constexpr std::string_view kRest = ", ...";
     const size_t part =
         reasons.find_last_of(";,", reasons.size() - kRest.size() - 1);
@@ -320,45 +302,40 @@ std::string BriefVerdict(const Judgement& judgement, const TextStyle& style) {
     reasons.resize(part);
     if (lists) reasons += kRest;
   }
-  return fmt::format("{}  {}{}",
-                     Paint(outcome, OutcomeColor(judgement.outcome), style),
-                     Shortened(Printable(arms + reasons), room), code);
+  return fmt::format("{}  {}{}", Painted(result.outcome, result.status, style),
+                     Shortened(Printable(subject + reasons), room), code);
 }
 
-/// Of an arm that is equal, beside another one.
-std::string RenderEqual(const Judgement& full, const TextStyle& style) {
-  const Judgement named = WithShortNames(full, style);
-  Lines lines = Headline(named, ReadingOf(named), style);
-  lines.push_back(BriefVerdict(WithSides(named), style));
+/// Of what is equal, beside another such result.
+std::string RenderEqual(const Result& result, const TextStyle& style) {
+  Lines lines = Headline(result, style);
+  lines.push_back(BriefVerdict(result, style));
   return fmt::format("{}\n", fmt::join(lines, "\n"));
 }
 
 }  // namespace
 
-std::string RenderBrief(const Judgement& full, const TextStyle& style) {
-  const Judgement named = WithShortNames(full, style);
-  const Reading reading = ReadingOf(named);
-  const Judgement judgement = WithSides(named);
+std::string RenderBrief(const Result& result, const TextStyle& style) {
   size_t left = Cap(kBriefLines, style);
   const auto take = [&left](Lines lines) {
     left -= std::min(left, lines.size());
     return lines;
   };
   // What must be there, then what fits, in the order of its weight.
-  const Lines verdict = take({BriefVerdict(judgement, style)});
-  const Lines headline = take(Headline(judgement, reading, style));
-  const Lines passed = take(Passed(judgement, style));
-  const Lines warnings = take(BriefWarnings(judgement, style));
-  const Lines holds = take(HoldsFor(reading, style));
+  const Lines verdict = take({BriefVerdict(result, style)});
+  const Lines headline = take(Headline(result, style));
+  const Lines passed = take(Passed(result, style));
+  const Lines warnings = take(BriefWarnings(result, style));
+  const Lines holds = take(HoldsFor(result, style));
   // A line is left for how many sentences are left out.
-  const Lines checks = take(
-      Checks(NotPassed(judgement), left - std::min<size_t>(left, 1), style));
+  const Lines checks =
+      take(Checks(NotPassed(result), left - std::min<size_t>(left, 1), style));
   // Below a blank line, in its fewest rows.
   constexpr size_t kOfChart = 1 + kAroundChart + kFewestRows;
   const size_t least = std::min<size_t>(left, 4);
   const Lines seen = take(CouldSee(
-      reading, std::max(least, left - std::min(left, kOfChart)), style));
-  const Lines chart = take(Difference(judgement, left, style));
+      result, std::max(least, left - std::min(left, kOfChart)), style));
+  const Lines chart = take(Drawn(result, left, style));
 
   Lines lines;
   const auto put = [&](const Lines& part, bool parted) {
@@ -377,19 +354,18 @@ std::string RenderBrief(const Judgement& full, const TextStyle& style) {
   return fmt::format("{}\n", fmt::join(lines, "\n"));
 }
 
-std::string RenderBriefs(std::span<const Judgement> judgements,
+std::string RenderBriefs(std::span<const Result> results,
                          const TextStyle& style) {
   std::string text;
   bool shown = false;
-  for (const Judgement& judgement : judgements) {
+  for (const Result& result : results) {
     if (!text.empty()) text += "\n";
-    const bool equal = judgement.outcome == gate::Outcome::kPass &&
-                       (judgement.bit_equal || judgement.written_equal);
-    text += equal && shown ? RenderEqual(judgement, style)
-                           : RenderBrief(judgement, style);
+    const bool equal = result.is_equal && result.status == Status::kPass;
+    text += equal && shown ? RenderEqual(result, style)
+                           : RenderBrief(result, style);
     shown = shown || equal;
   }
   return text;
 }
 
-}  // namespace isoloss::report
+}  // namespace isoloss::document

@@ -1,4 +1,4 @@
-#include "isoloss/report/reading.h"
+#include "isoloss/report/verdict_result.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -7,10 +7,13 @@
 #include <cmath>
 #include <iterator>
 #include <string_view>
+#include <utility>
 
+#include "isoloss/base/printable.h"
+#include "isoloss/document/text_layout.h"
 #include "isoloss/report/controls.h"
-#include "isoloss/report/headline.h"
-#include "isoloss/report/precision_text.h"
+#include "isoloss/report/precision_document.h"
+#include "isoloss/report/sentences.h"
 
 namespace isoloss::report {
 namespace {
@@ -193,55 +196,195 @@ std::vector<std::string> Next(const Judgement& judgement) {
   return lines;
 }
 
-std::string_view Verb(Outcome outcome) {
+// ---- checks ----------------------------------------------------------------
+
+document::Status StatusOf(Outcome outcome) {
   switch (outcome) {
     case Outcome::kPass:
-      return "passes";
-    case Outcome::kFail:
-      return "fails";
+      return document::Status::kPass;
     case Outcome::kInconclusive:
-      return "stays open";
+      return document::Status::kInconclusive;
+    case Outcome::kFail:
+      return document::Status::kFailure;
     case Outcome::kInvalid:
       break;
   }
-  return "finds nothing that could be judged";
+  return document::Status::kError;
 }
 
-/// A percentage keeps its sign; counts and ratios have none.
-std::string Value(const Check& check) {
-  return check.unit == "%" ? fmt::format("{:+.3f} %", *check.value)
-                           : fmt::format("{:.5g}", *check.value);
+document::Status StatusOf(const gate::Check& check) {
+  if (check.gates) return StatusOf(check.outcome);
+  return check.outcome == Outcome::kPass ? document::Status::kSkipped
+                                         : document::Status::kNoticed;
+}
+
+std::vector<document::Figure> NumbersOf(const gate::Check& check) {
+  std::vector<document::Figure> numbers;
+  const auto put = [&](const char* name, const std::optional<double>& value,
+                       const std::string& unit) {
+    if (value) numbers.push_back({name, *value, unit});
+  };
+  put("statistic", check.value, check.unit);
+  put("limit", check.limit, check.unit);
+  put("lower", check.lower, check.unit);
+  put("upper", check.upper, check.unit);
+  put("coverage", check.interval_level, "");
+  return numbers;
+}
+
+document::Check CheckOf(const gate::Check& check,
+                        const std::string& level_title) {
+  std::string statement = StatementOf(check);
+  if (!check.gates) {
+    statement = fmt::format("not needed for the verdict ({}): {}",
+                            gate::OutcomeName(check.outcome), statement);
+  }
+  return {.group = check.level,
+          .group_title = level_title,
+          .name = check.name,
+          .title = check.title,
+          .status = StatusOf(check),
+          .outcome = std::string(gate::OutcomeName(check.outcome)),
+          .statement = std::move(statement),
+          .numbers = NumbersOf(check),
+          .evidence = check.evidence,
+          .findings = check.findings,
+          .next = check.WhatToDo(),
+          .gates = check.gates,
+          .explains = TellsRelation(check)};
+}
+
+/// A level that has no check says why it has none.
+void AddLevelsWithoutChecks(const Judgement& judgement,
+                            std::vector<document::Check>& checks) {
+  for (const gate::LevelOutcome& level : judgement.levels) {
+    const std::string name(level.name);
+    if (std::ranges::count(judgement.checks, name, &gate::Check::level) != 0) {
+      continue;
+    }
+    checks.push_back(
+        {.group = name,
+         .group_title = level.title,
+         .name = std::string(document::kGroupCheck),
+         .title = level.title,
+         .status = document::Status::kSkipped,
+         .statement = level.lacks_evidence
+                          ? "it had no evidence"
+                          : "it was not asked, or had nothing to judge"});
+  }
+}
+
+/// "" of another program's runs, whose logs know none.
+std::string ExperimentPrefix(const Judgement& judgement) {
+  return judgement.experiment.empty() ? "" : judgement.experiment + ": ";
+}
+
+/// The judgement with names of at most so many bytes.
+Judgement WithShortNames(Judgement judgement, size_t most) {
+  const auto shorten = [most](std::string& name) {
+    name = document::Shortened(Printable(name), most);
+  };
+  shorten(judgement.experiment);
+  shorten(judgement.baseline.arm);
+  shorten(judgement.candidate.arm);
+  if (judgement.controls) {
+    if (judgement.controls->control) shorten(judgement.controls->control->arm);
+    for (gate::ControlArm& arm : judgement.controls->nulls) shorten(arm.arm);
+  }
+  return judgement;
+}
+
+std::vector<document::Check> ChecksOf(const Judgement& judgement) {
+  std::vector<document::Check> checks;
+  for (const Check& check : judgement.checks) {
+    const auto level = std::ranges::find(judgement.levels, check.level,
+                                         &gate::LevelOutcome::name);
+    checks.push_back(CheckOf(
+        check, level == judgement.levels.end() ? check.level : level->title));
+  }
+  AddLevelsWithoutChecks(judgement, checks);
+  return checks;
+}
+
+std::string SubjectOf(const Judgement& judgement) {
+  const Judgement sides = WithSides(judgement);
+  return fmt::format("{} against {}", sides.candidate.arm, sides.baseline.arm);
+}
+
+std::string DifferenceTitle(const Judgement& judgement) {
+  const std::string margin =
+      judgement.policy.InTokens()
+          ? ""
+          : fmt::format("   margin +-{:g}", judgement.policy.margin_percent);
+  return fmt::format("Paired loss difference {} - {} in %{}",
+                     judgement.candidate.arm, judgement.baseline.arm, margin);
 }
 
 }  // namespace
 
-std::string StatementOf(const Check& check) {
-  const std::string_view gap = check.unit.empty() ? "" : " ";
-  std::string text = check.quantity;
-  if (check.value.has_value()) text += fmt::format(" {}", Value(check));
-  if (check.limit.has_value()) {
-    text += check.unit == "%" ? " " : ", ";
-    text += fmt::format("{}{:.5g}{}{}", check.relation, *check.limit, gap,
-                        check.unit);
+document::Chart DifferenceChart(const Judgement& judgement) {
+  document::Chart chart;
+  chart.title = DifferenceTitle(WithSides(judgement));
+  chart.step = judgement.curves.step;
+  chart.curves = {{judgement.curves.difference_percent, false}};
+  chart.guides = {0};
+  // A margin in tokens has no place on this scale.
+  if (!judgement.policy.InTokens()) {
+    const double percent = judgement.policy.margin_percent;
+    chart.guides = {-percent, 0, percent};
   }
-  return text;
+  chart.rows = 7;
+  chart.signed_labels = true;
+  if (judgement.final_window.has_value()) {
+    chart.marked_step = judgement.final_window->first_step;
+  }
+  return chart;
 }
 
-std::string SentenceOf(const Check& check) {
-  std::string statement = StatementOf(check);
-  while (statement.ends_with('.')) statement.pop_back();
-  return fmt::format(
-      "The check \"{}\" ({}) {}: {}{}.", check.title, check.level,
-      Verb(check.outcome), statement,
-      check.evidence.empty() ? "" : fmt::format(" ({})", check.evidence));
+gate::Judgement WithSides(gate::Judgement judgement) {
+  if (judgement.policy.question == compare::Question::kRegression &&
+      judgement.baseline.arm == judgement.candidate.arm) {
+    judgement.baseline.arm = "approved";
+    judgement.candidate.arm += " now";
+  }
+  return judgement;
 }
 
-Reading ReadingOf(const Judgement& judgement) {
-  return {.headline = HeadlineOf(judgement),
-          .reasons = Reasons(judgement),
-          .could_have_seen = CouldHaveSeen(judgement),
-          .holds_for = HoldsFor(judgement),
-          .next = Next(judgement)};
+document::Result ResultOf(const Judgement& judgement, std::string file) {
+  const bool regression =
+      judgement.policy.question == compare::Question::kRegression;
+  document::Result result{
+      .name =
+          fmt::format("{}{} against {}", ExperimentPrefix(judgement),
+                      judgement.candidate.arm,
+                      regression ? "the approved run" : judgement.baseline.arm),
+      .file = std::move(file),
+      .status = StatusOf(judgement.outcome),
+      .outcome = std::string(gate::OutcomeName(judgement.outcome)),
+      .exit_code = gate::ExitCode(judgement.outcome),
+      .headline = HeadlineOf(judgement),
+      .subject = SubjectOf(judgement),
+      .decided_by = VerdictReasons(judgement),
+      .is_equal = judgement.bit_equal || judgement.written_equal,
+      .reasons = Reasons(judgement),
+      .could_have_seen = CouldHaveSeen(judgement),
+      .holds_for = HoldsFor(judgement),
+      .next = Next(judgement),
+      .warnings = judgement.warnings,
+      .facts = {{"question",
+                 std::string(gate::QuestionName(judgement.policy.question))},
+                {"policy", gate::PolicyDigest(judgement.policy)},
+                {"program", judgement.tool_version},
+                {"commit", judgement.commit}},
+      .checks = ChecksOf(judgement)};
+  if (!result.is_equal) result.picture = DifferenceChart(judgement);
+  return result;
+}
+
+document::Result BriefResultOf(const Judgement& judgement,
+                               const document::TextStyle& style) {
+  return ResultOf(
+      WithShortNames(judgement, static_cast<size_t>(style.width) / 4), "");
 }
 
 }  // namespace isoloss::report
