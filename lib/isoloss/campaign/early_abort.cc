@@ -59,8 +59,6 @@ std::vector<gate::Judgement> JudgeStopped(
     judgement.precision.reset();
     judgement.tensors.clear();
     judgement.without_evidence.clear();
-    judgement.power.reset();
-    judgement.power_unknown = "nobody has measured that of stopping early";
     judgements.push_back(std::move(judgement));
   }
   return judgements;

@@ -26,7 +26,6 @@ struct PageContent {
   std::span<const gate::Probe> probes = {};
   std::span<const gate::NullEnsemble> ensembles = {};
   const Json* growth = nullptr;         ///< DumpComparisonJson
-  const Json* kill_matrix = nullptr;    ///< of RenderKillMatrixJson
   std::vector<std::string> notes = {};  ///< sentences for the reader
 };
 

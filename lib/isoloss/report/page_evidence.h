@@ -32,8 +32,4 @@ Json GrowthJson(Json growth, PageBudget& budget);
 /// What the oracle found, one entry for each probe log.
 Json OracleJson(std::span<const gate::Probe> probes, PageBudget& budget);
 
-/// RenderKillMatrixJson's object; if it is large, without the curves of losses
-/// in its cells. Null of null.
-Json KillMatrixJson(Json matrix, PageBudget& budget);
-
 }  // namespace isoloss::report
