@@ -9,8 +9,7 @@
 #include "isoloss/compare/routing_health.h"
 #include "isoloss/gate/foreign_runs.h"
 #include "isoloss/gate/ladder.h"
-#include "isoloss/runlog/content_digester.h"
-#include "isoloss/runlog/probe_schema.h"
+#include "isoloss/runlog/content_digest.h"
 
 namespace isoloss::gate {
 namespace {
@@ -79,10 +78,8 @@ std::vector<std::string> EvidenceList(const Evidence& evidence) {
   for (const auto& probes :
        {evidence.candidate_probes, evidence.baseline_probes}) {
     for (const Probe& probe : probes) {
-      runlog::ContentDigester digester;
-      runlog::VisitProbeLog(digester, probe.log);
-      list.push_back(
-          fmt::format("probe {} (digest {})", Label(probe), digester.Hex()));
+      list.push_back(fmt::format("probe {} (digest {})", Label(probe),
+                                 runlog::ContentDigest(probe.log)));
     }
   }
   for (const NullEnsemble* ensemble : {evidence.benign, evidence.seeds}) {
