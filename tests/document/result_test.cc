@@ -61,18 +61,18 @@ TEST(Result, FindingsOfARedSuiteWithoutRedChecksBeginWithItsVerdict) {
 // Names are told apart as they are shown: a line end is "\n" in a report.
 TEST(Result, NamesOfAReportDiffer) {
   Result result;
-  result.name = "a#";
+  result.name = "a\n";
   result.checks = {testing::SampleCase("L1", "b\n", Status::kPass),
                    testing::SampleCase("L1", "b\\n", Status::kPass),
                    testing::SampleCase("L2", "b\n", Status::kPass),
                    testing::SampleCase("L1", "b\n", Status::kPass)};
   Result other;
-  other.name = "a_";
+  other.name = "a\\n";
 
   const Report report = MakeReport("isoloss gate", 0, {result, other});
 
-  EXPECT_EQ(report.results[0].name, "a#");
-  EXPECT_EQ(report.results[1].name, "a_ (2)");
+  EXPECT_EQ(report.results[0].name, "a\n");
+  EXPECT_EQ(report.results[1].name, "a\\n (2)");
   EXPECT_THAT(NamesOf(report.results[0].checks),
               ElementsAre("b\n", "b\\n (2)", "b\n", "b\n (3)"));
 }

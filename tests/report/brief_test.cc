@@ -149,7 +149,7 @@ Judgement ManySeeds(size_t seeds) {
 Judgement WithNames(Judgement judgement, const std::string& name) {
   judgement.experiment = judgement.baseline.arm = judgement.candidate.arm =
       name;
-  judgement.corpus_digest = judgement.power_unknown = name;
+  judgement.corpus_digest = name;
   judgement.warnings.assign(40, name);
   for (Check& check : judgement.checks) check.evidence = name;
   judgement.controls->control = gate::ControlArm{.arm = name, .recipe = name};

@@ -32,7 +32,6 @@ std::vector<fs::path> Inputs(const campaign::ReportPlan& plan) {
   std::vector<fs::path> inputs = plan.paths;
   inputs.insert(inputs.end(), plan.against.begin(), plan.against.end());
   inputs.push_back(plan.verdict);
-  inputs.push_back(plan.kill_matrix);
   return inputs;
 }
 
@@ -81,8 +80,6 @@ Action DeclareReport(CLI::App& app) {
             "regression was given against");
   AddOption(app, "--verdict", plan.verdict,
             "A verdict.json, in place of those that lie in folders");
-  AddOption(app, "--kill-matrix", plan.kill_matrix,
-            "A kill_matrix.json, as `isoloss lab mutants run` writes it");
   DeclareJson(app, arguments->json, "of what was read and where the page is");
   Describe(app,
            "Write one HTML page that shows runs, verdicts and their evidence. "

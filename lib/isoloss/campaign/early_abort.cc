@@ -57,8 +57,6 @@ std::vector<gate::Judgement> JudgeStopped(
         .checks = {std::move(check)}};
     judgement.warnings.clear();
     judgement.controls.reset();
-    judgement.power.reset();
-    judgement.power_unknown = "nobody has measured that of stopping early";
     judgements.push_back(std::move(judgement));
   }
   return judgements;

@@ -143,8 +143,7 @@ gate::Judgement JudgeWith(const compare::Pairing& pairing,
        .benign = EnsembleOf(evidence, arm, EnsembleKind::kBenign),
        .seeds = EnsembleOf(evidence, arm, EnsembleKind::kSeeds),
        .controls = controls,
-       .looks = evidence.looks ? &*evidence.looks : nullptr,
-       .power = evidence.power ? &*evidence.power : nullptr},
+       .looks = evidence.looks ? &*evidence.looks : nullptr},
       policy);
 }
 

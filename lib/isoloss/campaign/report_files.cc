@@ -75,10 +75,6 @@ class FilesReader {
     }
     if (!plan_.verdict.empty())
       files_.verdicts = ReadVerdictFile(plan_.verdict);
-    if (!plan_.kill_matrix.empty()) {
-      files_.kill_matrix =
-          std::make_shared<const Json>(ReadKillMatrixFile(plan_.kill_matrix));
-    }
     files_.approved = ReadRuns(plan_.against);
     files_.baseline = plan_.baseline;
     CheckBaseline();
@@ -330,7 +326,6 @@ report::PageContent ReportFiles::Content() const {
           .probes = evidence.probes,
           .ensembles = evidence.ensembles,
           .growth = growth.get(),
-          .kill_matrix = kill_matrix.get(),
           .notes = notes};
 }
 

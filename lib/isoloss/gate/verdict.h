@@ -17,7 +17,6 @@
 #include "isoloss/gate/outcome.h"
 #include "isoloss/gate/peer_opinion.h"
 #include "isoloss/gate/policy.h"
-#include "isoloss/gate/power_record.h"
 #include "isoloss/gate/precision_measures.h"
 #include "isoloss/stats/summary.h"
 
@@ -173,14 +172,10 @@ struct Judgement : LevelFindings {
   std::vector<PeerOpinion> peers;
   /// How often these seeds were tested; empty if nobody asked.
   std::optional<Looks> looks;
-  /// Measured power of this gate under this policy; empty if unknown.
-  std::optional<PowerRecord> power;
-  std::string power_unknown;  ///< why, if so
   /// Empty for a regression, and of runs that were stopped.
   std::optional<Controls> controls;
   Outcome outcome = Outcome::kInvalid;
 
-  bool PowerMeasured() const { return power.has_value(); }
   /// Names of the levels that lack evidence: "L3", …
   std::vector<std::string> WithoutEvidence() const;
 };

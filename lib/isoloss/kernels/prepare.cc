@@ -245,18 +245,7 @@ Matrix<float> QuantizedBefore(const Operand& operand, const TensorCut& cut) {
   const OperandState none;
   const OperandState& state =
       operand.state_before == nullptr ? none : *operand.state_before;
-  Matrix<float> scales;
-  const float of_tensor = QuantizeInPlace(values.view(), *operand.before,
-                                          state.Of(cut.number), scales);
-  const formats::Cell cell =
-      formats::CellIn(*operand.before, values.rows(), values.cols());
-  const bool scales_sums = operand.before->scales_sums();
-  for (size_t i = 0; i < values.rows(); ++i) {
-    for (size_t k = 0; k < values.cols(); ++k) {
-      if (scales_sums) values(i, k) *= scales(i / cell.rows, k / cell.cols);
-      values(i, k) *= of_tensor;
-    }
-  }
+  QuantizeTensor(values.view(), *operand.before, state.Of(cut.number));
   return values;
 }
 
@@ -330,6 +319,29 @@ float QuantizeInPlace(MatrixView<float> tensor,
                 tensor.Row(row));
   }
   return of_tensor.scale.decode;
+}
+
+void QuantizeTensor(MatrixView<float> tensor, const Quantization& quantization,
+                    const formats::TensorState& state) {
+  if (!HWY_DYNAMIC_DISPATCH(CanRound)(quantization)) {
+    CopyRounded(
+        formats::Dequantize(formats::Quantize(tensor, quantization, state),
+                            quantization)
+            .view(),
+        Rounding::kFp32, tensor);
+    return;
+  }
+  Matrix<float> scales;
+  const float of_tensor = QuantizeInPlace(tensor, quantization, state, scales);
+  const formats::Cell cell =
+      formats::CellIn(quantization, tensor.rows(), tensor.cols());
+  const bool scales_sums = quantization.scales_sums();
+  for (size_t i = 0; i < tensor.rows(); ++i) {
+    for (size_t k = 0; k < tensor.cols(); ++k) {
+      if (scales_sums) tensor(i, k) *= scales(i / cell.rows, k / cell.cols);
+      tensor(i, k) *= of_tensor;
+    }
+  }
 }
 
 void PrepareTensor(const Operand& operand, const Pieces& pieces,

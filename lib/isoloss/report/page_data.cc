@@ -216,7 +216,6 @@ class PageBuilder {
     data_["routing_flips"] = RoutingFlipsJson(page_.pairs, budget_);
     data_["growth"] = GrowthJson(Copy(content_.growth), budget_);
     data_["oracle"] = OracleJson(content_.probes, budget_);
-    data_["kill_matrix"] = KillMatrixJson(Copy(content_.kill_matrix), budget_);
   }
 
   const PageContent& content_;

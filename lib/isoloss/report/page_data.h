@@ -25,9 +25,8 @@ struct PageContent {
   std::string baseline = {};
   std::span<const gate::Probe> probes = {};
   std::span<const gate::NullEnsemble> ensembles = {};
-  const document::Json* growth = nullptr;       ///< DumpComparisonJson
-  const document::Json* kill_matrix = nullptr;  ///< of RenderKillMatrixJson
-  std::vector<std::string> notes = {};          ///< sentences for the reader
+  const document::Json* growth = nullptr;  ///< DumpComparisonJson
+  std::vector<std::string> notes = {};     ///< sentences for the reader
 };
 
 /// The object. Curves keep each step while they have at most kMostCurveValues

@@ -335,23 +335,15 @@ void AddWarnings(const Judgement& judgement, Document& document) {
   }
 }
 
-/// What this gate was measured to catch, and "PASS  mxfp8 against bf16: ...
-/// (exit code 0)": one line, however long, which scripts look for.
+/// "PASS  mxfp8 against bf16: ... (exit code 0)": one line, however long, which
+/// scripts look for.
 void AddEnd(const Judgement& judgement, Document& document) {
   document.Say("");
   document.Add(
-      Line{.text = judgement.PowerMeasured()
-                       ? fmt::format("Power of this gate: {}.",
-                                     judgement.power->Sentence())
-                       : fmt::format("Power of this gate against planted "
-                                     "errors: unknown ({}).",
-                                     judgement.power_unknown),
-           .hang = 2});
-  document.Add(
-      Line{.text = fmt::format("  {} against {}: {} (exit code {})",
-                               judgement.candidate.arm, judgement.baseline.arm,
-                               VerdictReasons(judgement),
-                               gate::ExitCode(judgement.outcome)),
+      Line{.text = fmt::format(
+               "  {} against {}: {} (exit code {})", judgement.candidate.arm,
+               judgement.baseline.arm, VerdictReasons(judgement),
+               gate::ExitCode(judgement.outcome)),
            .lead = std::string(gate::OutcomeName(judgement.outcome)),
            .tone = ToneOf(judgement.outcome)});
 }

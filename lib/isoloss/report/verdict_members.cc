@@ -52,31 +52,6 @@ Document LevelMembers(const gate::LevelOutcome& level) {
   return document;
 }
 
-Document PowerMembers(const Judgement& judgement) {
-  Document document;
-  if (!judgement.PowerMeasured()) {
-    document.Put("unknown", judgement.power_unknown);
-    return document;
-  }
-  const gate::PowerRecord& power = *judgement.power;
-  const auto caught = power.CaughtInterval();
-  document.Put("digest", power.Digest());
-  document.Put("policy_digest", power.policy_digest);
-  document.Put("ensemble_digests", power.ensemble_digests);
-  document.Put("experiment", power.experiment);
-  document.Put("recipe", power.recipe);
-  document.Put("arm", power.arm);
-  document.Put("levels", power.levels);
-  document.Put("bugs", power.bugs);
-  document.Put("bugs_caught", power.bugs_caught);
-  document.Put("caught_lower", caught.lower);
-  document.Put("caught_upper", caught.upper);
-  document.Put("benign_runs", power.benign_runs);
-  document.Put("false_alarms", power.false_alarms);
-  document.Put("false_alarm_bound", power.FalseAlarmBound());
-  return document;
-}
-
 Document RunMembers(const compare::RunRecord& run) {
   Document document;
   document.Put("file", run.file);
@@ -202,8 +177,6 @@ Document VerdictMembers(const Judgement& judgement) {
   document.Put("outcome", gate::OutcomeName(judgement.outcome));
   document.Put("exit_code", gate::ExitCode(judgement.outcome));
   document.PutObject("reading", ReadingMembers(ResultOf(judgement, "")));
-  document.Put("power_measured", judgement.PowerMeasured());
-  document.PutObject("power", PowerMembers(judgement));
   PutOrigins(judgement, document);
   document.PutObject("policy", PolicyDocument(policy));
   document.Put("policy_digest", gate::PolicyDigest(policy));

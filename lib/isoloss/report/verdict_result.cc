@@ -152,13 +152,6 @@ std::vector<std::string> CouldHaveSeen(const Judgement& judgement) {
     }
   }
   std::ranges::move(WhatLevelsLack(judgement), std::back_inserter(sentences));
-  sentences.push_back(
-      judgement.power
-          ? fmt::format("Measured with planted bugs: {}.",
-                        judgement.power->Sentence())
-          : fmt::format("What this gate catches of planted bugs is unknown: "
-                        "{}.",
-                        judgement.power_unknown));
   return sentences;
 }
 
