@@ -1,4 +1,4 @@
-#include "isoloss/model/embedding.h"
+#include "isoloss/kernels/embedding.h"
 
 #include <algorithm>
 #include <bit>
@@ -7,7 +7,7 @@
 
 #include "isoloss/kernels/row_tasks.h"
 
-namespace isoloss::model {
+namespace isoloss::kernels {
 namespace {
 
 /// sum += row, element by element.
@@ -53,11 +53,10 @@ struct SequenceTree {
 
 }  // namespace
 
-void GatherEmbedding(MatrixView<const float> table,
-                     std::span<const int32_t> tokens, MatrixView<float> out,
-                     ThreadTeam& team) {
-  kernels::ForEachRow(tokens.size(), team, [&](size_t t) {
-    std::memcpy(out.Row(t), table.Row(static_cast<size_t>(tokens[t])),
+void GatherRows(MatrixView<const float> table, std::span<const int32_t> index,
+                MatrixView<float> out, ThreadTeam& team) {
+  ForEachRow(index.size(), team, [&](size_t t) {
+    std::memcpy(out.Row(t), table.Row(static_cast<size_t>(index[t])),
                 table.cols() * sizeof(float));
   });
 }
@@ -84,19 +83,19 @@ void EmbeddingGradient::Add(std::span<const int32_t> tokens,
   nodes_.ResizeUninitialized(std::bit_width(width), dx.cols());
   // Threads take columns: a few ids may have most of the tokens.
   constexpr size_t kCacheLine = 64 / sizeof(float);
-  kernels::ForRowRuns(
-      dx.cols(), dx.rows(), kCacheLine, team, [&](size_t first, size_t count) {
-        const SequenceTree tree{sequence_ends, dx.Cols(first, count),
-                                nodes_.view().Cols(first, count)};
-        for (size_t id = 0; id < dtable.rows(); ++id) {
-          const auto positions = std::span(positions_)
-                                     .first(id_begins_[id + 1])
-                                     .subspan(id_begins_[id]);
-          if (positions.empty()) continue;
-          tree.ComputeNode(positions, 0, width, 0);
-          AddRow(tree.nodes.Row(0), count, dtable.Row(id) + first);
-        }
-      });
+  ForRowRuns(dx.cols(), dx.rows(), kCacheLine, team,
+             [&](size_t first, size_t count) {
+               const SequenceTree tree{sequence_ends, dx.Cols(first, count),
+                                       nodes_.view().Cols(first, count)};
+               for (size_t id = 0; id < dtable.rows(); ++id) {
+                 const auto positions = std::span(positions_)
+                                            .first(id_begins_[id + 1])
+                                            .subspan(id_begins_[id]);
+                 if (positions.empty()) continue;
+                 tree.ComputeNode(positions, 0, width, 0);
+                 AddRow(tree.nodes.Row(0), count, dtable.Row(id) + first);
+               }
+             });
 }
 
-}  // namespace isoloss::model
+}  // namespace isoloss::kernels

@@ -9,13 +9,12 @@
 #include "isoloss/base/matrix.h"
 #include "isoloss/base/threads.h"
 
-namespace isoloss::model {
+namespace isoloss::kernels {
 
-/// out[t] = table[tokens[t]].
-/// Shapes   table [V, D]; tokens [T], each in [0, V); out [T, D].
-void GatherEmbedding(MatrixView<const float> table,
-                     std::span<const int32_t> tokens, MatrixView<float> out,
-                     ThreadTeam& team);
+/// out[t] = table[index[t]].
+/// Shapes   table [V, D]; index [T], each in [0, V); out [T, D].
+void GatherRows(MatrixView<const float> table, std::span<const int32_t> index,
+                MatrixView<float> out, ThreadTeam& team);
 
 /// Adds up the gradient of an embedding table. Memory is reused.
 class EmbeddingGradient {
@@ -38,4 +37,4 @@ class EmbeddingGradient {
   Matrix<float> nodes_;            // [levels of the tree, D]
 };
 
-}  // namespace isoloss::model
+}  // namespace isoloss::kernels

@@ -1,11 +1,11 @@
-#include "isoloss/model/embedding.h"
+#include "isoloss/kernels/embedding.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <vector>
 
-namespace isoloss::model {
+namespace isoloss::kernels {
 namespace {
 
 std::vector<float> Column(const Matrix<float>& m) {
@@ -58,16 +58,16 @@ TEST(EmbeddingGradient, HandlesAnOddNumberOfSequences) {
   EXPECT_THAT(Column(dtable), ::testing::ElementsAre(13, 18));
 }
 
-TEST(GatherEmbedding, CopiesRows) {
+TEST(GatherRows, CopiesRows) {
   const std::vector<float> table = {1, 2, 3, 4, 5, 6};
   const std::vector<int32_t> tokens = {2, 0, 2};
   Matrix<float> out(3, 2);
   ThreadTeam team(1);
 
-  GatherEmbedding({table.data(), 3, 2}, tokens, out.view(), team);
+  GatherRows({table.data(), 3, 2}, tokens, out.view(), team);
 
   EXPECT_THAT(Column(out), ::testing::ElementsAre(5, 6, 1, 2, 5, 6));
 }
 
 }  // namespace
-}  // namespace isoloss::model
+}  // namespace isoloss::kernels
