@@ -43,7 +43,7 @@ void PassMx(const float* row, size_t width, Grid grid, float* out) {
   }
 }
 
-/// The values of a run share a scale.
+/// All values of a run have the same scale.
 void PassScaledRun(std::span<const float> run, bool power_of_two, Grid grid,
                    float* out) {
   constexpr float kMax = 448.0f;

@@ -16,7 +16,7 @@ struct TensorColumns {
   size_t count = 0;
 };
 
-/// Names the tensors that one normalisation and its neighbours announced.
+/// Identifies the tensors that one normalisation and its neighbours announced.
 struct NormPlace {
   std::string name;  ///< "layers.0.attention_norm": has weight and wgrad
   TensorColumns in;

@@ -14,7 +14,7 @@ namespace isoloss::oracle {
 
 enum class Side { kLeft, kRight };
 
-/// Names one operand of a site's product.
+/// Identifies one operand of a site's product.
 struct OperandPlace {
   std::string site;
   precision::GemmRole role = precision::GemmRole::kFprop;

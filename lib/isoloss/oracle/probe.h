@@ -30,7 +30,7 @@ struct ProbeOptions {
   /// not show what makes two runs differ, nor an error that this difference
   /// hides.
   int64_t plain_steps = 0;
-  /// Cases that only check the exchange run this many steps.
+  /// Cases that only check the exchange have this many steps.
   int64_t exchange_steps = 32;
   /// They are names of ProbeCases; empty means all.
   std::vector<std::string> cases = {};
