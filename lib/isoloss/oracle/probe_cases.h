@@ -24,9 +24,9 @@ enum class ProbeScope {
 struct ProbeCase {
   std::string name;
   std::string purpose;  ///< one line for lists
-  /// Changes sizes and switches; null: as they are.
+  /// Changes sizes and switches; null leaves them as they are.
   void (*shape)(train::Experiment& experiment) = nullptr;
-  /// Changes the initial weights; null: as they are.
+  /// Changes the initial weights; null leaves them as they are.
   void (*edit)(const model::ModelConfig& config,
                model::ParameterSet& weights) = nullptr;
   ProbeScope scope = ProbeScope::kSteps;

@@ -41,7 +41,7 @@ struct ScalarPieces {
     size_t begin;
     size_t end;
   };
-  /// Segments end here among the stored steps.
+  /// The stored steps have segments that end here.
   std::vector<size_t> stored_ends;
   /// Segments begin here among the steps that are multiplied, since a transform
   /// fills them up to whole runs. The last element is the end.

@@ -58,7 +58,7 @@ class ScalarProduct {
   size_t ForEachUncertain(MatrixView<const float> values, const Use& use) const;
 
  private:
-  /// The oracle states an accumulator by these numbers.
+  /// These numbers describe an accumulator.
   struct TensorCore {
     const char* name;
     size_t steps;
