@@ -51,6 +51,7 @@ Matrix<float> ScalarDequantize(const ScalarTensor& tensor, size_t cols);
 /// reference to the description.
 class ScalarCoder {
  public:
+  /// Prepares the cast to the element format.
   /// Errors   as ElementCast.
   explicit ScalarCoder(const formats::Quantization& quantization);
 

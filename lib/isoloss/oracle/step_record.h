@@ -13,7 +13,7 @@
 
 namespace isoloss::oracle {
 
-/// A copy of a model::Tensor.
+/// This is a copy of a model::Tensor.
 struct RecordedTensor {
   std::string name;
   model::TensorKind kind = model::TensorKind::kOutput;
@@ -42,7 +42,7 @@ class StepRecord : public model::TapSink {
   /// Errors   FormatError if the step did not announce it.
   const RecordedTensor& At(const std::string& name) const;
   const RecordedTensor* Find(const std::string& name) const;
-  /// Tests plant errors with it.
+  /// It lets tests plant an error.
   RecordedTensor& MutableAt(const std::string& name);
   /// Returns the ids of a router such as "layers.1.moe.router", [T, K].
   MatrixView<const int32_t> ExpertIds(const std::string& router) const;

@@ -167,7 +167,7 @@ class StatisticsCheck {
     const double numel = moments.numel;
     CheckScaleBytes(figures, offset == 0 ? tensors_.e8m0_histogram
                                          : tensors_.e8m0_histogram_columnwise);
-    // Which element is the largest is undefined if a block has an infinity.
+    // A block with an infinity has no defined largest element.
     if (moments.nonfinite == 0) {
       Check(runlog::kStat_block_argmax_spread + offset, figures.Spread(), 1.0);
     }

@@ -36,8 +36,8 @@ inline constexpr double kMostSize = 0x1p126;
 
 struct ExactSums {
   alignas(64) DotTile exact;
-  /// The largest magnitude of the partial sums after each kPrefixTerms terms,
-  /// and of the whole sum.
+  /// The largest magnitude of the whole sum and of the partial sums that follow
+  /// each kPrefixTerms terms.
   alignas(64) DotTile highest;
 };
 
@@ -53,7 +53,7 @@ void SumExactly(const float* const* a, MatrixView<const float> panel,
 void SumPairs(MatrixView<const float> a, MatrixView<const float> b,
               TermSums& sums);
 
-/// The elements of a row limit the terms of any dot product with it.
+/// The elements of a row give these limits for the terms of any dot product.
 struct RowFacts {
   double lowest_bit;  ///< all are multiples of it; infinite for 0, 0 for NaN
   double largest;     ///< magnitude

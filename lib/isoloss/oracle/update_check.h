@@ -26,7 +26,8 @@ double OracleLearningRate(const train::TrainConfig& train, int64_t step);
 /// Holds what a step logged besides its tensors.
 struct StepOutcome {
   runlog::StepRow row;
-  /// The biases after the update, and the counts of the step, [MoE layers, E].
+  /// They are the biases after the update and the counts of the step, [MoE
+  /// layers, E].
   MatrixView<const float> expert_bias;
   MatrixView<const int64_t> tokens_per_expert;
   /// The rows that the log got of the step are compared, too; may be null.
@@ -46,10 +47,10 @@ class UpdateOracle {
   MatrixView<const float> expert_bias() const { return expert_bias_.view(); }
 
   /// Verifies the next step:
-  ///   <module>_weight      the weights, rounded to `activations`
-  ///   <module>_parameter, _update   from the weights before
-  ///   grad_norm, lr        the logged figures, to FP32's precision
-  ///   layers.N.moe.router_expert_bias
+  ///   <module>_weight      the weights, rounded to `activations`;
+  ///   <module>_parameter, _update   from the weights before;
+  ///   grad_norm, lr        the logged figures, to FP32's precision;
+  ///   layers.N.moe.router_expert_bias.
   /// Clipping and AdamW take the logged norm and rate. A step whose loss or
   /// norm is not finite must change nothing.
   /// Errors   FormatError if the step did not announce one of the tensors, or
