@@ -31,7 +31,7 @@ inline constexpr uint64_t kMaxManifestBytes = uint64_t{64} << 20;
 
 /// Returns a name such as "step-000120".
 std::string StepFolderName(int64_t step);
-/// Returns the step of such a name, or nothing for any further text.
+/// Returns the step of such a name, or nothing for a text that is no such name.
 std::optional<int64_t> ParseStepFolderName(std::string_view name);
 
 struct Manifest {

@@ -225,7 +225,7 @@ void Writer::Impl::Publish() {
   if (fs::exists(fs::symlink_status(path, ignored))) {
     const fs::path old =
         checkpoints / fmt::format(".{}.old-{}", name, ::getpid());
-    RemoveFolder(old);  // of a killed process that had the same id
+    RemoveFolder(old);  // a killed process had the same id
     Rename(path, old);
   }
   temporary.BecomeCheckpoint(path);

@@ -14,7 +14,7 @@
 namespace isoloss::corpus {
 namespace {
 
-constexpr size_t kChunk = 1 << 14;  // tokens at a time
+constexpr size_t kChunk = 1 << 14;  // tokens are read at a time
 
 /// Returns the entropy of token counts.
 double EntropyNats(std::span<const uint64_t> counts, size_t total) {

@@ -163,7 +163,7 @@ std::string JoinPaths(const std::vector<fs::path>& paths) {
 /// Returns the share of bytes at the front of a file that no text has. They are
 /// control characters except white space, backspace and escape. NUL bytes are
 /// left out, so Latin letters in UTF-16 and UTF-32 count like those in ASCII,
-/// Latin-1 and UTF-8. Further text in UTF-16 is known by the mark at its
+/// Latin-1 and UTF-8. UTF-16 with other letters is known by the mark at its
 /// beginning.
 double ShareOfNoText(std::span<const uint8_t> file) {
   constexpr size_t kFront = 1 << 16;

@@ -198,8 +198,8 @@ inline Estimate Overflowed32(const Estimate& a) {
 }
 
 /// Returns `a` after `roundings` roundings to FP32 at about its own size. One
-/// rounding does not change an exact FP32 number. Nor does it most likely if
-/// only a rare jump makes the number inexact.
+/// rounding does not change an exact FP32 number. If only a rare jump makes it
+/// inexact, the rounding most likely changes nothing, either.
 inline Estimate Rounded32(const Estimate& unbounded, size_t roundings = 1) {
   const Estimate a = Overflowed32(unbounded);
   if (!std::isfinite(a.exact)) return a;

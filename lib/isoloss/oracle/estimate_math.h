@@ -37,8 +37,7 @@ inline Estimate Difference(const Estimate& a, const Estimate& b) {
 }
 
 /// Returns a / b, exact.
-/// Special  an unbounded error if b may be zero, but the result of IEEE
-/// division
+/// Special  an unbounded error if b may be zero; the result of IEEE division
 ///          if b is zero exactly.
 inline Estimate Quotient(const Estimate& a, const Estimate& b) {
   const double size_b = std::fabs(b.exact);
@@ -96,9 +95,9 @@ inline double LowestBit(double value) {
   return std::bit_cast<double>(static_cast<uint64_t>(lowest) << kMantissaBits);
 }
 
-/// Adds estimates up in FP32. The bound holds for any order. The noise is that
-/// of the ascending order. It is that of as many roundings at the largest term
-/// if this is more, since an order may begin with this term. If no order
+/// Adds estimates up in FP32. The bound holds for any order, the noise for the
+/// ascending one. If as many roundings at the largest term give more noise,
+/// they count instead, since an order may begin with this term. If no order
 /// rounds, there is neither a bound nor noise.
 class Sum32 {
  public:
@@ -133,7 +132,7 @@ class Sum32 {
   Estimate sum_;
   double size_ = 0.0;
   double largest_ = 0.0;    // |term|
-  double unit_ = HUGE_VAL;  // that all terms are multiples of; 0: none
+  double unit_ = HUGE_VAL;  // divides all terms; 0: none
   double variance_ = 0.0;
   size_t terms_ = 0;
 };

@@ -68,10 +68,10 @@ class Chain {
 
   double exact_ = 0.0;
   double size_ = 0.0;     // sum of |a b|
-  double squares_ = 0.0;  // of the chain's roundings
-  double largest_ = 0.0;  // |a b|
-  double lost_ = 0.0;     // by the chain of magnitudes
-  float chain_ = 0.0f;    // FP32, ascending
+  double squares_ = 0.0;  // squares of the chain's roundings
+  double largest_ = 0.0;  // largest |a b|
+  double lost_ = 0.0;     // roundings of the chain of magnitudes
+  float chain_ = 0.0f;    // sum in FP32, ascending order
   float magnitudes_ = 0.0f;
 };
 

@@ -20,8 +20,8 @@ struct FactorSums {
   enum Figure : size_t {
     kExact,     ///< sum of factor * value
     kSize,      ///< sum of |factor * value|
-    kInput,     ///< what errors of the factors may add: of bound * |value|
-    kVariance,  ///< of factors' errors and an FP32 chain's roundings
+    kInput,     ///< sum of bound * |value|: the factors' errors
+    kVariance,  ///< of the factors and of an FP32 chain's roundings
     kFigures
   };
   Matrix<double> sums;  ///< [kFigures, columns]

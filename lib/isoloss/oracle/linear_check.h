@@ -11,12 +11,12 @@ namespace isoloss::oracle {
 
 /// One linear layer y = x W^T, or one for each expert.
 struct LinearSite {
-  size_t index = 0;  ///< of the resolved recipe's sites
+  size_t index = 0;  ///< among the resolved recipe's sites
   std::string name;
-  std::string weight;  ///< its tensor: "<name>_weight" unless tied
+  std::string weight;  ///< tensor; "<name>_weight" unless tied
   size_t groups = 1;
-  bool of_experts = false;  ///< routed ones, a group each
-  size_t moe_layer = 0;     ///< theirs
+  bool of_experts = false;  ///< routed experts, a group each
+  size_t moe_layer = 0;     ///< layer of these experts
   Grid output = Grid::kBf16;
   /// dx was added to this tensor's values; it is empty if nothing was added.
   std::string dgrad_addend;

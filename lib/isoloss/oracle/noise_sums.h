@@ -29,10 +29,10 @@ class NoiseSums {
     double errors = 0.0;         // sum of e^2
     double variances = 0.0;      // sum of v
     double squares = 0.0;        // sum of v^2
-    double largest = 0.0;        // v
+    double largest = 0.0;        // largest v
     double signed_errors = 0.0;  // sum of e / sqrt(v), < 0 toward zero
     double leans = 0.0;          // sum of Estimate::lean / sqrt(v)
-    int64_t noisy = 0;           // its terms
+    int64_t noisy = 0;           // terms of signed_errors
     uint64_t content = 0;        // equal for rows of equal exact values
   };
   /// Returns the root mean square error of a row, divided by the expected error

@@ -22,7 +22,7 @@ struct NormPlace {
   TensorColumns in;
   TensorColumns out;
   TensorColumns out_gradient;  ///< dy
-  TensorColumns in_gradient;   ///< what dx became
+  TensorColumns in_gradient;   ///< dx, perhaps added
   /// dx was added to this tensor's values; it is empty if nothing was added.
   std::string addend;
 };

@@ -34,7 +34,7 @@ runlog::PrecisionRow CompareTensors(const RecordedTensor& candidate,
                                     const RecordedTensor& reference);
 
 struct PrecisionFindings {
-  std::vector<std::string> tensors;  ///< that rows name by place
+  std::vector<std::string> tensors;  ///< rows give a place here
   runlog::PrecisionColumns precision;
   runlog::RoutingFlipColumns routing_flips;
 };

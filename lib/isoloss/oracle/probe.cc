@@ -71,7 +71,7 @@ class StepListener {
     hooks_.on_rows = [this, &caller,
                       check = std::move(check)](const runlog::RunLog& rows) {
       if (caller.on_rows) caller.on_rows(rows);
-      if (rows.steps.step.empty()) return;  // an evaluation before training
+      if (rows.steps.step.empty()) return;  // this is an evaluation
       check(record_, rows);
       record_.Clear();
     };

@@ -68,7 +68,8 @@ void SetLargest(float* block, size_t size, float amax) {
   });
   const float old = std::fabs(*largest);
   if (!(old > 0.0f)) return;
-  // Further elements stay one step below amax, so that rounding cannot pass it.
+  // All elements but the largest stay one step below amax, so that rounding
+  // cannot pass it.
   const float limit = AwayInBf16(amax, -1);
   for (size_t i = 0; i < size; ++i) {
     block[i] = std::clamp(block[i] / old * amax, -limit, limit);

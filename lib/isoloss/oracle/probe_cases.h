@@ -17,7 +17,7 @@ inline constexpr std::string_view kPlainCase = "plain";
 /// A case covers one of these.
 enum class ProbeScope {
   kSteps,       ///< every tensor of every step
-  kExchange,    ///< what the exchange moves; none in models without experts
+  kExchange,    ///< the exchange's rows; none without experts
   kEvaluation,  ///< held-out losses
 };
 
@@ -30,7 +30,7 @@ struct ProbeCase {
   void (*edit)(const model::ModelConfig& config,
                model::ParameterSet& weights) = nullptr;
   ProbeScope scope = ProbeScope::kSteps;
-  int threads = 0;  ///< of the team that trains; 0: the caller's
+  int threads = 0;  ///< in the training team; 0: the caller's team
 };
 
 /// The cases are:

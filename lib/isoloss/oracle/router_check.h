@@ -25,8 +25,8 @@ std::vector<int32_t> ChooseExperts(const model::ModelConfig& config,
 /// Tells how a token's experts compare with those that the oracle chooses.
 enum class ChoiceClass {
   kEqual,
-  kFlip,   ///< some choice within the rounding of scores and sums gives them
-  kOther,  ///< no such choice
+  kFlip,   ///< rounding of scores and sums explains the choice
+  kOther,  ///< rounding does not explain the choice
 };
 
 /// Compares `expert_ids` [K], in slot order, with the choice by the announced

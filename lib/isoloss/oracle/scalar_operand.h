@@ -62,7 +62,7 @@ ScalarPieces PiecesOf(const formats::Quantization* a,
 
 struct PreparedSide {
   Matrix<float> values;   ///< [operand rows, depth]
-  Matrix<float> factors;  ///< of sums, [operand rows, pieces]; empty: 1
+  Matrix<float> factors;  ///< for sums, [operand rows, pieces]; empty: 1
   /// Tensor cores see these sums of the exponents of the code's field and of
   /// its scale. Subnormals have the smallest normal's exponent. [operand rows,
   /// depth]

@@ -194,7 +194,7 @@ void ScalarProduct::ForEachPlain(const Use& use) const {
 
 void ScalarProduct::ForEachRounded(const Use& use) const {
   if (has_bits() || !IsPlain()) return ForEach(use);
-  constexpr size_t kRows = 64;  // whose sums stay in a cache
+  constexpr size_t kRows = 64;  // their sums stay in a cache
   const DotSide a(a_.values.view());
   const DotSide b(b_.values.view());
   DotPanel panel;

@@ -30,10 +30,9 @@ class ScalarProduct {
 
   /// Calls use(i, j, estimate) for each sum.
   ///
-  /// Bounds   as Dot, for any order of all steps, if there are no scales of
-  /// sums,
-  ///          promotion or accumulators. Else for any order within a piece, and
-  ///          for any order of pieces if outer sums are FP32.
+  /// Bounds   as Dot, for any order of all steps, if there are neither scales
+  ///          of sums nor promotion nor accumulators. Else for any order within
+  ///          a piece, and for any order of pieces if outer sums are FP32.
   ///          A piece has the chain's sum s, the chain's bound e and the
   ///          rounded product f of the factors. It contributes |f| e, and
   ///            d = gamma_1 (|f s| + |f| e)

@@ -16,11 +16,11 @@ namespace isoloss::oracle {
 
 /// The columns of a quantised tensor are the contraction axis.
 struct ScalarTensor {
-  Matrix<float> elements;  ///< what was cast: after a transform
+  Matrix<float> elements;  ///< input of the cast, after a transform
   /// Codes as numbers, under a scale of 1, [rows, cols]. cols are whole runs of
   /// a transform, as in elements.
   Matrix<float> codes;
-  std::vector<ScalarScale> scales;  ///< of the cells, row by row
+  std::vector<ScalarScale> scales;  ///< one per cell, row by row
   size_t cell_rows = 1;
   size_t cell_cols = 1;
   float tensor_scale = 1.0f;

@@ -9,15 +9,15 @@ namespace isoloss::oracle {
 
 /// The elements of a cell have these two factors.
 struct ScalarScale {
-  float encode = 1.0f;  ///< elements are multiplied by it before they are cast
-  float decode = 1.0f;  ///< what codes are multiplied by
+  float encode = 1.0f;  ///< factor of elements before the cast
+  float decode = 1.0f;  ///< factor of codes
 };
 
 /// A scale may depend on these besides its own cell.
 struct TensorMagnitudes {
   /// The largest magnitude of all cells that have no infinity; NaN is skipped.
   float current = 0.0f;
-  std::optional<float> history;  ///< of steps before; none: there were none
+  std::optional<float> history;  ///< largest of earlier steps, if any
 };
 
 /// Returns the scale of a cell. `amax` is its largest magnitude; it is infinite

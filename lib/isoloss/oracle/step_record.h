@@ -18,7 +18,7 @@ struct RecordedTensor {
   std::string name;
   model::TensorKind kind = model::TensorKind::kOutput;
   Matrix<float> values;
-  std::vector<size_t> begins;  ///< of groups of rows; empty: one group
+  std::vector<size_t> begins;  ///< starts of groups of rows; empty: one
   std::vector<size_t> segment_ends;
   bool of_experts = false;
   bool quantized_rowwise = false;

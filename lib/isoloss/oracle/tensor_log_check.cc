@@ -274,7 +274,7 @@ void CheckLoggedTensors(const StepInputs& inputs,
                               sink);
   for (size_t i = 0; i < tensors.names.size(); ++i) {
     const RecordedTensor* tensor = inputs.record.Find(tensors.names[i]);
-    if (tensor == nullptr) continue;  // a router's choice has a digest only
+    if (tensor == nullptr) continue;  // a router's choice: only a digest
     const std::vector<Segment> segments =
         SegmentsOf(*tensor, ListsOf(inputs, *tensor));
     if (!tensors.digest.empty()) {

@@ -26,7 +26,7 @@ using DotTile = double[kDotRows][kDotLanes];
 struct TermSums {
   alignas(64) DotTile exact;    ///< sum of the terms
   alignas(64) DotTile size;     ///< sum of |term|
-  alignas(64) DotTile largest;  ///< |term|
+  alignas(64) DotTile largest;  ///< largest |term|
   /// The sum of the squares of the roundings of a chain that adds in FP32. It
   /// is correct if `size` is at most kMostSize and all terms are multiples of
   /// 2^-149. The chain then neither overflows nor rounds a subnormal number.
@@ -55,8 +55,8 @@ void SumPairs(MatrixView<const float> a, MatrixView<const float> b,
 
 /// The elements of a row give these limits for the terms of any dot product.
 struct RowFacts {
-  double lowest_bit;  ///< all are multiples of it; infinite for 0, 0 for NaN
-  double largest;     ///< magnitude
+  double lowest_bit;  ///< divides all elements; infinite for 0, 0 for NaN
+  double largest;     ///< largest magnitude
   double norm;        ///< at least the root of the sum of squares
   double block_norm;  ///< as norm, of the largest run of kPrefixTerms
 };

@@ -20,7 +20,7 @@ struct Magnitude {
   float least = 0.0f;
   float exact = 0.0f;
   float most = 0.0f;
-  double noise = 0.0;  ///< relative to it
+  double noise = 0.0;  ///< relative to the magnitude
 
   bool finite() const { return std::isfinite(exact); }
 };

@@ -16,7 +16,7 @@ struct Uncertain {
 
   explicit Uncertain(const Estimate& e)
       : exact(e.exact), bound(e.bound), variance(e.noise * e.noise) {}
-  Uncertain() = default;  ///< unspecified, as of numbers; Uncertain{} is 0
+  Uncertain() = default;  ///< unspecified values; Uncertain{} is 0
 };
 
 /// Returns codes times scales, as ScalarQuantize has them, of a tensor whose

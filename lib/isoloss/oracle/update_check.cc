@@ -232,7 +232,7 @@ Estimate UpdateOracle::Updated(const Scalars& s, float parameter,
   // `a`.
   const auto rounded = [](const Number& a, double roundings = 1) {
     const double size = std::fabs(a.exact) + a.bound;
-    if (size <= kTiny / 2) return Number{};  // underflows, without any doubt
+    if (size <= kTiny / 2) return Number{};  // certainly underflows
     return Number{
         a.exact,
         a.bound + roundings * (1 + 0x1p-20) * kUnitRoundoff * size + kTiny,

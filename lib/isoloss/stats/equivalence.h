@@ -25,7 +25,7 @@ struct EquivalenceOptions {
 
 enum class Equivalence {
   kInside,     ///< the whole interval lies inside the margin
-  kOutside,    ///< the whole interval lies outside it
+  kOutside,    ///< the whole interval lies outside the margin
   kUndecided,  ///< the interval crosses the margin, or there is none
 };
 

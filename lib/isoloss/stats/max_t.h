@@ -23,7 +23,7 @@ struct MaxTResult {
   /// observed value that is not finite.
   std::vector<double> z;
   double largest = 0;  ///< max |z|
-  size_t worst = 0;    ///< the first statistic that has it
+  size_t worst = 0;    ///< the first statistic with the largest |z|
   /// Statistics with |z| above the threshold, in ascending order; the run fails
   /// if there is one.
   std::vector<size_t> exceeding;
