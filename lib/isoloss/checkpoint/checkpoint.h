@@ -38,9 +38,9 @@ struct TensorInfo {
 
 /// Writes one checkpoint. tensors.safetensors goes into a temporary folder;
 /// each tensor is digested and the file is synced. The manifest follows. Then
-/// the folder is synced and renamed, and LATEST is replaced. At last all
-/// checkpoints but the newest two are removed. If a step fails or is killed,
-/// the earlier checkpoints stay as they were.
+/// the folder is synced and renamed, and LATEST is replaced. At last older
+/// checkpoints are removed, except the newest two. If a step fails or is
+/// killed, the earlier checkpoints stay as they were.
 class Writer {
  public:
   /// Makes `folder` if needed, removes what killed writers left in it, and
@@ -121,9 +121,9 @@ struct Found {
 /// Returns why a whole checkpoint can't be used, or "" if it can.
 using Misfit = std::function<std::string(const Checkpoint& checkpoint)>;
 
-/// Returns the checkpoint that LATEST names. If it is not whole or does not
-/// fit, the newest remaining one that is and does is returned. A folder that is
-/// missing or has no checkpoint gives nothing.
+/// Returns the checkpoint that LATEST names if it is whole and fits, else the
+/// newest one that is whole and fits. A folder that is missing or has no
+/// checkpoint gives nothing.
 Found FindNewest(const std::filesystem::path& checkpoints,
                  const Misfit& misfit = {});
 /// Returns the newest such checkpoint whose step is at most `step`.

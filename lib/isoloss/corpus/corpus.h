@@ -22,7 +22,7 @@ inline constexpr size_t kMaxBytes = size_t{4} << 30;
 /// This is enough for a ratio and takes less than a second.
 inline constexpr size_t kMaxDeflated = size_t{4} << 20;
 
-/// A share is the positions [first, first + count) of a corpus.
+/// A share has the positions [first, first + count) of a corpus.
 struct Share {
   size_t first = 0;
   size_t count = 0;

@@ -14,7 +14,7 @@
 
 namespace isoloss::oracle {
 
-/// Returns the factor on q.k: width^-1/2 times YaRN's mscale squared.
+/// Returns the factor on q.k: width^-1/2, with YaRN's mscale folded in.
 float OracleSoftmaxScale(const model::ModelConfig& config);
 
 /// Says how the products' operands are quantised. `seed` and `step` select the

@@ -66,8 +66,8 @@ class Comparison {
 
   int64_t elements() const { return row_.elements; }
   int64_t other() const { return row_.other; }
-  /// Says for each row whether it has other elements. It ends with the last row
-  /// that has one.
+  /// Says for each row whether it has an element that is other. It ends with
+  /// the last row that has one.
   const std::vector<bool>& wrong_rows() const { return wrong_rows_; }
   /// Returns the counts; the caller fills in case, step and tensor. If no
   /// element differs, worst_ratio is 0, the place is -1 and the values are NaN.

@@ -1,4 +1,5 @@
-// States the content of the recipes that users meet by name a second time.
+// States a second time, for the oracle alone, what the recipes contain that
+// users meet by name.
 #pragma once
 
 #include <string>

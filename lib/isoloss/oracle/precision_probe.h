@@ -18,7 +18,8 @@
 
 namespace isoloss::oracle {
 
-/// Groups have this many rows if a tensor names no groups, as experts do.
+/// Groups have this many rows if a tensor names none; those of experts name
+/// theirs.
 inline constexpr size_t kGroupRows = 32;
 
 /// Compares two tensors of equal shape; the caller sets step and tensor.

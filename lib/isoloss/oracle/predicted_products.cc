@@ -89,8 +89,8 @@ class Predictor {
     return recipe_.For(place->second, role);
   }
 
-  /// A task is plain if neither the oracle's recipe nor the kernels' task
-  /// quantises.
+  /// Returns whether neither the oracle's recipe nor the kernels' task
+  /// quantises or changes the accumulation.
   bool IsPlain(const GemmTask& task) const {
     const GemmProblem& problem = task.problem;
     return For(task, task.role) == GemmPrecision{} &&

@@ -37,13 +37,13 @@ struct ProbeOptions {
   /// The run's own hooks are called before the probe looks.
   train::RunHooks hooks = {};
   /// Makes hooks anew for each case, whose experiment may have other sizes, and
-  /// for the candidate of the reference. `hooks` are used if it is empty;
-  /// otherwise only hooks.stop counts.
+  /// for the candidate of the reference. If it is empty, `hooks` are used; if
+  /// not, only hooks.stop of them.
   std::function<train::RunHooks(const train::Experiment& experiment,
                                 const train::Arm& arm, uint64_t seed)>
       make_hooks = {};
-  /// Trains in the place of train::TrainRun. The oracle still compares it with
-  /// the experiment and the arm that ProbeArm was given.
+  /// Trains the runs; train::TrainRun does if it is empty. The oracle still
+  /// compares the run with the experiment and the arm that ProbeArm was given.
   TrainFunction train = {};
   /// The arm is also compared with this one (oracle/precision_probe.h), at
   /// these steps.

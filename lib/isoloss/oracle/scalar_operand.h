@@ -25,7 +25,7 @@ struct ScalarOperand {
   /// Tensors end at these operand rows; empty means one tensor. If the operand
   /// runs `down`, each segment of the product is a tensor.
   std::span<const size_t> tensor_ends = {};
-  /// The rows of `values` were quantised before by this; null if they were not.
+  /// This quantised the rows of `values` before; null if nothing did.
   const formats::Quantization* before = nullptr;
   formats::TensorState state_before = {};
 };

@@ -23,7 +23,7 @@ using Wide = hn::CappedTag<double, 8>;
 using Narrow = hn::Rebind<float, Wide>;
 using Doubles = hn::Vec<Wide>;
 
-/// The registers of the target hold the sums of this many rows.
+/// The registers of the target hold the sums of kRowsAtOnce rows.
 constexpr size_t kWideLanes = hn::MaxLanes(Wide());
 constexpr size_t kRowsAtOnce = kWideLanes == 8 ? kDotRows : kDotRows / 2;
 

@@ -41,9 +41,9 @@ void CheckOptions(const BootstrapOptions& options) {
   }
 }
 
-/// Returns the smallest m that `quiet` autocorrelations in a row follow that
-/// lie within two standard errors, 2 sqrt(log10 n / n), of 0. It is the last
-/// known lag if there is none.
+/// Returns the smallest m after which `quiet` autocorrelations in a row lie
+/// within two standard errors, 2 sqrt(log10 n / n), of 0. It is the last known
+/// lag if there is none.
 size_t LastLoudLag(std::span<const double> gamma, size_t quiet, double n) {
   const double bound = 2 * std::sqrt(std::log10(n) / n) * gamma[0];
   size_t in_a_row = 0;

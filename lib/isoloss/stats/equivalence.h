@@ -16,7 +16,7 @@ struct EquivalenceOptions {
   /// The probability of declaring equivalence if the true mean lies on the
   /// margin is at most alpha, in (0, 0.5).
   double alpha = 0.05;
-  /// RequiredPairs chooses the sample for this probability of success, in (0.5,
+  /// RequiredPairs computes the pairs for this probability of success, in (0.5,
   /// 1).
   double power = 0.8;
   /// Only differences above +margin are of concern.
@@ -69,7 +69,7 @@ EquivalenceResult TestEquivalence(const Summary& differences,
 std::optional<int64_t> RequiredPairs(const Summary& differences,
                                      const EquivalenceOptions& options);
 
-/// Both functions refuse options by this.
+/// Verifies the options of both functions.
 /// Errors   ConfigError if an option is out of its range.
 void CheckEquivalenceOptions(const EquivalenceOptions& options);
 

@@ -1,4 +1,4 @@
-// Adjusts many p-values so that the false discovery rate is known.
+// Adjusts many p-values to control the false discovery rate.
 #pragma once
 
 #include <span>

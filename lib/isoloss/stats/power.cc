@@ -94,9 +94,9 @@ double TwoOneSidedPower(double mean, double standard_error,
     if (!options.one_sided) pass -= NormalCdf(below + t * u);
     return std::max(0.0, pass) * ScaledChiDensity(u, degrees_of_freedom);
   };
-  // u is almost surely within `spread` of 1. It is a Lipschitz function, with
-  // constant 1 / sqrt(nu), of nu normal variables, and its mean is above 1 - 1
-  // / (2 nu).
+  // u is within `spread` of 1 except for a negligible rest. It is a Lipschitz
+  // function, with constant 1 / sqrt(nu), of nu normal variables, and its mean
+  // is above 1 - 1 / (2 nu).
   const double spread = (kNormalTail + 1 / std::sqrt(degrees_of_freedom)) /
                         std::sqrt(degrees_of_freedom);
   const double low = std::max(0.0, 1 - spread);
