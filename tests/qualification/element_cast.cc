@@ -44,10 +44,9 @@ auto CastBy(Cast cast) {
 }
 
 float Truncated(const Format& element, float value) {
-  static const formats::RoundingMode& mode =
-      formats::RoundingModeByName("toward_zero");
-  return formats::Decode(
-      element, formats::Encode(element, value, Overflow::kSaturate, mode));
+  return formats::Decode(element,
+                         formats::Encode(element, value, Overflow::kSaturate,
+                                         formats::RoundingMode::kTowardZero));
 }
 
 /// Halfway cases go up, not to even: mean error 1/32 of a step where operands

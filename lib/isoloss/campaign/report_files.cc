@@ -256,7 +256,8 @@ class FilesReader {
     const auto& policy = verdict["policy"];
     const auto share = policy.find("window_share");
     const bool foreign = std::ranges::any_of(runs, [](const auto* run) {
-      return run->log.provenance.IsForeign();  // the page may align otherwise
+      return !run->log.provenance.Knows(
+          runlog::Fact::kBits);  // the page may align otherwise
     });
     if (foreign || share == policy.end() || !share->is_number() ||
         !(*share > 0 && *share <= 1)) {

@@ -116,7 +116,7 @@ std::vector<std::string> WarningsOf(const compare::Pairing& pairing,
     warnings.push_back(std::move(warning));
   }
   for (std::string& warning : ForeignWarnings(pairing)) add(std::move(warning));
-  if (!pairing.IsForeign()) AppendUnpinned(all, warnings);
+  if (pairing.Knows(runlog::Fact::kExperiment)) AppendUnpinned(all, warnings);
   return warnings;
 }
 
@@ -150,7 +150,8 @@ Judgement Judge(const Evidence& evidence, const Policy& policy,
   ApplyControls(evidence.controls, judgement);
   if (judgement.outcome != Outcome::kInvalid) {
     judgement.curves = compare::MeanCurves(pairing);
-    if (pairing.IsForeign()) judgement.peers = PeerOpinions(pairing);
+    if (!pairing.Knows(runlog::Fact::kBits))
+      judgement.peers = PeerOpinions(pairing);
   }
   return judgement;
 }

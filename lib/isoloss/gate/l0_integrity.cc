@@ -55,7 +55,7 @@ Check CheckOf(std::string_view name, std::string_view passed, std::string of,
 /// Of the first run that did not follow its schedule.
 void AddWrongRates(const NullEnsemble& null, std::vector<Finding>& findings) {
   const runlog::Ensemble& ensemble = null.ensemble;
-  if (ensemble.provenance.IsForeign()) return;
+  if (!ensemble.provenance.Knows(runlog::Fact::kExperiment)) return;
   for (const runlog::EnsembleMember& member : ensemble.members) {
     for (const auto& wrong :
          {compare::WrongRate(ensemble.provenance, member.steps),
@@ -102,7 +102,7 @@ void CheckEvidence(const Evidence& evidence, Judgement& judgement) {
 /// incomparable.
 void JudgeIntegrity(const Evidence& evidence, Judgement& judgement) {
   const compare::Pairing& pairing = *evidence.pairing;
-  const bool foreign = pairing.IsForeign();
+  const bool foreign = !pairing.Knows(runlog::Fact::kExperiment);
   for (const compare::IntegrityRule& rule : compare::IntegrityRules()) {
     const auto findings = rule.check(pairing, judgement.policy.question);
     const std::string_view promise =

@@ -316,7 +316,8 @@ std::string BesideEqualLosses(const SeedDivergence* earliest,
 /// precision, it is a measure.
 void JudgeBits(const Evidence& evidence, Judgement& judgement) {
   const compare::Pairing& pairing = *evidence.pairing;
-  if (pairing.IsForeign()) return JudgeDigits(pairing, judgement);
+  if (!pairing.Knows(runlog::Fact::kBits))
+    return JudgeDigits(pairing, judgement);
   for (const compare::SeedPair& pair : pairing.pairs) {
     judgement.divergences.push_back(DivergenceOf(
         pair,

@@ -43,10 +43,10 @@ Check CheckProbes(const Evidence& evidence) {
   Check check{
       .name = "probe",
       .outcome = Outcome::kPass,
-      .quantity = evidence.pairing->IsForeign()
-                      ? "losses and what else is told bind each probe to "
-                        "its run"
-                      : "each probe is whole and of the judged runs"};
+      .quantity = evidence.pairing->Knows(runlog::Fact::kGraph)
+                      ? "each probe is whole and of the judged runs"
+                      : "losses and what else is told bind each probe to "
+                        "its run"};
   const auto report = [&check](std::span<const Probe> probes,
                                const std::vector<const compare::Run*>& runs) {
     for (const Probe& probe : probes) {
@@ -57,7 +57,7 @@ Check CheckProbes(const Evidence& evidence) {
         check.findings.push_back(fmt::format("{}: {}", Label(probe), gap));
       }
       // Which operations were recorded is up to whom records them.
-      if (probe.log.provenance.IsForeign()) continue;
+      if (!probe.log.provenance.Knows(runlog::Fact::kGraph)) continue;
       ReportUnlike(probe, probes.front(), check.findings);
     }
   };
@@ -70,8 +70,9 @@ Check CheckProbes(const Evidence& evidence) {
   check.outcome = Outcome::kInvalid;
   check.quantity = check.findings[0];
   check.evidence = fmt::format("one of {} findings", check.findings.size());
-  check.next = evidence.pairing->IsForeign() ? kRecordOperations
-                                             : "probe again: isoloss lab probe";
+  check.next = evidence.pairing->Knows(runlog::Fact::kExperiment)
+                   ? "probe again: isoloss lab probe"
+                   : kRecordOperations;
   return check;
 }
 
@@ -80,10 +81,10 @@ void RequireCases(const Evidence& evidence, Judgement& judgement) {
   Check check{
       .name = "cases",
       .outcome = Outcome::kInconclusive,
-      .next = evidence.pairing->IsForeign()
-                  ? kRecordOperations
-                  : "probe every case: isoloss lab probe without --case "
-                    "and --steps"};
+      .next = evidence.pairing->Knows(runlog::Fact::kExperiment)
+                  ? "probe every case: isoloss lab probe without --case "
+                    "and --steps"
+                  : kRecordOperations};
   for (const auto& probes :
        {evidence.candidate_probes, evidence.baseline_probes}) {
     for (const Probe& probe : probes) {
@@ -216,7 +217,7 @@ std::optional<Check> EndsTooEarly(const Evidence& evidence,
     const int64_t last = steps.empty() ? 0 : steps.back();
     for (const compare::SeedPair& pair : evidence.pairing->pairs) {
       if (pair.seed != probe.log.provenance.seed) continue;
-      if (probe.log.provenance.IsForeign()) {
+      if (!probe.log.provenance.Knows(runlog::Fact::kGraph)) {
         if (auto check = MissesParting(probe, pair)) return check;
         continue;
       }
@@ -265,9 +266,9 @@ void JudgeProbes(const Evidence& evidence, Judgement& judgement) {
         {.name = "candidate",
          .outcome = Outcome::kInconclusive,
          .quantity = "only the baseline was probed",
-         .next = evidence.pairing->IsForeign()
-                     ? kRecordOperations
-                     : "probe the candidate, too: isoloss lab probe"});
+         .next = evidence.pairing->Knows(runlog::Fact::kExperiment)
+                     ? "probe the candidate, too: isoloss lab probe"
+                     : kRecordOperations});
   }
   RequireCases(evidence, judgement);
   if (auto check = EndsTooEarly(evidence, judgement.policy)) {

@@ -208,7 +208,7 @@ EarlyWindow WindowOf(const NullEnsemble& ensemble,
   window.names = ParameterNames(ensemble);
   const runlog::RunLog& baseline = pairing.baseline[0]->log;
   const auto most = static_cast<size_t>(policy.early_steps);
-  if (!pairing.IsForeign()) {
+  if (pairing.Knows(runlog::Fact::kEveryStep)) {
     const auto planned = static_cast<size_t>(baseline.provenance.steps_planned);
     window.steps.resize(std::min(most, planned));
     std::iota(window.steps.begin(), window.steps.end(), 1);
@@ -242,7 +242,7 @@ Check NothingSaid(std::string why, const char* next) {
 std::optional<Check> Untold(const NullEnsemble& ensemble,
                             const compare::Pairing& pairing,
                             const EarlyWindow& window) {
-  if (!pairing.IsForeign()) return std::nullopt;
+  if (pairing.Knows(runlog::Fact::kEveryStep)) return std::nullopt;
   for (const compare::Run* run : pairing.All()) {
     const std::string why = compare::WhyNotStepByStep(run->log);
     if (why.empty()) continue;
@@ -274,8 +274,9 @@ void JudgeEarlyWindow(const Evidence& evidence, Judgement& judgement) {
   const Check whole = EvidenceCheck(
       "ensemble", Obstacles(*ensemble, kind, pairing, window),
       fmt::format("{}, digest {}", Label(*ensemble), ensemble->ensemble.digest),
-      pairing.IsForeign() ? "the good runs are of their own, and logged alike"
-                          : "the evidence is of the judged configuration");
+      pairing.Knows(runlog::Fact::kExperiment)
+          ? "the evidence is of the judged configuration"
+          : "the good runs are of their own, and logged alike");
   judgement.checks.push_back(whole);
   if (whole.outcome != Outcome::kPass) return;
 
@@ -293,9 +294,9 @@ void JudgeEarlyWindow(const Evidence& evidence, Judgement& judgement) {
   std::vector<Observed> observed;
   for (const compare::SeedPair& pair : pairing.pairs) {
     const EarlyPair judged =
-        ensemble->ensemble.provenance.IsForeign()
-            ? AgainstReference(pair, ensemble->ensemble.members.front())
-            : PairOf(pair);
+        ensemble->ensemble.provenance.Knows(runlog::Fact::kExperiment)
+            ? PairOf(pair)
+            : AgainstReference(pair, ensemble->ensemble.members.front());
     observed.push_back(
         {fmt::format("seed {}", pair.seed), EarlyValues(judged, window)});
   }

@@ -221,7 +221,7 @@ class WindowTests {
         alpha_(looks_ == nullptr ? policy.alpha : looks_->NominalAlpha(policy)),
         where_(WhereToLook(*evidence.pairing, window)),
         slope_(compare::FitTokenSlope(*evidence.pairing, window)),
-        foreign_(evidence.pairing->IsForeign()),
+        foreign_(!evidence.pairing->Knows(runlog::Fact::kExperiment)),
         resolution_(compare::WrittenPercent(*evidence.pairing)),
         hidden_nats_(resolution_ == 0
                          ? 0

@@ -38,7 +38,8 @@ void ReplayWatch(const Evidence& evidence, Judgement& judgement) {
   const Policy& policy = judgement.policy;
   const auto& pairs = evidence.pairing->pairs;
   // The watch knows margins of loss only, and runs that isoloss trains.
-  if (pairs.empty() || policy.InTokens() || evidence.pairing->IsForeign()) {
+  if (pairs.empty() || policy.InTokens() ||
+      !evidence.pairing->Knows(runlog::Fact::kEveryStep)) {
     return;
   }
   const auto count = static_cast<int64_t>(pairs.size());

@@ -102,7 +102,8 @@ void ReportMissing(const Level& level, const Evidence& evidence,
                    Judgement& judgement) {
   if (OutcomeOf(level.name, judgement).has_value()) return;
   const std::string_view remedy =
-      evidence.pairing->IsForeign() ? level.foreign_remedy : level.remedy;
+      evidence.pairing->Knows(runlog::Fact::kExperiment) ? level.remedy
+                                                         : level.foreign_remedy;
   judgement.checks.push_back({.level = std::string(level.name),
                               .name = "evidence",
                               .outcome = Outcome::kInconclusive,
@@ -138,7 +139,7 @@ void ReportUndecided(Levels levels, Judgement& judgement) {
 /// are right does not make up for what nobody looked at.
 bool OracleSawSome(const Evidence& evidence) {
   return std::ranges::any_of(evidence.candidate_probes, [](const Probe& probe) {
-    return probe.log.provenance.IsForeign();
+    return !probe.log.provenance.Knows(runlog::Fact::kGraph);
   });
 }
 

@@ -146,14 +146,14 @@ Check TooFewMembers(const NullEnsemble& ensemble, size_t usable,
           .limit = static_cast<double>(policy.min_members),
           .evidence = fmt::format("{} of {}", Label(ensemble),
                                   ensemble.ensemble.members.size()),
-          .next = ensemble.ensemble.provenance.IsForeign()
-                      ? fmt::format(
+          .next = ensemble.ensemble.provenance.Knows(runlog::Fact::kExperiment)
+                      ? fmt::format("add members: isoloss lab ensemble build "
+                                    "EXPERIMENT --arm ARM --out FILE --runs {}",
+                                    policy.min_members)
+                      : fmt::format(
                             "build it from {} good runs or more: isoloss lab "
                             "ensemble build --from LOG... --out FILE",
-                            policy.min_members + 1)
-                      : fmt::format("add members: isoloss lab ensemble build "
-                                    "EXPERIMENT --arm ARM --out FILE --runs {}",
-                                    policy.min_members)};
+                            policy.min_members + 1)};
 }
 
 std::vector<const runlog::EnsembleMember*> UsableMembers(

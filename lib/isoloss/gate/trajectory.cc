@@ -134,8 +134,10 @@ std::optional<GoodRuns> GoodRunsOf(const Evidence& evidence,
   const compare::Pairing& pairing = *evidence.pairing;
   const bool regression = policy.question == compare::Question::kRegression;
   const NullEnsemble* given = regression ? evidence.benign : evidence.seeds;
-  if (given == nullptr || (regression && !pairing.IsForeign()) ||
-      (regression && !given->ensemble.provenance.IsForeign()) ||
+  if (given == nullptr ||
+      (regression && pairing.Knows(runlog::Fact::kExperiment)) ||
+      (regression &&
+       given->ensemble.provenance.Knows(runlog::Fact::kExperiment)) ||
       !Mismatches(*given,
                   regression ? runlog::EnsembleKind::kBenign
                              : runlog::EnsembleKind::kSeeds,

@@ -320,7 +320,7 @@ std::vector<Violation> CheckForeign(const RunLog& log) {
 }  // namespace
 
 std::vector<Violation> CheckDomains(const RunLog& log) {
-  if (log.provenance.IsForeign()) return CheckForeign(log);
+  if (!log.provenance.Knows(Fact::kRecording)) return CheckForeign(log);
   const Recording recording(log.provenance);
   // Bytes between pairs are written down at evaluations, and only those that
   // belong to the mesh that /exchange tells of.
@@ -381,7 +381,7 @@ std::vector<Violation> CheckForeign(const ProbeLog& log) {
 }  // namespace
 
 std::vector<Violation> CheckDomains(const ProbeLog& log) {
-  if (log.provenance.IsForeign()) return CheckForeign(log);
+  if (!log.provenance.Knows(Fact::kGraph)) return CheckForeign(log);
   DomainVisitor visitor(kSchemaVersion, [](When) { return true; });
   VisitProbeLog(visitor, log);
   if (!log.provenance.graph.empty()) {
