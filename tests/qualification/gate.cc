@@ -37,9 +37,10 @@ void SwapEntries(std::vector<T>& column, size_t one, size_t other) {
 /// Calls `edit` with every column of the log's steps.
 template <typename Edit>
 void ForEachColumn(runlog::StepColumns& steps, const Edit& edit) {
-  runlog::VisitSteps(
-      [&edit](const runlog::Field& /*field*/, auto& column) { edit(column); },
-      steps);
+  for (const runlog::Column& column :
+       runlog::ColumnsOf<runlog::StepColumns>()) {
+    runlog::MutableView(steps).WithValues(column, edit);
+  }
 }
 
 auto LastLoss(double value) {

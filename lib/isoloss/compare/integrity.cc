@@ -28,11 +28,10 @@ bool ColumnsFit(const runlog::RunLog& log) {
   const auto fit_or_absent = [&fit](const auto& column, size_t rows) {
     fit = fit && (column.empty() || column.size() == rows);
   };
-  runlog::VisitSteps(
-      [&](const runlog::Field&, const auto& column) {
-        fit_or_absent(column, log.steps.step.size());
-      },
-      log.steps);
+  for (const auto& column : runlog::ColumnsOf<runlog::StepColumns>()) {
+    const size_t count = runlog::View(log.steps).Count(column);
+    fit = fit && (count == 0 || count == log.steps.step.size());
+  }
   fit_or_absent(eval.per_sequence_loss_nats,
                 eval.step.size() * static_cast<size_t>(eval.sequences));
   const auto& parameters = log.parameters;

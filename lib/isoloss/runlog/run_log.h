@@ -30,7 +30,7 @@ inline constexpr int64_t kFullTextVersion = 5;
 /// keeps a forged extent from asking for all memory. No log gets more.
 inline constexpr int64_t kMaxValues = int64_t{1} << 28;
 
-/// What is known of one optimizer step; Of<T> is one value or a column of them.
+/// What is known of one optimizer step; Of<T> is one value or many.
 template <template <typename> typename Of>
 struct StepFields {
   Of<int64_t> step{};         ///< from 1, ascending
@@ -55,13 +55,13 @@ struct StepFields {
 template <typename T>
 using One = T;
 template <typename T>
-using Column = std::vector<T>;
+using Many = std::vector<T>;
 
 using StepRow = StepFields<One>;
 
 /// One value per optimizer step. A column is either as long as `step` or empty
 /// (the program that wrote the log does not know the quantity).
-struct StepColumns : StepFields<Column> {
+struct StepColumns : StepFields<Many> {
   /// Adds one value to every column.
   void Append(const StepRow& row);
 };
