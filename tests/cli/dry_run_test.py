@@ -86,7 +86,6 @@ class DryRun(ProgramTest):
                 (["tiny.toml", "--against", "none.h5"], ["none.h5"]),
                 (["tiny.toml", "--ensemble", "none.h5"], ["none.h5"]),
                 (["tiny.toml", "--probe", "none.h5"], ["none.h5"]),
-                (["tiny.toml", "--power", "none.json"], ["none.json"])):
             with self.subTest(arguments=arguments):
                 self.assert_refused_alike("verify", *arguments, words=words)
 

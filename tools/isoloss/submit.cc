@@ -88,9 +88,7 @@ void RefuseSecond(const sweeps::Sweep& sweep) {
 ExitCode StartSlurm(const sweeps::Sweep& sweep) {
   const sweeps::SlurmJobs jobs = sweeps::StartOnSlurm(sweep);
   std::string text;
-  for (const std::string& array : jobs.arrays) {
-    text += fmt::format("{}array {}", text.empty() ? "" : ", ", array);
-  }
+  if (!jobs.array.empty()) text = fmt::format("array {}", jobs.array);
   if (!jobs.judge.empty()) {
     text += fmt::format("{}job {} that judges", text.empty() ? "" : ", ",
                         jobs.judge);
@@ -139,7 +137,7 @@ ExitCode Submit(const SubmitArguments& arguments) {
 void DeclareProcesses(CLI::App& app, SubmitArguments& arguments) {
   sweeps::SweepRequest& request = arguments.request;
   AddOption(app, "--elements", arguments.elements,
-            "Processes that divide the runs of each stage among them (default: "
+            "Processes that divide the runs among them (default: "
             "one for each run, but none that would take less than a minute, "
             "and no more than Slurm's MaxArraySize)")
       .IntegerIn(1, 1'000'000);

@@ -44,16 +44,13 @@ NodeHealth ExamineNode(const JobHealthOptions& options, int of_this_node) {
       ExamineDiskWithin(std::chrono::duration<double>(std::min(
                             kMostDiskSeconds, options.deadline_seconds / 2)),
                         std::move(examine_disk));
-  health.clock =
-      options.examine_clock ? options.examine_clock() : ExamineClock();
   return health;
 }
 
 void AddProblemsOf(ProcessHealth& process) {
   const NodeHealth& health = process.health;
   for (const std::string& problem :
-       {health.numerics.problem, health.memory.problem, health.disk.problem,
-        health.clock.problem}) {
+       {health.numerics.problem, health.memory.problem, health.disk.problem}) {
     if (!problem.empty()) process.problems.push_back(problem);
   }
 }

@@ -24,10 +24,9 @@ struct JobHealthOptions {
   /// As a script would name this machine to a scheduler.
   std::string node = {};
   std::string commit = {};  ///< of the program
-  /// In place of ExamineNumerics, WriteAndReadBack and ExamineClock.
+  /// In place of ExamineNumerics and WriteAndReadBack.
   std::function<NumericsHealth()> examine_numerics = {};
   std::function<DiskHealth()> examine_disk = {};
-  std::function<ClockHealth()> examine_clock = {};
 };
 
 /// One process: what it has measured, and what is said of it.

@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <cstring>
 #include <future>
-#include <limits>
 #include <memory>
 #include <new>
 #include <system_error>
@@ -196,7 +195,7 @@ DiskHealth WriteAndReadBack(const fs::path& folder, const JobNeeds& needs) {
       static_cast<double>(written) / SecondsSince(begin);
   struct stat status {};
   if (fstat(file.descriptor(), &status) == 0) {
-    const double now = SystemClocks().wall();
+    const double now = WallSeconds();
     const double changed = static_cast<double>(status.st_mtim.tv_sec) +
                            static_cast<double>(status.st_mtim.tv_nsec) * 1e-9;
     // It was given during the write, which ended before: that much is unknown.
@@ -247,53 +246,10 @@ DiskHealth ExamineDiskWithin(std::chrono::duration<double> longest,
               longest.count())};
 }
 
-Clocks SystemClocks() {
-  return {.wall =
-              [] {
-                return std::chrono::duration<double>(
-                           std::chrono::system_clock::now().time_since_epoch())
-                    .count();
-              },
-          .steady =
-              [] {
-                return std::chrono::duration<double>(
-                           Steady::now().time_since_epoch())
-                    .count();
-              }};
-}
-
-ClockHealth ExamineClock(const Clocks& clocks) {
-  constexpr double kSeconds = 0.1;
-  // A clock that is being corrected runs off by 500 parts in a million
-  // (adjtimex's limit), and 0.1 s cover far less than this. A step, which is
-  // what can reorder files, is larger.
-  constexpr double kMostApart = 0.05;
-  constexpr int kMostLooks = 10'000'000;  // of a clock that stands still
-  const double wall_begin = clocks.wall();
-  const double steady_begin = clocks.steady();
-  double wall = wall_begin;
-  double steady = steady_begin;
-  for (int look = 0; look < kMostLooks && steady - steady_begin < kSeconds;
-       ++look) {
-    const double next_wall = clocks.wall();
-    const double next_steady = clocks.steady();
-    if (next_steady < steady || next_wall < wall) {
-      return {
-          fmt::format("its clock went back by {:.3g} s while it was looked at",
-                      std::max(steady - next_steady, wall - next_wall))};
-    }
-    wall = next_wall;
-    steady = next_steady;
-  }
-  if (steady - steady_begin < kSeconds) {
-    return {"its clock stands still"};
-  }
-  const double apart = (wall - wall_begin) - (steady - steady_begin);
-  if (std::abs(apart) > kMostApart) {
-    return {fmt::format("its clock jumped by {:.3g} s while it was looked at",
-                        apart)};
-  }
-  return {};
+double WallSeconds() {
+  return std::chrono::duration<double>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
 }
 
 }  // namespace isoloss::campaign

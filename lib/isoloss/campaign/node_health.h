@@ -1,5 +1,5 @@
 // What one process of a job finds on its own machine before the first step:
-// arithmetic, memory, disk, clock. Each part takes about two seconds at most.
+// arithmetic, memory, disk. Each part takes about two seconds at most.
 #pragma once
 
 #include <chrono>
@@ -38,15 +38,11 @@ struct DiskHealth {
   double seconds_ahead = 0;
   std::string problem = {};
 };
-struct ClockHealth {
-  std::string problem = {};
-};
 
 struct NodeHealth {
   NumericsHealth numerics = {};
   MemoryHealth memory = {};
   DiskHealth disk = {};
-  ClockHealth clock = {};
 };
 
 /// A clock that is further off is a problem: `isoloss watch` takes a run for
@@ -75,14 +71,7 @@ DiskHealth WriteAndReadBack(const std::filesystem::path& folder,
 DiskHealth ExamineDiskWithin(std::chrono::duration<double> longest,
                              std::function<DiskHealth()> examine);
 
-/// Seconds since an epoch, for ExamineClock.
-struct Clocks {
-  std::function<double()> wall = {};
-  std::function<double()> steady = {};
-};
-Clocks SystemClocks();
-
-/// Both must go on, in step with each other, for a tenth of a second.
-ClockHealth ExamineClock(const Clocks& clocks = SystemClocks());
+/// Seconds since 1970 by this machine's clock.
+double WallSeconds();
 
 }  // namespace isoloss::campaign

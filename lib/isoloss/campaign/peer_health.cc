@@ -105,7 +105,7 @@ void PeerTalk::Handle(const transport::Parcel& parcel) {
       return;
     case Kind::kPing:
     case Kind::kBlock: {
-      const double now = SystemClocks().wall();
+      const double now = WallSeconds();
       const bool ping = static_cast<Kind>(header.rows) == Kind::kPing;
       Send(parcel.peer, ping ? Kind::kPong : Kind::kTaken, header.sequence,
            &now, sizeof(now));
@@ -206,7 +206,7 @@ PeerLink PeerTalk::Measure(int peer, Seconds budget) {
   double shortest = deadline_.count();
   for (int i = 0; i < kFewest || passed() < budget / 4; ++i) {
     const auto asked = Clock::now();
-    const double before = SystemClocks().wall();
+    const double before = WallSeconds();
     if (!Ask(peer, Kind::kPing, none)) break;
     const double took = Seconds(Clock::now() - asked).count();
     if (took >= shortest) continue;

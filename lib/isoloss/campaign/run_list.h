@@ -18,7 +18,6 @@ struct ListedRun {
   /// What it leaves once it has finished, below the folder of the list.
   std::filesystem::path file;
   double thread_seconds = 0;  ///< that it takes on one thread of this machine
-  int stage = 1;  ///< runs of stage 2 read what those of stage 1 leave
 };
 
 struct RunList {
