@@ -340,10 +340,10 @@ void AddWarnings(const Judgement& judgement, Document& document) {
 void AddEnd(const Judgement& judgement, Document& document) {
   document.Say("");
   document.Add(
-      Line{.text = fmt::format(
-               "  {} against {}: {} (exit code {})", judgement.candidate.arm,
-               judgement.baseline.arm, VerdictReasons(judgement),
-               gate::ExitCode(judgement.outcome)),
+      Line{.text = fmt::format("  {} against {}: {} (exit code {})",
+                               judgement.candidate.arm, judgement.baseline.arm,
+                               VerdictReasons(judgement),
+                               gate::ExitCode(judgement.outcome)),
            .lead = std::string(gate::OutcomeName(judgement.outcome)),
            .tone = ToneOf(judgement.outcome)});
 }
