@@ -20,7 +20,7 @@
 #include "isoloss/campaign/interrupt.h"
 #include "isoloss/campaign/log_files.h"
 #include "isoloss/campaign/train_arms.h"
-#include "isoloss/report/log_json.h"
+#include "isoloss/report/log_document.h"
 #include "json_output.h"
 #include "run_choice_arguments.h"
 #include "usage.h"
@@ -50,7 +50,7 @@ struct BuildArguments {
 ExitCode Written(const std::string& out, bool json) {
   const runlog::Ensemble ensemble = runlog::ReadEnsemble(out);
   if (json) {
-    PrintJson(report::EnsembleJson(ensemble, out));
+    PrintJson(document::ToJson(report::DocumentOf(ensemble, out)));
     return ExitCode::kPass;
   }
   const auto& reference = ensemble.members.front().reference_steps.step;
@@ -108,8 +108,8 @@ ExitCode Build(BuildArguments& arguments) {
   runlog::WriteEnsemble(result.ensemble, arguments.out);
   campaign::RemoveMembers(plan);
   if (arguments.json) {
-    Json json = report::EnsembleJson(runlog::ReadEnsemble(arguments.out),
-                                     arguments.out);
+    Json json = document::ToJson(
+        report::DocumentOf(runlog::ReadEnsemble(arguments.out), arguments.out));
     json["kept_from_an_earlier_call"] = result.kept;
     PrintJson(json);
     return ExitCode::kPass;

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <functional>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "isoloss/document/document.h"
 #include "isoloss/runlog/tensor_dump.h"
 
 namespace isoloss::campaign {
@@ -30,7 +30,7 @@ std::vector<WhatIfRow> WhatIf(
     const runlog::TensorDump& dump, const std::vector<std::string>& formats,
     const std::function<bool(std::string_view)>& wants);
 
-std::string RenderWhatIf(const std::vector<WhatIfRow>& rows);
-nlohmann::ordered_json WhatIfJson(const std::vector<WhatIfRow>& rows);
+/// A table for each tensor.
+document::Document WhatIfDocument(const std::vector<WhatIfRow>& rows);
 
 }  // namespace isoloss::campaign

@@ -25,8 +25,9 @@ namespace isoloss::document {
 class Value {
  public:
   using List = std::vector<Value>;
+  // Lists of numbers may be as long as a log.
   using Held = std::variant<std::monostate, bool, int64_t, double, std::string,
-                            std::vector<Value>>;
+                            std::vector<int64_t>, std::vector<double>, List>;
 
   Value() = default;
   Value(bool value) : held_(value) {}                  // NOLINT(*-explicit-*)
@@ -44,8 +45,15 @@ class Value {
     if (value) *this = Value(*value);
   }
   template <typename T>
-  Value(const std::vector<T>& values)  // NOLINT(*-explicit-*)
-      : held_(List(values.begin(), values.end())) {}
+  Value(const std::vector<T>& values) {  // NOLINT(*-explicit-*)
+    if constexpr (std::integral<T>) {
+      held_ = std::vector<int64_t>(values.begin(), values.end());
+    } else if constexpr (std::floating_point<T>) {
+      held_ = std::vector<double>(values.begin(), values.end());
+    } else {
+      held_ = List(values.begin(), values.end());
+    }
+  }
 
   const Held& held() const { return held_; }
 

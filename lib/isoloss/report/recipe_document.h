@@ -1,10 +1,9 @@
 // What each GEMM of a model got, for people.
 #pragma once
 
-#include <string>
 #include <string_view>
 
-#include "isoloss/document/chart.h"
+#include "isoloss/document/document.h"
 
 namespace isoloss::report {
 
@@ -17,7 +16,6 @@ namespace isoloss::report {
 ///     layers.0.feed_forward.w1, layers.0.feed_forward.w3, ...
 /// Groups are in the order of their first sites. A line of another form is a
 /// group of its own and stands as it is.
-std::string RecipeText(std::string_view resolved_recipe,
-                       const document::TextStyle& style);
+document::Document RecipeDocument(std::string_view resolved_recipe);
 
 }  // namespace isoloss::report

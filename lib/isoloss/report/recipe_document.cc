@@ -1,18 +1,18 @@
-#include "isoloss/report/recipe_text.h"
+#include "isoloss/report/recipe_document.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
+#include <string>
+#include <utility>
 #include <vector>
-
-#include "isoloss/document/text_layout.h"
 
 namespace isoloss::report {
 namespace {
 
-using document::TextStyle;
-using document::Wrap;
+using document::Document;
+using document::Line;
 
 /// Sites of which the log says the same.
 struct Group {
@@ -43,16 +43,16 @@ std::vector<Group> Groups(std::string_view text) {
 }
 
 /// "fprop e4m3 x e4m3": the name in a column of its own.
-std::string ProductLine(std::string_view product, const TextStyle& style) {
+void AddProduct(std::string_view product, Document& document) {
   const std::string_view name = product.substr(0, product.find(' '));
   product.remove_prefix(std::min(name.size() + 1, product.size()));
-  const std::string begin = fmt::format("  {:<5}  ", name);
-  return fmt::format(
-      "{}{}\n", begin,
-      Wrap(std::string(product), begin.size(), begin.size(), style));
+  std::string begin = fmt::format("  {:<5}  ", name);
+  const size_t hang = begin.size();
+  document.Add(Line{
+      .text = std::string(product), .hang = hang, .label = std::move(begin)});
 }
 
-std::string GroupText(const Group& group, const TextStyle& style) {
+void AddGroup(const Group& group, Document& document) {
   std::string_view said = group.said;
   std::string reason;
   const size_t open = said.rfind("  (");
@@ -60,25 +60,23 @@ std::string GroupText(const Group& group, const TextStyle& style) {
     reason = said.substr(open + 3, said.size() - open - 4);
     said = said.substr(0, open);
   }
-  std::string text;
-  if (!reason.empty()) text += Wrap(reason, 0, 2, style) + "\n";
+  if (!reason.empty()) {
+    document.Add(Line{.text = std::move(reason), .hang = 2});
+  }
   while (!said.empty()) {
     const std::string_view product = said.substr(0, said.find("  "));
-    text += ProductLine(product, style);
+    AddProduct(product, document);
     said.remove_prefix(std::min(product.size() + 2, said.size()));
   }
-  return text + fmt::format("  {}\n", Wrap(group.sites, 2, 2, style));
+  document.Add(Line{.text = group.sites, .indent = 2, .hang = 2});
 }
 
 }  // namespace
 
-std::string RecipeText(std::string_view resolved_recipe,
-                       const TextStyle& style) {
-  std::string text;
-  for (const Group& group : Groups(resolved_recipe)) {
-    text += GroupText(group, style);
-  }
-  return text;
+Document RecipeDocument(std::string_view resolved_recipe) {
+  Document document;
+  for (const Group& group : Groups(resolved_recipe)) AddGroup(group, document);
+  return document;
 }
 
 }  // namespace isoloss::report

@@ -1,4 +1,4 @@
-#include "isoloss/report/policy_text.h"
+#include "isoloss/report/policy_document.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -8,6 +8,9 @@
 #include <sstream>
 #include <string>
 
+#include "isoloss/document/json.h"
+#include "isoloss/document/text.h"
+
 namespace isoloss::report {
 namespace {
 
@@ -16,7 +19,13 @@ using document::TextStyle;
 
 using ::testing::HasSubstr;
 
-TEST(PolicyText, ShowsInWordsWhatTheJsonHolds) {
+std::string PolicyText(const TextStyle& style) {
+  return document::RenderText(PolicyKeysDocument(), style);
+}
+
+Json PolicyJson() { return document::ToJson(PolicyKeysDocument()); }
+
+TEST(PolicyKeysDocument, ShowsInWordsWhatTheJsonHolds) {
   std::string words;
   std::istringstream text(PolicyText(TextStyle{}));
   for (std::string word; text >> word;) words += " " + word;
@@ -35,7 +44,7 @@ TEST(PolicyText, ShowsInWordsWhatTheJsonHolds) {
   }
 }
 
-TEST(PolicyText, LinesFit) {
+TEST(PolicyKeysDocument, LinesFit) {
   TextStyle style;
   style.width = 60;
   std::istringstream text(PolicyText(style));

@@ -1,24 +1,18 @@
-#include "isoloss/report/schema_text.h"
+#include "isoloss/report/schema_document.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <string_view>
 #include <vector>
 
-#include "isoloss/document/text_layout.h"
 #include "isoloss/runlog/schema.h"
 
 namespace isoloss::report {
 namespace {
 
-using document::Json;
-using document::kBold;
-using document::Paint;
-using document::TextStyle;
-using document::Wrap;
+using document::Document;
 using runlog::Column;
 using runlog::Role;
 using runlog::ValueType;
@@ -118,14 +112,7 @@ std::vector<DescribedGroup> DescribeSchema() {
   return groups;
 }
 
-/// A paragraph below a row.
-std::string Paragraph(const std::string& text, const TextStyle& style) {
-  constexpr size_t kIndent = 4;
-  return fmt::format("{:{}}{}\n", "", kIndent,
-                     Wrap(text, kIndent, kIndent, style));
-}
-
-std::string GroupText(const DescribedGroup& group, const TextStyle& style) {
+Document GroupDocument(const DescribedGroup& group) {
   const bool is_file = group.name.empty();
   const std::string_view kind = is_file ? "attribute" : "dataset";
   size_t name_width = kind.size();
@@ -138,52 +125,41 @@ std::string GroupText(const DescribedGroup& group, const TextStyle& style) {
                        std::string_view unit) {
     std::string line = fmt::format("  {:<{}}  {:<{}}  {}", name, name_width,
                                    type, type_width, unit);
-    line.erase(line.find_last_not_of(' ') + 1);
-    return line + "\n";
+    return line.erase(line.find_last_not_of(' ') + 1);
   };
 
-  std::string text =
-      Paint(is_file ? group.meaning
-                    : fmt::format("/{}: {}", group.name, group.meaning),
-            kBold, style) +
-      "\n" + row(kind, is_file ? "type" : "type and shape", "unit");
-  for (const DescribedDataset& dataset : group.datasets) {
-    text += row(dataset.name, dataset.type, dataset.unit);
-    text += Paragraph(dataset.meaning, style);
-    if (!dataset.values.empty()) {
-      text += Paragraph("values: " + dataset.values, style);
-    }
-  }
-  return text;
+  Document document;
+  document.Put("name", group.name);
+  document.Put("meaning", group.meaning);
+  document.Add(document::Title{
+      is_file ? group.meaning
+              : fmt::format("/{}: {}", group.name, group.meaning)});
+  document.Say(row(kind, is_file ? "type" : "type and shape", "unit"));
+  document.PutEach(
+      "datasets", group.datasets, [&](const DescribedDataset& dataset) {
+        Document of;
+        of.Put("name", dataset.name);
+        of.Put("type", dataset.type);
+        of.Put("unit", dataset.unit);
+        of.Put("values", dataset.values);
+        of.Put("meaning", dataset.meaning);
+        of.Say(row(dataset.name, dataset.type, dataset.unit));
+        of.Add(document::Line{.text = dataset.meaning, .indent = 4, .hang = 4});
+        if (!dataset.values.empty()) {
+          of.Add(document::Line{
+              .text = "values: " + dataset.values, .indent = 4, .hang = 4});
+        }
+        return of;
+      });
+  return document;
 }
 
 }  // namespace
 
-std::string SchemaText(const TextStyle& style) {
-  std::string text;
-  for (const DescribedGroup& group : DescribeSchema()) {
-    if (!text.empty()) text += '\n';
-    text += GroupText(group, style);
-  }
-  return text;
-}
-
-Json SchemaJson() {
-  Json json = {{"groups", Json::array()}};
-  for (const DescribedGroup& group : DescribeSchema()) {
-    Json datasets = Json::array();
-    for (const DescribedDataset& dataset : group.datasets) {
-      datasets.push_back({{"name", dataset.name},
-                          {"type", dataset.type},
-                          {"unit", dataset.unit},
-                          {"values", dataset.values},
-                          {"meaning", dataset.meaning}});
-    }
-    json["groups"].push_back({{"name", group.name},
-                              {"meaning", group.meaning},
-                              {"datasets", std::move(datasets)}});
-  }
-  return json;
+Document SchemaDocument() {
+  Document document;
+  document.PutEach("groups", DescribeSchema(), GroupDocument);
+  return document;
 }
 
 }  // namespace isoloss::report

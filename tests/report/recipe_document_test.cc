@@ -1,7 +1,8 @@
-#include "isoloss/report/recipe_text.h"
+#include "isoloss/report/recipe_document.h"
 
 #include <gtest/gtest.h>
 
+#include "isoloss/document/text.h"
 #include "isoloss/precision/recipe.h"
 
 namespace isoloss::report {
@@ -9,9 +10,13 @@ namespace {
 
 using document::TextStyle;
 
+std::string RecipeText(std::string_view resolved, const TextStyle& style) {
+  return document::RenderText(RecipeDocument(resolved), style);
+}
+
 constexpr TextStyle kWide = {.width = 80};
 
-TEST(RecipeText, TellsOnceWhatSeveralSitesGot) {
+TEST(RecipeDocument, TellsOnceWhatSeveralSitesGot) {
   precision::Recipe recipe = precision::RecipeByName("mxfp8_e5m2_grads");
   recipe.include = {"attention"};
   const std::vector<std::string> sites = {
@@ -36,7 +41,7 @@ TEST(RecipeText, TellsOnceWhatSeveralSitesGot) {
             "  layers.0.ffn.w1, lm_head\n");
 }
 
-TEST(RecipeText, LinesOfAnotherFormStandAsTheyAre) {
+TEST(RecipeDocument, LinesOfAnotherFormStandAsTheyAre) {
   // A log may hold any text.
   EXPECT_EQ(RecipeText("", kWide), "");
   EXPECT_EQ(RecipeText("lm_head\n", kWide), "  lm_head\n");

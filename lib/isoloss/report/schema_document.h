@@ -1,10 +1,7 @@
 // The layout of a run log: what `isoloss show --schema` prints.
 #pragma once
 
-#include <string>
-
-#include "isoloss/document/chart.h"
-#include "isoloss/document/json.h"
+#include "isoloss/document/document.h"
 
 namespace isoloss::report {
 
@@ -17,11 +14,10 @@ namespace isoloss::report {
 ///     loss_nats  float64 [rows]  nat
 ///       Mean training loss over the step's labels, before its update
 ///       values: finite, above 0, at most FLT_MAX
-std::string SchemaText(const document::TextStyle& style);
-
-/// The same as {"groups": [{"name", "meaning", "datasets": [{"name", "type",
+///
+/// For programs {"groups": [{"name", "meaning", "datasets": [{"name", "type",
 /// "unit", "values", "meaning"}]}]}. The first group has the name "" and the
 /// attributes of the file.
-document::Json SchemaJson();
+document::Document SchemaDocument();
 
 }  // namespace isoloss::report

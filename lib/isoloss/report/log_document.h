@@ -1,9 +1,9 @@
-// Run logs, probe logs and null ensembles as text for a terminal.
+// Run logs, probe logs and null ensembles, shown.
 #pragma once
 
 #include <string>
 
-#include "isoloss/document/chart.h"
+#include "isoloss/document/document.h"
 #include "isoloss/report/run_summary.h"
 #include "isoloss/runlog/ensemble.h"
 #include "isoloss/runlog/probe_log.h"
@@ -21,11 +21,16 @@ struct ShownRun {
   bool with_recipe = false;  ///< with what each GEMM got
 };
 
+/// All attributes, by their names on disk; nothing for people.
+document::Document ProvenanceDocument(const runlog::Provenance& provenance);
+
 /// `file`, who made the run, its mesh, loss curve, `summary` and events.
-std::string RenderRunLog(const ShownRun& run, const document::TextStyle& style);
-std::string RenderProbeLog(const runlog::ProbeLog& log,
-                           const std::string& file);
-std::string RenderEnsembleLog(const runlog::Ensemble& ensemble,
+document::Document DocumentOf(const ShownRun& run);
+
+/// What SummarizeProbe and SummarizeEnsemble say of them.
+document::Document DocumentOf(const runlog::ProbeLog& log,
+                              const std::string& file);
+document::Document DocumentOf(const runlog::Ensemble& ensemble,
                               const std::string& file);
 
 }  // namespace isoloss::report

@@ -1,4 +1,4 @@
-#include "isoloss/report/schema_text.h"
+#include "isoloss/report/schema_document.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "isoloss/document/json.h"
+#include "isoloss/document/text.h"
 #include "isoloss/runlog/schema.h"
 
 namespace isoloss::report {
@@ -21,6 +23,12 @@ using document::TextStyle;
 using runlog::Field;
 using testing::HasSubstr;
 using testing::StartsWith;
+
+std::string SchemaText(const TextStyle& style) {
+  return document::RenderText(SchemaDocument(), style);
+}
+
+Json SchemaJson() { return document::ToJson(SchemaDocument()); }
 
 /// A field of the layout and the names of its axes besides the rows.
 struct Place {
@@ -62,7 +70,7 @@ std::string AxesOf(const std::string& type) {
   return axes;
 }
 
-TEST(SchemaText, HasEveryFieldOfTheLayoutInItsOrder) {
+TEST(SchemaDocument, HasEveryFieldOfTheLayoutInItsOrder) {
   const Fields expected = AllFields();
 
   const Json schema = SchemaJson();
@@ -101,7 +109,7 @@ TEST(SchemaText, HasEveryFieldOfTheLayoutInItsOrder) {
   EXPECT_EQ(group_at, expected.groups.size());
 }
 
-TEST(SchemaText, ShowsInWordsWhatTheJsonHolds) {
+TEST(SchemaDocument, ShowsInWordsWhatTheJsonHolds) {
   std::string words;
   std::istringstream text(SchemaText(TextStyle{}));
   for (std::string word; text >> word;) words += " " + word;
@@ -121,7 +129,7 @@ TEST(SchemaText, ShowsInWordsWhatTheJsonHolds) {
   }
 }
 
-TEST(SchemaText, HasATypeForEveryField) {
+TEST(SchemaDocument, HasATypeForEveryField) {
   for (const Json& group : SchemaJson()["groups"]) {
     for (const Json& dataset : group["datasets"]) {
       EXPECT_THAT(

@@ -1,10 +1,7 @@
 // The keys of a gate's policy: what `isoloss gate --keys` prints.
 #pragma once
 
-#include <string>
-
-#include "isoloss/document/chart.h"
-#include "isoloss/document/json.h"
+#include "isoloss/document/document.h"
 
 namespace isoloss::report {
 
@@ -13,10 +10,9 @@ namespace isoloss::report {
 ///   margin_percent = 0.25 # % of the baseline's loss
 ///       differences of the loss below it do not matter
 ///       values: (0, 100)
-std::string PolicyText(const document::TextStyle& style);
-
-/// The same as {"keys": [{"name", "default", "unit", "values", "meaning"}]}.
+///
+/// For programs {"keys": [{"name", "default", "unit", "values", "meaning"}]}.
 /// The default is a string that holds TOML.
-document::Json PolicyJson();
+document::Document PolicyKeysDocument();
 
 }  // namespace isoloss::report
