@@ -6,8 +6,8 @@
 
 #include "fuzz/entry_point.h"
 #include "isoloss/base/error.h"
-#include "isoloss/claims/claim_file.h"
-#include "isoloss/claims/judge.h"
+#include "isoloss/estimators/claim_file.h"
+#include "isoloss/estimators/claim_judge.h"
 #include "isoloss/report/claim.h"
 
 namespace {

@@ -9,14 +9,14 @@
 namespace isoloss::report {
 namespace {
 
-using scaling::ArmStatement;
-using scaling::GapFit;
-using scaling::LadderStatement;
-using scaling::SizeStatement;
+using estimators::ArmStatement;
+using estimators::GapFit;
+using estimators::LadderStatement;
+using estimators::SizeStatement;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-GapFit Fit(scaling::Form form, double estimate, double lower, double upper) {
+GapFit Fit(estimators::Form form, double estimate, double lower, double upper) {
   GapFit fit;
   fit.form = form;
   fit.predicted = {estimate, lower, upper};
@@ -26,21 +26,21 @@ GapFit Fit(scaling::Form form, double estimate, double lower, double upper) {
 LadderStatement Statement() {
   ArmStatement arm{.arm = {.name = "fast<arm>", .recipe = "mxfp8_rceil"},
                    .held_out = {},
-                   .slope = scaling::GapInterval{0.001, -0.002, 0.004},
+                   .slope = estimators::GapInterval{0.001, -0.002, 0.004},
                    .sizes = {}};
   arm.arm.cells = {{.name = "0.34M-1",
                     .size = {0.34e6, 0.34e6},
                     .gaps = {0.001, 0.003},
                     .baseline = {2, 2}}};
-  arm.held_out = {{.form = scaling::Form::kPowerLaw,
+  arm.held_out = {{.form = estimators::Form::kPowerLaw,
                    .cell = "0.34M-1",
                    .measured = 0.002,
                    .interval = {0.001, 0.0015, 0.0016},
                    .inside = false}};
   SizeStatement size{.name = "16B@50B", .size = {16e9, 50e9}};
   size.margin_nats = 0.005;
-  size.fits = {Fit(scaling::Form::kPowerLaw, 0.001, -4000, 4000),
-               Fit(scaling::Form::kEffectiveSize, 0.001, 0.0005, 0.002)};
+  size.fits = {Fit(estimators::Form::kPowerLaw, 0.001, -4000, 4000),
+               Fit(estimators::Form::kEffectiveSize, 0.001, 0.0005, 0.002)};
   size.seeds_factor = 8;
   arm.sizes = {size};
   return {.experiment = "name",
@@ -68,7 +68,7 @@ TEST(RenderLadder, SaysWhenSeedsWouldNotHelp) {
   LadderStatement statement = Statement();
   statement.arms[0].sizes[0].seeds_factor.reset();
   EXPECT_THAT(RenderLadder(statement), HasSubstr("train larger sizes"));
-  statement.arms[0].sizes[0].verdict = scaling::ScaleVerdict::kSafe;
+  statement.arms[0].sizes[0].verdict = estimators::ScaleVerdict::kSafe;
   EXPECT_THAT(RenderLadder(statement), HasSubstr("16B@50B: safe"));
   EXPECT_THAT(RenderLadder(statement), Not(HasSubstr("train larger sizes")));
 }

@@ -9,7 +9,7 @@
 namespace isoloss::report {
 namespace {
 
-using stress::StressMap;
+using estimators::StressMap;
 using ::testing::HasSubstr;
 using ::testing::Not;
 

@@ -17,8 +17,8 @@ using ::testing::Not;
 
 /// Two products, of which one is harmful and one unstable, and a recipe of the
 /// third.
-sites::Statement SomeStatement() {
-  sites::ModelWork work{
+estimators::SitesStatement SomeStatement() {
+  estimators::ModelWork work{
       .name = "671B",
       .kinds = {{"attention.wo", {{{8e10, 1e5, 1e5}, {4e10, 1e5, 1e5}, {}}}},
                 {"lm_head", {{{8e10, 1e5, 1e5}, {}, {}}}}},
@@ -26,7 +26,7 @@ sites::Statement SomeStatement() {
       .dim = 7168,
       .experts = 256,
       .top_k = 8};
-  sites::Statement statement{
+  estimators::SitesStatement statement{
       .experiment = "e",
       .baseline = "bf16",
       .arm = "mxfp8",
@@ -35,7 +35,7 @@ sites::Statement SomeStatement() {
       .runs = 20,
       .products = {},
       .findings = {},
-      .speed = sites::SpeedModel(work, sites::kB200, sites::Assumptions()),
+      .speed = estimators::SpeedModel(work, estimators::kB200, estimators::SpeedAssumptions()),
       .recipe_text = "name = \"chosen_sites\"\n",
       .notes = {"A note."}};
   for (const auto& [kind, product] :
@@ -48,7 +48,7 @@ sites::Statement SomeStatement() {
                                   .first_error = 0.001,
                                   .last_error = 0.002});
   }
-  sites::Findings& findings = statement.findings;
+  estimators::SiteFindings& findings = statement.findings;
   findings.seeds = 4;
   findings.baseline_loss = 2;
   findings.margin_nats = 0.005;
@@ -59,8 +59,8 @@ sites::Statement SomeStatement() {
        .harm = {0.001, -0.001, 0.003},
        .p = 0.2,
        .adjusted = 0.3}};
-  const sites::SetFinding nothing{.set = {.name = "nothing"}};
-  sites::SetFinding one{
+  const estimators::SetFinding nothing{.set = {.name = "nothing"}};
+  estimators::SetFinding one{
       .set = {.name = "+ attention.wo dgrad", .products = {1}},
       .speed_up = 1.01,
       .predicted = {0.001, -0.001, 0.003},
@@ -100,7 +100,7 @@ TEST(SitesReport, SaysWhatThereIs) {
 }
 
 TEST(SitesReport, SaysThatARecipeIsNotWhatWasPredicted) {
-  sites::Statement statement = SomeStatement();
+  estimators::SitesStatement statement = SomeStatement();
   statement.findings.recipe->difference = {0.002, 0.001, 0.003};
 
   EXPECT_THAT(RenderSites(statement), HasSubstr("0 is outside the interval"));
@@ -109,7 +109,7 @@ TEST(SitesReport, SaysThatARecipeIsNotWhatWasPredicted) {
 }
 
 TEST(SitesReport, SaysThatThereIsNoRecipe) {
-  sites::Statement statement = SomeStatement();
+  estimators::SitesStatement statement = SomeStatement();
   statement.findings.recipe.reset();
 
   EXPECT_THAT(RenderSites(statement), HasSubstr("there is no recipe"));
@@ -153,7 +153,7 @@ std::string RingOf(const std::string& svg) {
 }
 
 TEST(SitesReport, DrawsPredictionsWhereTheyAreOrNotAtAll) {
-  sites::Statement statement = SomeStatement();
+  estimators::SitesStatement statement = SomeStatement();
   stats::MeanInterval& predicted = statement.findings.sets.front().predicted;
   const std::string top = "84.0";
   EXPECT_NE(RingOf(RenderSitesSvg(statement)), "");

@@ -78,16 +78,16 @@ std::string TextBelow(const std::string& picture, const std::string& above) {
 }
 
 /// "+0.1 [-0.2, +0.4] %" lies where a contrast claims, in words.
-std::string SideOfText(const claims::Contrast& contrast,
+std::string SideOfText(const estimators::Contrast& contrast,
                        const std::string& text) {
   const size_t bracket = text.find('[');
   const size_t comma = text.find(',');
-  const claims::Side side =
-      claims::SideOf(contrast, std::atof(text.c_str() + bracket + 1),
+  const estimators::Side side =
+      estimators::SideOf(contrast, std::atof(text.c_str() + bracket + 1),
                      std::atof(text.c_str() + comma + 1));
-  if (side == claims::Side::kUndecided) return "undecided";
-  if (side == claims::Side::kOther) return "the other";
-  return contrast.role == claims::Role::kControl ? "the control's"
+  if (side == estimators::Side::kUndecided) return "undecided";
+  if (side == estimators::Side::kOther) return "the other";
+  return contrast.role == estimators::ContrastRole::kControl ? "the control's"
                                                  : "the claim's";
 }
 
@@ -107,20 +107,20 @@ TEST(PublishedClaims, TableAndPicturesSayTheSame) {
     if (!entry.is_directory()) continue;
     SCOPED_TRACE(entry.path().string());
     const std::string name = entry.path().filename().string();
-    const claims::Claim claim = ReadClaimPlan({.folder = entry.path()}).claim;
+    const estimators::Claim claim = ReadClaimPlan({.folder = entry.path()}).claim;
     const std::string section = SectionOf(readme, "`" + name + "`");
     const std::string picture = TextOf(entry.path() / "claim.svg");
     const auto row =
         CellsOf(LineOf(readme, "| [" + claim.title + "](#" + name + ")"));
     ASSERT_EQ(row.size(), 3u);
     EXPECT_NE(section.find("(" + name + "/claim.svg)"), std::string::npos);
-    for (const claims::Contrast& contrast : claim.contrasts) {
+    for (const estimators::Contrast& contrast : claim.contrasts) {
       const std::string says =
-          (contrast.role == claims::Role::kControl ? "Control: " : "") +
+          (contrast.role == estimators::ContrastRole::kControl ? "Control: " : "") +
           contrast.says;
       const std::string drawn = TextBelow(picture, says);
       const std::string side = SideOfText(contrast, drawn);
-      const bool shown = contrast.role == claims::Role::kShown;
+      const bool shown = contrast.role == estimators::ContrastRole::kShown;
       EXPECT_TRUE(drawn.ends_with(SideInPicture(side) +
                                   (shown ? "; it does not count" : "")))
           << says << " " << drawn;
@@ -235,7 +235,7 @@ TEST(ClaimPlan, CountsTheRunsOfCellsThatHaveNone) {
   first.cells.pop_back();
   ASSERT_TRUE(TrainStudy(first));
 
-  const claims::ClaimResult result = JudgeClaim(plan);
+  const estimators::ClaimResult result = JudgeClaim(plan);
 
   EXPECT_EQ(result.contrasts.at(0).note.rfind("4 of its runs are not", 0), 0u)
       << result.contrasts[0].note;
@@ -264,7 +264,7 @@ TEST(PublishedClaims, TheCheapestOneTrains) {
   }
   EXPECT_EQ(files, (std::set<std::string>{"e4m3-seed1.h5", "e4m3-seed2.h5",
                                           "e5m2-seed1.h5", "e5m2-seed2.h5"}));
-  const claims::ClaimResult result = JudgeClaim(plan);
+  const estimators::ClaimResult result = JudgeClaim(plan);
 
   ASSERT_EQ(result.contrasts.size(), 1u);
   EXPECT_EQ(result.contrasts[0].seeds, 2u);

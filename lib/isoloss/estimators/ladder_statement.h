@@ -1,0 +1,72 @@
+// What a ladder of runs says: of each arm its gap at every size, and what that
+// makes expect at sizes that nobody trained.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "isoloss/estimators/prediction.h"
+
+namespace isoloss::estimators {
+
+/// What an arm is in a ladder.
+enum class ArmRole { kCandidate, kNull, kControl };
+/// "candidate", "null", "control".
+const char* ArmRoleName(ArmRole role);
+
+/// One arm's measurements.
+struct LadderArm {
+  std::string name;
+  std::string recipe;
+  ArmRole role = ArmRole::kCandidate;
+  std::vector<GapCell> cells = {};
+  /// What forbids to call it safe, as a sentence each: seeds that diverged or
+  /// are missing.
+  std::vector<std::string> doubts = {};
+};
+
+/// What is asked.
+struct LadderQuestion {
+  std::vector<Size> sizes;
+  /// Of the baseline's loss, percent; in (0, 100).
+  double margin_percent = 0.25;
+  PredictionOptions prediction = {};
+};
+
+/// What is known of one arm.
+struct ArmStatement {
+  LadderArm arm;
+  std::vector<HeldOutRung> held_out;  ///< by form; empty: too few cells
+  std::optional<GapInterval> slope;   ///< nats a tenfold
+  std::vector<SizeStatement> sizes;   ///< empty: too few cells
+  /// Those of the arm, and what else keeps a size from being safe: the largest
+  /// rung's mean gap lies above the margin, or outside its prediction, a form
+  /// does not fit, or the control is not told apart from the baseline.
+  std::vector<std::string> doubts = {};
+};
+
+struct LadderStatement {
+  std::string experiment;
+  std::string baseline;
+  LadderQuestion question;
+  /// In nats: percent of the baseline's mean loss in the cell of most
+  /// operations. A larger model has less loss: the margin of a size is that
+  /// percentage of the loss that the baseline's law expects there, if its cells
+  /// determine one; otherwise this one, which is wider.
+  double margin_nats = 0;
+  std::vector<ArmStatement> arms;
+  /// What limits the answer, a sentence each.
+  std::vector<std::string> notes;
+};
+
+/// Errors   as StateSize. Arms with fewer than 3 cells get no statement of
+///          sizes, and a note.
+LadderStatement StateLadder(const std::string& experiment,
+                            const std::string& baseline,
+                            const std::vector<LadderArm>& arms,
+                            const LadderQuestion& question);
+
+}  // namespace isoloss::estimators
