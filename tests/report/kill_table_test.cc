@@ -12,6 +12,8 @@
 namespace isoloss::report {
 namespace {
 
+using document::TextStyle;
+
 using gate::MutantClass;
 using gate::Outcome;
 using ::testing::HasSubstr;

@@ -108,7 +108,7 @@ void SetOutcomes(const HistoryRecording& recording,
     const fs::path file = folder / kVerdictFile;
     std::error_code error;
     if (!fs::exists(file, error)) continue;
-    for (const report::Json& verdict : ReadVerdictFile(file)) {
+    for (const document::Json& verdict : ReadVerdictFile(file)) {
       for (FigureRecord& record : records) {
         if (record.arm == verdict["candidate"]["arm"]) {
           record.outcome = verdict["outcome"];

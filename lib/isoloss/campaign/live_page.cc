@@ -51,10 +51,10 @@ class LivePage {
   }
 
  private:
-  const report::Json& Data() {
+  const document::Json& Data() {
     if (!data_) {
       const report::LivePicture picture{watched_.Runs(), watched_.Job()};
-      data_ = std::make_unique<report::Json>(
+      data_ = std::make_unique<document::Json>(
           report::PageData({.baseline = plan_.baseline,
                             .live = &picture,
                             .refresh_seconds = plan_.interval_seconds,
@@ -65,7 +65,7 @@ class LivePage {
 
   const LivePagePlan& plan_;
   WatchedRuns watched_;
-  std::unique_ptr<const report::Json> data_;
+  std::unique_ptr<const document::Json> data_;
   std::shared_ptr<const std::string> text_;
 };
 

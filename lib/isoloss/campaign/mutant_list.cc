@@ -50,8 +50,8 @@ std::string RenderMutants(const std::vector<mutants::Mutant>& chosen) {
   return text;
 }
 
-report::Json MutantJson(const mutants::Mutant& mutant) {
-  report::Json json{{"name", mutant.name}, {"group", mutant.group}};
+document::Json MutantJson(const mutants::Mutant& mutant) {
+  document::Json json{{"name", mutant.name}, {"group", mutant.group}};
   json["class"] = mutants::ClassName(mutant.kind);
   if (mutant.catalogue > 0) {
     json["catalogue"] = mutant.catalogue;

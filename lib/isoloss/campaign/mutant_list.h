@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "isoloss/document/json.h"
 #include "isoloss/mutants/mutant.h"
-#include "isoloss/report/json_numbers.h"
 
 namespace isoloss::campaign {
 
@@ -15,6 +15,6 @@ std::vector<mutants::Mutant> MutantsOf(const std::string& group);
 
 /// Name, class, what it is and who reported it, by groups.
 std::string RenderMutants(const std::vector<mutants::Mutant>& chosen);
-report::Json MutantJson(const mutants::Mutant& mutant);
+document::Json MutantJson(const mutants::Mutant& mutant);
 
 }  // namespace isoloss::campaign

@@ -9,7 +9,7 @@
 
 #include "isoloss/campaign/evidence_files.h"
 #include "isoloss/compare/pair.h"
-#include "isoloss/report/json_numbers.h"
+#include "isoloss/document/json.h"
 #include "isoloss/report/page_data.h"
 
 namespace isoloss::campaign {
@@ -29,9 +29,9 @@ struct ReportFiles {
   std::vector<compare::Run> runs;
   std::vector<compare::Run> approved;
   EvidenceFiles evidence;  ///< probes and ensembles
-  std::vector<report::Json> verdicts;
-  std::shared_ptr<const report::Json> growth;
-  std::shared_ptr<const report::Json> kill_matrix;
+  std::vector<document::Json> verdicts;
+  std::shared_ptr<const document::Json> growth;
+  std::shared_ptr<const document::Json> kill_matrix;
   std::vector<std::string> notes;  ///< what was left out, in sentences
   std::string baseline;
 

@@ -12,14 +12,22 @@
 #include <vector>
 
 #include "isoloss/base/printable.h"
+#include "isoloss/document/text_layout.h"
 #include "isoloss/gate/check_titles.h"
 #include "isoloss/report/headline.h"
 #include "isoloss/report/reading.h"
 #include "isoloss/report/terminal.h"
-#include "isoloss/report/text_layout.h"
 
 namespace isoloss::report {
 namespace {
+
+using document::Chart;
+using document::DrawChart;
+using document::kDim;
+using document::Paint;
+using document::Shortened;
+using document::TextStyle;
+using document::WrappedLines;
 
 using gate::Check;
 using gate::Judgement;

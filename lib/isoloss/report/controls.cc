@@ -9,6 +9,9 @@
 namespace isoloss::report {
 namespace {
 
+using document::Json;
+using document::PutNumber;
+
 using gate::ArmTest;
 using gate::ControlArm;
 using gate::Judgement;

@@ -9,10 +9,14 @@
 
 #include "isoloss/base/digest.h"
 #include "isoloss/base/printable.h"
-#include "isoloss/report/json_numbers.h"
+#include "isoloss/document/json.h"
+#include "isoloss/document/text_layout.h"
 
 namespace isoloss::report {
 namespace {
+
+using document::Json;
+using document::Shortened;
 
 constexpr size_t kMostDescriptionBytes = 4000;
 

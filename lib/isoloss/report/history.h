@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "isoloss/compare/figure_history.h"
-#include "isoloss/report/chart.h"
+#include "isoloss/document/chart.h"
 
 namespace isoloss::report {
 
@@ -26,7 +26,7 @@ struct History {
 /// A table of all series and what moved; with `details` also each series commit
 /// by commit, and as a chart.
 std::string RenderHistory(const History& history, bool details,
-                          const TextStyle& style);
+                          const document::TextStyle& style);
 
 std::string RenderHistoryJson(const History& history);
 

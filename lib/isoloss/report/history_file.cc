@@ -11,10 +11,13 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
-#include "isoloss/report/json_numbers.h"
+#include "isoloss/document/json.h"
 
 namespace isoloss::report {
 namespace {
+
+using document::Json;
+using document::PutNumber;
 
 using compare::FigureRecord;
 

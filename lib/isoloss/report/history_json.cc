@@ -1,11 +1,14 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "isoloss/document/json.h"
 #include "isoloss/report/history.h"
-#include "isoloss/report/json_numbers.h"
 
 namespace isoloss::report {
 namespace {
+
+using document::Json;
+using document::PutNumber;
 
 using compare::FigurePoint;
 using compare::FigureSeries;

@@ -9,13 +9,20 @@
 #include <string_view>
 #include <vector>
 
+#include "isoloss/document/markup.h"
+#include "isoloss/document/svg.h"
+#include "isoloss/document/svg_axes.h"
 #include "isoloss/report/history.h"
-#include "isoloss/report/markup.h"
-#include "isoloss/report/svg.h"
-#include "isoloss/report/svg_axes.h"
 
 namespace isoloss::report {
 namespace {
+
+using document::EscapedMarkup;
+using document::SvgAxis;
+using document::SvgPicture;
+using document::SvgText;
+using document::SvgTitle;
+namespace colour = document::colour;
 
 using compare::Figure;
 using compare::FigurePoint;

@@ -7,11 +7,23 @@
 #include <utility>
 #include <vector>
 
+#include "isoloss/document/text_layout.h"
 #include "isoloss/report/history.h"
-#include "isoloss/report/text_layout.h"
 
 namespace isoloss::report {
 namespace {
+
+using document::Chart;
+using document::Curve;
+using document::DrawChart;
+using document::Heading;
+using document::kBold;
+using document::kDim;
+using document::kRed;
+using document::Paint;
+using document::Shortened;
+using document::TextStyle;
+using document::Wrap;
 
 using compare::Figure;
 using compare::FigurePoint;

@@ -8,6 +8,14 @@
 namespace isoloss::report {
 namespace {
 
+using document::kBold;
+using document::kDim;
+using document::kGreen;
+using document::kRed;
+using document::kYellow;
+using document::Paint;
+using document::TextStyle;
+
 using gate::KillCell;
 using gate::KillMatrix;
 using gate::KillRow;

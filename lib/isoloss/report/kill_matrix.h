@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "isoloss/document/chart.h"
 #include "isoloss/gate/kill_matrix.h"
-#include "isoloss/report/chart.h"
 
 namespace isoloss::report {
 
@@ -37,7 +37,7 @@ KillTable MakeKillTable(const gate::KillMatrix& matrix);
 
 /// A table of marks, the score and false alarms of every column, and a legend.
 std::string RenderKillMatrix(const gate::KillMatrix& matrix,
-                             const TextStyle& style);
+                             const document::TextStyle& style);
 
 /// The same as a self-contained SVG picture.
 std::string RenderKillMatrixSvg(const gate::KillMatrix& matrix);

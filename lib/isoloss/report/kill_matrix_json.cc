@@ -5,11 +5,13 @@
 #include <string>
 
 #include "isoloss/base/error.h"
-#include "isoloss/report/json_numbers.h"
+#include "isoloss/document/json.h"
 #include "isoloss/report/kill_matrix.h"
 
 namespace isoloss::report {
 namespace {
+
+using document::Json;
 
 constexpr int64_t kKillMatrixSchemaVersion = 1;
 

@@ -3,11 +3,14 @@
 #include <string>
 #include <string_view>
 
+#include "isoloss/document/svg.h"
 #include "isoloss/report/kill_matrix.h"
-#include "isoloss/report/svg.h"
 
 namespace isoloss::report {
 namespace {
+
+using document::SvgPicture;
+using document::SvgText;
 
 constexpr int kCell = 18;
 constexpr int kNames = 300;

@@ -10,6 +10,10 @@
 namespace isoloss::report {
 namespace {
 
+using document::Json;
+using document::PutInteger;
+using document::PutNumber;
+
 /// Visitor of the schema.
 struct AttributesJson {
   template <typename T>

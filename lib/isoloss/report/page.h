@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "isoloss/report/json_numbers.h"
+#include "isoloss/document/json.h"
 
 namespace isoloss::report {
 
@@ -21,6 +21,6 @@ std::string PagePolicy(bool live);
 /// lib/isoloss/report/page in it, under PagePolicy (live: data.live is not
 /// null). No text of `data` is HTML: the title is escaped, and all
 /// else is JSON, in which `<` is escaped.
-std::string RenderPage(const Json& data);
+std::string RenderPage(const document::Json& data);
 
 }  // namespace isoloss::report

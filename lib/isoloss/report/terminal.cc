@@ -9,13 +9,26 @@
 #include <span>
 #include <string_view>
 
+#include "isoloss/document/text_layout.h"
 #include "isoloss/report/controls.h"
 #include "isoloss/report/precision_text.h"
 #include "isoloss/report/reading.h"
-#include "isoloss/report/text_layout.h"
 
 namespace isoloss::report {
 namespace {
+
+using document::Chart;
+using document::DrawChart;
+using document::FieldLine;
+using document::Heading;
+using document::kBlue;
+using document::kBold;
+using document::kGreen;
+using document::kRed;
+using document::kYellow;
+using document::Paint;
+using document::TextStyle;
+using document::Wrap;
 
 using compare::ArmSummary;
 using gate::Check;
