@@ -1,3 +1,5 @@
+#include "isoloss/estimators/claim_judge.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -6,7 +8,6 @@
 #include <vector>
 
 #include "isoloss/base/error.h"
-#include "isoloss/estimators/claim_judge.h"
 
 namespace isoloss::estimators {
 namespace {

@@ -1,3 +1,5 @@
+#include "isoloss/estimators/indicator_judge.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -6,7 +8,6 @@
 #include <vector>
 
 #include "isoloss/base/error.h"
-#include "isoloss/estimators/indicator_judge.h"
 
 namespace isoloss::estimators {
 namespace {

@@ -1,3 +1,5 @@
+#include "isoloss/estimators/site_findings.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -5,7 +7,6 @@
 #include <limits>
 #include <vector>
 
-#include "isoloss/estimators/site_findings.h"
 #include "planted_losses.h"
 
 namespace isoloss::estimators {
@@ -15,7 +16,7 @@ constexpr double kRunNoise = 0.003;  // a thousandth of the loss, as in MXFP8
 
 /// Products of sites k0, k1, ...; the last one saves no time.
 SiteEvidence EvidenceOf(const std::vector<double>& harms, size_t seeds,
-                    uint64_t draw = 1) {
+                        uint64_t draw = 1) {
   SiteEvidence evidence;
   evidence.arms = PlantedDesign(harms, kRunNoise, seeds, draw);
   for (size_t product = 0; product < harms.size(); ++product) {

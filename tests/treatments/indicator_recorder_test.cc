@@ -14,7 +14,6 @@
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/estimators/indicator.h"
 #include "isoloss/estimators/indicator_record.h"
-#include "isoloss/studies/indicators.h"
 #include "isoloss/train/trainer.h"
 #include "support/temporary_folder.h"
 
@@ -47,7 +46,7 @@ recipe = "bf16"
 recipe = "mxfp8_rceil"
 )";
 
-double ValueOf(const Record& record, Indicator indicator) {
+double ValueOf(const IndicatorRecord& record, Indicator indicator) {
   return record.values[static_cast<size_t>(indicator)];
 }
 
@@ -84,7 +83,7 @@ TEST_F(IndicatorRecorderTest, ChangesNoBitOfTheRun) {
             alone.provenance.final_weights_digest);
   EXPECT_EQ(recorded.steps.loss_nats, alone.steps.loss_nats);
   std::vector<int64_t> steps;
-  for (const Record& record : estimators::ReadRecords(File())) {
+  for (const IndicatorRecord& record : estimators::ReadRecords(File())) {
     steps.push_back(record.step);
   }
   EXPECT_EQ(steps, (std::vector<int64_t>{1, 2, 4, 6}));
@@ -93,10 +92,10 @@ TEST_F(IndicatorRecorderTest, ChangesNoBitOfTheRun) {
 TEST_F(IndicatorRecorderTest, FindsTheStatisticsOfTheLog) {
   const runlog::RunLog log = Train(1, Recording());
 
-  const std::vector<Record> records = estimators::ReadRecords(File());
+  const std::vector<IndicatorRecord> records = estimators::ReadRecords(File());
   const runlog::TensorColumns& tensors = log.tensors;
   const size_t count = tensors.names.size();
-  for (const Record& record : records) {
+  for (const IndicatorRecord& record : records) {
     const auto row = static_cast<size_t>(record.step - 1);
     double sqnr = 1e9;
     double swiglu = 0;
@@ -142,7 +141,7 @@ TEST_F(IndicatorRecorderTest, MeasuresTheNoiseOfAGradient) {
 
   Train(0, Recording(hooks));
 
-  const std::vector<Record> records = estimators::ReadRecords(File());
+  const std::vector<IndicatorRecord> records = estimators::ReadRecords(File());
   ASSERT_EQ(records.size(), 4u);
   EXPECT_NEAR(ValueOf(records[2], Indicator::kGradientToNoise),
               4.0 / 3.0 / std::sqrt(3.0), 1e-10);
@@ -169,7 +168,7 @@ TEST_F(IndicatorRecorderTest, CountsExpertsThatBf16WouldNotHaveChosen) {
 
   Train(1, Recording(hooks));
 
-  for (const Record& record : estimators::ReadRecords(File())) {
+  for (const IndicatorRecord& record : estimators::ReadRecords(File())) {
     EXPECT_NEAR(ValueOf(record, Indicator::kRoutingFlips), 0.5, 0.1);
     EXPECT_GT(ValueOf(record, Indicator::kGradientToNoise), 1);
   }
@@ -200,15 +199,9 @@ TEST_F(IndicatorRecorderTest, DoesNotDependOnWhereARunWasResumed) {
 
 TEST_F(IndicatorRecorderTest, IsJoinedWithWhatTheLogKnows) {
   const runlog::RunLog log = Train(1, Recording());
-  const std::filesystem::path study = folder_.path() / "study";
-  std::filesystem::create_directories(study / "cells" / "plain");
-  std::filesystem::rename(folder_.path() / "run.h5",
-                          study / "cells" / "plain" / "run.h5");
 
-  const estimators::IndicatorStatement statement = JudgeIndicatorsOf(study);
+  const estimators::IndicatorRun run = ReadIndicators("plain", log, File());
 
-  ASSERT_EQ(statement.runs.size(), 1u);
-  const estimators::IndicatorRun& run = statement.runs.front();
   EXPECT_EQ(run.mode, "plain");
   EXPECT_EQ(run.arm, "mxfp8");
   ASSERT_EQ(run.steps, (std::vector<int64_t>{1, 2, 4, 6}));

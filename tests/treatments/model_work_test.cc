@@ -81,7 +81,7 @@ TEST(ModelWork, Of671bIsThatOfItsActivatedParameters) {
 // them.
 TEST(SpeedModelOf671b, PredictsTwoPublishedFiguresFromOne) {
   const estimators::SpeedModel model(WorkOf671b(), estimators::kB200,
-                                estimators::SpeedAssumptions());
+                                     estimators::SpeedAssumptions());
 
   const auto tries = model.Tries();
 
@@ -99,7 +99,7 @@ TEST(SpeedModelOf671b, PredictsTwoPublishedFiguresFromOne) {
 // to gain; the down projection of keys and values is what they are here.
 TEST(SpeedModelOf671b, GainsNothingAtTheNarrowestSite) {
   const estimators::SpeedModel model(WorkOf671b(), estimators::kB200,
-                                estimators::SpeedAssumptions());
+                                     estimators::SpeedAssumptions());
 
   EXPECT_LT(model.SavedSeconds({"attention.wkv_a", 0, kMxfp8}), 0);
   EXPECT_GT(model.SavedSeconds({"attention.wo", 0, kMxfp8}), 0);

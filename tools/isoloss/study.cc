@@ -70,9 +70,9 @@ void DeclareOption(CLI::App& app, const studies::Option& given) {
 /// What all studies that train take.
 void DeclareTraining(CLI::App& app, const studies::StudyKind& kind,
                      StudyArguments& arguments) {
-  AddOption(app, "--out", arguments.out,
-            fmt::format("Folder for runs and results (default: {})",
-                        kind.folder))
+  AddOption(
+      app, "--out", arguments.out,
+      fmt::format("Folder for runs and results (default: {})", kind.folder))
       .TypeName(kFolder);
   AddFlag(app, "--dry-run", arguments.dry_run,
           "Only print what is trained and its cost");
@@ -167,8 +167,8 @@ ExitCode RunStudy(const studies::StudyKind& kind, StudyArguments& arguments) {
   }
   // Costs need not be measured again by each of many processes.
   const bool estimate = !arguments.no_train && !arguments.runs.chosen();
-  const studies::Plan plan = arguments.study->MakePlan(
-      {.out = arguments.out, .estimate = estimate});
+  const studies::Plan plan =
+      arguments.study->MakePlan({.out = arguments.out, .estimate = estimate});
   if (trains) {
     if (const auto code = TrainAsAsked(plan, arguments)) return *code;
   }
@@ -189,9 +189,8 @@ Action DeclareStudy(CLI::App& app) {
   }
   const bool trains = kKind.folder != nullptr;
   if (trains) DeclareTraining(app, kKind, *arguments);
-  const Option json =
-      DeclareJson(app, arguments->json,
-                  fmt::format("the content of {}.json", kKind.name));
+  const Option json = DeclareJson(
+      app, arguments->json, fmt::format("the content of {}.json", kKind.name));
   if (trains) {
     json.Excludes("--dry-run");
     DeclareShares(app, *arguments);
@@ -203,8 +202,8 @@ Action DeclareStudy(CLI::App& app) {
 
 std::vector<Command> StudyCommands() {
   return {
-#define ISOLOSS_STUDY(kind)                                              \
-  {studies::kStudy_##kind.name, studies::kStudy_##kind.summary,          \
+#define ISOLOSS_STUDY(kind)                                     \
+  {studies::kStudy_##kind.name, studies::kStudy_##kind.summary, \
    studies::kStudy_##kind.example, &DeclareStudy<studies::kStudy_##kind>},
 #include "isoloss/studies/studies.def"
 #undef ISOLOSS_STUDY

@@ -183,8 +183,9 @@ class FigureDrawing {
     const double y = panel.beside ? last_top_ : y_;
     body_ += fmt::format("<g transform=\"translate({} {})\">\n", x, y);
     body_ += SvgText(kMargin, 20, panel.title, "font-weight=\"bold\"");
-    body_ += SvgText(kMargin, 36, panel.caption,
-                     fmt::format("font-size=\"11\" fill=\"{}\"", colour::kGrey));
+    body_ +=
+        SvgText(kMargin, 36, panel.caption,
+                fmt::format("font-size=\"11\" fill=\"{}\"", colour::kGrey));
     body_ += panel.instead.empty() ? PanelDrawing(panel).Draw()
                                    : SvgText(kMargin, 60, panel.instead);
     body_ += "</g>\n";
@@ -213,8 +214,7 @@ class FigureDrawing {
     const double right = width_ - kMargin;
     SvgAxis axis = SvgAxis::Horizontal(kMargin, right);
     for (const double bound : strip.bounds) axis.Hold(bound);
-    for (const double value :
-         {0.0, strip.estimate, strip.lower, strip.upper}) {
+    for (const double value : {0.0, strip.estimate, strip.lower, strip.upper}) {
       axis.Hold(value);
     }
     axis.Widen(0.12);

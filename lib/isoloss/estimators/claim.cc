@@ -57,7 +57,8 @@ bool MeasuresTheSame(const Contrast& control, const Contrast& contrast) {
 }
 
 bool Guards(const Contrast& control, const Contrast& contrast) {
-  if (control.role != ContrastRole::kControl || !MeasuresTheSame(control, contrast)) {
+  if (control.role != ContrastRole::kControl ||
+      !MeasuresTheSame(control, contrast)) {
     return false;
   }
   return control.relation == Relation::kAbove
@@ -67,7 +68,8 @@ bool Guards(const Contrast& control, const Contrast& contrast) {
 }
 
 bool Claim::IsGuarded(const Contrast& contrast) const {
-  if (contrast.role != ContrastRole::kClaim || contrast.relation != Relation::kWithin) {
+  if (contrast.role != ContrastRole::kClaim ||
+      contrast.relation != Relation::kWithin) {
     return true;
   }
   return std::ranges::any_of(contrasts, [&contrast](const Contrast& control) {

@@ -55,9 +55,10 @@ enum class ContrastRole {
              ///< Guards it
   kShown,    ///< the verdict does not depend on it
 };
-inline constexpr Named<ContrastRole> kContrastRoles[] = {{"claim", ContrastRole::kClaim},
-                                         {"control", ContrastRole::kControl},
-                                         {"shown", ContrastRole::kShown}};
+inline constexpr Named<ContrastRole> kContrastRoles[] = {
+    {"claim", ContrastRole::kClaim},
+    {"control", ContrastRole::kControl},
+    {"shown", ContrastRole::kShown}};
 
 /// One number that the claim speaks of.
 struct Contrast {
@@ -146,7 +147,9 @@ struct Claim {
   /// `within` a bound needs one.
   bool IsGuarded(const Contrast& contrast) const;
   /// Contrasts whose intervals hold together: the claim's and its controls.
-  size_t Counting() const { return contrasts.size() - CountOf(ContrastRole::kShown); }
+  size_t Counting() const {
+    return contrasts.size() - CountOf(ContrastRole::kShown);
+  }
   /// Probability that the interval of one of them misses the truth: 5 %,
   /// divided by their number and by that of looks (Bonferroni).
   double Error() const;

@@ -216,7 +216,8 @@ Contrast ReadContrast(Reader& fields, const Claim& claim) {
   fields.RejectUnknown();
   CheckBound(fields, contrast);
   const bool has_students = std::ranges::any_of(
-      claim.cells, [](const ClaimCell& cell) { return cell.student.has_value(); });
+      claim.cells,
+      [](const ClaimCell& cell) { return cell.student.has_value(); });
   if (contrast.measure == Measure::kParameterFactor && has_students) {
     fields.Fail("measure",
                 "takes experiments of several sizes, but a cell is a student. "
@@ -268,7 +269,8 @@ void CheckControl(const Reader& fields, const Claim& claim,
 /// If there are controls, each contrast `within` a bound has its own.
 void CheckGuard(const Reader& fields, const Claim& claim,
                 const Contrast& contrast) {
-  if (claim.CountOf(ContrastRole::kControl) == 0 || claim.IsGuarded(contrast)) return;
+  if (claim.CountOf(ContrastRole::kControl) == 0 || claim.IsGuarded(contrast))
+    return;
   const bool of_rates = contrast.measure == Measure::kDivergence;
   fields.Fail(
       "relation",

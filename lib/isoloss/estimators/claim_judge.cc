@@ -192,13 +192,13 @@ void JudgeDivergence(std::span<const CellCurves> cells, double alpha,
 
 /// Gaps in nats of each cell, and the reference's losses.
 estimators::GapCell SizeOf(const CellCurves& cell, const Contrast& contrast,
-                        bool& finite) {
+                           bool& finite) {
   const auto of_arm = LossesAt(cell, contrast.arm, contrast.at);
   const auto of_reference = LossesAt(cell, contrast.reference, contrast.at);
   estimators::GapCell size{.name = cell.name,
-                        .size = {cell.parameters, cell.tokens},
-                        .gaps = {},
-                        .baseline = {}};
+                           .size = {cell.parameters, cell.tokens},
+                           .gaps = {},
+                           .baseline = {}};
   for (const auto& entry : of_arm) {
     const auto other = of_reference.find(entry.first);
     if (other == of_reference.end()) continue;

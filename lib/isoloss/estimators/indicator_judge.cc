@@ -27,8 +27,8 @@ constexpr auto kRules = [] {
 std::vector<double> AlarmsOf(const IndicatorRun& run, Indicator indicator) {
   std::vector<double> alarms;
   for (const IndicatorValues& values : run.values) {
-    alarms.push_back(
-        Alarm(IndicatorKindOf(indicator), values[static_cast<size_t>(indicator)]));
+    alarms.push_back(Alarm(IndicatorKindOf(indicator),
+                           values[static_cast<size_t>(indicator)]));
   }
   return alarms;
 }

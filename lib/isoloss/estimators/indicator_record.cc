@@ -33,7 +33,8 @@ bool TakeNumber(std::string_view& text, char end, T& number) {
   return true;
 }
 
-bool TakeRecord(std::string_view line, int64_t before, IndicatorRecord& record) {
+bool TakeRecord(std::string_view line, int64_t before,
+                IndicatorRecord& record) {
   if (!TakeNumber(line, ',', record.step) || record.step <= before) {
     return false;
   }
@@ -69,7 +70,7 @@ std::string FormatRecords(const std::vector<IndicatorRecord>& records) {
 }
 
 std::vector<IndicatorRecord> ParseRecords(std::string_view text,
-                                 std::string_view where) {
+                                          std::string_view where) {
   std::vector<IndicatorRecord> records;
   std::string_view line;
   if (!TakeLine(text, line) || line != FirstLine()) {

@@ -24,7 +24,8 @@ std::string FormatRecords(const std::vector<IndicatorRecord>& records);
 /// `where` names the text in messages.
 /// Errors   FormatError unless FormatRecords could have written it, and steps
 ///          ascend from 1 on.
-std::vector<IndicatorRecord> ParseRecords(std::string_view text, std::string_view where);
+std::vector<IndicatorRecord> ParseRecords(std::string_view text,
+                                          std::string_view where);
 
 /// Of a file. Errors   as ParseRecords and ReadTextFile.
 std::vector<IndicatorRecord> ReadRecords(const std::filesystem::path& file);

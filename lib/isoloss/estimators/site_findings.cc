@@ -238,12 +238,12 @@ SiteFindings JudgeSites(const SiteEvidence& evidence) {
   const AdditiveModel model(evidence.products.size(), evidence.arms);
   const ArmLosses& baseline = evidence.arms.front();
   SiteFindings findings{.seeds = model.seeds(),
-                    .baseline_loss = stats::Mean(baseline.losses),
-                    .ranked = Rank(evidence, model),
-                    .frontier = {},
-                    .sets = {},
-                    .recipe = std::nullopt,
-                    .notes = NotesOn(evidence, model)};
+                        .baseline_loss = stats::Mean(baseline.losses),
+                        .ranked = Rank(evidence, model),
+                        .frontier = {},
+                        .sets = {},
+                        .recipe = std::nullopt,
+                        .notes = NotesOn(evidence, model)};
   findings.frontier = Frontier(evidence, model, findings.ranked);
   findings.margin_nats = evidence.margin_percent / 100 * findings.baseline_loss;
   const auto add = [&](const NamedSet& set, const ArmLosses& losses) {

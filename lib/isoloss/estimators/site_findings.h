@@ -26,7 +26,7 @@ struct SiteProduct {
   std::string kind;
   size_t role = 0;
   std::vector<ModelShare> shares = {};  ///< of each model
-  double saved_seconds = 0;        ///< of a token, by the speed model
+  double saved_seconds = 0;             ///< of a token, by the speed model
   /// ||g - r|| / ||r|| of the whole gradient with only this product quantised,
   /// at the same weights, batch and routing: at step 1 and at the last step.
   std::optional<double> first_error = std::nullopt;

@@ -58,7 +58,8 @@ double ModelWork::OperandBytes() const {
   return kBytesRead * elements;
 }
 
-ModelShare ShareOfModel(const ModelWork& model, const QuantizedProduct& product) {
+ModelShare ShareOfModel(const ModelWork& model,
+                        const QuantizedProduct& product) {
   ModelShare share{.model = model.name};
   const ProductWork* work = model.Find(product.kind, product.role);
   if (work == nullptr) return share;

@@ -13,8 +13,8 @@ namespace isoloss::estimators {
 
 /// fprop, dgrad and wgrad.
 inline constexpr size_t kProductRoles = 3;
-inline constexpr std::array<const char*, kProductRoles> kProductRoleNames = {"fprop", "dgrad",
-                                                               "wgrad"};
+inline constexpr std::array<const char*, kProductRoles> kProductRoleNames = {
+    "fprop", "dgrad", "wgrad"};
 
 /// What one product of one kind of site takes for one token of a training step,
 /// in all layers together. Activations are recomputed (full checkpointing), so
@@ -75,7 +75,8 @@ struct ModelShare {
   double bytes_saved = 0;  ///< of the bytes of all operands in BF16
 };
 /// Special  0 of what the model lacks.
-ModelShare ShareOfModel(const ModelWork& model, const QuantizedProduct& product);
+ModelShare ShareOfModel(const ModelWork& model,
+                        const QuantizedProduct& product);
 
 /// One GPU and what joins it to others.
 struct Hardware {

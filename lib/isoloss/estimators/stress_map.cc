@@ -16,7 +16,8 @@
 namespace isoloss::estimators {
 namespace {
 
-const ArmRuns& StressRunsOfArm(const StressedRuns& runs, const std::string& arm) {
+const ArmRuns& StressRunsOfArm(const StressedRuns& runs,
+                               const std::string& arm) {
   const auto found = std::ranges::find(runs.arms, arm, &ArmRuns::arm);
   if (found != runs.arms.end()) return *found;
   ThrowError(ErrorKind::kConfig,
@@ -74,8 +75,8 @@ StressResult ResultOf(const StressedRuns& runs, const std::string& arm,
       PairedDifferences(of_arm, StressRunsOfArm(runs, baseline));
   result.gap_seeds = static_cast<int64_t>(gaps.size());
   if (gaps.size() >= 2) {
-    const stats::MeanInterval interval =
-        stats::IntervalOfMean(stats::Summarize(gaps), (1 - kStressConfidence) / 2);
+    const stats::MeanInterval interval = stats::IntervalOfMean(
+        stats::Summarize(gaps), (1 - kStressConfidence) / 2);
     result.gap = interval.mean;
     result.gap_lower = interval.lower;
     result.gap_upper = interval.upper;

@@ -200,8 +200,8 @@ class Claim : public Study {
                    "{}: no contrast reads cell {}. Remove it.", file.string(),
                    cell.name);
       }
-      Cell read = cell.student ? StudentCell(cell, arms)
-                               : ExperimentCell(cell, arms);
+      Cell read =
+          cell.student ? StudentCell(cell, arms) : ExperimentCell(cell, arms);
       std::vector<uint64_t>& seeds = read.experiment.train.seeds;
       own_seeds = std::max(own_seeds, seeds.size());
       if (seeds_ > 0) seeds = ConsecutiveSeeds(read.experiment, seeds_);
@@ -232,11 +232,10 @@ class Claim : public Study {
       for (const train::Arm& arm : cell.experiment.arms) {
         arms.push_back(arm.name);
       }
-      text += fmt::format("{:<14} {:>20}  {} steps, {} seeds of {}\n",
-                          cell.name, CostText(plan, cell),
-                          cell.experiment.train.steps,
-                          cell.experiment.train.seeds.size(),
-                          fmt::join(arms, ", "));
+      text += fmt::format(
+          "{:<14} {:>20}  {} steps, {} seeds of {}\n", cell.name,
+          CostText(plan, cell), cell.experiment.train.steps,
+          cell.experiment.train.seeds.size(), fmt::join(arms, ", "));
     }
     return text + fmt::format("In all: {}.\n", CostText(plan));
   }
@@ -260,10 +259,11 @@ class Claim : public Study {
   Cell ExperimentCell(const estimators::ClaimCell& cell,
                       const std::set<std::string>& arms) const {
     Cell result{.name = cell.name,
-                .experiment = campaign::ExperimentSource{
-                    .file = (folder_ / cell.experiment).string(),
-                    .overrides = cell.overrides}
-                                  .Load()};
+                .experiment =
+                    campaign::ExperimentSource{
+                        .file = (folder_ / cell.experiment).string(),
+                        .overrides = cell.overrides}
+                        .Load()};
     train::Experiment& experiment = result.experiment;
     experiment.name = NameOf(folder_) + "-" + cell.name;
     KeepArms(arms, experiment);

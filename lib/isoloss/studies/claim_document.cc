@@ -42,7 +42,8 @@ std::string ContrastText(const ContrastResult& result) {
 }
 
 std::string ExpectedWord(const Contrast& contrast) {
-  return contrast.role == estimators::ContrastRole::kControl ? "expected" : "claimed";
+  return contrast.role == estimators::ContrastRole::kControl ? "expected"
+                                                             : "claimed";
 }
 
 std::string SideText(const ContrastResult& result) {
@@ -51,9 +52,11 @@ std::string SideText(const ContrastResult& result) {
   if (result.side == estimators::Side::kOther) text = "on the other side";
   if (result.side == estimators::Side::kClaimed) {
     text = role == estimators::ContrastRole::kControl ? "on the control's side"
-                                          : "on the claim's side";
+                                                      : "on the claim's side";
   }
-  return text + (role == estimators::ContrastRole::kShown ? "; it does not count" : "");
+  return text + (role == estimators::ContrastRole::kShown
+                     ? "; it does not count"
+                     : "");
 }
 
 std::string ConfidenceText(const ClaimResult& result) {
@@ -110,15 +113,15 @@ Document ContrastDocument(const ContrastResult& result) {
   }
   document.Put("side", estimators::WordOf(estimators::kSides, result.side));
   document.Put("note", result.note);
-  document.Say(fmt::format("{}{}: {}", contrast.name,
-                           control ? " (control)" : "",
-                           Printable(contrast.says)),
-               2);
-  document.Say(fmt::format("{}, {} {} ({}): {}", ContrastText(result),
-                           ExpectedWord(contrast),
-                           estimators::ClaimedText(contrast),
-                           CountsText(result), SideText(result)),
-               6);
+  document.Say(
+      fmt::format("{}{}: {}", contrast.name, control ? " (control)" : "",
+                  Printable(contrast.says)),
+      2);
+  document.Say(
+      fmt::format("{}, {} {} ({}): {}", ContrastText(result),
+                  ExpectedWord(contrast), estimators::ClaimedText(contrast),
+                  CountsText(result), SideText(result)),
+      6);
   if (!result.note.empty()) document.Say(result.note + ".", 6);
   return document;
 }
@@ -145,9 +148,10 @@ Document ClaimDocument(const ClaimResult& result) {
   document.Say(Printable(claim.title));
   document.Say(Printable(claim.statement), 2);
   document.Say(
-      fmt::format("Source: {}{}, {}", Printable(claim.paper),
-                  claim.arxiv.empty() ? "" : ", arXiv " + Printable(claim.arxiv),
-                  Printable(claim.section)),
+      fmt::format(
+          "Source: {}{}, {}", Printable(claim.paper),
+          claim.arxiv.empty() ? "" : ", arXiv " + Printable(claim.arxiv),
+          Printable(claim.section)),
       2);
   document.Say("There: " + Printable(claim.published), 2);
   document.Say("Here: " + Printable(claim.here), 2);
@@ -164,18 +168,22 @@ namespace {
 
 std::string_view SideColour(estimators::Side side) {
   if (side == estimators::Side::kClaimed) return document::colour::kGreen;
-  return side == estimators::Side::kOther ? document::colour::kRed : document::colour::kInk;
+  return side == estimators::Side::kOther ? document::colour::kRed
+                                          : document::colour::kInk;
 }
 
 std::string_view ClaimColour(estimators::ClaimVerdict verdict) {
-  if (verdict == estimators::ClaimVerdict::kReproduced) return document::colour::kGreen;
-  return verdict == estimators::ClaimVerdict::kContradicted ? document::colour::kRed
-                                                   : document::colour::kOrange;
+  if (verdict == estimators::ClaimVerdict::kReproduced)
+    return document::colour::kGreen;
+  return verdict == estimators::ClaimVerdict::kContradicted
+             ? document::colour::kRed
+             : document::colour::kOrange;
 }
 
 /// One, or both of `within`, in ascending order.
 std::vector<double> BoundsOf(const Contrast& contrast) {
-  if (contrast.relation != estimators::Relation::kWithin) return {contrast.bound};
+  if (contrast.relation != estimators::Relation::kWithin)
+    return {contrast.bound};
   return {-contrast.bound, contrast.bound};
 }
 
@@ -184,18 +192,18 @@ document::FigureStrip ContrastStrip(const ContrastResult& result) {
   constexpr size_t kLetters = 118;
   const Contrast& contrast = result.contrast;
   const bool control = contrast.role == estimators::ContrastRole::kControl;
-  return {.title = document::Shortened(
-              (control ? "Control: " : "") + Printable(contrast.says), kLetters),
-          .text = fmt::format("{}, {} {}: {}", ContrastText(result),
-                              ExpectedWord(contrast),
-                              estimators::ClaimedText(contrast),
-                              SideText(result)),
-          .colour = SideColour(result.side),
-          .estimate = result.estimate,
-          .lower = result.lower,
-          .upper = result.upper,
-          .bounds = BoundsOf(contrast),
-          .green_first = contrast.relation == estimators::Relation::kBelow};
+  return {
+      .title = document::Shortened(
+          (control ? "Control: " : "") + Printable(contrast.says), kLetters),
+      .text = fmt::format("{}, {} {}: {}", ContrastText(result),
+                          ExpectedWord(contrast),
+                          estimators::ClaimedText(contrast), SideText(result)),
+      .colour = SideColour(result.side),
+      .estimate = result.estimate,
+      .lower = result.lower,
+      .upper = result.upper,
+      .bounds = BoundsOf(contrast),
+      .green_first = contrast.relation == estimators::Relation::kBelow};
 }
 
 }  // namespace

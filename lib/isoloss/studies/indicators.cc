@@ -5,13 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "isoloss/base/error.h"
 #include "isoloss/campaign/log_files.h"
 #include "isoloss/estimators/indicator_judge.h"
-#include "isoloss/estimators/indicator_record.h"
-#include "isoloss/stats/divergence.h"
 #include "isoloss/studies/documents.h"
 #include "isoloss/studies/study.h"
 #include "isoloss/treatments/indicator_recorder.h"
@@ -23,7 +20,6 @@ namespace fs = std::filesystem;
 using campaign::ExitCode;
 using document::Document;
 using estimators::Growth;
-using estimators::Indicator;
 using estimators::IndicatorKindOf;
 using estimators::IndicatorRun;
 using estimators::IndicatorStatement;
@@ -45,39 +41,6 @@ std::vector<fs::path> FoldersIn(const fs::path& folder) {
 std::string NameWithout(const std::string& end, std::string name) {
   if (name.ends_with(end)) name.resize(name.size() - end.size());
   return name;
-}
-
-IndicatorRun IndicatorRunOf(const std::string& cell, const runlog::RunLog& log,
-                            const fs::path& file) {
-  IndicatorRun run{.mode = cell,
-                   .arm = log.provenance.arm,
-                   .seed = log.provenance.seed,
-                   .steps = {},
-                   .values = {}};
-  const std::vector<double>& losses = log.steps.loss_nats;
-  run.diverged_at = stats::DivergedAt(losses, log.provenance.steps_planned,
-                                      log.provenance.complete);
-  double least = std::numeric_limits<double>::infinity();
-  size_t seen = 0;  // losses that `least` is of
-  for (const estimators::IndicatorRecord& record : estimators::ReadRecords(file)) {
-    const auto found = std::ranges::lower_bound(log.steps.step, record.step);
-    if (found == log.steps.step.end() || *found != record.step) {
-      ThrowError(ErrorKind::kFormat,
-                 "{}: it holds step {}, but its run has {} steps. Remove the "
-                 "study's folder and train it anew.",
-                 file.string(), record.step, log.steps.step.size());
-    }
-    const auto place = static_cast<size_t>(found - log.steps.step.begin());
-    estimators::IndicatorValues values;
-    std::ranges::copy(record.values, values.begin());
-    values[static_cast<size_t>(Indicator::kGradientNorm)] =
-        log.steps.grad_norm[place];
-    for (; seen <= place; ++seen) least = std::min(least, losses[seen]);
-    values[static_cast<size_t>(Indicator::kLossRise)] = losses[place] - least;
-    run.steps.push_back(record.step);
-    run.values.push_back(values);
-  }
-  return run;
 }
 
 class Indicators : public Study {
@@ -134,7 +97,7 @@ class Indicators : public Study {
       const fs::path file = treatments::IndicatorFile(
           folder, name, fs::path(run.file).stem().string());
       if (fs::exists(file)) {
-        runs_.push_back(IndicatorRunOf(name, run.log, file));
+        runs_.push_back(treatments::ReadIndicators(name, run.log, file));
       } else {
         notes_.push_back(fmt::format("{} of {} has recorded nothing.",
                                      file.stem().string(), name));
@@ -290,10 +253,9 @@ Document IndicatorsDocument(const IndicatorStatement& statement) {
       "indicator takes to become twice as alarming; negative: half as "
       "alarming; none: the interval of its slope holds 0.");
   document.Say("");
-  document.Say(fmt::format("{:<26} {:<22} {:<22} {:<20} {:>5}  {}",
-                           "indicator", "doubling, diverged",
-                           "doubling, healthy", "announced", "lead",
-                           "false alarms"));
+  document.Say(fmt::format("{:<26} {:<22} {:<22} {:<20} {:>5}  {}", "indicator",
+                           "doubling, diverged", "doubling, healthy",
+                           "announced", "lead", "false alarms"));
   document.PutEach("rules", statement.rules, RuleDocument);
   document.Put("notes", statement.notes);
   document.Say("");
@@ -371,8 +333,9 @@ document::Figure IndicatorsFigure(const IndicatorStatement& statement) {
     if (run.diverged_at) last = std::max(last, *run.diverged_at);
   }
   document::Figure figure{
-      .title = "Indicators of the judged runs over steps, in doublings from "
-               "the level that alarms",
+      .title =
+          "Indicators of the judged runs over steps, in doublings from "
+          "the level that alarms",
       .parts = {document::FigureKeys{
           {{document::colour::kBlue, "stayed healthy"},
            {document::colour::kRed, "diverged, at the step of the mark"}}}}};

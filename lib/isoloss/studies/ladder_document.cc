@@ -80,14 +80,13 @@ Document FitDocument(const GapFit& fit) {
     document.Put("parameter_factor", fit.parameter_factor);
     document.Put("data_factor", fit.data_factor);
   }
-  document.Say(fmt::format(
-                   "{:<15} {}{}{}{}", estimators::FormText(fit.form),
-                   GapText(fit.predicted),
-                   fit.two_terms && !fit.exponents_fitted
-                       ? "  (widest of exponents from 0.2 to 0.5)"
-                       : "",
-                   fit.fit_p ? "" : "  (fit not tried)",
-                   fit.Misfits() ? "  (does not fit)" : ""),
+  document.Say(fmt::format("{:<15} {}{}{}{}", estimators::FormText(fit.form),
+                           GapText(fit.predicted),
+                           fit.two_terms && !fit.exponents_fitted
+                               ? "  (widest of exponents from 0.2 to 0.5)"
+                               : "",
+                           fit.fit_p ? "" : "  (fit not tried)",
+                           fit.Misfits() ? "  (does not fit)" : ""),
                4);
   return document;
 }
@@ -100,12 +99,12 @@ Document SizeDocument(const SizeStatement& size, bool doubts) {
   document.Put("margin_nats", size.margin_nats);
   const char* verdict = estimators::ScaleVerdictName(size.verdict);
   document.Put("verdict", verdict);
-  document.Say(fmt::format(
-                   "{}: {} (margin {:.4f} nats)", size.name,
-                   size.verdict == ScaleVerdict::kInconclusive ? "INCONCLUSIVE"
-                                                               : verdict,
-                   size.margin_nats),
-               2);
+  document.Say(
+      fmt::format("{}: {} (margin {:.4f} nats)", size.name,
+                  size.verdict == ScaleVerdict::kInconclusive ? "INCONCLUSIVE"
+                                                              : verdict,
+                  size.margin_nats),
+      2);
   document.PutEach("fits", size.fits, FitDocument);
   document.Put("seeds_factor", size.seeds_factor);
   const std::string remedy = RemedyText(size, doubts);
@@ -235,30 +234,29 @@ FigurePanel ArmPanel(const ArmStatement& arm,
                      const LadderStatement& statement) {
   constexpr double kShift = 7;  // between predictions of a size
   const double margin = statement.margin_nats;
-  FigurePanel panel{
-      .title = fmt::format("{} ({})", arm.arm.name,
-                           estimators::ArmRoleName(arm.arm.role)),
-      .x = {.scale = SvgAxis::Scale::kLog,
-            .widen = 0.03,
-            .spacing = 32,  // of "10^24"
-            .label = document::DecadeTick},
-      .y = {.scale = SvgAxis::Scale::kAsinh,
-            .unit = margin,
-            .holds = {-2 * margin, 2 * margin},
-            .fixed = true,
-            .spacing = 14},
-      .rules = {{.at = margin}}};
+  FigurePanel panel{.title = fmt::format("{} ({})", arm.arm.name,
+                                         estimators::ArmRoleName(arm.arm.role)),
+                    .x = {.scale = SvgAxis::Scale::kLog,
+                          .widen = 0.03,
+                          .spacing = 32,  // of "10^24"
+                          .label = document::DecadeTick},
+                    .y = {.scale = SvgAxis::Scale::kAsinh,
+                          .unit = margin,
+                          .holds = {-2 * margin, 2 * margin},
+                          .fixed = true,
+                          .spacing = 14},
+                    .rules = {{.at = margin}}};
   if (arm.arm.cells.empty()) panel.instead = "No size has two seeds.";
   for (const estimators::GapCell& cell : arm.arm.cells) {
-    AddGap(cell.size,
-           estimators::MeasuredGap(
-               cell, statement.question.prediction.confidence),
-           document::colour::kInk, 0, margin, panel);
+    AddGap(
+        cell.size,
+        estimators::MeasuredGap(cell, statement.question.prediction.confidence),
+        document::colour::kInk, 0, margin, panel);
   }
   for (const SizeStatement& size : arm.sizes) {
-    panel.title += fmt::format(
-        "{} {} {}", &size == &arm.sizes.front() ? ":" : ",", size.name,
-        estimators::ScaleVerdictName(size.verdict));
+    panel.title +=
+        fmt::format("{} {} {}", &size == &arm.sizes.front() ? ":" : ",",
+                    size.name, estimators::ScaleVerdictName(size.verdict));
     const double x = size.size.Flops();
     panel.rules.push_back({.at = x,
                            .vertical = true,
@@ -287,8 +285,7 @@ document::Figure LadderFigure(const LadderStatement& statement) {
   document::Figure figure{
       .title = fmt::format(
           "Gap to {} in nats over 6 N D operations, {:g} % intervals",
-          statement.baseline,
-          100 * statement.question.prediction.confidence),
+          statement.baseline, 100 * statement.question.prediction.confidence),
       .parts = {
           document::FigureKeys{
               {{colour::kInk, "measured"},

@@ -27,9 +27,9 @@ struct Cell {
   /// Hooks that its runs begin with; may be empty.
   std::function<train::RunHooks(const train::Run& run)> hooks = {};
   /// Trains runs in place of train::ExecuteRuns, with its contract: it keeps
-  /// what is finished, tells the hooks of each step and run, and ends early once
-  /// hooks.stop is set. Of the experiment it takes arms, seeds and steps. A cell
-  /// with it has a result_file and its seconds, too.
+  /// what is finished, tells the hooks of each step and run, and ends early
+  /// once hooks.stop is set. Of the experiment it takes arms, seeds and steps.
+  /// A cell with it has a result_file and its seconds, too.
   std::function<void(const std::vector<train::Run>& runs,
                      const std::filesystem::path& folder,
                      const train::RunnerHooks& hooks)>

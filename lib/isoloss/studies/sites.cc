@@ -113,8 +113,8 @@ class SeedLosses {
   SeedLosses(const Plan& plan, const Cell& cell) : ends_(EndsOf(plan, cell)) {
     for (const uint64_t seed : cell.experiment.train.seeds) {
       const auto number = static_cast<int64_t>(seed);
-      const bool all = std::ranges::all_of(
-          cell.experiment.arms, [&](const train::Arm& arm) {
+      const bool all =
+          std::ranges::all_of(cell.experiment.arms, [&](const train::Arm& arm) {
             const auto found = ends_.find(arm.name);
             return found != ends_.end() && found->second.contains(number);
           });
@@ -191,8 +191,8 @@ class Sites : public Study {
     plan.folder = FolderOfStudy(base_.name, plan.kind, quick_, request.out);
     Cell cell{.name = "design", .experiment = base_};
     cell.experiment.name += "-sites";
-    cell.experiment.arms = treatments::ArmsOfDesign(
-        *products_, sets_, base_.arms.front());
+    cell.experiment.arms =
+        treatments::ArmsOfDesign(*products_, sets_, base_.arms.front());
     if (request.estimate) Estimate(cell);
     config::Writer text = BeginPlanText(plan.kind, "experiment",
                                         cell.experiment.TomlWithoutSeeds());
@@ -357,8 +357,8 @@ class Sites : public Study {
     for (size_t i = 0; i < count; ++i) add({i});
     for (size_t i = 0; i < count; ++i) add(products_->AllBut(std::vector{i}));
     for (size_t i = 0; i < sets_.size(); ++i) {
-      evidence.set_losses.push_back(losses.Of(
-          arms[evidence.arms.size() + i].name, sets_[i].products));
+      evidence.set_losses.push_back(
+          losses.Of(arms[evidence.arms.size() + i].name, sets_[i].products));
     }
     evidence.speed_up = [this, &speed](std::span<const size_t> products) {
       std::vector<estimators::QuantizedProduct> quantized;
@@ -380,18 +380,17 @@ class Sites : public Study {
                                        estimators::SpeedAssumptions());
     const estimators::SiteEvidence evidence =
         EvidenceOf(arms, speed, errors, losses);
-    SitesStatement statement{
-        .experiment = base_.name,
-        .baseline = arms.front().name,
-        .arm = arm_,
-        .candidate = train::ArmNamed(base_, arm_).recipe,
-        .steps = cell.experiment.train.steps,
-        .runs = arms.size() * losses.size(),
-        .margin_percent = margin_percent_,
-        .products = evidence.products,
-        .findings = estimators::JudgeSites(evidence),
-        .speed = speed,
-        .notes = plan.notes};
+    SitesStatement statement{.experiment = base_.name,
+                             .baseline = arms.front().name,
+                             .arm = arm_,
+                             .candidate = train::ArmNamed(base_, arm_).recipe,
+                             .steps = cell.experiment.train.steps,
+                             .runs = arms.size() * losses.size(),
+                             .margin_percent = margin_percent_,
+                             .products = evidence.products,
+                             .findings = estimators::JudgeSites(evidence),
+                             .speed = speed,
+                             .notes = plan.notes};
     statement.recipe_text = RecipeText(statement);
     return statement;
   }
@@ -421,7 +420,8 @@ class Sites : public Study {
     const train::Arm& baseline = base_.arms.front();
     cell.experiment.arms = {
         baseline, treatments::ArmOf(*products_, baseline,
-                        statement.findings.recipe->set.products, kRecipeName)};
+                                    statement.findings.recipe->set.products,
+                                    kRecipeName)};
     cell.seconds = RecipeSeconds();
     return {.kind = plan.kind,
             .folder = plan.folder,
@@ -441,9 +441,9 @@ class Sites : public Study {
       return;
     }
     estimators::SetFinding& recipe = *statement.findings.recipe;
-    estimators::CompareAfresh(
-        losses.Of(arms.front().name, {}),
-        losses.Of(arms.back().name, recipe.set.products), recipe);
+    estimators::CompareAfresh(losses.Of(arms.front().name, {}),
+                              losses.Of(arms.back().name, recipe.set.products),
+                              recipe);
   }
 
   campaign::ExperimentSource source_;

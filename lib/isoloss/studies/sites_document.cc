@@ -222,7 +222,8 @@ Document SetRow(const SitesStatement& statement, const SetFinding& finding) {
   return document;
 }
 
-std::string SitesCheck(const SitesStatement& statement, const SetFinding& recipe) {
+std::string SitesCheck(const SitesStatement& statement,
+                       const SetFinding& recipe) {
   if (!recipe.measured) return "";
   if (!std::isfinite(recipe.measured->mean)) {
     return "Trained, a run of it did not end with a finite loss.";
@@ -295,7 +296,8 @@ Document SitesDocument(const SitesStatement& statement) {
     return SetRow(statement, set);
   };
   document.Say("");
-  document.Say("Sets, which fit nothing but \"every product\"; gap in percent:");
+  document.Say(
+      "Sets, which fit nothing but \"every product\"; gap in percent:");
   document.PutEach("sets", findings.sets, row);
   document.Say("");
   document.Say(
@@ -361,10 +363,8 @@ FigurePanel FrontierPanel(const SitesStatement& statement) {
                                     statement.Percent(step.predicted.lower),
                                     statement.Percent(step.predicted.upper)});
     panel.paths[0].points.push_back({step.speed_up, mean});
-    panel.marks.push_back({.x = step.speed_up,
-                           .y = mean,
-                           .colour = colour::kBlue,
-                           .radius = 2});
+    panel.marks.push_back(
+        {.x = step.speed_up, .y = mean, .colour = colour::kBlue, .radius = 2});
   }
   int number = 0;
   for (const SetFinding& set : statement.findings.sets) {

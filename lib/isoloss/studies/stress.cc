@@ -159,10 +159,10 @@ class Stress : public Study {
     for (const auto& notes : {missing, plan.notes}) {
       map.notes.insert(map.notes.end(), notes.begin(), notes.end());
     }
-    return Answer{.code = map.SeparatesAny() ? ExitCode::kPass
-                                             : ExitCode::kInconclusive,
-                  .document = StressDocument(map),
-                  .figure = StressFigure(map)};
+    return Answer{
+        .code = map.SeparatesAny() ? ExitCode::kPass : ExitCode::kInconclusive,
+        .document = StressDocument(map),
+        .figure = StressFigure(map)};
   }
 
  private:
@@ -266,10 +266,10 @@ Document SeparationDocument(const Separation& separation) {
   document.Put("arm", separation.arm);
   document.Put("separated", separation.separated);
   document.Put("p", separation.p);
-  document.Put("by", known ? document::Value(separation.by)
-                           : document::Value());
-  document.Put("mode", known ? document::Value(separation.mode)
-                             : document::Value());
+  document.Put("by",
+               known ? document::Value(separation.by) : document::Value());
+  document.Put("mode",
+               known ? document::Value(separation.mode) : document::Value());
   return document;
 }
 
@@ -317,8 +317,8 @@ Document StressDocument(const StressMap& map) {
 document::Figure StressFigure(const StressMap& map) {
   document::FigureGrid grid{.columns = map.arms, .rows = {}};
   for (size_t mode = 0; mode < map.modes.size(); ++mode) {
-    auto& row = grid.rows.emplace_back(map.modes[mode],
-                                       std::vector<document::FigureGrid::Cell>());
+    auto& row = grid.rows.emplace_back(
+        map.modes[mode], std::vector<document::FigureGrid::Cell>());
     for (size_t arm = 0; arm < map.arms.size(); ++arm) {
       const StressResult& result = map.At(mode, arm);
       row.second.push_back(

@@ -53,7 +53,7 @@ estimators::RunCurve ReadStudentRun(const fs::path& path, int64_t steps) {
   file.Check(R"({"seed": "i", "diverged": "b",
                  "losses": [{"step": "i", "held_out": "n"}]})");
   estimators::RunCurve run{.seed = file.json().at("seed").get<int64_t>(),
-                       .diverged = file.json().at("diverged").get<bool>()};
+                           .diverged = file.json().at("diverged").get<bool>()};
   constexpr auto kAll = size_t{estimators::kStudentEvaluations};
   const Json& losses = file.json().at("losses");
   if (losses.size() > kAll || (losses.size() < kAll && !run.diverged)) {
@@ -83,13 +83,16 @@ estimators::RunCurve ReadStudentRun(const fs::path& path, int64_t steps) {
   return run;
 }
 
-void CheckStudent(const estimators::ClaimCell& cell, const std::set<std::string>& arms) {
+void CheckStudent(const estimators::ClaimCell& cell,
+                  const std::set<std::string>& arms) {
   for (const std::string& arm : arms) {
-    if (std::ranges::count(StudentArms(), std::string_view{arm}) > 0) continue;
+    if (std::ranges::count(treatments::StudentArms(), std::string_view{arm}) >
+        0)
+      continue;
     ThrowError(ErrorKind::kConfig,
                "claim: a contrast names arm {} of cell {}, but students have "
                "{}. Correct the name.",
-               arm, cell.name, fmt::join(StudentArms(), ", "));
+               arm, cell.name, fmt::join(treatments::StudentArms(), ", "));
   }
   const formats::Quantization format =
       formats::QuantizationByName(cell.student->format);
@@ -123,8 +126,8 @@ void TrainStudents(const estimators::Student& student,
                 stopped, [&](size_t job, ThreadTeam&) {
                   const size_t index = missing[job];
                   const train::Run& run = runs[index];
-                  const estimators::RunCurve curve =
-                      TrainStudent(student, run.arm->name, run.seed, [&] {
+                  const estimators::RunCurve curve = treatments::TrainStudent(
+                      student, run.arm->name, run.seed, [&] {
                         hooks.on_step(index, {});
                         return !stopped();
                       });
@@ -139,7 +142,7 @@ double StudentRate() {
   estimators::Student few;
   few.steps = estimators::kStudentEvaluations;
   const auto start = std::chrono::steady_clock::now();
-  TrainStudent(few, "exempt", 1, [] { return true; });
+  treatments::TrainStudent(few, "exempt", 1, [] { return true; });
   const std::chrono::duration<double> taken =
       std::chrono::steady_clock::now() - start;
   return few.Operations() / taken.count();
@@ -148,7 +151,7 @@ double StudentRate() {
 }  // namespace
 
 Cell StudentCell(const estimators::ClaimCell& cell,
-                      const std::set<std::string>& arms) {
+                 const std::set<std::string>& arms) {
   CheckStudent(cell, arms);
   Cell result{.name = cell.name, .experiment = {}};
   train::Experiment& experiment = result.experiment;
@@ -158,7 +161,8 @@ Cell StudentCell(const estimators::ClaimCell& cell,
   experiment.train.seeds.resize(cell.student->seeds);
   std::iota(experiment.train.seeds.begin(), experiment.train.seeds.end(), 1);
   experiment.train.steps = cell.student->steps;
-  experiment.log.eval_every = cell.student->steps / estimators::kStudentEvaluations;
+  experiment.log.eval_every =
+      cell.student->steps / estimators::kStudentEvaluations;
   result.execute = [student = *cell.student](
                        const std::vector<train::Run>& runs,
                        const fs::path& folder,
@@ -206,7 +210,8 @@ std::map<std::string, std::vector<estimators::RunCurve>> ReadStudents(
   for (const train::Run& planned : train::PlanRuns(cell.experiment)) {
     const fs::path file = StudentFile(folder, planned);
     if (!fs::exists(file)) continue;
-    estimators::RunCurve run = ReadStudentRun(file, cell.experiment.train.steps);
+    estimators::RunCurve run =
+        ReadStudentRun(file, cell.experiment.train.steps);
     if (run.seed != static_cast<int64_t>(planned.seed)) {
       RejectStudentRun(
           file, fmt::format("it is of seed {}, but its name says {}", run.seed,

@@ -19,7 +19,7 @@ namespace isoloss::studies {
 /// Errors   ConfigError if a student has no such arm, or its format is no MX
 ///          format that rounds to nearest.
 Cell StudentCell(const estimators::ClaimCell& cell,
-                      const std::set<std::string>& arms);
+                 const std::set<std::string>& arms);
 
 /// TOML: all that a student's runs depend on but their seeds.
 std::string StudentText(const estimators::ClaimCell& cell);

@@ -71,8 +71,8 @@ class Progress {
         report::TimeLeft(kPlanned + elapsed, kPlanned + done - skipped_,
                          std::max(0.0, total_ - done));
     return fmt::format("{}: {}, {} of {}; {} of {} runs{}{}", plan_.kind,
-                       cell_->name, place, plan_.cells.size(), finished_,
-                       runs_, left.empty() ? "" : ", ", left);
+                       cell_->name, place, plan_.cells.size(), finished_, runs_,
+                       left.empty() ? "" : ", ", left);
   }
 
   const Plan& plan_;
@@ -91,8 +91,7 @@ class Progress {
   report::Heartbeat heartbeat_;
 };
 
-std::vector<train::Run> RunsOfPart(const Cell& cell,
-                                   const Part& part) {
+std::vector<train::Run> RunsOfPart(const Cell& cell, const Part& part) {
   const std::vector<uint64_t>& seeds = cell.experiment.train.seeds;
   std::vector<train::Run> runs = train::PlanRuns(cell.experiment);
   std::erase_if(runs, [&](const train::Run& run) {

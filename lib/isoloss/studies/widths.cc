@@ -159,8 +159,9 @@ Document WidthsDocument(const WidthTransfer& transfer) {
   document.Put("inside", transfer.Inside());
   document.Put("rms_from_line_db", transfer.PredictedRmsDb());
   document.Put("rms_from_nearest_db", transfer.NearestRmsDb());
-  document.Say(fmt::format("SQNR of arm {} in dB, mean over layers and steps {}",
-                           transfer.arm, fmt::join(transfer.steps, ", ")));
+  document.Say(
+      fmt::format("SQNR of arm {} in dB, mean over layers and steps {}",
+                  transfer.arm, fmt::join(transfer.steps, ", ")));
   document.Say(fmt::format("{:<{}}  {:>9}  {:>9}  predicted from widths {}",
                            "operand", name,
                            fmt::format("at {}", transfer.width),
@@ -191,10 +192,9 @@ document::Figure WidthsFigure(const WidthTransfer& transfer) {
          .ring = operand.predicted});
   }
   return {
-      .title =
-          fmt::format("SQNR of arm {} at width {}, dB, predicted from widths {}",
-                      transfer.arm, transfer.width,
-                      fmt::join(transfer.small_widths, ", ")),
+      .title = fmt::format(
+          "SQNR of arm {} at width {}, dB, predicted from widths {}",
+          transfer.arm, transfer.width, fmt::join(transfer.small_widths, ", ")),
       .parts = {document::FigureKeys{
                     {{colour::kBlue,
                       fmt::format(

@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "isoloss/base/matrix.h"
-#include "isoloss/treatments/chosen_experts.h"
 #include "isoloss/train/logged_learner.h"
 #include "isoloss/train/mesh_setup.h"
 #include "isoloss/train/run_hooks.h"
+#include "isoloss/treatments/chosen_experts.h"
 
 namespace isoloss::treatments {
 namespace {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "isoloss/base/atomic_file.h"
+#include "isoloss/base/error.h"
 #include "isoloss/base/matrix.h"
 #include "isoloss/base/threads.h"
 #include "isoloss/estimators/indicator.h"
@@ -22,6 +23,7 @@
 #include "isoloss/probes/row_places.h"
 #include "isoloss/probes/tensor_accumulator.h"
 #include "isoloss/runlog/run_log.h"
+#include "isoloss/stats/divergence.h"
 #include "isoloss/stats/kurtosis.h"
 #include "isoloss/treatments/chosen_experts.h"
 
@@ -227,6 +229,41 @@ train::RunHooks RecordIndicators(train::RunHooks hooks,
     recorder->Finish(step, gradients);
   };
   return hooks;
+}
+
+estimators::IndicatorRun ReadIndicators(const std::string& mode,
+                                        const runlog::RunLog& log,
+                                        const std::filesystem::path& file) {
+  estimators::IndicatorRun run{.mode = mode,
+                               .arm = log.provenance.arm,
+                               .seed = log.provenance.seed,
+                               .steps = {},
+                               .values = {}};
+  const std::vector<double>& losses = log.steps.loss_nats;
+  run.diverged_at = stats::DivergedAt(losses, log.provenance.steps_planned,
+                                      log.provenance.complete);
+  double least = std::numeric_limits<double>::infinity();
+  size_t seen = 0;  // losses that `least` is of
+  for (const estimators::IndicatorRecord& record :
+       estimators::ReadRecords(file)) {
+    const auto found = std::ranges::lower_bound(log.steps.step, record.step);
+    if (found == log.steps.step.end() || *found != record.step) {
+      ThrowError(ErrorKind::kFormat,
+                 "{}: it holds step {}, but its run has {} steps. Remove the "
+                 "study's folder and train it anew.",
+                 file.string(), record.step, log.steps.step.size());
+    }
+    const auto place = static_cast<size_t>(found - log.steps.step.begin());
+    estimators::IndicatorValues values;
+    std::ranges::copy(record.values, values.begin());
+    values[static_cast<size_t>(Indicator::kGradientNorm)] =
+        log.steps.grad_norm[place];
+    for (; seen <= place; ++seen) least = std::min(least, losses[seen]);
+    values[static_cast<size_t>(Indicator::kLossRise)] = losses[place] - least;
+    run.steps.push_back(record.step);
+    run.values.push_back(values);
+  }
+  return run;
 }
 
 }  // namespace isoloss::treatments

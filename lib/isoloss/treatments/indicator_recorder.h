@@ -5,7 +5,9 @@
 #include <filesystem>
 #include <string>
 
+#include "isoloss/estimators/indicator_judge.h"
 #include "isoloss/model/config.h"
+#include "isoloss/runlog/run_log.h"
 #include "isoloss/train/run_hooks.h"
 
 namespace isoloss::treatments {
@@ -32,5 +34,12 @@ train::RunHooks RecordIndicators(train::RunHooks hooks,
                                  const model::ModelConfig& config,
                                  int64_t every,
                                  const std::filesystem::path& file);
+
+/// What `file` recorded of the run of a log, and what the log itself knows.
+/// Errors   as estimators::ReadRecords; FormatError if a record is of a step
+///          that the log lacks.
+estimators::IndicatorRun ReadIndicators(const std::string& mode,
+                                        const runlog::RunLog& log,
+                                        const std::filesystem::path& file);
 
 }  // namespace isoloss::treatments

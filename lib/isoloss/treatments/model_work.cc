@@ -49,17 +49,18 @@ model::ModelConfig PublishedConfig() {
 }  // namespace
 
 estimators::ModelWork WorkOf(const std::string& name,
-                        const model::ModelConfig& model,
-                        const Batching& batching) {
+                             const model::ModelConfig& model,
+                             const Batching& batching) {
   estimators::ModelWork work{.name = name,
-                        .moe_layers = model.n_moe_layers(),
-                        .dim = model.dim,
-                        .experts = model.num_experts,
-                        .top_k = model.top_k};
+                             .moe_layers = model.n_moe_layers(),
+                             .dim = model.dim,
+                             .experts = model.num_experts,
+                             .top_k = model.top_k};
   const model::Graph graph = model::GraphOf(model);
   for (const model::GemmSite& site : graph.sites) {
     const std::string kind = KindOf(site.name);
-    auto found = std::ranges::find(work.kinds, kind, &estimators::KindWork::kind);
+    auto found =
+        std::ranges::find(work.kinds, kind, &estimators::KindWork::kind);
     if (found == work.kinds.end()) {
       found = work.kinds.insert(work.kinds.end(), {.kind = kind});
     }

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <string>
 
-#include "isoloss/model/config.h"
 #include "isoloss/estimators/speed_model.h"
+#include "isoloss/model/config.h"
 
 namespace isoloss::treatments {
 
@@ -20,8 +20,8 @@ struct Batching {
 /// Operations and operands of each kind of site (KindOf) for a token, with
 /// fprop computed twice. Attention's own products are none of them.
 estimators::ModelWork WorkOf(const std::string& name,
-                        const model::ModelConfig& model,
-                        const Batching& batching);
+                             const model::ModelConfig& model,
+                             const Batching& batching);
 
 /// torchtitan's 16B and 671B at their true sizes (b5bcd76c6,
 /// models/deepseek_v3/__init__.py). Their published runs (docs/sources.md) had

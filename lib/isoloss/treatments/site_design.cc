@@ -42,7 +42,7 @@ train::Arm ArmOf(const SiteProducts& products, const train::Arm& base,
 }
 
 std::vector<estimators::NamedSet> SetsOf(const SiteProducts& products,
-                                    const train::Arm& arm) {
+                                         const train::Arm& arm) {
   std::vector<estimators::NamedSet> sets = {
       {.name = "arm " + arm.name,
        .source = "the sites of its own recipe",
@@ -68,9 +68,9 @@ std::vector<estimators::NamedSet> SetsOf(const SiteProducts& products,
 }
 
 /// The baseline, all products, each alone, all but each, and the sets.
-std::vector<train::Arm> ArmsOfDesign(const SiteProducts& products,
-                                     const std::vector<estimators::NamedSet>& sets,
-                                     const train::Arm& baseline) {
+std::vector<train::Arm> ArmsOfDesign(
+    const SiteProducts& products, const std::vector<estimators::NamedSet>& sets,
+    const train::Arm& baseline) {
   std::vector<train::Arm> arms = {baseline};
   const auto add = [&](const std::vector<size_t>& chosen,
                        const std::string& name) {
@@ -84,7 +84,8 @@ std::vector<train::Arm> ArmsOfDesign(const SiteProducts& products,
           what + ProductName(products.products()[product]));
     }
   }
-  for (const estimators::NamedSet& set : sets) add(set.products, "set-" + set.name);
+  for (const estimators::NamedSet& set : sets)
+    add(set.products, "set-" + set.name);
   return arms;
 }
 

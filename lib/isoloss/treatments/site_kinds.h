@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "isoloss/estimators/speed_model.h"
 #include "isoloss/model/config.h"
 #include "isoloss/precision/recipe.h"
-#include "isoloss/estimators/speed_model.h"
 
 namespace isoloss::treatments {
 

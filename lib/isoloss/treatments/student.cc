@@ -128,8 +128,8 @@ class StudentTraining {
 std::span<const std::string_view> StudentArms() { return kStudentArms; }
 
 estimators::RunCurve TrainStudent(const estimators::Student& student,
-                              std::string_view arm, uint64_t seed,
-                              const std::function<bool()>& go_on) {
+                                  std::string_view arm, uint64_t seed,
+                                  const std::function<bool()>& go_on) {
   if (std::ranges::count(kStudentArms, arm) == 0) {
     ThrowError(ErrorKind::kConfig,
                "claim: a student has no arm {}, but {}. Correct the name.", arm,

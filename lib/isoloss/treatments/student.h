@@ -35,7 +35,7 @@ std::span<const std::string_view> StudentArms();
 /// Source   arXiv 2506.20752, section 4, whose layers these are; gains and
 ///          widths are smaller here.
 estimators::RunCurve TrainStudent(const estimators::Student& student,
-                              std::string_view arm, uint64_t seed,
-                              const std::function<bool()>& go_on);
+                                  std::string_view arm, uint64_t seed,
+                                  const std::function<bool()>& go_on);
 
 }  // namespace isoloss::treatments

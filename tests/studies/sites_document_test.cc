@@ -7,13 +7,25 @@
 #include <set>
 #include <string>
 
-#include "isoloss/report/sites.h"
+#include "isoloss/document/json.h"
+#include "isoloss/document/text.h"
+#include "isoloss/studies/documents.h"
 
-namespace isoloss::report {
+namespace isoloss::studies {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
+
+std::string TextOf(const estimators::SitesStatement& statement) {
+  return document::RenderText(SitesDocument(statement));
+}
+std::string JsonOf(const estimators::SitesStatement& statement) {
+  return document::RenderJson(SitesDocument(statement));
+}
+std::string SvgOf(const estimators::SitesStatement& statement) {
+  return document::RenderSvg(SitesFigure(statement));
+}
 
 /// Two products, of which one is harmful and one unstable, and a recipe of the
 /// third.
@@ -35,7 +47,8 @@ estimators::SitesStatement SomeStatement() {
       .runs = 20,
       .products = {},
       .findings = {},
-      .speed = estimators::SpeedModel(work, estimators::kB200, estimators::SpeedAssumptions()),
+      .speed = estimators::SpeedModel(work, estimators::kB200,
+                                      estimators::SpeedAssumptions()),
       .recipe_text = "name = \"chosen_sites\"\n",
       .notes = {"A note."}};
   for (const auto& [kind, product] :
@@ -82,8 +95,8 @@ int CountOf(const std::string& text, const std::string& word) {
   return count;
 }
 
-TEST(SitesReport, SaysWhatThereIs) {
-  const std::string text = RenderSites(SomeStatement());
+TEST(SitesDocument, SaysWhatThereIs) {
+  const std::string text = TextOf(SomeStatement());
 
   EXPECT_THAT(text, HasSubstr("lm_head fprop *"));
   EXPECT_THAT(text, HasSubstr("no finite loss"));
@@ -99,29 +112,27 @@ TEST(SitesReport, SaysWhatThereIs) {
   EXPECT_THAT(text, HasSubstr("A note.\n"));
 }
 
-TEST(SitesReport, SaysThatARecipeIsNotWhatWasPredicted) {
+TEST(SitesDocument, SaysThatARecipeIsNotWhatWasPredicted) {
   estimators::SitesStatement statement = SomeStatement();
   statement.findings.recipe->difference = {0.002, 0.001, 0.003};
 
-  EXPECT_THAT(RenderSites(statement), HasSubstr("0 is outside the interval"));
-  EXPECT_FALSE(
-      nlohmann::json::parse(RenderSitesJson(statement))["recipe"]["inside"]);
+  EXPECT_THAT(TextOf(statement), HasSubstr("0 is outside the interval"));
+  EXPECT_FALSE(nlohmann::json::parse(JsonOf(statement))["recipe"]["inside"]);
 }
 
-TEST(SitesReport, SaysThatThereIsNoRecipe) {
+TEST(SitesDocument, SaysThatThereIsNoRecipe) {
   estimators::SitesStatement statement = SomeStatement();
   statement.findings.recipe.reset();
 
-  EXPECT_THAT(RenderSites(statement), HasSubstr("there is no recipe"));
-  EXPECT_TRUE(
-      nlohmann::json::parse(RenderSitesJson(statement))["recipe"].is_null());
+  EXPECT_THAT(TextOf(statement), HasSubstr("there is no recipe"));
+  EXPECT_TRUE(nlohmann::json::parse(JsonOf(statement))["recipe"].is_null());
   // The legend's alone, where a recipe has one of its own.
-  EXPECT_EQ(CountOf(RenderSitesSvg(SomeStatement()), ">R</text>"), 2);
-  EXPECT_EQ(CountOf(RenderSitesSvg(statement), ">R</text>"), 1);
+  EXPECT_EQ(CountOf(SvgOf(SomeStatement()), ">R</text>"), 2);
+  EXPECT_EQ(CountOf(SvgOf(statement), ">R</text>"), 1);
 }
 
-TEST(SitesReport, HasTheseKeys) {
-  const auto json = nlohmann::json::parse(RenderSitesJson(SomeStatement()));
+TEST(SitesDocument, HasTheseKeys) {
+  const auto json = nlohmann::json::parse(JsonOf(SomeStatement()));
 
   std::set<std::string> keys;
   for (const auto& [key, value] : json.items()) keys.insert(key);
@@ -152,31 +163,31 @@ std::string RingOf(const std::string& svg) {
   return std::regex_search(svg, found, ring) ? found[1].str() : "";
 }
 
-TEST(SitesReport, DrawsPredictionsWhereTheyAreOrNotAtAll) {
+TEST(SitesDocument, DrawsPredictionsWhereTheyAreOrNotAtAll) {
   estimators::SitesStatement statement = SomeStatement();
   stats::MeanInterval& predicted = statement.findings.sets.front().predicted;
   const std::string top = "84.0";
-  EXPECT_NE(RingOf(RenderSitesSvg(statement)), "");
-  EXPECT_NE(RingOf(RenderSitesSvg(statement)), top);
+  EXPECT_NE(RingOf(SvgOf(statement)), "");
+  EXPECT_NE(RingOf(SvgOf(statement)), top);
 
   // Beyond all else: the axis grows, as it does for the recipe.
   predicted.mean = 0.1;
-  EXPECT_NE(RingOf(RenderSitesSvg(statement)), "");
-  EXPECT_NE(RingOf(RenderSitesSvg(statement)), top);
-  const std::string before = RenderSitesSvg(statement);
+  EXPECT_NE(RingOf(SvgOf(statement)), "");
+  EXPECT_NE(RingOf(SvgOf(statement)), top);
+  const std::string before = SvgOf(statement);
   statement.findings.recipe->predicted.mean = 0.2;
-  EXPECT_NE(RingOf(RenderSitesSvg(statement)), RingOf(before));
+  EXPECT_NE(RingOf(SvgOf(statement)), RingOf(before));
 
   // As findings have it of a set with an unstable product.
   constexpr double kInfinite = std::numeric_limits<double>::infinity();
   predicted = {kInfinite, -kInfinite, kInfinite};
-  const std::string svg = RenderSitesSvg(statement);
+  const std::string svg = SvgOf(statement);
   EXPECT_EQ(RingOf(svg), "");
   EXPECT_EQ(CountOf(svg, ">1</text>"), CountOf(before, ">1</text>"));
 }
 
-TEST(SitesReport, DrawsWhatItSays) {
-  const std::string svg = RenderSitesSvg(SomeStatement());
+TEST(SitesDocument, DrawsWhatItSays) {
+  const std::string svg = SvgOf(SomeStatement());
 
   for (const char* word : {">llama4_scout<", ">1<", ">recipe<", "lm_head fprop",
                            "attention.wo dgrad", "margin 0.25 %"}) {
@@ -187,4 +198,4 @@ TEST(SitesReport, DrawsWhatItSays) {
 }
 
 }  // namespace
-}  // namespace isoloss::report
+}  // namespace isoloss::studies

@@ -4,12 +4,24 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "isoloss/report/widths.h"
+#include "isoloss/document/json.h"
+#include "isoloss/document/text.h"
+#include "isoloss/studies/documents.h"
 
-namespace isoloss::report {
+namespace isoloss::studies {
 namespace {
 
 using ::testing::HasSubstr;
+
+std::string TextOf(const compare::WidthTransfer& transfer) {
+  return document::RenderText(WidthsDocument(transfer));
+}
+std::string JsonOf(const compare::WidthTransfer& transfer) {
+  return document::RenderJson(WidthsDocument(transfer));
+}
+std::string SvgOf(const compare::WidthTransfer& transfer) {
+  return document::RenderSvg(WidthsFigure(transfer));
+}
 
 compare::WidthTransfer Transfer() {
   compare::WidthTransfer transfer;
@@ -37,8 +49,8 @@ compare::WidthTransfer Transfer() {
   return transfer;
 }
 
-TEST(RenderWidths, NamesWhatIsOutside) {
-  const std::string text = RenderWidths(Transfer());
+TEST(WidthsDocument, NamesWhatIsOutside) {
+  const std::string text = TextOf(Transfer());
   EXPECT_THAT(text, HasSubstr("25.00 [24.50, 25.50]  OUTSIDE\n"));
   EXPECT_THAT(text, HasSubstr("30.00 [29.00, 31.00]\n"));
   // sqrt((2^2 + 0) / 2) and sqrt((1 + 0) / 2).
@@ -46,20 +58,20 @@ TEST(RenderWidths, NamesWhatIsOutside) {
   EXPECT_THAT(text, HasSubstr("1.41 dB from the line, 0.71 dB from width 512"));
 }
 
-TEST(RenderWidths, NamesWhatIsLeftOut) {
+TEST(WidthsDocument, NamesWhatIsLeftOut) {
   compare::WidthTransfer transfer = Transfer();
-  EXPECT_THAT(RenderWidths(transfer),
+  EXPECT_THAT(TextOf(transfer),
               HasSubstr("2 operands are left out of 8 logs in all: "
                         "moe.w2_weight is missing in 1 log and not finite in 2 "
                         "logs, moe.w3_weight is not finite in 1 log."));
-  EXPECT_THAT(RenderWidths(transfer), HasSubstr("the mean of 2 logs"));
+  EXPECT_THAT(TextOf(transfer), HasSubstr("the mean of 2 logs"));
   transfer.left_out.resize(1);
   transfer.left_out.resize(30, transfer.left_out.front());
-  EXPECT_THAT(RenderWidths(transfer), HasSubstr(", and 10 more."));
+  EXPECT_THAT(TextOf(transfer), HasSubstr(", and 10 more."));
 }
 
-TEST(RenderWidthsJson, HoldsEveryNumber) {
-  const auto json = nlohmann::json::parse(RenderWidthsJson(Transfer()));
+TEST(WidthsDocument, HoldsEveryNumber) {
+  const auto json = nlohmann::json::parse(JsonOf(Transfer()));
   EXPECT_EQ(json.at("inside"), 1);
   EXPECT_EQ(json.at("operands").at(0).at("measured_db"), 27);
   EXPECT_EQ(json.at("operands").at(0).at("inside"), false);
@@ -68,8 +80,8 @@ TEST(RenderWidthsJson, HoldsEveryNumber) {
   EXPECT_EQ(json.at("small_widths").at(2), 512);
 }
 
-TEST(RenderWidthsSvg, DrawsWhatIsMeasuredAndWhatIsPredicted) {
-  const std::string svg = RenderWidthsSvg(Transfer());
+TEST(WidthsFigure, DrawsWhatIsMeasuredAndWhatIsPredicted) {
+  const std::string svg = SvgOf(Transfer());
   EXPECT_THAT(svg, HasSubstr("mx&lt;fp8&gt;"));
   size_t points = 0;
   for (size_t at = svg.find("<circle"); at != std::string::npos;
@@ -80,4 +92,4 @@ TEST(RenderWidthsSvg, DrawsWhatIsMeasuredAndWhatIsPredicted) {
 }
 
 }  // namespace
-}  // namespace isoloss::report
+}  // namespace isoloss::studies

@@ -4,9 +4,11 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "isoloss/report/ladder.h"
+#include "isoloss/document/json.h"
+#include "isoloss/document/text.h"
+#include "isoloss/studies/documents.h"
 
-namespace isoloss::report {
+namespace isoloss::studies {
 namespace {
 
 using estimators::ArmStatement;
@@ -15,6 +17,16 @@ using estimators::LadderStatement;
 using estimators::SizeStatement;
 using ::testing::HasSubstr;
 using ::testing::Not;
+
+std::string TextOf(const LadderStatement& statement) {
+  return document::RenderText(LadderDocument(statement));
+}
+std::string JsonOf(const LadderStatement& statement) {
+  return document::RenderJson(LadderDocument(statement));
+}
+std::string SvgOf(const LadderStatement& statement) {
+  return document::RenderSvg(LadderFigure(statement));
+}
 
 GapFit Fit(estimators::Form form, double estimate, double lower, double upper) {
   GapFit fit;
@@ -51,8 +63,8 @@ LadderStatement Statement() {
           .notes = {"One size is left out."}};
 }
 
-TEST(RenderLadder, SaysWhatASizeMayExpect) {
-  const std::string text = RenderLadder(Statement());
+TEST(LadderDocument, SaysWhatASizeMayExpect) {
+  const std::string text = TextOf(Statement());
 
   EXPECT_THAT(text, HasSubstr("16B@50B: INCONCLUSIVE (margin 0.0050 nats)"));
   EXPECT_THAT(text, HasSubstr("8 times the seeds"));
@@ -64,17 +76,17 @@ TEST(RenderLadder, SaysWhatASizeMayExpect) {
   EXPECT_THAT(text, Not(HasSubstr("4000")));
 }
 
-TEST(RenderLadder, SaysWhenSeedsWouldNotHelp) {
+TEST(LadderDocument, SaysWhenSeedsWouldNotHelp) {
   LadderStatement statement = Statement();
   statement.arms[0].sizes[0].seeds_factor.reset();
-  EXPECT_THAT(RenderLadder(statement), HasSubstr("train larger sizes"));
+  EXPECT_THAT(TextOf(statement), HasSubstr("train larger sizes"));
   statement.arms[0].sizes[0].verdict = estimators::ScaleVerdict::kSafe;
-  EXPECT_THAT(RenderLadder(statement), HasSubstr("16B@50B: safe"));
-  EXPECT_THAT(RenderLadder(statement), Not(HasSubstr("train larger sizes")));
+  EXPECT_THAT(TextOf(statement), HasSubstr("16B@50B: safe"));
+  EXPECT_THAT(TextOf(statement), Not(HasSubstr("train larger sizes")));
 }
 
-TEST(RenderLadderJson, HoldsEveryNumber) {
-  const auto json = nlohmann::json::parse(RenderLadderJson(Statement()));
+TEST(LadderDocument, HoldsEveryNumber) {
+  const auto json = nlohmann::json::parse(JsonOf(Statement()));
 
   const auto& arm = json.at("arms").at(0);
   EXPECT_EQ(arm.at("name"), "fast<arm>");
@@ -86,11 +98,11 @@ TEST(RenderLadderJson, HoldsEveryNumber) {
   EXPECT_EQ(json.at("margin_nats"), 0.005);
 }
 
-TEST(RenderLadderSvg, DrawsAPanelForEachArm) {
+TEST(LadderFigure, DrawsAPanelForEachArm) {
   LadderStatement statement = Statement();
   statement.arms.push_back(statement.arms[0]);
   statement.arms[1].arm.cells.clear();
-  const std::string svg = RenderLadderSvg(statement);
+  const std::string svg = SvgOf(statement);
 
   EXPECT_THAT(svg, HasSubstr("fast&lt;arm&gt;"));
   EXPECT_THAT(svg, Not(HasSubstr("fast<arm>")));
@@ -100,4 +112,4 @@ TEST(RenderLadderSvg, DrawsAPanelForEachArm) {
 }
 
 }  // namespace
-}  // namespace isoloss::report
+}  // namespace isoloss::studies

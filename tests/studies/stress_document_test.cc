@@ -4,14 +4,26 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "isoloss/report/stress.h"
+#include "isoloss/document/json.h"
+#include "isoloss/document/text.h"
+#include "isoloss/studies/documents.h"
 
-namespace isoloss::report {
+namespace isoloss::studies {
 namespace {
 
 using estimators::StressMap;
 using ::testing::HasSubstr;
 using ::testing::Not;
+
+std::string TextOf(const StressMap& map) {
+  return document::RenderText(StressDocument(map));
+}
+std::string JsonOf(const StressMap& map) {
+  return document::RenderJson(StressDocument(map));
+}
+std::string SvgOf(const StressMap& map) {
+  return document::RenderSvg(StressFigure(map));
+}
 
 StressMap Map() {
   StressMap map{.experiment = "e",
@@ -30,8 +42,8 @@ StressMap Map() {
   return map;
 }
 
-TEST(RenderStress, SaysThatNothingIsSeparated) {
-  const std::string text = RenderStress(Map());
+TEST(StressDocument, SaysThatNothingIsSeparated) {
+  const std::string text = TextOf(Map());
   EXPECT_THAT(text,
               HasSubstr("floor is not told apart from rceil in any mode"));
   EXPECT_THAT(text,
@@ -40,18 +52,18 @@ TEST(RenderStress, SaysThatNothingIsSeparated) {
   EXPECT_THAT(text, HasSubstr("8/8"));
 }
 
-TEST(RenderStress, SaysWhatSeparates) {
+TEST(StressDocument, SaysWhatSeparates) {
   StressMap map = Map();
   map.separations[0].separated = true;
   map.separations[0].p = 0.001;
-  const std::string text = RenderStress(map);
+  const std::string text = TextOf(map);
   EXPECT_THAT(text, HasSubstr("floor is told apart from rceil by its loss in "
                               "mode plain (p 0.001)."));
   EXPECT_THAT(text, Not(HasSubstr("do not tell")));
 }
 
-TEST(RenderStressJson, GapsThatAreNotThereAreNull) {
-  const auto json = nlohmann::json::parse(RenderStressJson(Map()));
+TEST(StressDocument, GapsThatAreNotThereAreNull) {
+  const auto json = nlohmann::json::parse(JsonOf(Map()));
   EXPECT_EQ(json.at("separates_any"), false);
   EXPECT_EQ(json.at("experiment"), "e");
   EXPECT_EQ(json.at("confidence"), 0.95);
@@ -62,12 +74,12 @@ TEST(RenderStressJson, GapsThatAreNotThereAreNull) {
   EXPECT_EQ(results.at(1).at("diverged_share").at("estimate"), 1);
 }
 
-TEST(RenderStressSvg, HasACellForEachArmUnderEachStress) {
-  const std::string svg = RenderStressSvg(Map());
+TEST(StressFigure, HasACellForEachArmUnderEachStress) {
+  const std::string svg = SvgOf(Map());
   EXPECT_THAT(svg, HasSubstr("0/8  +0.0123"));
   EXPECT_THAT(svg, HasSubstr("8/8  no gap"));
   EXPECT_THAT(svg, HasSubstr("lr_10"));
 }
 
 }  // namespace
-}  // namespace isoloss::report
+}  // namespace isoloss::studies
