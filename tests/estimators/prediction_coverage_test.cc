@@ -46,7 +46,7 @@ void ExpectCoverage(Form form, const Law& gap, double sd) {
   }
   for (const int count : covered) {
     const double share = static_cast<double>(count) / kTrials;
-    std::printf("%s: %.3f\n", FormName(form), share);
+    std::printf("%s: %.3f\n", WordOf(kFormNames, form), share);
     EXPECT_GE(share, kLeast);
     EXPECT_LE(share, kMost);
   }
@@ -132,7 +132,7 @@ TEST(Prediction, CoversWhateverTheExponentsAre) {
         covered += found.lower <= truth && truth <= found.upper ? 1 : 0;
       }
       EXPECT_GE(covered, 0.9 * kFewTrials - 12)
-          << FormName(form) << " " << a << " " << b;
+          << WordOf(kFormNames, form) << " " << a << " " << b;
     }
   }
 }

@@ -41,9 +41,8 @@ AdditiveModel::AdditiveModel(size_t products, std::span<const ArmLosses> arms)
       column_.at(arm.products.front()) = kUnstable;
     }
   }
-  size_t columns = 0;
   for (size_t& column : column_) {
-    if (column != kUnstable) column = columns++;
+    if (column != kUnstable) column = columns_++;
   }
   std::vector<const ArmLosses*> used;
   for (const ArmLosses& arm : arms) {
@@ -55,19 +54,22 @@ AdditiveModel::AdditiveModel(size_t products, std::span<const ArmLosses> arms)
       left_out_.push_back(arm.name);
     }
   }
-  const auto rows = static_cast<Eigen::Index>(used.size());
-  const auto width = static_cast<Eigen::Index>(columns) + 1;
+  Fit(used);
+}
+
+void AdditiveModel::Fit(std::span<const ArmLosses* const> arms) {
+  const auto rows = static_cast<Eigen::Index>(arms.size());
+  const auto width = static_cast<Eigen::Index>(columns_) + 1;
   Eigen::MatrixXd design = Eigen::MatrixXd::Zero(rows, width);
   Eigen::MatrixXd losses(rows, static_cast<Eigen::Index>(seeds_));
   for (Eigen::Index row = 0; row < rows; ++row) {
-    const ArmLosses& arm = *used[static_cast<size_t>(row)];
+    const ArmLosses& arm = *arms[static_cast<size_t>(row)];
     design(row, 0) = 1;
     for (const size_t product : arm.products) {
       design(row, 1 + static_cast<Eigen::Index>(column_.at(product))) = 1;
     }
-    for (size_t seed = 0; seed < seeds_; ++seed) {
-      losses(row, static_cast<Eigen::Index>(seed)) = arm.losses[seed];
-    }
+    losses.row(row) =
+        Eigen::Map<const Eigen::RowVectorXd>(arm.losses.data(), losses.cols());
   }
   const Eigen::ColPivHouseholderQR<Eigen::MatrixXd> factors(design);
   if (rows < width || factors.rank() < width) {
@@ -75,25 +77,19 @@ AdditiveModel::AdditiveModel(size_t products, std::span<const ArmLosses> arms)
                "sites: {} arms ended with finite losses and leave {} unknowns "
                "undetermined, but each product takes an arm of its own and the "
                "baseline. Look at the runs that did not.",
-               used.size(), width - factors.rank());
+               arms.size(), width - factors.rank());
   }
   const Eigen::MatrixXd found = factors.solve(losses);
-  for (size_t column = 0; column < columns; ++column) {
-    for (size_t seed = 0; seed < seeds_; ++seed) {
-      harms_.push_back(found(1 + static_cast<Eigen::Index>(column),
-                             static_cast<Eigen::Index>(seed)));
-    }
-  }
-  columns_ = columns;
-  freedom_ = static_cast<double>((rows - width) * losses.cols());
-  if (freedom_ > 0) {
-    run_variance_ = (losses - design * found).squaredNorm() / freedom_;
-  }
   const Eigen::MatrixXd covariance = (design.transpose() * design).inverse();
   for (Eigen::Index a = 1; a < width; ++a) {
+    for (const double harm : found.row(a)) harms_.push_back(harm);
     for (Eigen::Index b = 1; b < width; ++b) {
       covariance_.push_back(covariance(a, b));
     }
+  }
+  freedom_ = static_cast<double>((rows - width) * losses.cols());
+  if (freedom_ > 0) {
+    run_variance_ = (losses - design * found).squaredNorm() / freedom_;
   }
 }
 

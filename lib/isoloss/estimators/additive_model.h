@@ -53,6 +53,9 @@ class AdditiveModel {
   double freedom() const { return freedom_; }
 
  private:
+  /// Solves for the harms of stable products.
+  void Fit(std::span<const ArmLosses* const> arms);
+
   static constexpr size_t kUnstable = static_cast<size_t>(-1);
 
   size_t seeds_ = 0;

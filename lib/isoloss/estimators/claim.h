@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "isoloss/base/named.h"
+#include "isoloss/estimators/words.h"
 
 namespace isoloss::estimators {
 
@@ -163,14 +163,5 @@ const char* UnitOf(Measure measure);
 
 /// "above 0 %", "within +-0.25 %".
 std::string ClaimedText(const Contrast& contrast);
-
-/// The word of a list that stands for a value.
-template <typename T, size_t N>
-std::string WordOf(const Named<T> (&names)[N], T value) {
-  for (const Named<T>& named : names) {
-    if (named.value == value) return std::string(named.name);
-  }
-  return {};
-}
 
 }  // namespace isoloss::estimators

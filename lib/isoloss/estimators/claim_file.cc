@@ -296,12 +296,7 @@ void CheckArms(const Reader& fields, const Claim& claim) {
                                        arms.size(), kMaxArms));
 }
 
-}  // namespace
-
-Claim ParseClaim(std::string_view text, std::string_view file) {
-  const config::Document document(text, std::string(file));
-  Reader fields(document);
-  Claim claim;
+void ReadSource(Reader& fields, Claim& claim) {
   NeedText(fields, "title", claim.title);
   NeedText(fields, "statement", claim.statement);
   Reader source = fields.Section("source");
@@ -311,6 +306,15 @@ Claim ParseClaim(std::string_view text, std::string_view file) {
   NeedText(source, "published", claim.published);
   NeedText(source, "here", claim.here);
   source.RejectUnknown();
+}
+
+}  // namespace
+
+Claim ParseClaim(std::string_view text, std::string_view file) {
+  const config::Document document(text, std::string(file));
+  Reader fields(document);
+  Claim claim;
+  ReadSource(fields, claim);
   fields.Integer("looks", claim.looks, 1, kMaxLooks);
   std::vector<Reader> cells = fields.TableList("cells");
   CheckCount(fields, "cells", cells.size(), kMaxCells);

@@ -53,31 +53,11 @@ void RequireErrors(std::span<const Size> sizes,
   ISOLOSS_ASSERT(!sizes.empty() && sizes.size() == errors.size());
 }
 
+double ExponentOfGrid(int step) {
+  return kLargestExponent * (2.0 * step / kPowerSteps - 1);
+}
+
 }  // namespace
-
-const char* FormName(Form form) {
-  switch (form) {
-    case Form::kPowerLaw:
-      return "power_law";
-    case Form::kEffectiveSize:
-      return "effective_size";
-    case Form::kDataPenalty:
-      break;
-  }
-  return "data_penalty";
-}
-
-const char* FormText(Form form) {
-  switch (form) {
-    case Form::kPowerLaw:
-      return "power law";
-    case Form::kEffectiveSize:
-      return "effective size";
-    case Form::kDataPenalty:
-      break;
-  }
-  return "data penalty";
-}
 
 size_t CoefficientsOf(Form form) { return form == Form::kPowerLaw ? 3 : 2; }
 
@@ -98,8 +78,8 @@ PowerLawFit::PowerLawFit(std::span<const Size> sizes,
   }
   for (int i = 0; i <= kPowerSteps; ++i) {
     for (int j = 0; j <= kPowerSteps; ++j) {
-      const double a = kLargestExponent * (2.0 * i / kPowerSteps - 1);
-      const double b = kLargestExponent * (2.0 * j / kPowerSteps - 1);
+      const double a = ExponentOfGrid(i);
+      const double b = ExponentOfGrid(j);
       for (size_t cell = 0; cell < sizes.size(); ++cell) {
         bases_.push_back(
             std::exp(a * log_parameters_[cell] + b * log_tokens_[cell]));
@@ -118,24 +98,24 @@ double PowerLawFit::Explained(double a, double b, std::span<const double> gaps,
 }
 
 PowerLaw PowerLawFit::Fit(std::span<const double> gaps) const {
-  ISOLOSS_ASSERT(gaps.size() == weights_.size());
+  const size_t cells = gaps.size();
+  ISOLOSS_ASSERT(cells == weights_.size());
   PowerLaw best{.centre = centre_};
   double most = -1;
-  for (size_t point = 0; point * gaps.size() < bases_.size(); ++point) {
-    double coefficient = 0;
-    const double explained = ExplainedSquares(
-        std::span(bases_).subspan(point * gaps.size(), gaps.size()), weights_,
-        gaps, coefficient);
-    if (explained > most) {
-      constexpr size_t kRow = kPowerSteps + 1;
-      const size_t row = point / kRow;
-      const size_t column = point % kRow;
-      most = explained;
-      best.coefficient = coefficient;
-      best.of_parameters =
-          kLargestExponent * (2.0 * static_cast<double>(row) / kPowerSteps - 1);
-      best.of_tokens = kLargestExponent *
-                       (2.0 * static_cast<double>(column) / kPowerSteps - 1);
+  const auto consider = [&](double a, double b, double explained,
+                            double coefficient) {
+    if (explained <= most) return;
+    most = explained;
+    best = {coefficient, a, b, centre_};
+  };
+  double coefficient = 0;
+  size_t point = 0;
+  for (int i = 0; i <= kPowerSteps; ++i) {
+    for (int j = 0; j <= kPowerSteps; ++j, ++point) {
+      const double explained =
+          ExplainedSquares(std::span(bases_).subspan(point * cells, cells),
+                           weights_, gaps, coefficient);
+      consider(ExponentOfGrid(i), ExponentOfGrid(j), explained, coefficient);
     }
   }
   double step = kLargestExponent / kPowerSteps;
@@ -147,12 +127,8 @@ PowerLaw PowerLawFit::Fit(std::span<const double> gaps) const {
                                     -kLargestExponent, kLargestExponent);
         const double b = std::clamp(around.of_tokens + db, -kLargestExponent,
                                     kLargestExponent);
-        double coefficient = 0;
         const double explained = Explained(a, b, gaps, coefficient);
-        if (explained > most) {
-          most = explained;
-          best = {coefficient, a, b, centre_};
-        }
+        consider(a, b, explained, coefficient);
       }
     }
   }

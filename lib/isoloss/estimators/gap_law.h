@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "isoloss/estimators/gap_cell.h"
+#include "isoloss/estimators/words.h"
 
 namespace isoloss::estimators {
 
@@ -27,10 +28,15 @@ enum class Form {
 };
 inline constexpr Form kForms[] = {Form::kPowerLaw, Form::kEffectiveSize,
                                   Form::kDataPenalty};
-/// "power_law", "effective_size", "data_penalty".
-const char* FormName(Form form);
-/// For people: "power law", "effective size", "data penalty".
-const char* FormText(Form form);
+inline constexpr Named<Form> kFormNames[] = {
+    {"power_law", Form::kPowerLaw},
+    {"effective_size", Form::kEffectiveSize},
+    {"data_penalty", Form::kDataPenalty}};
+/// For people.
+inline constexpr Named<Form> kFormTexts[] = {
+    {"power law", Form::kPowerLaw},
+    {"effective size", Form::kEffectiveSize},
+    {"data penalty", Form::kDataPenalty}};
 /// Numbers that the gaps determine: 3, 2, 2.
 size_t CoefficientsOf(Form form);
 

@@ -32,14 +32,14 @@ void AddDoubts(double margin_nats, ArmStatement& statement) {
     if (rung.inside) continue;
     statement.doubts.push_back(fmt::format(
         "Arm {}: size {} lies outside what the {} predicts from the others.",
-        arm.name, rung.cell, FormText(rung.form)));
+        arm.name, rung.cell, WordOf(kFormTexts, rung.form)));
   }
   if (statement.sizes.empty()) return;
   for (const GapFit& fit : statement.sizes.front().fits) {
     if (!fit.Misfits()) continue;
     statement.doubts.push_back(fmt::format(
         "Arm {}: the {} does not fit its measured gaps (p = {:.2g}).", arm.name,
-        FormText(fit.form), *fit.fit_p));
+        WordOf(kFormTexts, fit.form), *fit.fit_p));
   }
 }
 
@@ -132,18 +132,6 @@ void Withdraw(ArmStatement& arm) {
 }
 
 }  // namespace
-
-const char* ArmRoleName(ArmRole role) {
-  switch (role) {
-    case ArmRole::kCandidate:
-      return "candidate";
-    case ArmRole::kNull:
-      return "null";
-    case ArmRole::kControl:
-      break;
-  }
-  return "control";
-}
 
 LadderStatement StateLadder(const std::string& experiment,
                             const std::string& baseline,

@@ -14,8 +14,10 @@ namespace isoloss::estimators {
 
 /// What an arm is in a ladder.
 enum class ArmRole { kCandidate, kNull, kControl };
-/// "candidate", "null", "control".
-const char* ArmRoleName(ArmRole role);
+inline constexpr Named<ArmRole> kArmRoles[] = {
+    {"candidate", ArmRole::kCandidate},
+    {"null", ArmRole::kNull},
+    {"control", ArmRole::kControl}};
 
 /// One arm's measurements.
 struct LadderArm {

@@ -112,18 +112,6 @@ GapInterval GapSlope(std::span<const GapCell> cells,
                          options.confidence);
 }
 
-const char* ScaleVerdictName(ScaleVerdict verdict) {
-  switch (verdict) {
-    case ScaleVerdict::kSafe:
-      return "safe";
-    case ScaleVerdict::kUnsafe:
-      return "unsafe";
-    case ScaleVerdict::kInconclusive:
-      break;
-  }
-  return "inconclusive";
-}
-
 SizeStatement StateSize(std::span<const GapCell> cells, const std::string& name,
                         const Size& size, double margin_nats,
                         const PredictionOptions& options) {

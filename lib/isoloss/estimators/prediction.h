@@ -103,8 +103,10 @@ enum class ScaleVerdict {
   kUnsafe,        ///< the lower ends of all forms that fit lie above it
   kInconclusive,  ///< neither
 };
-/// "safe", "unsafe", "inconclusive".
-const char* ScaleVerdictName(ScaleVerdict verdict);
+inline constexpr Named<ScaleVerdict> kScaleVerdicts[] = {
+    {"safe", ScaleVerdict::kSafe},
+    {"unsafe", ScaleVerdict::kUnsafe},
+    {"inconclusive", ScaleVerdict::kInconclusive}};
 
 struct SizeStatement {
   std::string name;  ///< "16B at 50B tokens"

@@ -194,18 +194,10 @@ class Claim : public Study {
     size_t own_seeds = 0;
     std::string trained;  // all that runs depend on
     for (const estimators::ClaimCell& cell : claim_.cells) {
-      const std::set<std::string> arms = ArmsOf(claim_, cell.name);
-      if (arms.empty()) {
-        ThrowError(ErrorKind::kConfig,
-                   "{}: no contrast reads cell {}. Remove it.", file.string(),
-                   cell.name);
-      }
-      Cell read =
-          cell.student ? StudentCell(cell, arms) : ExperimentCell(cell, arms);
+      Cell read = ReadCell(cell);
       std::vector<uint64_t>& seeds = read.experiment.train.seeds;
       own_seeds = std::max(own_seeds, seeds.size());
       if (seeds_ > 0) seeds = ConsecutiveSeeds(read.experiment, seeds_);
-      CheckShares(claim_, read);
       for (const std::string& text :
            {cell.name, cell.stress,
             cell.student ? StudentText(cell)
@@ -255,6 +247,19 @@ class Claim : public Study {
   }
 
  private:
+  Cell ReadCell(const estimators::ClaimCell& cell) const {
+    const std::set<std::string> arms = ArmsOf(claim_, cell.name);
+    if (arms.empty()) {
+      ThrowError(ErrorKind::kConfig,
+                 "{}: no contrast reads cell {}. Remove it.",
+                 (folder_ / "claim.toml").string(), cell.name);
+    }
+    Cell read =
+        cell.student ? StudentCell(cell, arms) : ExperimentCell(cell, arms);
+    CheckShares(claim_, read);
+    return read;
+  }
+
   /// A cell that trains the experiment of `cell`.
   Cell ExperimentCell(const estimators::ClaimCell& cell,
                       const std::set<std::string>& arms) const {

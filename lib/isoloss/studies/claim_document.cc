@@ -15,6 +15,10 @@ using estimators::Contrast;
 using estimators::ContrastResult;
 using estimators::Measure;
 
+bool IsControl(const Contrast& contrast) {
+  return contrast.role == estimators::ContrastRole::kControl;
+}
+
 std::string CountsText(const ContrastResult& result) {
   if (result.contrast.measure != estimators::Measure::kDivergence) {
     return fmt::format("{} seeds", result.seeds);
@@ -42,8 +46,7 @@ std::string ContrastText(const ContrastResult& result) {
 }
 
 std::string ExpectedWord(const Contrast& contrast) {
-  return contrast.role == estimators::ContrastRole::kControl ? "expected"
-                                                             : "claimed";
+  return IsControl(contrast) ? "expected" : "claimed";
 }
 
 std::string SideText(const ContrastResult& result) {
@@ -76,11 +79,8 @@ std::string ConfidenceText(const ClaimResult& result) {
                      100 * result.confidence, together);
 }
 
-Document ContrastDocument(const ContrastResult& result) {
-  const Contrast& contrast = result.contrast;
-  const bool control = contrast.role == estimators::ContrastRole::kControl;
-  const std::string unit = estimators::UnitOf(contrast.measure);
-  Document document;
+/// What the contrast is.
+void PutContrast(const Contrast& contrast, Document& document) {
   document.Put("name", contrast.name);
   document.Put("says", contrast.says);
   document.Put("measure",
@@ -89,17 +89,23 @@ Document ContrastDocument(const ContrastResult& result) {
                estimators::WordOf(estimators::kRelations, contrast.relation));
   document.Put("bound", contrast.bound);
   document.Put("equivalence", contrast.equivalence);
-  document.Put("unit", unit);
+  document.Put("unit", estimators::UnitOf(contrast.measure));
   document.Put("role",
                estimators::WordOf(estimators::kContrastRoles, contrast.role));
   document.Put("cell", contrast.cell);
   document.Put("arm", contrast.arm);
   document.Put("reference", contrast.reference);
-  if (contrast.measure == Measure::kInteraction) {
-    document.Put("other_cell", contrast.other_cell);
-    document.Put("other_arm", contrast.other_arm);
-    document.Put("other_reference", contrast.other_reference);
-  }
+  if (contrast.measure != Measure::kInteraction) return;
+  document.Put("other_cell", contrast.other_cell);
+  document.Put("other_arm", contrast.other_arm);
+  document.Put("other_reference", contrast.other_reference);
+}
+
+/// What the runs say of it.
+Document ContrastDocument(const ContrastResult& result) {
+  const Contrast& contrast = result.contrast;
+  Document document;
+  PutContrast(contrast, document);
   document.Put("estimate", result.estimate);
   document.Put("lower", result.lower);
   document.Put("upper", result.upper);
@@ -113,10 +119,10 @@ Document ContrastDocument(const ContrastResult& result) {
   }
   document.Put("side", estimators::WordOf(estimators::kSides, result.side));
   document.Put("note", result.note);
-  document.Say(
-      fmt::format("{}{}: {}", contrast.name, control ? " (control)" : "",
-                  Printable(contrast.says)),
-      2);
+  document.Say(fmt::format("{}{}: {}", contrast.name,
+                           IsControl(contrast) ? " (control)" : "",
+                           Printable(contrast.says)),
+               2);
   document.Say(
       fmt::format("{}, {} {} ({}): {}", ContrastText(result),
                   ExpectedWord(contrast), estimators::ClaimedText(contrast),
@@ -191,10 +197,10 @@ std::vector<double> BoundsOf(const Contrast& contrast) {
 document::FigureStrip ContrastStrip(const ContrastResult& result) {
   constexpr size_t kLetters = 118;
   const Contrast& contrast = result.contrast;
-  const bool control = contrast.role == estimators::ContrastRole::kControl;
   return {
       .title = document::Shortened(
-          (control ? "Control: " : "") + Printable(contrast.says), kLetters),
+          (IsControl(contrast) ? "Control: " : "") + Printable(contrast.says),
+          kLetters),
       .text = fmt::format("{}, {} {}: {}", ContrastText(result),
                           ExpectedWord(contrast),
                           estimators::ClaimedText(contrast), SideText(result)),

@@ -64,7 +64,7 @@ std::string RemedyText(const SizeStatement& size, bool doubts) {
 
 Document FitDocument(const GapFit& fit) {
   Document document;
-  document.Put("form", estimators::FormName(fit.form));
+  document.Put("form", estimators::WordOf(estimators::kFormNames, fit.form));
   PutGap("gap_nats", fit.predicted, document);
   document.Put("fit_p", fit.fit_p);
   if (fit.power_law) {
@@ -80,7 +80,8 @@ Document FitDocument(const GapFit& fit) {
     document.Put("parameter_factor", fit.parameter_factor);
     document.Put("data_factor", fit.data_factor);
   }
-  document.Say(fmt::format("{:<15} {}{}{}{}", estimators::FormText(fit.form),
+  document.Say(fmt::format("{:<15} {}{}{}{}",
+                           estimators::WordOf(estimators::kFormTexts, fit.form),
                            GapText(fit.predicted),
                            fit.two_terms && !fit.exponents_fitted
                                ? "  (widest of exponents from 0.2 to 0.5)"
@@ -97,7 +98,8 @@ Document SizeDocument(const SizeStatement& size, bool doubts) {
   document.Put("parameters", size.size.parameters);
   document.Put("tokens", size.size.tokens);
   document.Put("margin_nats", size.margin_nats);
-  const char* verdict = estimators::ScaleVerdictName(size.verdict);
+  const std::string verdict =
+      estimators::WordOf(estimators::kScaleVerdicts, size.verdict);
   document.Put("verdict", verdict);
   document.Say(
       fmt::format("{}: {} (margin {:.4f} nats)", size.name,
@@ -114,15 +116,17 @@ Document SizeDocument(const SizeStatement& size, bool doubts) {
 
 Document HeldOutDocument(const estimators::HeldOutRung& rung) {
   Document document;
-  document.Put("form", estimators::FormName(rung.form));
+  document.Put("form", estimators::WordOf(estimators::kFormNames, rung.form));
   document.Put("cell", rung.cell);
   document.Put("measured_nats", rung.measured);
   PutGap("predicted_nats", rung.interval, document);
   document.Put("inside", rung.inside);
   document.Say(
       fmt::format("{} held out, by the {}: measured {:+.4f}, predicted {}: {}",
-                  rung.cell, estimators::FormText(rung.form), rung.measured,
-                  GapText(rung.interval), rung.inside ? "inside" : "OUTSIDE"),
+                  rung.cell,
+                  estimators::WordOf(estimators::kFormTexts, rung.form),
+                  rung.measured, GapText(rung.interval),
+                  rung.inside ? "inside" : "OUTSIDE"),
       2);
   return document;
 }
@@ -144,12 +148,12 @@ Document CellDocument(const estimators::GapCell& cell, double confidence) {
 Document ArmDocument(const ArmStatement& arm, double confidence) {
   Document document;
   document.Say("");
-  document.Say(fmt::format("{} ({}, recipe {})", arm.arm.name,
-                           estimators::ArmRoleName(arm.arm.role),
-                           arm.arm.recipe));
+  document.Say(fmt::format(
+      "{} ({}, recipe {})", arm.arm.name,
+      estimators::WordOf(estimators::kArmRoles, arm.arm.role), arm.arm.recipe));
   document.Put("name", arm.arm.name);
   document.Put("recipe", arm.arm.recipe);
-  document.Put("role", estimators::ArmRoleName(arm.arm.role));
+  document.Put("role", estimators::WordOf(estimators::kArmRoles, arm.arm.role));
   document.PutEach("cells", arm.arm.cells, [&](const auto& cell) {
     return CellDocument(cell, confidence);
   });
@@ -234,18 +238,20 @@ FigurePanel ArmPanel(const ArmStatement& arm,
                      const LadderStatement& statement) {
   constexpr double kShift = 7;  // between predictions of a size
   const double margin = statement.margin_nats;
-  FigurePanel panel{.title = fmt::format("{} ({})", arm.arm.name,
-                                         estimators::ArmRoleName(arm.arm.role)),
-                    .x = {.scale = SvgAxis::Scale::kLog,
-                          .widen = 0.03,
-                          .spacing = 32,  // of "10^24"
-                          .label = document::DecadeTick},
-                    .y = {.scale = SvgAxis::Scale::kAsinh,
-                          .unit = margin,
-                          .holds = {-2 * margin, 2 * margin},
-                          .fixed = true,
-                          .spacing = 14},
-                    .rules = {{.at = margin}}};
+  FigurePanel panel{
+      .title =
+          fmt::format("{} ({})", arm.arm.name,
+                      estimators::WordOf(estimators::kArmRoles, arm.arm.role)),
+      .x = {.scale = SvgAxis::Scale::kLog,
+            .widen = 0.03,
+            .spacing = 32,  // of "10^24"
+            .label = document::DecadeTick},
+      .y = {.scale = SvgAxis::Scale::kAsinh,
+            .unit = margin,
+            .holds = {-2 * margin, 2 * margin},
+            .fixed = true,
+            .spacing = 14},
+      .rules = {{.at = margin}}};
   if (arm.arm.cells.empty()) panel.instead = "No size has two seeds.";
   for (const estimators::GapCell& cell : arm.arm.cells) {
     AddGap(
@@ -254,9 +260,9 @@ FigurePanel ArmPanel(const ArmStatement& arm,
         document::colour::kInk, 0, margin, panel);
   }
   for (const SizeStatement& size : arm.sizes) {
-    panel.title +=
-        fmt::format("{} {} {}", &size == &arm.sizes.front() ? ":" : ",",
-                    size.name, estimators::ScaleVerdictName(size.verdict));
+    panel.title += fmt::format(
+        "{} {} {}", &size == &arm.sizes.front() ? ":" : ",", size.name,
+        estimators::WordOf(estimators::kScaleVerdicts, size.verdict));
     const double x = size.size.Flops();
     panel.rules.push_back({.at = x,
                            .vertical = true,

@@ -266,11 +266,9 @@ void PutRecipe(const SitesStatement& statement, Document& document) {
   if (!check.empty()) document.Say(check);
 }
 
-}  // namespace
-
-Document SitesDocument(const SitesStatement& statement) {
+/// What was trained and asked.
+void PutQuestion(const SitesStatement& statement, Document& document) {
   const SiteFindings& findings = statement.findings;
-  Document document;
   document.Put("schema_version", 1);
   document.Put("experiment", statement.experiment);
   document.Put("baseline", statement.baseline);
@@ -289,6 +287,14 @@ Document SitesDocument(const SitesStatement& statement) {
       statement.arm, statement.candidate, statement.baseline,
       statement.products.size(), findings.seeds, statement.steps,
       statement.runs, findings.baseline_loss));
+}
+
+}  // namespace
+
+Document SitesDocument(const SitesStatement& statement) {
+  const SiteFindings& findings = statement.findings;
+  Document document;
+  PutQuestion(statement, document);
   document.Say("");
   PutRanking(statement, document);
   document.PutObject("speed_model", SpeedDocument(statement.speed));
