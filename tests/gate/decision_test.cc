@@ -200,8 +200,8 @@ TEST_F(DecisionTest, NamesTheLevelsThatHadNoEvidence) {
       Judge({.pairing = &pairing, .candidate_probes = probes}, {});
 
   EXPECT_EQ(bare.outcome, Outcome::kPass);
-  EXPECT_THAT(bare.without_evidence, ElementsAre("L2", "L3", "L4"));
-  EXPECT_THAT(probed.without_evidence, ElementsAre("L3", "L4"));
+  EXPECT_THAT(bare.WithoutEvidence(), ElementsAre("L2", "L3", "L4"));
+  EXPECT_THAT(probed.WithoutEvidence(), ElementsAre("L3", "L4"));
 }
 
 TEST_F(DecisionTest, ARecipeThatTheOracleDoesNotUnderstandIsInconclusive) {

@@ -5,13 +5,13 @@
 #include <string>
 
 #include "isoloss/base/error.h"
-#include "isoloss/report/json_numbers.h"
+#include "isoloss/document/json.h"
 #include "qualification/kill_matrix_report.h"
 
 namespace isoloss::qualification {
 namespace {
 
-using report::Json;
+using document::Json;
 
 constexpr int64_t kKillMatrixSchemaVersion = 1;
 

@@ -13,6 +13,8 @@
 namespace isoloss::qualification {
 namespace {
 
+using document::TextStyle;
+
 using gate::Outcome;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;

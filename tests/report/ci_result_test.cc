@@ -89,12 +89,5 @@ TEST(CiResult, OfAnErrorIsRedAndSaysWhy) {
   EXPECT_THAT(report.suites[0].why, ElementsAre("at byte 7."));
 }
 
-TEST(CiResult, TextIsShortenedBetweenCharacters) {
-  EXPECT_EQ(Shortened("abcdef", 6), "abcdef");
-  EXPECT_EQ(Shortened("abcdefg", 6), "abc...");
-  // Two bytes each: the third character would end at byte 6.
-  EXPECT_EQ(Shortened("\u00e4\u00e4\u00e4\u00e4", 6), "\u00e4...");
-}
-
 }  // namespace
 }  // namespace isoloss::report

@@ -14,6 +14,8 @@
 namespace isoloss::report {
 namespace {
 
+using document::Json;
+
 using ::testing::HasSubstr;
 using ::testing::Not;
 

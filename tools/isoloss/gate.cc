@@ -30,7 +30,7 @@ ExitCode ShowKeys(const ReportArguments& arguments) {
     PrintJson(report::PolicyJson());
     return ExitCode::kPass;
   }
-  report::TextStyle style = report::TerminalStyle(arguments.ascii);
+  document::TextStyle style = report::TerminalStyle(arguments.ascii);
   style.width =
       std::min(style.width, report::TerminalWidth().value_or(style.width));
   fmt::print("{}", report::PolicyText(style));

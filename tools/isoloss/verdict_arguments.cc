@@ -97,7 +97,7 @@ ExitCode ReportVerdicts(const std::vector<gate::Judgement>& judgements,
   if (arguments.json) {
     PrintJsonText(report::RenderJson(judgements));
   } else {
-    const report::TextStyle style = report::TerminalStyle(arguments.ascii);
+    const document::TextStyle style = report::TerminalStyle(arguments.ascii);
     if (!arguments.verbose) {
       fmt::print("{}", report::RenderBriefs(judgements, style));
     }

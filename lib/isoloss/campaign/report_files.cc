@@ -33,7 +33,7 @@ namespace isoloss::campaign {
 namespace {
 
 namespace fs = std::filesystem;
-using report::Json;
+using document::Json;
 
 /// A dump by its name: RUN.dump-STEP.h5, RUN being ARM-seedNUMBER.
 struct NamedDump {

@@ -9,7 +9,7 @@
 
 #include "isoloss/campaign/evidence_files.h"
 #include "isoloss/compare/pair.h"
-#include "isoloss/report/json_numbers.h"
+#include "isoloss/document/json.h"
 #include "isoloss/report/page_data.h"
 
 namespace isoloss::campaign {
@@ -28,8 +28,8 @@ struct ReportFiles {
   std::vector<compare::Run> runs;
   std::vector<compare::Run> approved;
   EvidenceFiles evidence;  ///< probes and ensembles
-  std::vector<report::Json> verdicts;
-  std::shared_ptr<const report::Json> growth;
+  std::vector<document::Json> verdicts;
+  std::shared_ptr<const document::Json> growth;
   std::vector<std::string> notes;  ///< what was left out, in sentences
   std::string baseline;
 

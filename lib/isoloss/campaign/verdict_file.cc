@@ -15,7 +15,7 @@
 namespace isoloss::campaign {
 namespace {
 
-using report::Json;
+using document::Json;
 
 /// What readers of a verdict rely on (docs/verdict.schema.json has all of it).
 /// Key `reading` is missing in files of earlier versions.

@@ -8,9 +8,9 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/threads.h"
+#include "isoloss/document/json.h"
 #include "isoloss/formats/quantization.h"
 #include "isoloss/probes/tensor_accumulator.h"
-#include "isoloss/report/json_numbers.h"
 
 namespace isoloss::campaign {
 namespace {
@@ -97,10 +97,10 @@ nlohmann::ordered_json WhatIfJson(const std::vector<WhatIfRow>& rows) {
     nlohmann::ordered_json json{{"tensor", row.tensor},
                                 {"format", row.format},
                                 {"along", row.columnwise ? "columns" : "rows"}};
-    report::PutNumber(json, "sqnr_db", row.sqnr_db);
-    report::PutNumber(json, "mse", row.mse);
-    report::PutNumber(json, "underflows%", row.underflows_percent);
-    report::PutNumber(json, "saturated%", row.saturated_percent);
+    document::PutNumber(json, "sqnr_db", row.sqnr_db);
+    document::PutNumber(json, "mse", row.mse);
+    document::PutNumber(json, "underflows%", row.underflows_percent);
+    document::PutNumber(json, "saturated%", row.saturated_percent);
     list.push_back(std::move(json));
   }
   return list;

@@ -258,18 +258,18 @@ std::optional<Check> Untold(const NullEnsemble& ensemble,
   return std::nullopt;
 }
 
-void JudgeEarlyWindow(const Evidence& evidence, Judgement& judgement) {
-  const Policy& policy = judgement.policy;
+LevelFindings JudgeEarlyWindow(const Evidence& evidence, const Policy& policy) {
+  LevelFindings found;
   const bool regression = policy.question == compare::Question::kRegression;
   const NullEnsemble* ensemble = regression ? evidence.benign : evidence.seeds;
-  if (ensemble == nullptr) return;
+  if (ensemble == nullptr) return found;
   const compare::Pairing& pairing = *evidence.pairing;
   const auto kind =
       regression ? runlog::EnsembleKind::kBenign : runlog::EnsembleKind::kSeeds;
   const EarlyWindow window = WindowOf(*ensemble, pairing, policy);
   if (auto check = Untold(*ensemble, pairing, window)) {
-    judgement.checks.push_back(std::move(*check));
-    return;
+    found.checks.push_back(std::move(*check));
+    return found;
   }
   const Check whole = EvidenceCheck(
       "ensemble", Obstacles(*ensemble, kind, pairing, window),
@@ -277,14 +277,13 @@ void JudgeEarlyWindow(const Evidence& evidence, Judgement& judgement) {
       pairing.Knows(runlog::Fact::kExperiment)
           ? "the evidence is of the judged configuration"
           : "the good runs are of their own, and logged alike");
-  judgement.checks.push_back(whole);
-  if (whole.outcome != Outcome::kPass) return;
+  found.checks.push_back(whole);
+  if (whole.outcome != Outcome::kPass) return found;
 
   const auto members = UsableMembers(*ensemble, pairing);
   if (static_cast<int64_t>(members.size()) < policy.min_members) {
-    judgement.checks.push_back(
-        TooFewMembers(*ensemble, members.size(), policy));
-    return;
+    found.checks.push_back(TooFewMembers(*ensemble, members.size(), policy));
+    return found;
   }
   std::vector<double> null;
   for (const runlog::EnsembleMember* member : members) {
@@ -307,7 +306,8 @@ void JudgeEarlyWindow(const Evidence& evidence, Judgement& judgement) {
   JudgeAgainstNull("early_window",
                    EarlyStatistics(window, counts, policy,
                                    compare::WrittenPercent(pairing) / 100),
-                   null, observed, policy.early_headroom, judgement);
+                   null, observed, policy.early_headroom, policy, found);
+  return found;
 }
 
 }  // namespace

@@ -36,9 +36,9 @@ size_t SuggestedMembers(size_t members) {
 }
 
 void AppendNormality(std::string_view name, const stats::MaxT& test,
-                     Judgement& judgement) {
+                     LevelFindings& found) {
   if (!test.normality().has_value()) return;
-  judgement.measures.push_back(
+  found.measures.push_back(
       {fmt::format("{}_normality", name), test.normality()->p_value, "p",
        fmt::format("of the logarithm of the largest deviations of {} good "
                    "runs (Anderson-Darling); a small p means that the "
@@ -52,8 +52,8 @@ stats::MaxTResult JudgeAgainstNull(std::string_view name,
                                    const std::vector<NullStatistic>& statistics,
                                    const std::vector<double>& members,
                                    const std::vector<Observed>& observed,
-                                   double headroom, Judgement& judgement) {
-  const Policy& policy = judgement.policy;
+                                   double headroom, const Policy& policy,
+                                   LevelFindings& found) {
   std::vector<double> floors;
   for (const NullStatistic& statistic : statistics) {
     floors.push_back(statistic.floor);
@@ -113,8 +113,8 @@ stats::MaxTResult JudgeAgainstNull(std::string_view name,
         "--arm ARM --out FILE --runs {}",
         SuggestedMembers(test.null_maxima().size()));
   }
-  judgement.checks.push_back(std::move(check));
-  AppendNormality(name, test, judgement);
+  found.checks.push_back(std::move(check));
+  AppendNormality(name, test, found);
   return worst;
 }
 

@@ -5,8 +5,8 @@
 #include <span>
 #include <string>
 
+#include "isoloss/document/chart.h"
 #include "isoloss/gate/verdict.h"
-#include "isoloss/report/chart.h"
 
 namespace isoloss::report {
 
@@ -21,11 +21,11 @@ inline constexpr size_t kBriefLines = 25;
 /// gates and did not pass is named. Long names are cut. No line is longer than
 /// style.width (at least 40).
 std::string RenderBrief(const gate::Judgement& judgement,
-                        const TextStyle& style);
+                        const document::TextStyle& style);
 
 /// Several. After one arm that passes because all is equal, others of that kind
 /// get their first sentences and the line that scripts look for.
 std::string RenderBriefs(std::span<const gate::Judgement> judgements,
-                         const TextStyle& style);
+                         const document::TextStyle& style);
 
 }  // namespace isoloss::report

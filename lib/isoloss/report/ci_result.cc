@@ -106,15 +106,4 @@ std::string CiNumberText(const CiNumber& number) {
                      number.unit);
 }
 
-std::string Shortened(std::string text, size_t most) {
-  if (text.size() <= most) return text;
-  size_t end = most - 3;
-  // Not within a character: those bytes begin with 10.
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) {
-    --end;
-  }
-  text.resize(end);
-  return text + "...";
-}
-
 }  // namespace isoloss::report

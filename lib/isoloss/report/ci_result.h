@@ -90,7 +90,4 @@ std::vector<CiCase> CiFindings(const CiSuite& suite);
 /// "0.0213 %". Six digits.
 std::string CiNumberText(const CiNumber& number);
 
-/// At most `most` bytes of UTF-8, the rest as "...".
-std::string Shortened(std::string text, size_t most);
-
 }  // namespace isoloss::report

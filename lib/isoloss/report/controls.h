@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "isoloss/document/json.h"
 #include "isoloss/gate/verdict.h"
-#include "isoloss/report/json_numbers.h"
 
 namespace isoloss::report {
 
@@ -21,6 +21,6 @@ std::string ControlStatement(const gate::Judgement& judgement);
 std::string ControlsText(const gate::Judgement& judgement);
 
 /// Key `controls` of verdict.json.
-Json ControlsJson(const gate::Judgement& judgement);
+document::Json ControlsJson(const gate::Judgement& judgement);
 
 }  // namespace isoloss::report

@@ -6,9 +6,12 @@
 #include <vector>
 
 #include "isoloss/base/printable.h"
+#include "isoloss/document/text_layout.h"
 
 namespace isoloss::report {
 namespace {
+
+using document::Shortened;
 
 /// Of one annotation: 64 KiB are what the runner takes.
 constexpr size_t kMostAnnotationBytes = 4000;

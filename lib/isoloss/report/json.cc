@@ -10,13 +10,16 @@
 #include "isoloss/base/atomic_file.h"
 #include "isoloss/base/digest.h"
 #include "isoloss/base/error.h"
+#include "isoloss/document/json.h"
 #include "isoloss/report/controls.h"
-#include "isoloss/report/json_numbers.h"
 #include "isoloss/report/precision_json.h"
 #include "isoloss/report/reading.h"
 
 namespace isoloss::report {
 namespace {
+
+using document::Json;
+using document::PutNumber;
 
 /// Takes each key of a policy as Visit describes it.
 struct PolicyFields {
@@ -241,7 +244,7 @@ Json VerdictJson(const gate::Judgement& judgement) {
   json["baseline"] = ArmJson(judgement.baseline);
   json["candidate"] = ArmJson(judgement.candidate);
   json["levels"] = LevelsJson(judgement.levels);
-  json["levels_without_evidence"] = judgement.without_evidence;
+  json["levels_without_evidence"] = judgement.WithoutEvidence();
   json["checks"] = Json::array();
   for (const auto& check : judgement.checks) {
     json["checks"].push_back(CheckJson(check));

@@ -5,10 +5,14 @@
 #include <algorithm>
 
 #include "isoloss/base/printable.h"
-#include "isoloss/report/markup.h"
+#include "isoloss/document/markup.h"
+#include "isoloss/document/text_layout.h"
 
 namespace isoloss::report {
 namespace {
+
+using document::EscapedMarkup;
+using document::Shortened;
 
 /// Of one check: a bug can have as many findings as a run has elements.
 constexpr size_t kMostFindings = 20;

@@ -7,9 +7,12 @@
 #include <vector>
 
 #include "isoloss/base/printable.h"
+#include "isoloss/document/text_layout.h"
 
 namespace isoloss::report {
 namespace {
+
+using document::Shortened;
 
 /// Of one cell or line, before it is escaped.
 constexpr size_t kMostCellBytes = 600;

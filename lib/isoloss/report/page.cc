@@ -5,12 +5,15 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
-#include "isoloss/report/markup.h"
+#include "isoloss/document/markup.h"
 #include "isoloss/report/page_files.h"
 #include "isoloss/report/page_values.h"
 
 namespace isoloss::report {
 namespace {
+
+using document::EscapedMarkup;
+using document::Json;
 
 /// The browser loads and runs nothing but what is in the page.
 constexpr std::string_view kPagePolicy =

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "isoloss/report/json_numbers.h"
+#include "isoloss/document/json.h"
 
 namespace isoloss::report {
 
@@ -17,6 +17,6 @@ inline constexpr std::string_view kPageFirstLine =
 /// lib/isoloss/report/page in it, under a
 /// Content-Security-Policy that loads nothing else. No text of `data` is HTML:
 /// the title is escaped, and all else is JSON, in which `<` is escaped.
-std::string RenderPage(const Json& data);
+std::string RenderPage(const document::Json& data);
 
 }  // namespace isoloss::report

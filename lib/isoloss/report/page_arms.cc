@@ -13,6 +13,8 @@
 namespace isoloss::report {
 namespace {
 
+using document::Json;
+
 using compare::Run;
 
 /// `json` at these keys, one below the other; null if there is no such place.

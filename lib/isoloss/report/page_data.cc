@@ -19,6 +19,8 @@
 namespace isoloss::report {
 namespace {
 
+using document::Json;
+
 /// Evaluations of all runs of a page.
 constexpr size_t kMostHeldOut = 20'000;
 

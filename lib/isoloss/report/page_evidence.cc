@@ -17,6 +17,8 @@
 namespace isoloss::report {
 namespace {
 
+using document::Json;
+
 constexpr size_t kMostVerdictBytes = 700'000;
 constexpr size_t kMostGrowthEntries = 50;
 constexpr size_t kMostFlipPoints = 200;

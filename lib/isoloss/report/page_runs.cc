@@ -10,6 +10,8 @@
 namespace isoloss::report {
 namespace {
 
+using document::Json;
+
 using runlog::StepColumns;
 
 constexpr size_t kMostEvents = 20;

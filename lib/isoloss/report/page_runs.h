@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "isoloss/report/json_numbers.h"
+#include "isoloss/document/json.h"
 #include "isoloss/report/page_values.h"
 #include "isoloss/runlog/run_log.h"
 
@@ -38,7 +38,7 @@ int64_t CurveBin(const std::vector<PageArm>& arms);
 /// held_out and events. A point stands at the first of its `bin` steps and is
 /// not finite if a value of them is not; the last point may be of fewer. At
 /// most `most_held_out` evaluations, evenly spread.
-Json RunJson(const PageRun& run, int64_t bin, size_t most_held_out,
-             PageBudget& budget);
+document::Json RunJson(const PageRun& run, int64_t bin, size_t most_held_out,
+                       PageBudget& budget);
 
 }  // namespace isoloss::report

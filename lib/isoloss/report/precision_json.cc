@@ -9,6 +9,9 @@
 namespace isoloss::report {
 namespace {
 
+using document::Json;
+using document::PutNumber;
+
 Json MeanJson(const stats::MeanInterval& interval) {
   Json json = Json::object();
   PutNumber(json, "mean", interval.mean);

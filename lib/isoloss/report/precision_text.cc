@@ -8,10 +8,14 @@
 #include <string>
 #include <vector>
 
-#include "isoloss/report/text_layout.h"
+#include "isoloss/document/text_layout.h"
 
 namespace isoloss::report {
 namespace {
+
+using document::FieldLine;
+using document::Heading;
+using document::TextStyle;
 
 using compare::ArmSummary;
 using gate::Judgement;

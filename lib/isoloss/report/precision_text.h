@@ -3,15 +3,15 @@
 
 #include <string>
 
+#include "isoloss/document/chart.h"
 #include "isoloss/gate/verdict.h"
-#include "isoloss/report/chart.h"
 
 namespace isoloss::report {
 
 /// A section with its heading, a line or two for each thing. "" if the
 /// judgement has no such measures.
 std::string RenderPrecision(const gate::Judgement& judgement,
-                            const TextStyle& style);
+                            const document::TextStyle& style);
 
 /// What was tried, and that nothing else was: model, tokens, corpus, schedule
 /// and seeds, in a sentence.

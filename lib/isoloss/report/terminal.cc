@@ -9,13 +9,26 @@
 #include <span>
 #include <string_view>
 
+#include "isoloss/document/text_layout.h"
 #include "isoloss/report/controls.h"
 #include "isoloss/report/precision_text.h"
 #include "isoloss/report/reading.h"
-#include "isoloss/report/text_layout.h"
 
 namespace isoloss::report {
 namespace {
+
+using document::Chart;
+using document::DrawChart;
+using document::FieldLine;
+using document::Heading;
+using document::kBlue;
+using document::kBold;
+using document::kGreen;
+using document::kRed;
+using document::kYellow;
+using document::Paint;
+using document::TextStyle;
+using document::Wrap;
 
 using compare::ArmSummary;
 using gate::Check;
@@ -395,9 +408,9 @@ std::string VerdictReasons(const Judgement& judgement) {
         "{} checks pass",
         std::count_if(judgement.checks.begin(), judgement.checks.end(),
                       [](const Check& check) { return check.gates; }));
-    if (!judgement.without_evidence.empty()) {
-      reasons += fmt::format("; no evidence: {}",
-                             fmt::join(judgement.without_evidence, ", "));
+    const std::vector<std::string> lacking = judgement.WithoutEvidence();
+    if (!lacking.empty()) {
+      reasons += fmt::format("; no evidence: {}", fmt::join(lacking, ", "));
     }
     if (judgement.controls && !judgement.controls->control &&
         !judgement.controls->is_candidate) {

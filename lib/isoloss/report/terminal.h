@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "isoloss/document/chart.h"
 #include "isoloss/gate/verdict.h"
-#include "isoloss/report/chart.h"
 
 namespace isoloss::report {
 
@@ -12,7 +12,7 @@ namespace isoloss::report {
 /// loss curves and difference, measures, checks, warnings, the verdict. Renders
 /// only; every number was computed before.
 std::string RenderTerminal(const gate::Judgement& judgement,
-                           const TextStyle& style);
+                           const document::TextStyle& style);
 
 // Parts of it that RenderBrief shows, too.
 
@@ -20,7 +20,7 @@ std::string RenderTerminal(const gate::Judgement& judgement,
 gate::Judgement WithSides(gate::Judgement judgement);
 
 /// The paired loss difference of each step; its title names both arms.
-Chart DifferenceChart(const gate::Judgement& judgement);
+document::Chart DifferenceChart(const gate::Judgement& judgement);
 std::string DifferenceTitle(const gate::Judgement& judgement);
 
 /// Why, on the line of the verdict: "9 checks pass; no evidence: L2".

@@ -78,9 +78,8 @@ const Divisible& DivisibleOf(const std::string& command) {
 /// Options that belong to submit, or make no sense for parts of a command.
 void CheckArguments(const SweepRequest& request) {
   constexpr const char* kRefused[] = {
-      "--only",       "--list-runs", "--dry-run", "--part",
-      "--no-train",   "--resume",    "--restart", "--abort-early",
-      "--stop-after", "--json"};
+      "--only",   "--list-runs", "--dry-run",     "--part",       "--no-train",
+      "--resume", "--restart",   "--abort-early", "--stop-after", "--json"};
   for (const std::string& argument : request.arguments) {
     const std::string option = argument.substr(0, argument.find('='));
     if (std::ranges::count(kRefused, option) == 0) continue;

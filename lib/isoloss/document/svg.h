@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace isoloss::report {
+namespace isoloss::document {
 
 /// A text element; `attributes` as they stand in it.
 std::string SvgText(double x, double y, std::string_view text,
@@ -17,4 +17,4 @@ std::string SvgLine(double x1, double y1, double x2, double y2,
 /// The whole picture, on white: `body` in units of a pixel.
 std::string SvgPicture(int width, int height, std::string_view body);
 
-}  // namespace isoloss::report
+}  // namespace isoloss::document

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace isoloss::report {
+namespace isoloss::document {
 
 /// How text is put on a terminal.
 struct TextStyle {
@@ -48,4 +48,4 @@ inline constexpr const char* kGreen = "32";
 inline constexpr const char* kBold = "1";
 inline constexpr const char* kDim = "2";
 
-}  // namespace isoloss::report
+}  // namespace isoloss::document

@@ -1,10 +1,10 @@
-#include "isoloss/report/text_layout.h"
+#include "isoloss/document/text_layout.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-namespace isoloss::report {
+namespace isoloss::document {
 namespace {
 
 /// The most bytes up to `bytes` at which no UTF-8 character is cut.
@@ -107,4 +107,4 @@ std::string FieldLine(const char* name, const std::string& value,
                      Wrap(value, kIndent, kIndent, style));
 }
 
-}  // namespace isoloss::report
+}  // namespace isoloss::document

@@ -1,6 +1,6 @@
-#include "isoloss/report/markup.h"
+#include "isoloss/document/markup.h"
 
-namespace isoloss::report {
+namespace isoloss::document {
 
 std::string EscapedMarkup(std::string_view text) {
   std::string escaped;
@@ -25,4 +25,4 @@ std::string EscapedMarkup(std::string_view text) {
   return escaped;
 }
 
-}  // namespace isoloss::report
+}  // namespace isoloss::document

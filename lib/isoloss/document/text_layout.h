@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "isoloss/report/chart.h"
+#include "isoloss/document/chart.h"
 
-namespace isoloss::report {
+namespace isoloss::document {
 
 /// Breaks text at spaces so that lines fit; lines after the first start with
 /// `indent` spaces. `used` columns of the first line are taken.
@@ -39,4 +39,4 @@ std::string Heading(const std::string& text, const TextStyle& style);
 std::string FieldLine(const char* name, const std::string& value,
                       const TextStyle& style);
 
-}  // namespace isoloss::report
+}  // namespace isoloss::document

@@ -1,10 +1,10 @@
-#include "isoloss/report/svg.h"
+#include "isoloss/document/svg.h"
 
 #include <fmt/format.h>
 
-#include "isoloss/report/markup.h"
+#include "isoloss/document/markup.h"
 
-namespace isoloss::report {
+namespace isoloss::document {
 
 std::string SvgText(double x, double y, std::string_view text,
                     std::string_view attributes) {
@@ -29,4 +29,4 @@ std::string SvgPicture(int width, int height, std::string_view body) {
       width, height, body);
 }
 
-}  // namespace isoloss::report
+}  // namespace isoloss::document

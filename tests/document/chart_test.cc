@@ -1,11 +1,11 @@
-#include "isoloss/report/chart.h"
+#include "isoloss/document/chart.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
 
-namespace isoloss::report {
+namespace isoloss::document {
 namespace {
 
 using ::testing::ElementsAre;
@@ -112,4 +112,4 @@ TEST(DrawChart, DrawsBrailleDots) {
 }
 
 }  // namespace
-}  // namespace isoloss::report
+}  // namespace isoloss::document

@@ -1,4 +1,4 @@
-// Numbers in JSON that is always valid.
+// A document as JSON for programs, and numbers in JSON that is always valid.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,9 @@
 #include <optional>
 #include <string>
 
-namespace isoloss::report {
+#include "isoloss/document/document.h"
+
+namespace isoloss::document {
 
 // Keys keep the order in which they are written.
 using Json = nlohmann::ordered_json;
@@ -23,4 +25,11 @@ Json IntervalJson(double estimate, double lower, double upper);
 void PutInteger(Json& object, const std::string& key,
                 const std::optional<int64_t>& value);
 
-}  // namespace isoloss::report
+/// The members and the tables with a key, in their order. Numbers are as
+/// PutNumber puts them; one of a list that is not finite is null.
+Json ToJson(const Document& document);
+
+/// The same as indented text. Bytes that are no UTF-8 are replaced.
+std::string RenderJson(const Document& document);
+
+}  // namespace isoloss::document

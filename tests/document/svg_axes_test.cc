@@ -1,4 +1,4 @@
-#include "isoloss/report/svg_axes.h"
+#include "isoloss/document/svg_axes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace isoloss::report {
+namespace isoloss::document {
 namespace {
 
 using ::testing::AllOf;
@@ -177,4 +177,4 @@ TEST(SvgForest, OfNearlyEqualValuesEnds) {
 }
 
 }  // namespace
-}  // namespace isoloss::report
+}  // namespace isoloss::document

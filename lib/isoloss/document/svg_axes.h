@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace isoloss::report {
+namespace isoloss::document {
 
 namespace colour {
 inline constexpr std::string_view kInk = "#202124";
@@ -144,4 +144,4 @@ std::string SvgForest(double left, double right, double top,
                       std::span<const SvgForestRow> rows, bool zero,
                       const SvgAxis::Label& label);
 
-}  // namespace isoloss::report
+}  // namespace isoloss::document

@@ -1,4 +1,4 @@
-#include "isoloss/report/chart.h"
+#include "isoloss/document/chart.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <limits>
 #include <optional>
 
-namespace isoloss::report {
+namespace isoloss::document {
 namespace {
 
 constexpr int kLabelWidth = 10;
@@ -276,4 +276,4 @@ std::vector<std::string> DrawChart(const Chart& chart, const TextStyle& style) {
   return lines;
 }
 
-}  // namespace isoloss::report
+}  // namespace isoloss::document

@@ -1,4 +1,4 @@
-#include "isoloss/report/svg_axes.h"
+#include "isoloss/document/svg_axes.h"
 
 #include <fmt/format.h>
 
@@ -6,10 +6,10 @@
 #include <cmath>
 #include <limits>
 
-#include "isoloss/report/svg.h"
-#include "isoloss/report/text_layout.h"
+#include "isoloss/document/svg.h"
+#include "isoloss/document/text_layout.h"
 
-namespace isoloss::report {
+namespace isoloss::document {
 namespace {
 
 constexpr double kLabelHeight = 14;
@@ -267,4 +267,4 @@ std::string SvgForest(double left, double right, double top,
   return svg;
 }
 
-}  // namespace isoloss::report
+}  // namespace isoloss::document

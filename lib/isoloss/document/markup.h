@@ -4,11 +4,11 @@
 #include <string>
 #include <string_view>
 
-namespace isoloss::report {
+namespace isoloss::document {
 
 /// `text` as content of an element or as value of an attribute in double
 /// quotes: `&`, `<`, `>` and `"` are entities. Control characters stay
 /// (base/printable.h).
 std::string EscapedMarkup(std::string_view text);
 
-}  // namespace isoloss::report
+}  // namespace isoloss::document

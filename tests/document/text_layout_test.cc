@@ -1,10 +1,10 @@
-#include "isoloss/report/text_layout.h"
+#include "isoloss/document/text_layout.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-namespace isoloss::report {
+namespace isoloss::document {
 namespace {
 
 constexpr TextStyle kNarrow = {.width = 20};
@@ -29,5 +29,12 @@ TEST(WrapProse, KeepsEmptyLinesAndLineEnds) {
   }
 }
 
+TEST(Shortened, TextIsCutBetweenCharacters) {
+  EXPECT_EQ(Shortened("abcdef", 6), "abcdef");
+  EXPECT_EQ(Shortened("abcdefg", 6), "abc...");
+  // Two bytes each: the third character would end at byte 6.
+  EXPECT_EQ(Shortened("\u00e4\u00e4\u00e4\u00e4", 6), "\u00e4...");
+}
+
 }  // namespace
-}  // namespace isoloss::report
+}  // namespace isoloss::document
