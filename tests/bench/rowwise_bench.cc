@@ -114,7 +114,9 @@ void RegisterAll(int rounds) {
   add("CausalSoftmaxForward", [](Buffers& b) {
     // Square blocks, in place on the copy; half of each is masked.
     for (size_t row = 0; row < kTokens; row += kWidth) {
-      kernels::CausalSoftmaxForward(b.out.view().Rows(row, kWidth), 1, 0.1f);
+      const kernels::CausalBlock block = {
+          1, b.out.view().Rows(row, kWidth), {}, {}};
+      kernels::CausalSoftmaxForward({&block, 1}, 0.1f, b.team);
     }
   });
   add("CrossEntropy", [](Buffers& b) {

@@ -12,7 +12,6 @@
 
 #include "comparison.h"
 #include "isoloss/formats/quantize.h"
-#include "isoloss/formats/scaling.h"
 
 namespace isoloss::formats {
 namespace {

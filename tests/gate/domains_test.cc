@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "isoloss/runlog/domain_check.h"
-#include "isoloss/runlog/probe_schema.h"
+#include "isoloss/runlog/probe_log_schema.h"
 #include "isoloss/runlog/reader.h"
 #include "isoloss/runlog/relations.h"
 #include "isoloss/runlog/schema.h"
@@ -27,6 +27,7 @@
 namespace isoloss::gate {
 namespace {
 
+using runlog::Column;
 using runlog::Domain;
 using runlog::Field;
 using runlog::Relation;
@@ -55,70 +56,65 @@ Place PlaceOf(std::string name, const Domain& domain, T& value) {
           }};
 }
 
-/// What visitors of columns have in common: each dataset is one.
-template <typename Visitor>
-class ColumnVisitor {
- public:
-  void LayoutVersion(const Field&, int64_t) {}
-  void Version(const Field&, int64_t) {}
-  void Group(const char* name, const char*, int64_t) { group = name; }
-  void Count(const Field&, int64_t&) {}
-  template <typename T>
-  void RequiredColumn(const Field& field, std::vector<T>& values) {
-    static_cast<Visitor*>(this)->Column(field, values);
+/// Adds the first and the last value of a column.
+template <typename T>
+void AddEnds(const std::string& name, const Domain& domain, T& first, T& last,
+             std::vector<Place>& places) {
+  if constexpr (std::is_arithmetic_v<T>) {
+    EXPECT_FALSE(domain.is_text()) << name;
+    places.push_back(PlaceOf(name + " first", domain, first));
+    places.push_back(PlaceOf(name + " last", domain, last));
   }
-  template <typename T>
-  void Array(const Field& field, std::vector<T>& values,
-             std::initializer_list<runlog::Axis<int64_t>>) {
-    static_cast<Visitor*>(this)->Column(field, values);
-  }
-  void Labels(const Field& field, std::vector<std::string>& names,
-              const runlog::Axis<int64_t>&) {
-    static_cast<Visitor*>(this)->Column(field, names);
-  }
+}
 
-  std::string group;
-};
-
-/// Visitor of all schemas behind the places: the first and the last value of
-/// each column.
-class Places : public ColumnVisitor<Places> {
- public:
-  template <typename T>
-  void Attribute(const Field& field, T& value) {
+void AddAttribute(const Column& column, runlog::MutableView log,
+                  std::vector<Place>& places) {
+  log.WithValue(column, [&]<typename T>(T& value) {
     if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) {
+      const Field& field = column.field;
       EXPECT_FALSE(field.domain.is_text()) << field.name;
-      places.push_back(
-          PlaceOf(std::string("attribute ") + field.name, field.domain, value));
+      places.push_back(PlaceOf("attribute " + field.name, field.domain, value));
     }
+  });
+}
+
+void AddColumn(const std::string& group, const Column& column,
+               runlog::MutableView log, std::vector<Place>& places) {
+  const std::string name = fmt::format("/{}/{}", group, column.field.name);
+  const Domain& domain = column.field.domain;
+  if (!column.IsRecorded()) {
+    if (column.type != runlog::ValueType::kDouble) return;
+    auto& events = log.Values<runlog::Event>(column);
+    const auto time = [&column](runlog::Event& event) -> double& {
+      return runlog::MutableView(event).At<double>(column.in_row);
+    };
+    AddEnds(name, domain, time(events.front()), time(events.back()), places);
+    return;
   }
-  template <typename T>
-  void Column(const Field& field, std::vector<T>& values) {
-    const std::string name = fmt::format("/{}/{}", group, field.name);
+  log.WithValues(column, [&](auto& values) {
     EXPECT_FALSE(values.empty())
         << name << " has no value to spoil: fill it (support/full_columns.h)";
-    if constexpr (std::is_arithmetic_v<T>) {
-      EXPECT_FALSE(field.domain.is_text()) << name;
-      if (values.empty()) return;
-      places.push_back(PlaceOf(name + " first", field.domain, values.front()));
-      places.push_back(PlaceOf(name + " last", field.domain, values.back()));
-    }
-  }
-  template <typename T>
-  void Member(const Field& field, std::vector<runlog::Event>& rows,
-              T runlog::Event::*member) {
-    if constexpr (std::is_arithmetic_v<T>) {
-      ASSERT_FALSE(rows.empty());
-      const std::string name = fmt::format("/{}/{}", group, field.name);
-      places.push_back(
-          PlaceOf(name + " first", field.domain, rows.front().*member));
-      places.push_back(
-          PlaceOf(name + " last", field.domain, rows.back().*member));
-    }
-  }
+    if (values.empty()) return;
+    AddEnds(name, domain, values.front(), values.back(), places);
+  });
+}
 
+/// All places of a log.
+template <typename Log>
+std::vector<Place> PlacesOf(Log& log) {
   std::vector<Place> places;
-};
+  const runlog::MutableView view(log);
+  for (const runlog::Group& group : runlog::SchemaOf<Log>()) {
+    for (const Column& column : group.columns) {
+      if (column.role == runlog::Role::kAttribute) {
+        AddAttribute(column, view, places);
+      } else if (!group.IsFile()) {
+        AddColumn(group.name, column, view, places);
+      }
+    }
+  }
+  return places;
+}
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
@@ -182,10 +178,8 @@ TEST(Domains, NoWrongValueOfARunLogPasses) {
   const auto judge = [&] { return JudgeRuns(runs).outcome; };
   ASSERT_EQ(judge(), Outcome::kPass)
       << ::testing::PrintToString(JudgeRuns(runs).checks.back().quantity);
-  Places places;
-  runlog::VisitRunLog(places, runs[kCandidate3].log);
 
-  ExpectNoPass(places.places, judge, /*has_sums=*/true);
+  ExpectNoPass(PlacesOf(runs[kCandidate3].log), judge, /*has_sums=*/true);
 }
 
 /// A regression with a probe that has every column and two ensembles.
@@ -211,44 +205,49 @@ TEST(Domains, NoWrongValueOfAProbeLogPasses) {
   FullEvidence evidence;
   ASSERT_EQ(evidence.Judged().outcome, Outcome::kPass)
       << evidence.Judged().checks.back().quantity;
-  Places places;
-  runlog::VisitProbeLog(places, evidence.probes[0].log);
 
   ExpectNoPass(
-      places.places, [&] { return evidence.Judged().outcome; },
+      PlacesOf(evidence.probes[0].log),
+      [&] { return evidence.Judged().outcome; },
       /*has_sums=*/true);
 }
 
-void VisitEnsemble(Places& places, runlog::Ensemble& ensemble, bool precise) {
-  const auto column = [&](const Field& field, auto& values) {
-    // Benign ensembles have no teacher-forced steps.
-    if (!values.empty()) places.Column(field, values);
-  };
-  runlog::VisitProvenance(places, ensemble.provenance);
+/// Places of a member; benign ensembles have no teacher-forced steps.
+template <typename Part>
+void AddPart(const char* group, Part& part, std::vector<Place>& places) {
+  const runlog::MutableView view(part);
+  for (const Column& column : runlog::ColumnsOf<Part>()) {
+    if (view.Count(column) > 0) AddColumn(group, column, view, places);
+  }
+}
+
+void AddAttributes(runlog::Provenance& provenance, std::vector<Place>& places) {
+  for (const Column& column : runlog::AttributeGroup().columns) {
+    AddAttribute(column, runlog::MutableView(provenance), places);
+  }
+}
+
+std::vector<Place> PlacesOfEnsemble(runlog::Ensemble& ensemble, bool precise) {
+  std::vector<Place> places;
+  AddAttributes(ensemble.provenance, places);
   runlog::EnsembleMember& member = ensemble.members[1];
-  places.group = "steps";
-  runlog::VisitSteps(column, member.steps);
-  places.group = "reference_steps";
-  runlog::VisitSteps(column, member.reference_steps);
-  places.group = "parameters";
-  runlog::VisitParameterColumns(column, member.parameters);
-  places.group = "reference_parameters";
-  runlog::VisitParameterColumns(column, member.reference_parameters);
-  if (!precise) return;
-  runlog::VisitProvenance(places, ensemble.reference_provenance);
-  places.group = "precision";
-  runlog::VisitPrecision(column, member.precision);
-  places.group = "routing_flips";
-  runlog::VisitRoutingFlips(column, member.routing_flips);
+  AddPart("steps", member.steps, places);
+  AddPart("reference_steps", member.reference_steps, places);
+  AddPart("parameters", member.parameters, places);
+  AddPart("reference_parameters", member.reference_parameters, places);
+  if (!precise) return places;
+  AddAttributes(ensemble.reference_provenance, places);
+  AddPart("precision", member.precision, places);
+  AddPart("routing_flips", member.routing_flips, places);
+  return places;
 }
 
 TEST(Domains, NoWrongValueOfAnEnsemblePasses) {
   FullEvidence evidence;
   for (NullEnsemble* ensemble : {&evidence.benign, &evidence.seeds}) {
-    Places places;
-    VisitEnsemble(places, ensemble->ensemble, ensemble == &evidence.seeds);
     ExpectNoPass(
-        places.places, [&] { return evidence.Judged().outcome; },
+        PlacesOfEnsemble(ensemble->ensemble, ensemble == &evidence.seeds),
+        [&] { return evidence.Judged().outcome; },
         /*has_sums=*/true);
   }
 }
@@ -260,23 +259,22 @@ struct Removable {
   std::function<void()> put_back;
 };
 
-/// Visitor of all schemas behind the columns, whatever their type.
-class Removables : public ColumnVisitor<Removables> {
- public:
-  template <typename T>
-  void Attribute(const Field&, T&) {}
-  template <typename T>
-  void Column(const Field& field, std::vector<T>& values) {
-    if (values.empty()) return;
-    columns.push_back({fmt::format("/{}/{}", group, field.name),
-                       [&values] { values.clear(); },
-                       [&values, was = values] { values = was; }});
-  }
-  template <typename T>
-  void Member(const Field&, std::vector<runlog::Event>&, T runlog::Event::*) {}
-
+/// The columns of a log that are not empty, whatever their type.
+template <typename Log>
+std::vector<Removable> RemovablesOf(Log& log) {
   std::vector<Removable> columns;
-};
+  for (const runlog::Group& group : runlog::SchemaOf<Log>()) {
+    for (const Column& column : group.columns) {
+      if (group.IsFile() || !column.IsRecorded()) continue;
+      runlog::MutableView(log).WithValues(column, [&](auto& values) {
+        if (values.empty()) return;
+        columns.push_back({group.PathOf(column), [&values] { values.clear(); },
+                           [&values, was = values] { values = was; }});
+      });
+    }
+  }
+  return columns;
+}
 
 /// Removes each column, one at a time.
 template <typename Content>
@@ -292,12 +290,11 @@ void ExpectEachColumnIsMissed(const std::vector<Removable>& columns,
 
 TEST(Domains, NoColumnOfARunLogMayBeMissing) {
   Runs runs = FullRuns();
-  Removables columns;
-  runlog::VisitRunLog(columns, runs[0].log);
+  const std::vector<Removable> columns = RemovablesOf(runs[0].log);
   // A new column is at least known to be optional (Field::when) or here.
-  EXPECT_GE(columns.columns.size(), 84);
+  EXPECT_GE(columns.size(), 84);
 
-  ExpectEachColumnIsMissed(columns.columns, runs[0].log);
+  ExpectEachColumnIsMissed(columns, runs[0].log);
 }
 
 TEST(Domains, NoGroupOfARunLogMayBeMissing) {
@@ -387,33 +384,23 @@ TEST(Domains, WhatWasNotRecordedIsNotMissed) {
 
 TEST(Domains, NoColumnOfAProbeLogOrEnsembleMayBeMissing) {
   FullEvidence evidence;
-  Removables of_probe;
-  runlog::VisitProbeLog(of_probe, evidence.probes[0].log);
-  ExpectEachColumnIsMissed(of_probe.columns, evidence.probes[0].log);
+  runlog::ProbeLog& probe = evidence.probes[0].log;
+  ExpectEachColumnIsMissed(RemovablesOf(probe), probe);
 
   auto& ensemble = evidence.seeds.ensemble;
   for (const auto part : {&runlog::EnsembleMember::steps,
                           &runlog::EnsembleMember::reference_steps}) {
     const auto members = ensemble.members;
-    runlog::VisitSteps(
-        [&](const Field& field, auto& column) {
-          if (&column ==
-              static_cast<const void*>(&(ensemble.members[0].*part).step)) {
-            return;
-          }
-          for (auto& member : ensemble.members) {
-            runlog::VisitSteps(
-                [&](const Field& other, auto& values) {
-                  if (std::string_view(field.name) == other.name) {
-                    values.clear();
-                  }
-                },
-                member.*part);
-          }
-          EXPECT_FALSE(runlog::CheckDomains(ensemble).empty()) << field.name;
-          ensemble.members = members;
-        },
-        ensemble.members[0].*part);
+    for (const Column& column : runlog::ColumnsOf<runlog::StepColumns>()) {
+      if (column.field.name == "step") continue;
+      for (auto& member : ensemble.members) {
+        runlog::MutableView(member.*part).WithValues(column, [](auto& values) {
+          values.clear();
+        });
+      }
+      EXPECT_FALSE(runlog::CheckDomains(ensemble).empty()) << column.field.name;
+      ensemble.members = members;
+    }
   }
 }
 
@@ -525,11 +512,10 @@ TEST(Domains, StepsOfAnEnsembleCountFromOne) {
 /// A rule that no column names would not stand in the documentation.
 TEST(Domains, EveryRelationIsNamedByAColumn) {
   Runs runs = FullRuns();
-  Places places;
-  runlog::VisitRunLog(places, runs[0].log);
+  const std::vector<Place> places = PlacesOf(runs[0].log);
   for (const runlog::RelationRule& rule : runlog::RelationRules()) {
     EXPECT_TRUE(std::any_of(
-        places.places.begin(), places.places.end(),
+        places.begin(), places.end(),
         [&](const Place& place) { return place.domain.Has(rule.relation); }))
         << rule.rule;
   }

@@ -164,14 +164,16 @@ Outputs RunCausalSoftmax(const Problem& p, ThreadTeam* team) {
   GuardedMatrix scores(p, 0);
   GuardedMatrix probabilities(p, 1);
   GuardedMatrix gradient(p, 2);
+  GuardedMatrix read(p, 3);
+  const CausalBlock forward = {first_length, scores.view(), {}, {}};
+  const CausalBlock backward = {first_length, probabilities.view(), read.view(),
+                                gradient.view()};
   if (team == nullptr) {
-    scalar::CausalSoftmaxForward(scores.view(), first_length, 0.3f);
-    scalar::CausalSoftmaxBackward(probabilities.view(), first_length, 0.3f,
-                                  gradient.view());
+    scalar::CausalSoftmaxForward(forward, 0.3f);
+    scalar::CausalSoftmaxBackward(backward, 0.3f);
   } else {
-    CausalSoftmaxForward(scores.view(), first_length, 0.3f);
-    CausalSoftmaxBackward(probabilities.view(), first_length, 0.3f,
-                          gradient.view());
+    CausalSoftmaxForward({&forward, 1}, 0.3f, *team);
+    CausalSoftmaxBackward({&backward, 1}, 0.3f, *team);
   }
   return {scores.storage(), gradient.storage()};
 }

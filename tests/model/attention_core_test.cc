@@ -11,8 +11,6 @@
 namespace isoloss::model {
 namespace {
 
-using kernels::Rounding;
-
 constexpr size_t kHeads = 2;
 constexpr size_t kKeyWidth = 5;
 constexpr size_t kValueWidth = 3;
@@ -122,6 +120,9 @@ class AttentionTest : public ::testing::Test {
   const Matrix<float> keys_values_ = Uniform(tokens_, kHeads* kStride, 2);
   const Matrix<float> dout_ = Uniform(tokens_, kHeads* kValueWidth, 3);
   ThreadTeam team_{2};
+  GemmQueue gemms_{team_};
+  AttentionCore::Scratch scratch_;
+  AttentionCore attention_{{}, "core", gemms_, team_, scratch_};
 };
 
 TEST_F(AttentionTest, MatchesFp64OverBlockBoundaries) {
@@ -134,8 +135,8 @@ TEST_F(AttentionTest, MatchesFp64OverBlockBoundaries) {
   const HeadColumns<float> dv{dkeys_values.view(), kStride, kKeyWidth,
                               kValueWidth};
 
-  AttentionForward(Inputs(), Rounding::kFp32, out_heads, team_);
-  AttentionBackward(Inputs(), Dout(), Rounding::kFp32, dq, dk, dv, team_);
+  attention_.Forward(Inputs(), out_heads);
+  attention_.Backward(Inputs(), Dout(), {dq, dk, dv});
 
   // Inputs are at most 1. An output averages values: its error is that of p
   // (a few ulp, relative) and of the chain, below n * 2^-24 for n terms. A
@@ -155,8 +156,7 @@ TEST_F(AttentionTest, MatchesFp64OverBlockBoundaries) {
 TEST_F(AttentionTest, FirstTokenOfADocumentReturnsItsOwnValue) {
   Matrix<float> out(tokens_, kHeads * kValueWidth);
 
-  AttentionForward(Inputs(), Rounding::kFp32,
-                   {out.view(), kValueWidth, 0, kValueWidth}, team_);
+  attention_.Forward(Inputs(), {out.view(), kValueWidth, 0, kValueWidth});
 
   size_t begin = 0;
   for (const size_t end : ends_) {

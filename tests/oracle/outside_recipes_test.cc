@@ -165,7 +165,7 @@ void LeaveOut(std::optional<Quantization>& operand) { operand.reset(); }
 /// Not of MX: powers of two rarely change what an element becomes.
 void Turn(std::optional<Quantization>& operand) { operand->cell = {16, 1}; }
 void ToNearest(std::optional<Quantization>& operand) {
-  operand->rounding = &formats::kRoundingMode_nearest_even;
+  operand->rounding = formats::RoundingMode::kNearestEven;
 }
 void OneBitLess(std::optional<Quantization>& operand) {
   --operand->random_bits;

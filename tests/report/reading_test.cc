@@ -80,13 +80,8 @@ TEST(Reading, SaysWhatTheExperimentCouldHaveSeen) {
           "1.00 (held-out loss).",
           StartsWith("No control is named"),
           "Nothing was given for \"oracle\" (L2), \"errors of tensors\" (L3), "
-          "\"first steps\" (L4).",
-          "What this gate catches of planted bugs is unknown: nobody has "
-          "measured it under this policy."));
+          "\"first steps\" (L4)."));
 
-  judgement.power = gate::PowerRecord{};
-  judgement.power->bugs = judgement.power->bugs_caught = 41;
-  judgement.power->benign_runs = 300;
   judgement.controls->control =
       gate::ControlArm{.arm = "mxfp4",
                        .tests = {{.name = "final_window",
@@ -102,7 +97,6 @@ TEST(Reading, SaysWhatTheExperimentCouldHaveSeen) {
   EXPECT_THAT(seen,
               Contains("The null arm \"null\" (bf16 again, which only chance "
                        "drives away) was not seen outside the margin."));
-  EXPECT_THAT(seen, Contains(StartsWith("Measured with planted bugs: 41 of")));
   gate::ArmTest& chance = judgement.controls->nulls[0].tests[0];
   chance.margin = 0.25;
   chance.lower = -0.3;

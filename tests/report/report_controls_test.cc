@@ -29,6 +29,7 @@ ArmTest Test(Outcome outcome, double mean) {
 
 gate::Judgement Judged(gate::Controls controls) {
   gate::Judgement judgement = gate::JudgeRuns(gate::HealthyRuns());
+  controls.candidate = gate::TestsOf(judgement);
   judgement.controls = std::move(controls);
   return judgement;
 }

@@ -18,7 +18,6 @@ namespace {
 using document::Json;
 using document::TextStyle;
 
-using runlog::Axis;
 using runlog::Field;
 using testing::HasSubstr;
 using testing::StartsWith;
@@ -30,58 +29,24 @@ struct Place {
   std::string axes = {};
 };
 
-/// Visitor of the schema that lists its fields.
-class Fields {
- public:
-  void Group(const char* name, const char* meaning, int64_t /*since*/) {
-    group_ = name;
-    groups.push_back({name, meaning});
-  }
-  void Version(const Field& field, int64_t /*expected*/) { Add(field); }
-  template <typename T>
-  void Attribute(const Field& field, const T& /*value*/) {
-    Add(field);
-  }
-  template <typename T>
-  void Column(const Field& field, const T& /*values*/) {
-    Add(field);
-  }
-  template <typename T>
-  void RequiredColumn(const Field& field, const T& /*values*/) {
-    Add(field);
-  }
-  template <typename T>
-  void Array(const Field& field, const T& /*values*/,
-             std::initializer_list<Axis<const int64_t>> axes) {
-    Add(field);
-    for (const auto& axis : axes) places.back().axes += axis.name;
-  }
-  template <typename T>
-  void Labels(const Field& field, const T& /*names*/,
-              const Axis<const int64_t>& axis) {
-    Add(field);
-    places.back().axes = axis.name;
-  }
-  void Count(const Field& field, int64_t /*rows*/) { Add(field); }
-  template <typename T>
-  void Member(const Field& field, const std::vector<runlog::Event>& /*rows*/,
-              T runlog::Event::* /*member*/) {
-    Add(field);
-  }
-
+struct Fields {
   std::vector<Place> places;
   std::vector<std::pair<std::string, std::string>> groups;
-
- private:
-  void Add(const Field& field) { places.push_back({group_, field}); }
-
-  std::string group_;
 };
 
 Fields AllFields() {
   Fields fields;
-  const runlog::RunLog empty;
-  runlog::VisitRunLog(fields, empty);
+  for (const runlog::Group& group : runlog::SchemaOf<runlog::RunLog>()) {
+    if (!group.IsFile()) {
+      fields.groups.emplace_back(group.name, group.description);
+    }
+    for (const runlog::Column& column : group.columns) {
+      fields.places.push_back({group.name, column.field});
+      for (const runlog::Axis& axis : column.axes) {
+        fields.places.back().axes += axis.name;
+      }
+    }
+  }
   return fields;
 }
 

@@ -116,15 +116,12 @@ TEST(RenderTerminal, SaysWhatAVerdictOnPrecisionRestsOn) {
   EXPECT_THAT(RenderTerminal(judgement, {}), Not(HasSubstr("rests on")));
 }
 
-TEST(RenderTerminal, ShowsEvidenceTensorsAndMeasuredPower) {
+TEST(RenderTerminal, ShowsEvidenceAndTensors) {
   gate::Judgement judgement = Healthy();
   judgement.evidence = {"probe p.h5"};
   judgement.tensors = {{"wq", "gain of wq", 3, -7.5, 0.01}};
   judgement.checks[10].gates = false;
   judgement.checks[10].outcome = gate::Outcome::kInconclusive;
-  judgement.power = gate::PowerRecord{};
-  judgement.power->bugs = judgement.power->bugs_caught = 41;
-  judgement.power->benign_runs = 300;
 
   const std::string text = RenderTerminal(judgement, {.width = 120});
 
@@ -133,7 +130,6 @@ TEST(RenderTerminal, ShowsEvidenceTensorsAndMeasuredPower) {
               HasSubstr("gain of wq at step 3: -7.5 sd, adjusted p 0.01"));
   EXPECT_THAT(text, HasSubstr("  not needed  L5 held_out"));
   EXPECT_THAT(text, HasSubstr("10 checks pass"));
-  EXPECT_THAT(text, HasSubstr("41 of 41 planted bugs caught"));
 }
 
 TEST(RenderTerminal, ShowsRunsThatCannotBeJudged) {

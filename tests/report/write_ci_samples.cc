@@ -8,7 +8,6 @@
 #include <string>
 
 #include "isoloss/report/github.h"
-#include "isoloss/report/gitlab.h"
 #include "isoloss/report/junit.h"
 #include "isoloss/report/markdown.h"
 #include "report/ci_samples.h"
@@ -25,8 +24,6 @@ int main(int argc, char** argv) {
     write(name + "-junit.xml", report::RenderJunit(of));
     write(name + "-summary.md", report::RenderMarkdown(of));
     write(name + "-annotations.txt", report::RenderGithubAnnotations(of));
-    write(name + "-codequality.json", report::RenderCodeQuality(of));
-    write(name + "-metrics.txt", report::RenderMetrics(of));
   };
   write_all("sample", report::testing::SampleReport());
   write_all("hostile", report::testing::HostileReport());

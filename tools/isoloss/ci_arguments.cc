@@ -17,7 +17,6 @@ namespace {
 
 constexpr const char* kJunit = "--junit";
 constexpr const char* kMarkdown = "--markdown";
-constexpr const char* kGitlab = "--gitlab";
 constexpr const char* kGithub = "--github";
 constexpr const char* kSummaryVariable = "GITHUB_STEP_SUMMARY";
 
@@ -73,7 +72,6 @@ Named NamedBy(int argc, char** argv) {
     };
     take(kJunit, named.targets.junit);
     take(kMarkdown, named.targets.markdown);
-    take(kGitlab, named.targets.gitlab);
     if (std::string_view(argv[i]) == kGithub) {
       named.github = true;
       named.targets.summary = SummaryFile();
@@ -104,9 +102,6 @@ void CiArguments::Declare(CLI::App& app, const std::string& command) {
             "check");
   AddOption(app, kMarkdown, targets_.markdown,
             "Write it as Markdown to this file: a comment on a pull request");
-  AddOption(app, kGitlab, targets_.gitlab,
-            "Write junit.xml, codequality.json and metrics.txt to this folder, "
-            "for GitLab");
   AddFlag(app, kGithub, github_,
           "In a step of GitHub Actions: append the Markdown to the step's "
           "summary, and print annotations")

@@ -79,7 +79,7 @@ Action DeclareGate(CLI::App& app) {
   arguments->report.Declare(app, "gate");
   AddFlag(app, "--keys", arguments->keys,
           "Instead of a verdict: print the keys of a policy with their "
-          "defaults, meanings and values. Example: isoloss gate --keys")
+          "defaults, meanings and values")
       .Waives(logs)
       .Excludes("logs")
       .Excludes("--against")

@@ -17,26 +17,12 @@
 #include "isoloss/base/printable.h"
 #include "isoloss/campaign/interrupt.h"
 #include "isoloss/campaign/train_arms.h"
-#include "isoloss/mutants/mutant.h"
-#include "isoloss/runlog/reader.h"
-#include "isoloss/runlog/writer.h"
 #include "json_output.h"
 #include "run_choice_arguments.h"
 #include "value_names.h"
 
 namespace isoloss::cli {
 namespace {
-
-/// As if the tool that wrote them had been faulty.
-void EditLogs(const mutants::Mutant& mutant,
-              const campaign::ExecutedRuns& executed) {
-  for (size_t run = 0; run < executed.logs.size(); ++run) {
-    if (executed.kept[run]) continue;  // it was edited then
-    runlog::RunLog log = runlog::ReadRunLog(executed.logs[run]);
-    mutant.edit_log(log);
-    runlog::WriteRunLog(log, executed.logs[run]);
-  }
-}
 
 Json RunJson(const campaign::ExecutedRuns& executed,
              const std::filesystem::path& folder, ExitCode code) {
@@ -57,7 +43,6 @@ Action DeclareRun(CLI::App& app) {
     RunChoiceArguments runs;
     bool print_steps = false;
     std::optional<int64_t> stop_after;
-    std::string mutant;
     std::vector<std::string> dump;
     std::vector<uint64_t> dump_steps;
     bool json = false;
@@ -89,12 +74,6 @@ Action DeclareRun(CLI::App& app) {
   DeclareJson(app, arguments->json, "with the list `logs` and `exit_code`")
       .Excludes("--print-steps")
       .Excludes("--dry-run");
-  AddOption(app, "--mutant", arguments->mutant,
-            "Plant this known bug in the arm (isoloss lab mutants list); the "
-            "log names it in an event")
-      .TypeName(kMutantName)
-      .Needs("--arm")
-      .Excludes("--resume");
   return [arguments] {
     // As overrides, so that they are checked like the file.
     if (!arguments->dump.empty()) {
@@ -109,10 +88,6 @@ Action DeclareRun(CLI::App& app) {
           "log.dump_steps=[{}]", fmt::join(arguments->dump_steps, ", ")));
     }
     const train::Experiment experiment = arguments->Load();
-    std::optional<mutants::Mutant> mutant;
-    if (!arguments->mutant.empty()) {
-      mutant = mutants::MutantByName(arguments->mutant);
-    }
     campaign::TrainArmsOptions options = {
         .dry_run = arguments->dry_run,
         .leftovers = arguments->leftovers(),
@@ -120,11 +95,6 @@ Action DeclareRun(CLI::App& app) {
         .stop_after = arguments->stop_after,
         .how_to_go_on = arguments->HowToGoOn(experiment)};
     const std::filesystem::path folder = arguments->Folder(experiment);
-    if (mutant) {
-      options.run_hooks = [&](const train::Run& run) {
-        return mutants::Plant(*mutant, experiment, *run.arm, run.seed);
-      };
-    }
     campaign::TrainingPlan plan =
         campaign::PlanTraining(experiment, arguments->arm);
     if (!arguments->runs.list.empty()) {
@@ -138,9 +108,6 @@ Action DeclareRun(CLI::App& app) {
         campaign::TrainArms(experiment, plan, folder, options);
     if (arguments->dry_run || !campaign::SpeaksForTheJob())
       return ExitCode::kPass;
-    if (mutant && mutant->edit_log && !executed.interrupted) {
-      EditLogs(*mutant, executed);
-    }
     const bool stopped = executed.interrupted || executed.stopped_by;
     const ExitCode code = stopped            ? ExitCode::kInterrupted
                           : executed.aborted ? ExitCode::kFail

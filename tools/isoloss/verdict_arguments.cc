@@ -28,16 +28,12 @@ void EvidenceArguments::Declare(CLI::App& app) {
             "Null ensembles (isoloss lab ensemble build), or folders of them: "
             "benign ones judge regression, those of seeds precision")
       .TypeName(kHdf5File);
-  AddOption(app, "--power", power,
-            "What this gate was measured to catch (isoloss lab mutants run)")
-      .TypeName(kJsonFile);
 }
 
 campaign::EvidenceFiles EvidenceArguments::Read() const {
   campaign::EvidenceFiles evidence;
   campaign::ReadProbes(campaign::ProbeFiles(probes), evidence);
   campaign::ReadEnsembles(campaign::EnsembleFiles(ensembles), evidence);
-  if (!power.empty()) evidence.power = gate::ReadPowerRecord(power);
   return evidence;
 }
 

@@ -14,8 +14,6 @@ namespace isoloss::campaign {
 struct CiTargets {
   std::filesystem::path junit = {};
   std::filesystem::path markdown = {};
-  /// Folder that gets junit.xml, codequality.json and metrics.txt.
-  std::filesystem::path gitlab = {};
   /// A file to which Markdown is appended ($GITHUB_STEP_SUMMARY).
   std::filesystem::path summary = {};
 
@@ -26,8 +24,8 @@ struct CiTargets {
 ///          there, or it is there and no such report of ours.
 void CheckCiTargets(const CiTargets& targets);
 
-/// Writes all reports, each completely or not at all; makes the folder of
-/// `gitlab`. CheckCiTargets comes first.
+/// Writes all reports, each completely or not at all. CheckCiTargets comes
+/// first.
 /// Errors   IoError naming the path and the system's reason.
 void WriteCiFiles(const CiTargets& targets, const report::CiReport& report);
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "isoloss/gate/check_titles.h"
+
 namespace isoloss::campaign {
 namespace {
 
@@ -13,8 +15,8 @@ gate::Check StopCheck(const HopelessPair& hopeless, const std::string& arm,
       fmt::format("{}seed {}, step {}: {}", its_own ? "" : hopeless.arm + ", ",
                   hopeless.seed, hopeless.step, hopeless.reason);
   gate::Check check;
-  check.level = gate::LevelName(gate::LevelId::l6_sequential);
   check.name = "sequential";
+  gate::Entitle(gate::LevelName(gate::LevelId::l6_sequential), check);
   check.outcome = its_own ? gate::Outcome::kFail : gate::Outcome::kInconclusive;
   check.quantity = its_own ? where : "stopped with an arm that had no hope";
   check.evidence =
@@ -48,19 +50,13 @@ std::vector<gate::Judgement> JudgeStopped(
     gate::Check check = StopCheck(hopeless, arm, policy, folder);
     judgement.outcome = check.outcome;
     judgement.levels = {
-        {gate::LevelName(gate::LevelId::l6_sequential), check.outcome}};
-    judgement.checks = {std::move(check)};
-    judgement.measures.clear();
-    judgement.divergences.clear();
-    judgement.final_window.reset();
+        {.name = gate::LevelName(gate::LevelId::l6_sequential),
+         .outcome = check.outcome,
+         .title = std::string(gate::LevelTitle(gate::LevelId::l6_sequential))}};
+    static_cast<gate::LevelFindings&>(judgement) = {
+        .checks = {std::move(check)}};
     judgement.warnings.clear();
-    judgement.bit_equal = false;
     judgement.controls.reset();
-    judgement.precision.reset();
-    judgement.tensors.clear();
-    judgement.without_evidence.clear();
-    judgement.power.reset();
-    judgement.power_unknown = "nobody has measured that of stopping early";
     judgements.push_back(std::move(judgement));
   }
   return judgements;

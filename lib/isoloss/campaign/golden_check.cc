@@ -129,18 +129,18 @@ void FinishTraining(Case& one) {
 }
 
 std::vector<LaneJob> TrainingJobs(std::vector<std::unique_ptr<Case>>& cases,
-                                  const mutants::Mutant* planted) {
+                                  const MakeHooks& plant) {
   std::vector<LaneJob> jobs;
   for (const auto& owned : cases) {
     Case* const one = owned.get();
-    jobs.push_back([one, planted](ThreadTeam&) {
+    jobs.push_back([one, &plant](ThreadTeam&) {
       train::Experiment experiment = one->folder.experiment;
       experiment.parallel.workers = 1;
-      one->rerun = RunAll(experiment, one->out, planted, true);
+      one->rerun = RunAll(experiment, one->out, plant, true);
       FinishTraining(*one);
     });
     // Lanes are for the program as it is.
-    if (planted != nullptr) continue;
+    if (plant) continue;
     one->lanes.resize(one->folder.suite.lanes.size());
     for (size_t i = 0; i < one->lanes.size(); ++i) {
       const Lane& lane = one->folder.suite.lanes[i];
@@ -179,7 +179,7 @@ std::vector<std::string> ProbedArms(const Case& one) {
 }
 
 std::vector<LaneJob> ProbingJobs(std::vector<std::unique_ptr<Case>>& cases,
-                                 const mutants::Mutant* planted) {
+                                 const MakeHooks& plant) {
   std::vector<LaneJob> jobs;
   for (const auto& owned : cases) {
     Case* const one = owned.get();
@@ -187,7 +187,7 @@ std::vector<LaneJob> ProbingJobs(std::vector<std::unique_ptr<Case>>& cases,
     one->probing = SettingsOf(
         experiment, one->policy,
         PlainStepsDue(one->rerun.runs, one->folder.goldens, one->policy),
-        planted);
+        plant);
     const std::vector<std::string> arms = ProbedArms(*one);
     if (arms.empty()) continue;
     one->corpus.emplace(train::LoadCorpusOf(experiment));
@@ -330,12 +330,11 @@ bool CheckGoldens(
     const std::function<void(const CheckedGoldens&)>& on_checked) {
   RequireOneProcess("golden check", "it compares the logs of one");
   const TemporaryFolder temporary;
-  const mutants::Mutant* const planted = plan.mutant ? &*plan.mutant : nullptr;
   std::vector<std::unique_ptr<Case>> cases =
       OpenCases(plan, plan.out.empty() ? temporary.path() : plan.out);
-  if (!RunSideBySide("runs", TrainingJobs(cases, planted))) return false;
+  if (!RunSideBySide("runs", TrainingJobs(cases, plan.plant))) return false;
   for (const auto& one : cases) CompareWithGoldens(*one);
-  if (!RunSideBySide("probes", ProbingJobs(cases, planted))) return false;
+  if (!RunSideBySide("probes", ProbingJobs(cases, plan.plant))) return false;
   for (const auto& one : cases) {
     one->found.folder = one->folder.path;
     Judge(*one);

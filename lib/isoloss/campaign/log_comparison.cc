@@ -216,9 +216,11 @@ LogComparison CompareLogs(const compare::Run& a, const compare::Run& b,
   }
   comparison.report = compare::FindDivergence(a.log, b.log, options);
   for (const compare::Run* run : {&a, &b}) {
-    const runlog::Origin& origin = run->log.provenance.origin;
-    if (origin.loss_half_unit > 0) comparison.report.of_digits = true;
-    if (!origin.format.empty()) comparison.report.can_zoom = false;
+    const runlog::Provenance& provenance = run->log.provenance;
+    if (provenance.origin.loss_half_unit > 0)
+      comparison.report.of_digits = true;
+    if (!provenance.Knows(runlog::Fact::kExperiment))
+      comparison.report.can_zoom = false;
   }
   comparison.curves = compare::FirstStepDivergence(a.log, b.log);
   comparison.parameters =

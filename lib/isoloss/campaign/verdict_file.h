@@ -1,4 +1,4 @@
-// Verdicts and kill matrices, read back from the files that isoloss wrote.
+// Verdicts, read back from the files that isoloss wrote.
 #pragma once
 
 #include <filesystem>
@@ -12,9 +12,5 @@ namespace isoloss::campaign {
 /// Errors   as ReadJsonFile; FormatError if an outcome is not that of its
 /// checks.
 std::vector<document::Json> ReadVerdictFile(const std::filesystem::path& path);
-
-/// kill_matrix.json of `isoloss lab mutants run`.
-/// Errors   as ReadJsonFile.
-document::Json ReadKillMatrixFile(const std::filesystem::path& path);
 
 }  // namespace isoloss::campaign

@@ -10,7 +10,6 @@
 #include "isoloss/base/threads.h"
 #include "isoloss/document/json.h"
 #include "isoloss/formats/quantization.h"
-#include "isoloss/formats/scaling.h"
 #include "isoloss/probes/tensor_accumulator.h"
 
 namespace isoloss::campaign {
@@ -18,7 +17,7 @@ namespace {
 
 formats::Quantization DescriptionOf(const std::string& name) {
   const formats::Quantization quantization = formats::QuantizationByName(name);
-  if (!quantization.scaling->reads_history) return quantization;
+  if (!quantization.reads_history()) return quantization;
   ThrowError(ErrorKind::kConfig,
              "what if `{}`: its scales follow from steps before, of which a "
              "dump of one step tells nothing. Give a description with current "

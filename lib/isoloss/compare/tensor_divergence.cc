@@ -184,7 +184,7 @@ DivergenceReport FindDivergence(const runlog::RunLog& a,
   for (const SharedColumn* column : shared.OtherExtents()) {
     if (!TurnOf(*column, exact)) continue;
     report.other_extents.push_back(
-        fmt::format("/{}/{}: {}", column->group->a.name, column->field().name,
+        fmt::format("/{}/{}: {}", column->group->of->name, column->field().name,
                     column->extents->Text()));
   }
   const runlog::Rule rule = {.tolerance = options.tolerance,

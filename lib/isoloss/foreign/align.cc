@@ -73,11 +73,16 @@ Steps Common(Logs logs, const Member& member) {
              step.front(), step.back());
 }
 
+void KeepStepRows(const Steps& keys, const Steps& kept,
+                  runlog::StepColumns& steps) {
+  for (const auto& column : runlog::ColumnsOf<runlog::StepColumns>()) {
+    runlog::MutableView(steps).WithValues(
+        column, [&](auto& values) { KeepRows(keys, kept, values); });
+  }
+}
+
 void KeepSteps(const Steps& kept, RunLog& log) {
-  const Steps step = log.steps.step;
-  runlog::VisitSteps(
-      [&](const runlog::Field&, auto& column) { KeepRows(step, kept, column); },
-      log.steps);
+  KeepStepRows(Steps(log.steps.step), kept, log.steps);
 }
 
 /// Returns how many were left out.
@@ -280,9 +285,7 @@ void CountByTokens(Logs logs) {
           "must share half of them. Log at equal numbers of tokens.",
           common.size(), tokens.size());
     }
-    runlog::VisitSteps([&](const runlog::Field&,
-                           auto& column) { KeepRows(tokens, common, column); },
-                       log->steps);
+    KeepStepRows(tokens, common, log->steps);
     log->steps.step = steps;
     Note(*log, fmt::format("{} of its {} steps are judged, which all logs have "
                            "at equal tokens; steps are the first log's.",

@@ -6,12 +6,10 @@
 #include <string>
 #include <utility>
 
-#include "isoloss/base/build_info.h"
 #include "isoloss/compare/routing_health.h"
 #include "isoloss/gate/foreign_runs.h"
 #include "isoloss/gate/ladder.h"
-#include "isoloss/runlog/content_digester.h"
-#include "isoloss/runlog/probe_schema.h"
+#include "isoloss/runlog/content_digest.h"
 
 namespace isoloss::gate {
 namespace {
@@ -80,10 +78,8 @@ std::vector<std::string> EvidenceList(const Evidence& evidence) {
   for (const auto& probes :
        {evidence.candidate_probes, evidence.baseline_probes}) {
     for (const Probe& probe : probes) {
-      runlog::ContentDigester digester;
-      runlog::VisitProbeLog(digester, probe.log);
-      list.push_back(
-          fmt::format("probe {} (digest {})", Label(probe), digester.Hex()));
+      list.push_back(fmt::format("probe {} (digest {})", Label(probe),
+                                 runlog::ContentDigest(probe.log)));
     }
   }
   for (const NullEnsemble* ensemble : {evidence.benign, evidence.seeds}) {
@@ -92,42 +88,7 @@ std::vector<std::string> EvidenceList(const Evidence& evidence) {
         "ensemble {} ({} members, digest {})", Label(*ensemble),
         ensemble->ensemble.members.size(), ensemble->ensemble.digest));
   }
-  if (evidence.power != nullptr) {
-    list.push_back(
-        fmt::format("power record (digest {})", evidence.power->Digest()));
-  }
   return list;
-}
-
-void ApplyPower(const Evidence& evidence, Judgement& judgement) {
-  const PowerRecord* record = evidence.power;
-  if (record == nullptr) {
-    judgement.power_unknown = "nobody has measured it under this policy";
-    return;
-  }
-  const BuildInfo build = GetBuildInfo();
-  PowerRecord verdict{.tool_version = "isoloss " + build.version,
-                      .commit = build.commit,
-                      .policy_digest = PolicyDigest(judgement.policy),
-                      .experiment = judgement.experiment,
-                      .config_digest = judgement.config_digest,
-                      .parameters = judgement.parameters,
-                      .recipe = judgement.candidate.recipe};
-  if (judgement.bit_equal) {
-    // There is nothing to detect, by whatever evidence.
-    verdict.levels = record->levels;
-    verdict.ensemble_digests = record->ensemble_digests;
-  } else {
-    for (const LevelOutcome& level : judgement.levels) {
-      if (level.outcome.has_value()) verdict.levels.emplace_back(level.name);
-    }
-    for (const NullEnsemble* ensemble : {evidence.benign, evidence.seeds}) {
-      if (ensemble == nullptr) continue;
-      verdict.ensemble_digests.push_back(ensemble->ensemble.digest);
-    }
-  }
-  judgement.power_unknown = WhyNotApplicable(*record, verdict);
-  if (judgement.power_unknown.empty()) judgement.power = *record;
 }
 
 /// What says most against the verdict comes first.
@@ -152,7 +113,7 @@ std::vector<std::string> WarningsOf(const compare::Pairing& pairing,
     warnings.push_back(std::move(warning));
   }
   for (std::string& warning : ForeignWarnings(pairing)) add(std::move(warning));
-  if (!pairing.IsForeign()) AppendUnpinned(all, warnings);
+  if (pairing.Knows(runlog::Fact::kExperiment)) AppendUnpinned(all, warnings);
   return warnings;
 }
 
@@ -184,10 +145,10 @@ Judgement Judge(const Evidence& evidence, const Policy& policy,
   if (evidence.looks != nullptr) judgement.looks = *evidence.looks;
   RunLadder(evidence, judgement, options);
   ApplyControls(evidence.controls, judgement);
-  ApplyPower(evidence, judgement);
   if (judgement.outcome != Outcome::kInvalid) {
     judgement.curves = compare::MeanCurves(pairing);
-    if (pairing.IsForeign()) judgement.peers = PeerOpinions(pairing);
+    if (!pairing.Knows(runlog::Fact::kBits))
+      judgement.peers = PeerOpinions(pairing);
   }
   return judgement;
 }

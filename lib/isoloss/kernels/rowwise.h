@@ -72,17 +72,25 @@ void ApplyRope(MatrixView<float> x, size_t heads, size_t stride, size_t offset,
                MatrixView<const float> sin, bool inverse, Rounding rounding,
                ThreadTeam& team);
 
-/// In place: row i becomes softmax(scale * row) over its first
-/// first_length + i entries (at most cols): e_j = Exp((x_j - max x) * scale),
-/// p_j = e_j * (1 / sum e). The rest of the row is set to +0. scale > 0.
-/// Shapes   scores [Q, K]. Serial: attention runs one head per task.
-void CausalSoftmaxForward(MatrixView<float> scores, size_t first_length,
-                          float scale);
-/// In place: dp becomes ds = scale * (p * (dp - sum(dp * p))) on the allowed
-/// entries, +0 on the rest.
-/// Shapes   p, dp [Q, K].
-void CausalSoftmaxBackward(MatrixView<const float> p, size_t first_length,
-                           float scale, MatrixView<float> dp);
+/// Consecutive queries against keys: row i sees the first first_length + i of
+/// them (at most K).
+/// Shapes   all [Q, K].
+struct CausalBlock {
+  size_t first_length;
+  MatrixView<float> p;           ///< scores, which become probabilities
+  MatrixView<const float> read;  ///< what the product P V read of p, or p
+  MatrixView<float> dp;          ///< becomes the gradient of the scores
+};
+
+/// In place, of each block: rows of p become softmax(scale * row) over the keys
+/// that they see: e_j = Exp((x_j - max x) * scale), p_j = e_j * (1 / sum e).
+/// The rest of a row is set to +0. scale > 0.
+void CausalSoftmaxForward(std::span<const CausalBlock> blocks, float scale,
+                          ThreadTeam& team);
+/// In place, of each block: dp becomes scale * (p * (dp - sum(dp * read))) over
+/// the keys that a row sees, +0 on the rest.
+void CausalSoftmaxBackward(std::span<const CausalBlock> blocks, float scale,
+                           ThreadTeam& team);
 
 /// out = softmax(x) per row, as CausalSoftmaxForward with scale 1 and full
 /// rows / out = Sigmoid(x). FP32, not rounded.

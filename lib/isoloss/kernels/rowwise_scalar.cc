@@ -158,26 +158,24 @@ void ApplyRope(MatrixView<float> x, size_t heads, size_t stride, size_t offset,
   }
 }
 
-void CausalSoftmaxForward(MatrixView<float> scores, size_t first_length,
-                          float scale) {
-  for (size_t i = 0; i < scores.rows(); ++i) {
-    const size_t length = std::min(first_length + i, scores.cols());
-    float* row = scores.Row(i);
+void CausalSoftmaxForward(const CausalBlock& block, float scale) {
+  for (size_t i = 0; i < block.p.rows(); ++i) {
+    const size_t length = std::min(block.first_length + i, block.p.cols());
+    float* row = block.p.Row(i);
     SoftmaxRow(row, length, scale, row);
-    std::fill(row + length, row + scores.cols(), 0.0f);
+    std::fill(row + length, row + block.p.cols(), 0.0f);
   }
 }
 
-void CausalSoftmaxBackward(MatrixView<const float> p, size_t first_length,
-                           float scale, MatrixView<float> dp) {
-  for (size_t i = 0; i < p.rows(); ++i) {
-    const size_t length = std::min(first_length + i, p.cols());
-    float* row = dp.Row(i);
-    const float dot = RowDot({row, length}, {p.Row(i), length});
+void CausalSoftmaxBackward(const CausalBlock& block, float scale) {
+  for (size_t i = 0; i < block.p.rows(); ++i) {
+    const size_t length = std::min(block.first_length + i, block.p.cols());
+    float* row = block.dp.Row(i);
+    const float mean = RowDot({row, length}, {block.read.Row(i), length});
     for (size_t j = 0; j < length; ++j) {
-      row[j] = scale * (p(i, j) * (row[j] - dot));
+      row[j] = scale * (block.p(i, j) * (row[j] - mean));
     }
-    std::fill(row + length, row + p.cols(), 0.0f);
+    std::fill(row + length, row + block.p.cols(), 0.0f);
   }
 }
 

@@ -40,10 +40,8 @@ void ApplyRope(MatrixView<float> x, size_t heads, size_t stride, size_t offset,
                std::span<const int32_t> positions, MatrixView<const float> cos,
                MatrixView<const float> sin, bool inverse, Rounding rounding);
 
-void CausalSoftmaxForward(MatrixView<float> scores, size_t first_length,
-                          float scale);
-void CausalSoftmaxBackward(MatrixView<const float> p, size_t first_length,
-                           float scale, MatrixView<float> dp);
+void CausalSoftmaxForward(const CausalBlock& block, float scale);
+void CausalSoftmaxBackward(const CausalBlock& block, float scale);
 void RowSoftmax(MatrixView<const float> x, MatrixView<float> out);
 void ElementSigmoid(MatrixView<const float> x, MatrixView<float> out);
 

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "isoloss/expert_parallel/collectives.h"
-#include "isoloss/formats/scaling.h"
 
 namespace isoloss::model {
 namespace {

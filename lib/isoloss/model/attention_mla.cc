@@ -13,6 +13,8 @@ MlaAttention::MlaAttention(LayerContext& context, const std::string& name,
     : context_(context),
       name_(name),
       scratch_(scratch),
+      core_(context.recipe.recipe().attention, name + kAttentionCore,
+            context.gemms, context.team, scratch.core),
       wkv_a_(context, name + ".wkv_a"),
       kv_norm_(context, name + ".kv_norm.weight"),
       wkv_b_(context, name + ".wkv_b"),
@@ -24,13 +26,10 @@ MlaAttention::MlaAttention(LayerContext& context, const std::string& name,
     q_norm_.emplace(context, name + ".q_norm.weight");
     wq_b_.emplace(context, name + ".wq_b");
   }
-  const precision::AttentionPrecision& precision =
-      context.recipe.recipe().attention;
-  if (!precision.quantizes()) return;
-  quantized_.emplace(precision, name + kAttentionCore);
+  if (!context.recipe.recipe().attention.quantizes()) return;
   context.gemms_per_step += 6;
   context.quantized_gemms_per_step += static_cast<int64_t>(
-      quantized_->quantized_forward() + quantized_->quantized_backward());
+      core_.quantized_forward() + core_.quantized_backward());
 }
 
 void MlaAttention::Forward(MatrixView<const float> a, MatrixView<float> y) {
@@ -52,7 +51,7 @@ void MlaAttention::Forward(MatrixView<const float> a, MatrixView<float> y) {
   AssembleKeys();
 
   out_.ResizeUninitialized(a.rows(), c.n_heads * c.v_head_dim);
-  CoreForward({out_.view(), c.v_head_dim, 0, c.v_head_dim});
+  core_.Forward(Inputs(), {out_.view(), c.v_head_dim, 0, c.v_head_dim});
   context_.TapOutput(name_, "inner_attention", out_.view());
   wo_.QueueForward(out_.view(), rows, context_.rounding, y);
   context_.gemms.Run();
@@ -72,11 +71,12 @@ void MlaAttention::Backward(MatrixView<const float> a,
   s.dexpanded.ResizeUninitialized(a.rows(), expanded_.cols());
   s.dcompressed.ResizeUninitialized(a.rows(), compressed_.cols());
   const size_t expanded_stride = c.qk_nope_head_dim + c.v_head_dim;
-  CoreBackward(
-      {s.dout.cview(), c.v_head_dim, 0, c.v_head_dim},
-      {s.dqueries.view(), c.qk_head_dim(), 0, c.qk_head_dim()},
-      {s.dkeys.view(), c.qk_head_dim(), 0, c.qk_head_dim()},
-      {s.dexpanded.view(), expanded_stride, c.qk_nope_head_dim, c.v_head_dim});
+  core_.Backward(
+      Inputs(), {s.dout.cview(), c.v_head_dim, 0, c.v_head_dim},
+      {.queries = {s.dqueries.view(), c.qk_head_dim(), 0, c.qk_head_dim()},
+       .keys = {s.dkeys.view(), c.qk_head_dim(), 0, c.qk_head_dim()},
+       .values = {s.dexpanded.view(), expanded_stride, c.qk_nope_head_dim,
+                  c.v_head_dim}});
   context_.TapGradient(name_, "inner_attention.q", s.dqueries.view());
   context_.TapGradient(name_, "inner_attention.k", s.dkeys.view());
   DisassembleKeyGradients();
@@ -205,29 +205,6 @@ void MlaAttention::TapRotated() const {
                      compressed_.cview().Cols(c.kv_lora_rank, rope));
 }
 
-void MlaAttention::CoreForward(const HeadColumns<float>& out) {
-  if (!quantized_) {
-    return AttentionForward(Inputs(), context_.rounding, out, context_.team);
-  }
-  quantized_->Forward(Inputs(), context_.key, context_.first_token,
-                      context_.rounding, out, context_.team);
-  context_.gemms.CountOthers(quantized_->quantized_forward(), 2);
-}
-
-void MlaAttention::CoreBackward(const HeadColumns<const float>& dout,
-                                const HeadColumns<float>& dqueries,
-                                const HeadColumns<float>& dkeys,
-                                const HeadColumns<float>& dvalues) {
-  if (!quantized_) {
-    return AttentionBackward(Inputs(), dout, context_.rounding, dqueries, dkeys,
-                             dvalues, context_.team);
-  }
-  quantized_->Backward(Inputs(), dout, context_.key, context_.first_token,
-                       context_.rounding, dqueries, dkeys, dvalues,
-                       context_.team);
-  context_.gemms.CountOthers(quantized_->quantized_backward(), 4);
-}
-
 AttentionInputs MlaAttention::Inputs() const {
   const ModelConfig& c = context_.config;
   const size_t key_width = c.qk_head_dim();
@@ -237,7 +214,10 @@ AttentionInputs MlaAttention::Inputs() const {
                      c.qk_nope_head_dim, c.v_head_dim},
           .document_ends = context_.batch.document_ends,
           .heads = c.n_heads,
-          .scale = static_cast<float>(c.SoftmaxScale())};
+          .scale = static_cast<float>(c.SoftmaxScale()),
+          .rounding = context_.rounding,
+          .key = context_.key,
+          .first_token = context_.first_token};
 }
 
 }  // namespace isoloss::model

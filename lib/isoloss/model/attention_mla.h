@@ -7,7 +7,6 @@
 
 #include "isoloss/base/matrix.h"
 #include "isoloss/model/attention_core.h"
-#include "isoloss/model/attention_quantized.h"
 #include "isoloss/model/linear.h"
 #include "isoloss/model/norm.h"
 
@@ -19,6 +18,7 @@ class MlaAttention {
  public:
   /// Buffers of the backward pass; one set serves all layers.
   struct Scratch {
+    AttentionCore::Scratch core;
     Matrix<float> dout;         // [T, H dv]
     Matrix<float> dqueries;     // [T, H (dn + dr)]
     Matrix<float> dkeys;        // [T, H (dn + dr)]
@@ -50,16 +50,11 @@ class MlaAttention {
   void DisassembleKeyGradients();
   void TapRotated() const;
   AttentionInputs Inputs() const;
-  void CoreForward(const HeadColumns<float>& out);
-  void CoreBackward(const HeadColumns<const float>& dout,
-                    const HeadColumns<float>& dqueries,
-                    const HeadColumns<float>& dkeys,
-                    const HeadColumns<float>& dvalues);
 
   LayerContext& context_;
   std::string name_;
   Scratch& scratch_;
-  std::optional<QuantizedAttention> quantized_;  // if the recipe says so
+  AttentionCore core_;
   // One projection wq, or wq_a, q_norm and wq_b.
   std::optional<Linear> wq_;
   std::optional<Linear> wq_a_;

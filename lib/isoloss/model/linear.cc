@@ -11,11 +11,6 @@ namespace {
 using kernels::Contraction;
 using precision::GemmRole;
 
-bool IsQuantized(const kernels::GemmProblem& problem) {
-  return problem.a.quantization != nullptr ||
-         problem.right_quantization() != nullptr;
-}
-
 /// What group g owns of a matrix; nothing of an empty one.
 template <typename T>
 MatrixView<T> RowsOf(MatrixView<T> matrix, const RowGroups& groups, size_t g) {
@@ -31,29 +26,6 @@ std::span<const size_t> LeavesOf(const RowGroups& groups, size_t g) {
 }
 
 }  // namespace
-
-void GemmQueue::Add(const GemmTask& task) {
-  problems_.push_back(task.problem);
-  if (engine_) tasks_.push_back(task);
-}
-
-void GemmQueue::Run() {
-  if (engine_) {
-    engine_(tasks_, team_);
-    tasks_.clear();
-  } else {
-    kernels::GemmBatch(problems_, team_);
-  }
-  for (const kernels::GemmProblem& problem : problems_) {
-    ++executed_;
-    if (IsQuantized(problem)) ++quantized_;
-  }
-  problems_.clear();
-  for (const Announcement& announcement : announcements_) {
-    announcement.sink->OnTensor(announcement.tensor);
-  }
-  announcements_.clear();
-}
 
 Linear::Linear(LayerContext& context, std::string site)
     : context_(context), site_(std::move(site)) {

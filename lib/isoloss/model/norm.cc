@@ -1,6 +1,6 @@
 #include "isoloss/model/norm.h"
 
-#include "isoloss/formats/quantize.h"
+#include "isoloss/kernels/prepare.h"
 #include "isoloss/kernels/rowwise.h"
 #include "isoloss/model/layer_context.h"
 
@@ -28,8 +28,7 @@ void RmsNorm::ReadGain() {
   const kernels::OperandState state =
       StateOf(context_.key, name_, precision::GemmRole::kFprop,
               OperandSide::kRight, /*group=*/0, /*first_tensor=*/0);
-  gain_ = formats::Dequantize(
-      formats::Quantize(gain_.view(), quantization, state.Of(0)), quantization);
+  kernels::QuantizeTensor(gain_.view(), quantization, state.Of(0));
   context_.gemms.CountOthers(1, 1);
 }
 

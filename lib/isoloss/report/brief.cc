@@ -13,7 +13,6 @@
 
 #include "isoloss/base/printable.h"
 #include "isoloss/document/text_layout.h"
-#include "isoloss/gate/check_titles.h"
 #include "isoloss/report/headline.h"
 #include "isoloss/report/reading.h"
 #include "isoloss/report/terminal.h"
@@ -117,15 +116,15 @@ std::string FirstClauses(const std::string& text, size_t room) {
 /// most `most` lines of 80 columns.
 Lines Detail(const Check& check, size_t most, const TextStyle& style) {
   constexpr size_t kIndent = 6;
-  std::string text = fmt::format("{} ({} {}): {}", gate::TitleOf(check),
-                                 check.level, check.name, StatementOf(check));
+  std::string text = fmt::format("{} ({} {}): {}", check.title, check.level,
+                                 check.name, StatementOf(check));
   if (!check.evidence.empty()) text += fmt::format(" ({})", check.evidence);
   const std::string outcome(gate::OutcomeName(check.outcome));
   Lines lines =
       WrappedLines(Printable(text), 4 + outcome.size(), kIndent, most, style);
   lines[0] = fmt::format(
       "  {}  {}", Paint(outcome, OutcomeColor(check.outcome), style), lines[0]);
-  std::string next = gate::NextOf(check);
+  std::string next = check.WhatToDo();
   if (!next.empty()) {
     next = FirstClauses("next: " + Printable(next),
                         static_cast<size_t>(style.width) - kIndent);
@@ -143,7 +142,7 @@ Lines Names(std::span<const Check* const> checks, size_t most,
   std::map<std::string, std::string> levels;
   std::map<std::pair<std::string, std::string>, int> times;
   for (const Check* check : checks) {
-    const std::string title = gate::TitleOf(*check);
+    const std::string& title = check->title;
     if (++times[{check->level, title}] > 1) continue;
     std::string& list = levels[check->level];
     list += fmt::format("{}{}", list.empty() ? "" : ", ", title);
@@ -198,8 +197,8 @@ Lines Passed(const Judgement& judgement, const TextStyle& style) {
     }
     if (count == 0) continue;
     all += count;
-    levels += fmt::format("{}{} ({})", levels.empty() ? "" : ", ",
-                          gate::LevelTitle(level.name), count);
+    levels += fmt::format("{}{} ({})", levels.empty() ? "" : ", ", level.title,
+                          count);
   }
   if (all + not_needed == 0) return {};
   std::string text = fmt::format("{} check{}{}{}", all, all == 1 ? "" : "s",

@@ -12,18 +12,11 @@
 namespace isoloss::report {
 namespace {
 
-/// As formats show it. GitLab's metrics have `_` for `#`.
-std::string Shown(const std::string& name) {
-  std::string shown = Printable(name);
-  std::ranges::replace(shown, '#', '_');
-  return shown;
-}
-
 /// `name`, or the first of "name (2)", "name (3)", … that looks like none of
 /// `taken`.
 std::string Untaken(const std::string& name, std::set<std::string>& taken) {
   std::string own = name;
-  for (size_t n = 2; !taken.insert(Shown(own)).second; ++n) {
+  for (size_t n = 2; !taken.insert(Printable(own)).second; ++n) {
     own = fmt::format("{} ({})", name, n);
   }
   return own;
@@ -58,7 +51,7 @@ CiReport MakeCiReport(std::string command, int exit_code,
     suite.name = Untaken(suite.name, names);
     std::map<std::string, std::set<std::string>> cases;
     for (CiCase& one : suite.cases) {
-      one.name = Untaken(one.name, cases[Shown(one.group)]);
+      one.name = Untaken(one.name, cases[Printable(one.group)]);
     }
   }
   return {std::move(command), exit_code, std::move(suites)};

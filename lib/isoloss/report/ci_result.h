@@ -21,9 +21,6 @@ enum class CiStatus {
 
 /// "skipped", "pass", "noticed", "inconclusive", "failure" or "error".
 std::string_view CiStatusName(CiStatus status);
-inline constexpr CiStatus kCiStatuses[] = {
-    CiStatus::kSkipped,      CiStatus::kPass,    CiStatus::kNoticed,
-    CiStatus::kInconclusive, CiStatus::kFailure, CiStatus::kError};
 
 /// Whether a job that has it must not be green.
 bool IsRed(CiStatus status);

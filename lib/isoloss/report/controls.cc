@@ -94,8 +94,8 @@ std::string ControlsText(const Judgement& judgement) {
     if (judgement.policy.InTokens()) {
       text += "  extra tokens in % of the baseline's:\n";
     }
-    text += ArmLines("candidate " + judgement.candidate.arm,
-                     gate::TestsOf(judgement));
+    text +=
+        ArmLines("candidate " + judgement.candidate.arm, controls.candidate);
   }
   for (const ControlArm& arm : controls.nulls) {
     text += ArmLines(NullTitle(arm), arm.tests);

@@ -8,10 +8,6 @@
 #include <iterator>
 #include <span>
 
-#include "isoloss/gate/check_titles.h"
-#include "isoloss/gate/level.h"
-#include "isoloss/gate/trajectory.h"
-
 namespace isoloss::report {
 namespace {
 
@@ -54,10 +50,7 @@ std::string FigureText(const Check* check, const gate::Policy& policy) {
     spread = fmt::format("{} to {}, {}", Percent(*check->lower, margin),
                          Percent(*check->upper, margin), spread);
   }
-  const std::string what = check->name == kTrajectory
-                               ? "loss of " + gate::StepsOfTrajectory(*check)
-                               : gate::TitleOf(*check);
-  return fmt::format("{} {}{} ({})", what,
+  return fmt::format("{} {}{} ({})", check->subject,
                      policy.InTokens() ? "made up by tokens: " : "",
                      Percent(*check->value, margin), spread);
 }
@@ -107,8 +100,8 @@ std::string Claim(const Judgement& judgement) {
 /// "the check "final loss" (L5)", or how many there are beside it.
 std::string Named(const std::vector<const Check*>& checks) {
   if (checks.empty()) return "no check at all";
-  std::string text = fmt::format("the check \"{}\" ({})",
-                                 gate::TitleOf(*checks[0]), checks[0]->level);
+  std::string text =
+      fmt::format("the check \"{}\" ({})", checks[0]->title, checks[0]->level);
   if (checks.size() > 1) {
     text += fmt::format(
         " and {}",
@@ -164,7 +157,7 @@ std::string Passes(const Judgement& judgement) {
         std::ranges::any_of(judgement.checks, [&](const Check& check) {
           return check.gates && check.level == level.name;
         });
-    if (decided) levels.push_back(LevelText(level.name));
+    if (decided) levels.push_back(LevelText(level));
   }
   return fmt::format("{}: some bits differ, but {} found no fault.", claim,
                      fmt::join(levels, ", "));
@@ -334,8 +327,8 @@ std::string Count(int64_t count, std::string_view what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
-std::string LevelText(std::string_view name) {
-  return fmt::format("\"{}\" ({})", gate::LevelTitle(name), name);
+std::string LevelText(const gate::LevelOutcome& level) {
+  return fmt::format("\"{}\" ({})", level.title, level.name);
 }
 
 std::string HeadlineOf(const Judgement& judgement) {

@@ -25,6 +25,6 @@ bool TellsRelation(const gate::Check& check);
 std::string Count(int64_t count, std::string_view what);
 
 /// "oracle" (L2), with the quotes.
-std::string LevelText(std::string_view name);
+std::string LevelText(const gate::LevelOutcome& level);
 
 }  // namespace isoloss::report

@@ -74,28 +74,6 @@ Json FindingsJson(const std::vector<gate::TensorFinding>& tensors) {
   return list;
 }
 
-Json PowerJson(const gate::Judgement& judgement) {
-  if (!judgement.PowerMeasured()) {
-    return {{"unknown", judgement.power_unknown}};
-  }
-  const gate::PowerRecord& power = *judgement.power;
-  const auto caught = power.CaughtInterval();
-  return {{"digest", power.Digest()},
-          {"policy_digest", power.policy_digest},
-          {"ensemble_digests", power.ensemble_digests},
-          {"experiment", power.experiment},
-          {"recipe", power.recipe},
-          {"arm", power.arm},
-          {"levels", power.levels},
-          {"bugs", power.bugs},
-          {"bugs_caught", power.bugs_caught},
-          {"caught_lower", caught.lower},
-          {"caught_upper", caught.upper},
-          {"benign_runs", power.benign_runs},
-          {"false_alarms", power.false_alarms},
-          {"false_alarm_bound", power.FalseAlarmBound()}};
-}
-
 Json CheckJson(const gate::Check& check) {
   Json json{{"level", check.level},
             {"name", check.name},
@@ -244,8 +222,6 @@ Json VerdictJson(const gate::Judgement& judgement) {
             {"outcome", gate::OutcomeName(judgement.outcome)},
             {"exit_code", gate::ExitCode(judgement.outcome)},
             {"reading", ReadingJson(judgement)},
-            {"power_measured", judgement.PowerMeasured()},
-            {"power", PowerJson(judgement)},
             {"experiment", judgement.experiment},
             {"tool_version", judgement.tool_version},
             {"commit", judgement.commit},
@@ -268,7 +244,7 @@ Json VerdictJson(const gate::Judgement& judgement) {
   json["baseline"] = ArmJson(judgement.baseline);
   json["candidate"] = ArmJson(judgement.candidate);
   json["levels"] = LevelsJson(judgement.levels);
-  json["levels_without_evidence"] = judgement.without_evidence;
+  json["levels_without_evidence"] = judgement.WithoutEvidence();
   json["checks"] = Json::array();
   for (const auto& check : judgement.checks) {
     json["checks"].push_back(CheckJson(check));

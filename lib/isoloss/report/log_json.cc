@@ -14,19 +14,6 @@ using document::Json;
 using document::PutInteger;
 using document::PutNumber;
 
-/// Visitor of the schema.
-struct AttributesJson {
-  template <typename T>
-  void Attribute(const runlog::Field& field, const T& value) {
-    if constexpr (std::is_same_v<T, double>) {
-      PutNumber(object, field.name, value);
-    } else {
-      object[field.name] = value;
-    }
-  }
-  Json object = Json::object();
-};
-
 Json CaseJson(const report::ProbeCaseSummary& of) {
   Json json{{"case", of.name},
             {"steps", of.steps},
@@ -91,9 +78,18 @@ Json SummariesJson(const std::vector<TensorSummary>& tensors) {
 }  // namespace
 
 Json ProvenanceJson(const runlog::Provenance& provenance) {
-  AttributesJson attributes;
-  runlog::VisitProvenance(attributes, provenance);
-  return attributes.object;
+  Json json = Json::object();
+  for (const runlog::Column& column : runlog::AttributeGroup().columns) {
+    const std::string& name = column.field.name;
+    runlog::View(provenance).WithValue(column, [&]<typename T>(const T& value) {
+      if constexpr (std::is_same_v<T, double>) {
+        PutNumber(json, name, value);
+      } else {
+        json[name] = value;
+      }
+    });
+  }
+  return json;
 }
 
 Json ProbeJson(const runlog::ProbeLog& log, const std::string& file) {

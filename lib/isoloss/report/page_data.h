@@ -9,7 +9,6 @@
 #include "isoloss/compare/pair.h"
 #include "isoloss/document/json.h"
 #include "isoloss/gate/evidence.h"
-#include "isoloss/report/live_screen.h"
 
 namespace isoloss::report {
 
@@ -26,13 +25,8 @@ struct PageContent {
   std::string baseline = {};
   std::span<const gate::Probe> probes = {};
   std::span<const gate::NullEnsemble> ensembles = {};
-  const document::Json* growth = nullptr;       ///< DumpComparisonJson
-  const document::Json* kill_matrix = nullptr;  ///< of RenderKillMatrixJson
-  std::vector<std::string> notes = {};          ///< sentences for the reader
-  /// Runs that are being made; `runs` is empty then.
-  const LivePicture* live = nullptr;
-  double refresh_seconds = 2;  ///< of a live page
-  bool ended = false;          ///< a live page has no more to come
+  const document::Json* growth = nullptr;  ///< DumpComparisonJson
+  std::vector<std::string> notes = {};     ///< sentences for the reader
 };
 
 /// The object. Curves keep each step while they have at most kMostCurveValues

@@ -34,8 +34,4 @@ document::Json GrowthJson(document::Json growth, PageBudget& budget);
 document::Json OracleJson(std::span<const gate::Probe> probes,
                           PageBudget& budget);
 
-/// RenderKillMatrixJson's object; if it is large, without the curves of losses
-/// in its cells. Null of null.
-document::Json KillMatrixJson(document::Json matrix, PageBudget& budget);
-
 }  // namespace isoloss::report

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "isoloss/document/json.h"
-#include "isoloss/report/live_view.h"
 #include "isoloss/report/page_values.h"
 #include "isoloss/runlog/run_log.h"
 
@@ -20,7 +19,6 @@ inline constexpr size_t kMostCurveValues = 500'000;
 struct PageRun {
   std::string file = {};  ///< as messages show it
   const runlog::RunLog* log = nullptr;
-  RunState state = RunState::kFinished;
 };
 
 /// One arm with its runs, ascending seeds.
@@ -35,9 +33,6 @@ struct PageArm {
 /// curves of `arms` have at most kMostCurveValues values. 1: every step is
 /// there.
 int64_t CurveBin(const std::vector<PageArm>& arms);
-
-/// "finished", "aborted", "interrupted", "unreadable", or "running".
-const char* StateName(RunState state);
 
 /// Keys seed, file, complete, state, recorded_steps, step, bin, series,
 /// held_out and events. A point stands at the first of its `bin` steps and is

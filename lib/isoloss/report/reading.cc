@@ -8,8 +8,6 @@
 #include <iterator>
 #include <string_view>
 
-#include "isoloss/gate/check_titles.h"
-#include "isoloss/gate/level.h"
 #include "isoloss/report/controls.h"
 #include "isoloss/report/headline.h"
 #include "isoloss/report/precision_text.h"
@@ -32,7 +30,7 @@ std::vector<std::string> WhatPassed(const Judgement& judgement) {
     for (const Check& check : judgement.checks) {
       if (!check.gates || check.level != level.name) continue;
       only = &check;
-      titles.push_back(gate::TitleOf(check));
+      titles.push_back(check.title);
       // Their figures are what a pass is about.
       if (check.pairs) sentences.push_back(SentenceOf(check));
     }
@@ -40,7 +38,7 @@ std::vector<std::string> WhatPassed(const Judgement& judgement) {
     sentences.push_back(titles.size() == 1
                             ? SentenceOf(*only)
                             : fmt::format("All {} checks of {} pass: {}.",
-                                          titles.size(), LevelText(level.name),
+                                          titles.size(), LevelText(level),
                                           fmt::join(titles, ", ")));
   }
   return sentences;
@@ -63,14 +61,13 @@ std::string SensitivityText(const std::vector<gate::Sensitivity>& tests,
   std::string detectable;
   std::string at_zero;
   for (const gate::Sensitivity& of : tests) {
-    detectable += fmt::format("{}{:.3g} % of the {}{}",
-                              detectable.empty() ? "" : " or of ",
-                              of.detectable, gate::TitleOf({.name = of.check}),
-                              policy.InTokens() ? " in tokens" : "");
+    detectable += fmt::format(
+        "{}{:.3g} % of the {}{}", detectable.empty() ? "" : " or of ",
+        of.detectable, of.title, policy.InTokens() ? " in tokens" : "");
     at_zero += fmt::format("{}{:.2f}", at_zero.empty() ? "" : " and ",
                            of.power_at_zero);
     if (tests.size() > 1) {
-      at_zero += fmt::format(" ({})", gate::TitleOf({.name = of.check}));
+      at_zero += fmt::format(" ({})", of.title);
     }
   }
   return fmt::format(
@@ -119,17 +116,22 @@ std::string NullText(const gate::ControlArm& arm) {
                         : "was not seen outside the margin");
 }
 
-/// Of other programs' runs, whose users do not know it.
-std::vector<std::string> WhatLevelsNeed(const Judgement& judgement) {
-  std::vector<std::string> sentences;
-  for (const gate::Level* level : gate::Ladder()) {
-    if (level->foreign_remedy.empty() ||
-        std::ranges::count(judgement.without_evidence, level->name) == 0) {
-      continue;
-    }
-    sentences.push_back(fmt::format("For {}: {}.", LevelText(level->name),
-                                    level->foreign_remedy));
+/// Which levels lacked evidence, and what makes it of other programs' runs,
+/// whose users do not know it.
+std::vector<std::string> WhatLevelsLack(const Judgement& judgement) {
+  std::vector<std::string> levels;
+  std::vector<std::string> remedies;
+  for (const gate::LevelOutcome& level : judgement.levels) {
+    if (!level.lacks_evidence) continue;
+    levels.push_back(LevelText(level));
+    if (level.remedy.empty()) continue;
+    remedies.push_back(
+        fmt::format("For {}: {}.", LevelText(level), level.remedy));
   }
+  if (levels.empty()) return {};
+  std::vector<std::string> sentences = {
+      fmt::format("Nothing was given for {}.", fmt::join(levels, ", "))};
+  std::ranges::move(remedies, std::back_inserter(sentences));
   return sentences;
 }
 
@@ -146,25 +148,7 @@ std::vector<std::string> CouldHaveSeen(const Judgement& judgement) {
       sentences.push_back(NullText(arm));
     }
   }
-  if (!judgement.without_evidence.empty()) {
-    std::vector<std::string> levels;
-    for (const std::string& name : judgement.without_evidence) {
-      levels.push_back(LevelText(name));
-    }
-    sentences.push_back(
-        fmt::format("Nothing was given for {}.", fmt::join(levels, ", ")));
-    if (!judgement.origin.empty()) {
-      std::ranges::move(WhatLevelsNeed(judgement),
-                        std::back_inserter(sentences));
-    }
-  }
-  sentences.push_back(
-      judgement.power
-          ? fmt::format("Measured with planted bugs: {}.",
-                        judgement.power->Sentence())
-          : fmt::format("What this gate catches of planted bugs is unknown: "
-                        "{}.",
-                        judgement.power_unknown));
+  std::ranges::move(WhatLevelsLack(judgement), std::back_inserter(sentences));
   return sentences;
 }
 
@@ -195,9 +179,9 @@ std::vector<std::string> Next(const Judgement& judgement) {
   std::vector<std::string> lines;
   if (judgement.outcome == Outcome::kPass) return lines;
   for (const Check* check : Deciding(judgement)) {
-    const std::string next = gate::NextOf(*check);
+    const std::string& next = check->WhatToDo();
     if (next.empty()) continue;
-    lines.push_back(fmt::format("{}: {}", gate::TitleOf(*check), next));
+    lines.push_back(fmt::format("{}: {}", check->title, next));
   }
   return lines;
 }
@@ -240,7 +224,7 @@ std::string SentenceOf(const Check& check) {
   std::string statement = StatementOf(check);
   while (statement.ends_with('.')) statement.pop_back();
   return fmt::format(
-      "The check \"{}\" ({}) {}: {}{}.", gate::TitleOf(check), check.level,
+      "The check \"{}\" ({}) {}: {}{}.", check.title, check.level,
       Verb(check.outcome), statement,
       check.evidence.empty() ? "" : fmt::format(" ({})", check.evidence));
 }

@@ -1,11 +1,11 @@
 #include "isoloss/report/schema_text.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string_view>
-#include <type_traits>
 #include <vector>
 
 #include "isoloss/document/text_layout.h"
@@ -20,8 +20,9 @@ using document::Paint;
 using document::TextStyle;
 using document::Wrap;
 
-using runlog::Axis;
-using runlog::Field;
+using runlog::Column;
+using runlog::Role;
+using runlog::ValueType;
 using runlog::When;
 
 struct DescribedDataset {
@@ -64,87 +65,58 @@ std::string_view ConditionText(When when) {
   return "";
 }
 
-template <typename T>
-constexpr std::string_view TypeName() {
-  if constexpr (std::is_same_v<T, int32_t>) return "int32";
-  if constexpr (std::is_same_v<T, int64_t>) return "int64";
-  if constexpr (std::is_same_v<T, double>) return "float64";
-  if constexpr (std::is_same_v<T, bool>) return "bool";
-  if constexpr (std::is_same_v<T, std::string>) return "UTF-8 string";
+std::string_view TypeName(ValueType type) {
+  switch (type) {
+    case ValueType::kInt32:
+      return "int32";
+    case ValueType::kInt64:
+      return "int64";
+    case ValueType::kDouble:
+      return "float64";
+    case ValueType::kBool:
+      return "bool";
+    default:
+      return "UTF-8 string";
+  }
 }
 
 std::string SinceText(int64_t version) {
   return version > 1 ? fmt::format(" (from version {})", version) : "";
 }
 
-/// Visitor of the schema (VisitRunLog) that describes it.
-class SchemaDescriber {
- public:
-  void Version(const Field& field, int64_t expected) {
-    Add(field, fmt::format("int64, {}; older ones are read too", expected));
+/// The type of a column with its shape: "float64 [rows, layers]".
+std::string TypeText(const Column& column) {
+  if (column.role == Role::kRunVersion) {
+    return fmt::format("int64, {}; older ones are read too", column.newest);
   }
+  std::string text(TypeName(column.type));
+  if (column.role == Role::kAttribute) return text;
+  std::vector<std::string_view> extents;
+  if (column.role != Role::kLabels) extents.emplace_back("rows");
+  for (const runlog::Axis& axis : column.axes) extents.emplace_back(axis.name);
+  return fmt::format("{} [{}]", text, fmt::join(extents, ", "));
+}
 
-  template <typename T>
-  void Attribute(const Field& field, const T& /*value*/) {
-    Add(field, std::string(TypeName<T>()));
-  }
-
-  void Group(const char* name, const char* meaning, int64_t since) {
-    groups_.push_back({name, meaning + SinceText(since), {}});
-  }
-
-  template <typename T>
-  void Column(const Field& field, const std::vector<T>& /*values*/) {
-    Add(field, fmt::format("{} [rows]", TypeName<T>()));
-  }
-
-  template <typename T>
-  void RequiredColumn(const Field& field, const std::vector<T>& values) {
-    Column(field, values);
-  }
-
-  template <typename T>
-  void Array(const Field& field, const std::vector<T>& /*values*/,
-             std::initializer_list<Axis<const int64_t>> axes) {
-    std::string extent = "rows";
-    for (const auto& axis : axes) extent += fmt::format(", {}", axis.name);
-    Add(field, fmt::format("{} [{}]", TypeName<T>(), extent));
-  }
-
-  void Labels(const Field& field, const std::vector<std::string>& /*names*/,
-              const Axis<const int64_t>& axis) {
-    Add(field, fmt::format("{} [{}]", TypeName<std::string>(), axis.name));
-  }
-
-  void Count(const Field& field, int64_t /*rows*/) {
-    Add(field, fmt::format("{} [rows]", TypeName<int64_t>()));
-  }
-
-  template <typename T>
-  void Member(const Field& field, const std::vector<runlog::Event>& /*rows*/,
-              T runlog::Event::* /*member*/) {
-    Add(field, fmt::format("{} [rows]", TypeName<T>()));
-  }
-
-  std::vector<DescribedGroup> Take() { return std::move(groups_); }
-
- private:
-  void Add(const Field& field, std::string type) {
-    const std::string_view when = ConditionText(field.when);
-    groups_.back().datasets.push_back(
-        {field.name, std::move(type), field.unit, field.domain.Describe(),
-         fmt::format("{}{}{}{}", field.description, when.empty() ? "" : "; ",
-                     when, SinceText(field.since))});
-  }
-
-  std::vector<DescribedGroup> groups_ = {{"", "Attributes of the file", {}}};
-};
+DescribedDataset Described(const Column& column) {
+  const runlog::Field& field = column.field;
+  const std::string_view when = ConditionText(field.when);
+  return {field.name, TypeText(column), field.unit, field.domain.Describe(),
+          fmt::format("{}{}{}{}", field.description, when.empty() ? "" : "; ",
+                      when, SinceText(field.since))};
+}
 
 std::vector<DescribedGroup> DescribeSchema() {
-  SchemaDescriber describer;
-  const runlog::RunLog empty;
-  runlog::VisitRunLog(describer, empty);
-  return describer.Take();
+  std::vector<DescribedGroup> groups = {{"", "Attributes of the file", {}}};
+  for (const runlog::Group& group : runlog::SchemaOf<runlog::RunLog>()) {
+    if (!group.IsFile()) {
+      groups.push_back(
+          {group.name, group.description + SinceText(group.since), {}});
+    }
+    for (const Column& column : group.columns) {
+      groups.back().datasets.push_back(Described(column));
+    }
+  }
+  return groups;
 }
 
 /// A paragraph below a row.

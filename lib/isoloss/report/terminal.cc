@@ -318,18 +318,6 @@ std::string Tensors(const Judgement& judgement, const TextStyle& style) {
   return text;
 }
 
-/// What this gate was measured to catch.
-std::string Power(const Judgement& judgement, const TextStyle& style) {
-  const std::string text =
-      judgement.PowerMeasured()
-          ? fmt::format("Power of this gate: {}.", judgement.power->Sentence())
-          : fmt::format(
-                "Power of this gate against planted errors: unknown "
-                "({}).",
-                judgement.power_unknown);
-  return Wrap(text, 0, 2, style) + "\n";
-}
-
 /// Rules that other projects' users know.
 std::string Peers(const Judgement& judgement, const TextStyle& style) {
   if (judgement.peers.empty()) return "";
@@ -420,9 +408,9 @@ std::string VerdictReasons(const Judgement& judgement) {
         "{} checks pass",
         std::count_if(judgement.checks.begin(), judgement.checks.end(),
                       [](const Check& check) { return check.gates; }));
-    if (!judgement.without_evidence.empty()) {
-      reasons += fmt::format("; no evidence: {}",
-                             fmt::join(judgement.without_evidence, ", "));
+    const std::vector<std::string> lacking = judgement.WithoutEvidence();
+    if (!lacking.empty()) {
+      reasons += fmt::format("; no evidence: {}", fmt::join(lacking, ", "));
     }
     if (judgement.controls && !judgement.controls->control &&
         !judgement.controls->is_candidate) {
@@ -448,8 +436,7 @@ std::string RenderTerminal(const Judgement& full, const TextStyle& style) {
          Measures(judgement, style) + Controls(judgement, style) +
          Checks(judgement, style) + Peers(judgement, style) +
          Tensors(judgement, style) + RenderPrecision(judgement, style) +
-         Warnings(judgement, style) + "\n" + Power(judgement, style) +
-         VerdictLine(judgement, style);
+         Warnings(judgement, style) + "\n" + VerdictLine(judgement, style);
 }
 
 }  // namespace isoloss::report

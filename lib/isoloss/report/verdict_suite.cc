@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "isoloss/gate/check_titles.h"
 #include "isoloss/report/reading.h"
 
 namespace isoloss::report {
@@ -53,13 +52,13 @@ CiCase CaseOf(const gate::Check& check) {
   }
   return {.group = check.level,
           .name = check.name,
-          .title = gate::TitleOf(check),
+          .title = check.title,
           .status = StatusOf(check),
           .statement = std::move(statement),
           .numbers = NumbersOf(check),
           .evidence = check.evidence,
           .findings = check.findings,
-          .next = gate::NextOf(check)};
+          .next = check.WhatToDo()};
 }
 
 /// A level that has no check says why it has none.
@@ -70,15 +69,14 @@ void AddLevelsWithoutChecks(const gate::Judgement& judgement,
     if (std::ranges::count(judgement.checks, name, &gate::Check::level) != 0) {
       continue;
     }
-    const bool lacks =
-        std::ranges::count(judgement.without_evidence, name) != 0;
     cases.push_back(
         {.group = name,
          .name = "level",
-         .title = std::string(gate::LevelTitle(name)),
+         .title = level.title,
          .status = CiStatus::kSkipped,
-         .statement = lacks ? "it had no evidence"
-                            : "it was not asked, or had nothing to judge"});
+         .statement = level.lacks_evidence
+                          ? "it had no evidence"
+                          : "it was not asked, or had nothing to judge"});
   }
 }
 

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "isoloss/base/saturating.h"
-#include "isoloss/runlog/graph_schema.h"
+#include "isoloss/runlog/schema.h"
 
 namespace isoloss::runlog {
 namespace {
@@ -62,28 +62,20 @@ const TensorKind* KindOf(std::string_view name) {
   return kind == std::end(kTensorKinds) ? nullptr : kind;
 }
 
-/// Visitor of the schema: whether columns of a group are equally long.
-struct LengthCheck {
-  void Group(const char* name, const char* /*description*/, int64_t) {
-    group = name;
-    index = nullptr;
-  }
-  template <typename T>
-  void RequiredColumn(const Field& field, const std::vector<T>& values) {
-    if (index == nullptr) {
-      index = field.name;
-      rows = values.size();
+/// Whether columns of a group are equally long.
+std::string WrongLengths(const ModelGraph& graph) {
+  const View view(graph);
+  for (const Group& group : SchemaOf<ModelGraph>()) {
+    const Column& index = group.columns.front();
+    for (const Column& column : group.columns) {
+      if (view.Count(column) == view.Count(index)) continue;
+      return fmt::format("{} has {} values, but {} has {}",
+                         group.PathOf(column), view.Count(column),
+                         group.PathOf(index), view.Count(index));
     }
-    if (values.size() == rows || !wrong.empty()) return;
-    wrong = fmt::format("/{}/{} has {} values, but /{}/{} has {}", group,
-                        field.name, values.size(), group, index, rows);
   }
-
-  std::string wrong = {};
-  const char* group = nullptr;
-  const char* index = nullptr;
-  size_t rows = 0;
-};
+  return "";
+}
 
 bool IsPlace(int64_t place, size_t size) {
   return place >= 0 && place < static_cast<int64_t>(size);
@@ -365,11 +357,10 @@ std::string_view PhaseOfKind(std::string_view kind) {
 }
 
 std::string WrongGraph(const ModelGraph& graph) {
-  LengthCheck lengths;
-  VisitGraph(lengths, graph);
-  if (!lengths.wrong.empty()) return lengths.wrong;
+  std::string wrong = WrongLengths(graph);
+  if (!wrong.empty()) return wrong;
   const GraphColumns& tensors = graph.tensors;
-  std::string wrong = WrongTensors(tensors);
+  wrong = WrongTensors(tensors);
   if (wrong.empty()) wrong = WrongInputs(graph);
   if (wrong.empty()) wrong = WrongReaders(graph);
   if (wrong.empty()) {

@@ -71,7 +71,7 @@ inline constexpr double kRowChance = 1e-12;
 
 using OracleRow = OracleFields<One>;
 
-struct OracleColumns : OracleFields<Column> {
+struct OracleColumns : OracleFields<Many> {
   void Append(const OracleRow& row);
 };
 
@@ -91,7 +91,7 @@ struct OracleRoutingFields {
 
 using OracleRoutingRow = OracleRoutingFields<One>;
 
-struct OracleRoutingColumns : OracleRoutingFields<Column> {
+struct OracleRoutingColumns : OracleRoutingFields<Many> {
   void Append(const OracleRoutingRow& row);
 };
 
@@ -112,7 +112,7 @@ struct PrecisionFields {
 
 using PrecisionRow = PrecisionFields<One>;
 
-struct PrecisionColumns : PrecisionFields<Column> {
+struct PrecisionColumns : PrecisionFields<Many> {
   void Append(const PrecisionRow& row);
 };
 

@@ -30,7 +30,7 @@ inline constexpr int64_t kFullTextVersion = 5;
 /// keeps a forged extent from asking for all memory. No log gets more.
 inline constexpr int64_t kMaxValues = int64_t{1} << 28;
 
-/// What is known of one optimizer step; Of<T> is one value or a column of them.
+/// What is known of one optimizer step; Of<T> is one value or many.
 template <template <typename> typename Of>
 struct StepFields {
   Of<int64_t> step{};         ///< from 1, ascending
@@ -55,13 +55,13 @@ struct StepFields {
 template <typename T>
 using One = T;
 template <typename T>
-using Column = std::vector<T>;
+using Many = std::vector<T>;
 
 using StepRow = StepFields<One>;
 
 /// One value per optimizer step. A column is either as long as `step` or empty
 /// (the program that wrote the log does not know the quantity).
-struct StepColumns : StepFields<Column> {
+struct StepColumns : StepFields<Many> {
   /// Adds one value to every column.
   void Append(const StepRow& row);
 };
@@ -250,6 +250,18 @@ struct Told {
   double loss_step = 0;
 };
 
+/// What a log may tell of its run. A log of isoloss tells all of it. A log of
+/// another program tells what its trainer chose to write.
+enum class Fact {
+  kExperiment,  ///< declares the arms, seeds, schedule and what must be equal
+  kRecording,   ///< which attributes, columns and rows are due
+  kEveryStep,   ///< has a row for each step, from 1 on
+  kBits,        ///< holds each value with all of its bits
+  kBatches,     ///< each step draws its sequences anew; digests identify them
+  kGraph,       ///< each operation of a probed step can be computed again
+  kRecipe,      ///< which GEMM has which formats
+};
+
 /// Who made the run, from what, how. Everything that must agree between two
 /// arms but the declared change is in `config_digest`.
 struct Provenance {
@@ -305,8 +317,11 @@ struct Provenance {
   ModelGraph graph;  ///< of the model, with the recipe; empty before version 5
   Origin origin;
 
-  /// Another program has trained it, so that most of this may be empty.
-  bool IsForeign() const { return !origin.format.empty(); }
+  /// Whether the log tells `fact`. Where it does, its absence is a fault.
+  bool Knows(Fact fact) const {
+    const bool is_ours = origin.format.empty();
+    return is_ours || (fact == Fact::kRecipe && !graph.empty());
+  }
 };
 
 struct RunLog {

@@ -1,0 +1,29 @@
+// The schema of a probe log, parts of which an ensemble shares.
+#pragma once
+
+#include "isoloss/runlog/probe_log.h"
+#include "isoloss/runlog/schema.h"
+
+namespace isoloss::runlog {
+
+template <>
+const Schema& SchemaOf<ProbeLog>();
+
+template <>
+const Columns& ColumnsOf<OracleColumns>();
+template <>
+const Columns& ColumnsOf<OracleRoutingColumns>();
+template <>
+const Columns& ColumnsOf<PrecisionColumns>();
+template <>
+const Columns& ColumnsOf<RoutingFlipColumns>();
+template <>
+const Columns& ColumnsOf<PlainStepColumns>();
+
+/// The groups of comparisons, of a ProbeLog.
+std::span<const Group> ComparisonGroups();
+/// /plain_steps of another program's operations: the values that were recorded,
+/// or NaN.
+const Group& ForeignStepGroup();
+
+}  // namespace isoloss::runlog
