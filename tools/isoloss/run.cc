@@ -24,6 +24,16 @@
 namespace isoloss::cli {
 namespace {
 
+struct RunArguments : ExperimentArguments {
+  std::string arm;
+  RunChoiceArguments runs;
+  bool print_steps = false;
+  std::optional<int64_t> stop_after;
+  std::vector<std::string> dump;
+  std::vector<uint64_t> dump_steps;
+  bool json = false;
+};
+
 Json RunJson(const campaign::ExecutedRuns& executed,
              const std::filesystem::path& folder, ExitCode code) {
   Json json{{"exit_code", static_cast<int>(code)},
@@ -37,17 +47,73 @@ Json RunJson(const campaign::ExecutedRuns& executed,
   return json;
 }
 
+/// What --dump asks for, as overrides, so that they are checked like the file.
+void AddDumps(RunArguments& arguments) {
+  if (!arguments.dump.empty()) {
+    // JSON's strings are TOML's, whatever the patterns hold.
+    arguments.overrides.push_back(
+        "log.dump_tensors=" +
+        Json(arguments.dump)
+            .dump(-1, ' ', false, Json::error_handler_t::replace));
+  }
+  if (!arguments.dump_steps.empty()) {
+    arguments.overrides.push_back(fmt::format(
+        "log.dump_steps=[{}]", fmt::join(arguments.dump_steps, ", ")));
+  }
+}
+
+/// Says what was trained.
+ExitCode TellRuns(const campaign::ExecutedRuns& executed,
+                  const RunArguments& arguments,
+                  const std::filesystem::path& folder,
+                  const std::string& how_to_go_on) {
+  const bool stopped = executed.interrupted || executed.stopped_by;
+  const ExitCode code = stopped            ? ExitCode::kInterrupted
+                        : executed.aborted ? ExitCode::kFail
+                                           : ExitCode::kPass;
+  if (executed.stopped_by) {
+    fmt::print(stderr,
+               "isoloss: stopped, since {} has finished step {}. The same "
+               "command with {} instead of --stop-after goes on.\n",
+               *executed.stopped_by, *arguments.stop_after, how_to_go_on);
+  }
+  if (arguments.json) {
+    PrintJson(RunJson(executed, folder, code));
+    return code;
+  }
+  for (const std::filesystem::path& log : executed.logs) {
+    if (!log.empty()) fmt::print("{}\n", Printable(log.string()));
+  }
+  return code;
+}
+
+ExitCode TrainRuns(RunArguments& arguments) {
+  AddDumps(arguments);
+  const train::Experiment experiment = arguments.Load();
+  const campaign::TrainArmsOptions options = {
+      .dry_run = arguments.dry_run,
+      .leftovers = arguments.leftovers(),
+      .print_steps = arguments.print_steps,
+      .stop_after = arguments.stop_after,
+      .how_to_go_on = arguments.HowToGoOn(experiment)};
+  const std::filesystem::path folder = arguments.Folder(experiment);
+  campaign::TrainingPlan plan =
+      campaign::PlanTraining(experiment, arguments.arm);
+  if (!arguments.runs.list.empty()) {
+    campaign::WriteRunList(campaign::ListRuns(experiment, plan.runs, folder),
+                           arguments.runs.list);
+    return ExitCode::kPass;
+  }
+  arguments.runs.choice().Keep(plan.runs);
+  campaign::ListenToSignals();
+  const campaign::ExecutedRuns executed =
+      campaign::TrainArms(experiment, plan, folder, options);
+  if (arguments.dry_run || !campaign::SpeaksForTheJob()) return ExitCode::kPass;
+  return TellRuns(executed, arguments, folder, options.how_to_go_on);
+}
+
 Action DeclareRun(CLI::App& app) {
-  struct Arguments : ExperimentArguments {
-    std::string arm;
-    RunChoiceArguments runs;
-    bool print_steps = false;
-    std::optional<int64_t> stop_after;
-    std::vector<std::string> dump;
-    std::vector<uint64_t> dump_steps;
-    bool json = false;
-  };
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<RunArguments>();
   arguments->Declare(app);
   AddOption(app, "--arm", arguments->arm,
             std::string("Train this arm") + kAllArmsHelp);
@@ -74,60 +140,7 @@ Action DeclareRun(CLI::App& app) {
   DeclareJson(app, arguments->json, "with the list `logs` and `exit_code`")
       .Excludes("--print-steps")
       .Excludes("--dry-run");
-  return [arguments] {
-    // As overrides, so that they are checked like the file.
-    if (!arguments->dump.empty()) {
-      // JSON's strings are TOML's, whatever the patterns hold.
-      arguments->overrides.push_back(
-          "log.dump_tensors=" +
-          Json(arguments->dump)
-              .dump(-1, ' ', false, Json::error_handler_t::replace));
-    }
-    if (!arguments->dump_steps.empty()) {
-      arguments->overrides.push_back(fmt::format(
-          "log.dump_steps=[{}]", fmt::join(arguments->dump_steps, ", ")));
-    }
-    const train::Experiment experiment = arguments->Load();
-    campaign::TrainArmsOptions options = {
-        .dry_run = arguments->dry_run,
-        .leftovers = arguments->leftovers(),
-        .print_steps = arguments->print_steps,
-        .stop_after = arguments->stop_after,
-        .how_to_go_on = arguments->HowToGoOn(experiment)};
-    const std::filesystem::path folder = arguments->Folder(experiment);
-    campaign::TrainingPlan plan =
-        campaign::PlanTraining(experiment, arguments->arm);
-    if (!arguments->runs.list.empty()) {
-      campaign::WriteRunList(campaign::ListRuns(experiment, plan.runs, folder),
-                             arguments->runs.list);
-      return ExitCode::kPass;
-    }
-    arguments->runs.choice().Keep(plan.runs);
-    campaign::ListenToSignals();
-    const campaign::ExecutedRuns executed =
-        campaign::TrainArms(experiment, plan, folder, options);
-    if (arguments->dry_run || !campaign::SpeaksForTheJob())
-      return ExitCode::kPass;
-    const bool stopped = executed.interrupted || executed.stopped_by;
-    const ExitCode code = stopped            ? ExitCode::kInterrupted
-                          : executed.aborted ? ExitCode::kFail
-                                             : ExitCode::kPass;
-    if (executed.stopped_by) {
-      fmt::print(stderr,
-                 "isoloss: stopped, since {} has finished step {}. The same "
-                 "command with {} instead of --stop-after goes on.\n",
-                 *executed.stopped_by, *options.stop_after,
-                 options.how_to_go_on);
-    }
-    if (arguments->json) {
-      PrintJson(RunJson(executed, arguments->Folder(experiment), code));
-      return code;
-    }
-    for (const std::filesystem::path& log : executed.logs) {
-      if (!log.empty()) fmt::print("{}\n", Printable(log.string()));
-    }
-    return code;
-  };
+  return [arguments] { return TrainRuns(*arguments); };
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What each quantised product adds to the loss, if what they add adds up.
+// The harm of each quantised product to the loss, if harms add up.
 #pragma once
 
 #include <cstddef>

@@ -8,8 +8,8 @@
 namespace isoloss::estimators {
 
 double Student::Operations() const {
-  // Of each layer and input: two products of the student and two of the
-  // teacher, and four backward, of two operations for each weight.
+  // For each layer and input there are two products of the student and two of
+  // the teacher, and four backward, of two operations for each weight.
   constexpr double kOfStep = 16;
   constexpr double kOfEvaluation = 8;
   return static_cast<double>(depth) * static_cast<double>(batch) *

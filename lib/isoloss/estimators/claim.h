@@ -13,7 +13,7 @@
 
 namespace isoloss::estimators {
 
-/// What a contrast measures.
+/// A contrast measures one of these.
 enum class Measure {
   /// Mean over seeds of 100 (L_arm - L_reference) / L_reference, L the held-out
   /// loss of the runs of a seed. Percent.
@@ -47,7 +47,7 @@ inline constexpr Named<Relation> kRelations[] = {{"above", Relation::kAbove},
                                                  {"below", Relation::kBelow},
                                                  {"within", Relation::kWithin}};
 
-/// What a contrast is there for.
+/// The purpose of a contrast.
 enum class ContrastRole {
   kClaim,    ///< the claim says it: the verdict depends on it
   kControl,  ///< of a recipe known to be bad: whether the runs would have seen
@@ -116,7 +116,7 @@ struct Student {
 /// More are refused: at 10 billion operations a second they take 3 hours.
 inline constexpr double kMostStudentOperations = 1e14;
 inline constexpr double kMostStudentBytes = 0x1p28;
-/// Losses are measured after so many equal parts of a student's steps.
+/// Losses are measured after each tenth of a student's steps.
 inline constexpr int64_t kStudentEvaluations = 10;
 
 /// One experiment of the claim.
@@ -138,7 +138,7 @@ struct Claim {
   std::string published = {};  ///< the paper's setting
   std::string here = {};       ///< how this one differs
   std::vector<ClaimCell> cells = {};
-  /// How often it was judged, each time with fresh seeds, up to these runs.
+  /// It was judged this often up to these runs, each time with fresh seeds.
   int64_t looks = 1;
   std::vector<Contrast> contrasts = {};
 

@@ -30,7 +30,7 @@ void NeedText(Reader& fields, std::string_view key, std::string& value) {
   }
 }
 
-/// What may be a folder's or a file's name here.
+/// Such a text may be a folder's or a file's name here.
 bool IsPlainName(std::string_view name) {
   constexpr size_t kLongest = 60;
   const auto fits = [](char c) {
@@ -242,7 +242,7 @@ void RefuseTwice(const Reader& fields, const std::vector<T>& known,
                                   item.name));
 }
 
-/// What a control sees must be no smaller than what the claim lets pass.
+/// A control must see no less than what the claim lets pass.
 void CheckControl(const Reader& fields, const Claim& claim,
                   const Contrast& control) {
   if (control.role != ContrastRole::kControl ||

@@ -84,7 +84,7 @@ Gaps GapsOf(const CellCurves& cell, const std::string& arm,
   return gaps;
 }
 
-/// Of seeds that both have.
+/// Subtracts gaps of seeds that both have.
 Gaps Minus(const Gaps& a, const Gaps& b) {
   Gaps result;
   for (const auto& entry : a) {

@@ -1,4 +1,4 @@
-// What runs say of a claim.
+// The judgement of a claim by its runs.
 #pragma once
 
 #include <cstddef>

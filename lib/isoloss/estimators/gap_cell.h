@@ -1,4 +1,4 @@
-// What the runs of one model size and one number of tokens say of an arm.
+// The runs of one model size and one number of tokens tell an arm's gap there.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace isoloss::estimators {
 
-/// What a model is trained with.
+/// A model's size, and the tokens that it is trained with.
 struct Size {
   double parameters = 0;
   double tokens = 0;

@@ -1,4 +1,4 @@
-// What may announce that a run will diverge.
+// Indicators may announce that a run will diverge.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ enum class Indicator : size_t {
   kLossRise,
 };
 inline constexpr size_t kIndicators = 10;
-/// The first so many are recorded while a run trains.
+/// The first eight are recorded while a run trains.
 inline constexpr size_t kRecorded = 8;
 
 using IndicatorValues = std::array<double, kIndicators>;

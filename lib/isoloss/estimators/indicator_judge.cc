@@ -33,7 +33,7 @@ std::vector<double> AlarmsOf(const IndicatorRun& run, Indicator indicator) {
   return alarms;
 }
 
-/// Of each arm that has one.
+/// The level of each arm that has one.
 std::map<std::string, double> CalibratedLevels(
     std::span<const IndicatorRun> runs, Indicator indicator) {
   std::map<std::string, double> levels;

@@ -13,7 +13,7 @@
 
 namespace isoloss::estimators {
 
-/// A level that calibration gives lies so many times beyond what healthy runs
+/// A level that calibration gives lies 1.25 times beyond what healthy runs
 /// reached; in decibels 20 log10 of that.
 inline constexpr double kAlarmMargin = 1.25;
 inline constexpr double kIndicatorConfidence = 0.95;  ///< of all intervals
@@ -51,11 +51,11 @@ struct RunAlarm {
   std::optional<double> level = std::nullopt;
   /// First step whose value lies beyond it.
   std::optional<int64_t> first_alarm = std::nullopt;
-  /// Of the indicator, before the run diverged.
+  /// The growth of the indicator before the run diverged.
   std::optional<Growth> growth = std::nullopt;
 };
 
-/// Successes of so many, with Clopper and Pearson's 95 % interval, which takes
+/// A count of successes, with Clopper and Pearson's 95 % interval, which takes
 /// runs for independent. Arms of one seed are not quite.
 struct RunShare {
   int64_t count = 0;
@@ -68,10 +68,10 @@ struct RuleStatement {
   AlarmRule rule;
   std::optional<Growth> diverged_growth;  ///< of all runs, whatever the seed
   std::optional<Growth> healthy_growth;
-  /// Of the judged runs that diverged: those with an alarm before that step.
+  /// The judged runs that diverged, and those of them with an alarm before.
   RunShare announced;
   std::optional<double> median_lead_steps;  ///< of those that were announced
-  /// Of the judged runs that did not diverge: those with any alarm.
+  /// The judged runs that did not diverge, and those of them with any alarm.
   RunShare false_alarms;
   int64_t not_judged = 0;  ///< their arm has no level, or nothing was measured
   std::vector<RunAlarm> runs;  ///< as they were given

@@ -27,7 +27,7 @@ std::string FormatRecords(const std::vector<IndicatorRecord>& records);
 std::vector<IndicatorRecord> ParseRecords(std::string_view text,
                                           std::string_view where);
 
-/// Of a file. Errors   as ParseRecords and ReadTextFile.
+/// Reads a file. Errors   as ParseRecords and ReadTextFile.
 std::vector<IndicatorRecord> ReadRecords(const std::filesystem::path& file);
 
 }  // namespace isoloss::estimators

@@ -43,7 +43,7 @@ void AddDoubts(double margin_nats, ArmStatement& statement) {
   }
 }
 
-/// What the baseline's loss is by: its cells, each of the arm with which most
+/// The cells that tell the baseline's loss. Each is of the arm with which most
 /// of its seeds are there.
 std::vector<GapCell> BaselineCells(const std::vector<LadderArm>& arms) {
   std::vector<GapCell> cells;
@@ -121,7 +121,7 @@ bool SeesControl(const LadderArm& control, const LadderQuestion& question) {
   return gap.lower > 0;
 }
 
-/// What leaves a doubt is not safe.
+/// An arm with a doubt is safe at no size.
 void Withdraw(ArmStatement& arm) {
   if (arm.doubts.empty()) return;
   for (SizeStatement& size : arm.sizes) {

@@ -1,5 +1,5 @@
-// What a ladder of runs says: of each arm its gap at every size, and what that
-// makes expect at sizes that nobody trained.
+// A ladder of runs tells each arm's gap at every size, and what to expect at
+// sizes that nobody trained.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace isoloss::estimators {
 
-/// What an arm is in a ladder.
+/// The role of an arm in a ladder.
 enum class ArmRole { kCandidate, kNull, kControl };
 inline constexpr Named<ArmRole> kArmRoles[] = {
     {"candidate", ArmRole::kCandidate},
@@ -25,26 +25,26 @@ struct LadderArm {
   std::string recipe;
   ArmRole role = ArmRole::kCandidate;
   std::vector<GapCell> cells = {};
-  /// What forbids to call it safe, as a sentence each: seeds that diverged or
+  /// A sentence for each reason not to call it safe: seeds that diverged or
   /// are missing.
   std::vector<std::string> doubts = {};
 };
 
-/// What is asked.
+/// The question.
 struct LadderQuestion {
   std::vector<Size> sizes;
-  /// Of the baseline's loss, percent; in (0, 100).
+  /// Percent of the baseline's loss; in (0, 100).
   double margin_percent = 0.25;
   PredictionOptions prediction = {};
 };
 
-/// What is known of one arm.
+/// All that is known of one arm.
 struct ArmStatement {
   LadderArm arm;
   std::vector<HeldOutRung> held_out;  ///< by form; empty: too few cells
   std::optional<GapInterval> slope;   ///< nats a tenfold
   std::vector<SizeStatement> sizes;   ///< empty: too few cells
-  /// Those of the arm, and what else keeps a size from being safe: the largest
+  /// The arm's doubts, and what else keeps a size from being safe: the largest
   /// rung's mean gap lies above the margin, or outside its prediction, a form
   /// does not fit, or the control is not told apart from the baseline.
   std::vector<std::string> doubts = {};
@@ -60,7 +60,7 @@ struct LadderStatement {
   /// determine one; otherwise this one, which is wider.
   double margin_nats = 0;
   std::vector<ArmStatement> arms;
-  /// What limits the answer, a sentence each.
+  /// A sentence for each limit of the answer.
   std::vector<std::string> notes;
 };
 

@@ -12,7 +12,7 @@
 namespace isoloss::estimators {
 namespace {
 
-/// Of 2^n times the seeds.
+/// At most 2^20 times the seeds are tried.
 constexpr int kMostDoublings = 20;
 
 void RequireCells(std::span<const GapCell> cells, size_t least) {

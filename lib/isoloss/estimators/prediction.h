@@ -1,5 +1,4 @@
-// What a ladder of small runs says of a size that nobody trained, and how sure
-// it is of it.
+// A ladder of small runs predicts a size that nobody trained, with an interval.
 #pragma once
 
 #include <cstddef>
@@ -36,7 +35,7 @@ GapInterval MeasuredGap(const GapCell& cell, double confidence);
 /// A form of which fewer ladders lie so far from their fit is not the law.
 inline constexpr double kLeastFitP = 0.01;
 
-/// What one form makes of the cells.
+/// The fit of one form to the cells.
 struct GapFit {
   Form form = Form::kPowerLaw;
   /// kPowerLaw, of the means.
@@ -52,8 +51,8 @@ struct GapFit {
   std::optional<double> parameter_factor = std::nullopt;
   std::optional<double> data_factor = std::nullopt;
   GapInterval predicted = {};
-  /// Of StateSize: share of ladders of this very law that lie farther from
-  /// their fit. Empty where there are no more cells than coefficients.
+  /// The share of ladders of this very law that lie farther from their fit, by
+  /// StateSize. Empty where there are no more cells than coefficients.
   std::optional<double> fit_p = std::nullopt;
 
   bool Misfits() const { return fit_p && *fit_p < kLeastFitP; }
@@ -97,7 +96,7 @@ std::optional<HeldOutRung> PredictTopRung(std::span<const GapCell> cells,
 GapInterval GapSlope(std::span<const GapCell> cells,
                      const PredictionOptions& options);
 
-/// What may be said of a size.
+/// The verdict on a size.
 enum class ScaleVerdict {
   kSafe,          ///< the upper ends of all forms lie below the margin
   kUnsafe,        ///< the lower ends of all forms that fit lie above it
@@ -114,7 +113,7 @@ struct SizeStatement {
   double margin_nats = 0;
   std::vector<GapFit> fits = {};  ///< of kForms
   ScaleVerdict verdict = ScaleVerdict::kInconclusive;
-  /// kInconclusive: so many times the seeds, in the same sizes, would bring
+  /// kInconclusive: this many times the seeds, in the same sizes, would bring
   /// all upper ends below the margin if the means stayed as they are. Empty if
   /// no number up to 2^20 would: a mean itself lies above it. Empty, too, if
   /// they lie below it already.

@@ -11,12 +11,12 @@
 namespace isoloss::estimators {
 namespace {
 
-/// What alpha and beta may be where nothing determines them.
+/// Usual values of alpha and beta, for where nothing determines them.
 constexpr double kUsualDecays[] = {0.2, 0.35, 0.5};
 constexpr size_t kPairs = std::size(kUsualDecays) * std::size(kUsualDecays);
-/// Of resamples without a law of the baseline, beyond which it has none.
+/// With more resamples than this share without a law, the baseline has none.
 constexpr double kLargestLawlessShare = 0.05;
-/// Of Student's t that is normal to all printed digits.
+/// Student's t of these is normal to all printed digits.
 constexpr double kNormalDegrees = 1e6;
 
 std::vector<CellMean> WithLeastErrors(std::vector<CellMean> cells) {

@@ -75,7 +75,7 @@ class Predictor {
   };
   size_t Choices() const;
   void FitLosses();
-  /// Of the baseline: of resample `i` from 1 on, 0 the measured losses. Only
+  /// The baseline's law of resample `i` from 1 on; 0: the measured losses. Only
   /// alpha and beta count.
   LossLaw LossOf(size_t choice, size_t i, double noise = 1) const;
   Law LawOf(std::span<const double> gaps, const LossLaw& loss) const;

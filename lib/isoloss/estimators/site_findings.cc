@@ -19,7 +19,7 @@ namespace {
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr size_t kArmsBeforeProducts = 2;
 
-/// Of what is infinite or missing, an interval that says nothing.
+/// Infinite or missing values have an interval that says nothing.
 stats::MeanInterval IntervalOf(const std::vector<double>& values) {
   const bool finite =
       std::ranges::all_of(values, [](double x) { return std::isfinite(x); });
@@ -177,7 +177,7 @@ std::optional<SetFinding> ChooseRecipe(const SiteEvidence& evidence,
   return recipe;
 }
 
-/// What the reader must know of what was left out.
+/// Notes on what was left out.
 std::vector<std::string> NotesOn(const SiteEvidence& evidence,
                                  const AdditiveModel& model) {
   std::vector<std::string> notes;

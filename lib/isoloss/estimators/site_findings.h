@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <span>
@@ -21,7 +22,7 @@ inline constexpr double kSiteAlpha = 0.025;
 /// A product is called harmful if its adjusted p-value is below it.
 inline constexpr double kHarmful = 0.05;
 
-/// What is known of a product before any loss is.
+/// The facts of a product that need no loss.
 struct SiteProduct {
   std::string kind;
   size_t role = 0;
@@ -98,8 +99,8 @@ struct SiteFindings {
   std::vector<SetFinding> frontier;
   /// Every product, and the sets of the evidence.
   std::vector<SetFinding> sets;
-  /// Of the frontier, and of the sets without products that save no time: the
-  /// fastest whose predicted gap lies below the margin with its upper end, and
+  /// The fastest of the frontier, and of the sets without products that save no
+  /// time, whose predicted gap lies below the margin with its upper end, and
   /// of which no runs are known that lie above it or diverged; empty if there
   /// is none.
   std::optional<SetFinding> recipe;
@@ -115,5 +116,26 @@ SiteFindings JudgeSites(const SiteEvidence& evidence);
 /// (Statistics in Medicine 27, 2008, 1693-1702).
 void CompareAfresh(const ArmLosses& baseline, const ArmLosses& arm,
                    SetFinding& finding);
+
+/// All that a study of sites says.
+struct SitesStatement {
+  std::string experiment;
+  std::string baseline;  ///< arms
+  std::string arm;
+  std::string candidate;  ///< recipe of the arm
+  int64_t steps = 0;
+  size_t runs = 0;
+  double margin_percent = 0.25;
+  std::vector<SiteProduct> products;
+  SiteFindings findings;
+  SpeedModel speed;
+  /// TOML of findings.recipe; "" if there is none.
+  std::string recipe_text = {};
+  std::vector<std::string> notes = {};
+
+  double Percent(double nats) const {
+    return 100 * nats / findings.baseline_loss;
+  }
+};
 
 }  // namespace isoloss::estimators

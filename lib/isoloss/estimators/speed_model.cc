@@ -9,7 +9,7 @@ namespace isoloss::estimators {
 namespace {
 
 constexpr double kBitsOfAByte = 8;
-/// What is quantised is read in BF16.
+/// An operand that is quantised is read in BF16.
 constexpr double kBytesRead = 2;
 
 bool IsQuantized(double bits) { return bits < kHighPrecisionBits; }

@@ -16,9 +16,9 @@ inline constexpr size_t kProductRoles = 3;
 inline constexpr std::array<const char*, kProductRoles> kProductRoleNames = {
     "fprop", "dgrad", "wgrad"};
 
-/// What one product of one kind of site takes for one token of a training step,
-/// in all layers together. Activations are recomputed (full checkpointing), so
-/// that fprop counts twice.
+/// The work of one product of one kind of site for one token of a training
+/// step, in all layers together. Activations are recomputed (full
+/// checkpointing), so that fprop counts twice.
 struct ProductWork {
   double flops = 0;
   /// Values of its two operands. A weight is shared by the tokens that are
@@ -45,7 +45,7 @@ struct ModelWork {
   /// Null if the model has no such kind.
   const ProductWork* Find(const std::string& kind, size_t product) const;
   double Flops() const;
-  /// Of all operands in BF16.
+  /// Bytes of all operands in BF16.
   double OperandBytes() const;
 };
 
@@ -91,12 +91,12 @@ struct Hardware {
 /// 4002). One adapter of 400 Gbit/s for each GPU.
 inline constexpr Hardware kB200 = {"B200", 2250e12, 7.672e12, 50e9, 8};
 
-/// What nobody has published of the run.
+/// Nobody has published these figures of the run.
 struct SpeedAssumptions {
-  /// Of the peak that GEMMs reach, of either precision. Assumed.
+  /// The share of the peak that GEMMs reach, of either precision. Assumed.
   double gemm_share = 0.68;
-  /// Of the memory's rate that kernels reach which quantise: 85 % and more but
-  /// for 3-D weights (pytorch/ao 3379).
+  /// The share of the memory's rate that quantising kernels reach: 85 % and
+  /// more but for 3-D weights (pytorch/ao 3379).
   double memory_share = 0.85;
   /// Ranks that share the experts, on 4 nodes (docs/sources.md).
   size_t expert_ranks = 32;
@@ -130,7 +130,7 @@ inline constexpr std::array<PublishedRun, 3> kPublishedRuns = {{
     {"MXFP8 experts + DeepEP", Dispatch::kDeepep, true, 918},
 }};
 
-/// What the model says of a published run.
+/// The model's prediction of a published run.
 struct SpeedTry {
   PublishedRun run = {};
   bool fitted = false;
@@ -160,8 +160,8 @@ class SpeedModel {
                          Spread spread = Spread::kRandom) const;
   double RestSeconds() const { return rest_; }
 
-  /// What quantising one product saves; negative if its casts take longer than
-  /// its GEMM gains. Special: 0 of what the model lacks.
+  /// The time that quantising one product saves; negative if its casts take
+  /// longer than its GEMM gains. Special: 0 of what the model lacks.
   double SavedSeconds(const QuantizedProduct& product) const;
   double TokensPerSecond(Dispatch dispatch,
                          std::span<const QuantizedProduct> products,

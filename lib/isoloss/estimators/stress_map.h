@@ -11,7 +11,7 @@ namespace isoloss::estimators {
 
 inline constexpr double kStressConfidence = 0.95;  ///< of all intervals
 
-/// What became of one run.
+/// The end of one run.
 struct StressRun {
   int64_t seed = 0;
   bool diverged = false;  ///< stats::DivergedAt
@@ -31,7 +31,7 @@ struct StressedRuns {
   std::vector<ArmRuns> arms;  ///< the baseline is among them
 };
 
-/// What became of one arm in one mode.
+/// The results of one arm in one mode.
 struct StressResult {
   std::string mode;
   std::string arm;

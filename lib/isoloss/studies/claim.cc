@@ -92,7 +92,7 @@ double HalfWidth(size_t seeds, double alpha) {
   return stats::StudentTQuantile(1 - alpha / 2, count - 1) / std::sqrt(count);
 }
 
-/// What fewer seeds can't show.
+/// A note on what fewer seeds can't show.
 std::string FewerSeedsNote(const estimators::Claim& claim, size_t own,
                            size_t given) {
   const double alpha = claim.Error();

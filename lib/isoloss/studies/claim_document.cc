@@ -1,4 +1,4 @@
-// What runs say of a claim: text, JSON and picture.
+// A judged claim as text, JSON and picture.
 
 #include <fmt/format.h>
 
@@ -79,7 +79,7 @@ std::string ConfidenceText(const ClaimResult& result) {
                      100 * result.confidence, together);
 }
 
-/// What the contrast is.
+/// Puts the rule of a contrast.
 void PutContrast(const Contrast& contrast, Document& document) {
   document.Put("name", contrast.name);
   document.Put("says", contrast.says);
@@ -101,7 +101,7 @@ void PutContrast(const Contrast& contrast, Document& document) {
   document.Put("other_reference", contrast.other_reference);
 }
 
-/// What the runs say of it.
+/// A contrast with what the runs say of it.
 Document ContrastDocument(const ContrastResult& result) {
   const Contrast& contrast = result.contrast;
   Document document;

@@ -1,4 +1,4 @@
-// What each study says, as documents and pictures.
+// Each study's result as a document and a picture.
 #pragma once
 
 #include "isoloss/compare/width_transfer.h"
@@ -7,7 +7,7 @@
 #include "isoloss/estimators/claim_judge.h"
 #include "isoloss/estimators/indicator_judge.h"
 #include "isoloss/estimators/ladder_statement.h"
-#include "isoloss/estimators/sites_statement.h"
+#include "isoloss/estimators/site_findings.h"
 #include "isoloss/estimators/stress_map.h"
 
 namespace isoloss::studies {

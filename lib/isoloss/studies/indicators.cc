@@ -136,7 +136,7 @@ std::string RuleLine(const RuleStatement& rule) {
       RunShareText(rule.announced), lead, RunShareText(rule.false_alarms));
 }
 
-/// What the figures can't say.
+/// Sentences on what the figures can't say.
 std::vector<std::string> Cautions(const IndicatorStatement& statement) {
   std::vector<std::string> cautions;
   if (statement.Diverged(/*judged=*/true) == 0) {
@@ -310,7 +310,7 @@ document::FigurePanel RulePanel(const IndicatorStatement& statement,
       .rules = {{.at = 0, .colour = document::colour::kInk}},
       .width = 430,
       .height = 210};
-  // Those that diverged above the others.
+  // Runs that diverged are drawn above the others.
   for (const bool diverged : {false, true}) {
     for (const RunAlarm& alarm : rule.runs) {
       const IndicatorRun& run = statement.runs[alarm.run];

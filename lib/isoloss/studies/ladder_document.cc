@@ -1,4 +1,4 @@
-// What a ladder says: text, JSON and picture.
+// A ladder as text, JSON and picture.
 
 #include <fmt/format.h>
 
@@ -41,7 +41,7 @@ void PutGap(const char* key, const GapInterval& gap, Document& document) {
   document.PutInterval(key, gap.estimate, gap.lower, gap.upper);
 }
 
-/// What to do about a size that is not settled. Doubts are named elsewhere.
+/// The remedy for a size that is not settled. Doubts are named elsewhere.
 std::string RemedyText(const SizeStatement& size, bool doubts) {
   if (size.verdict != ScaleVerdict::kInconclusive) return "";
   const bool below = std::ranges::all_of(size.fits, [&](const GapFit& fit) {

@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What a run leaves once it has finished.
+/// The file that a run leaves once it has finished.
 fs::path ResultOf(const Plan& plan, const Cell& cell, const train::Run& run) {
   const fs::path folder = plan.FolderOf(cell);
   return cell.result_file ? cell.result_file(folder, run)

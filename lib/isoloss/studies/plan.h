@@ -40,7 +40,7 @@ struct Cell {
       result_file = {};
   double seconds = 0;  ///< that all of its runs are expected to take
 
-  /// Of a run among those of all cells.
+  /// The name of a run among those of all cells.
   std::string NameOf(const train::Run& run) const {
     return name + "/" + run.Name();
   }
@@ -74,8 +74,8 @@ void LogNoTensors(train::Experiment& experiment);
 /// Leaves the losses, and the held-out one after the last step, in the log.
 void LogLossesOnly(train::Experiment& experiment);
 
-/// What is expected of a cell, or of all of them, where runs that have finished
-/// take nothing: "3.4 min", "12 s left of 3.4 min", "done".
+/// The expected time of a cell, or of all cells. Runs that have finished take
+/// nothing: "3.4 min", "12 s left of 3.4 min", "done".
 std::string CostText(const Plan& plan, const Cell& cell);
 std::string CostText(const Plan& plan);
 /// "12 s", "3.4 min"; "done" or "12 s left of 3.4 min" if less is left.

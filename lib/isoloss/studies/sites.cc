@@ -18,7 +18,7 @@
 #include "isoloss/campaign/interrupt.h"
 #include "isoloss/campaign/json_file.h"
 #include "isoloss/document/json.h"
-#include "isoloss/estimators/sites_statement.h"
+#include "isoloss/estimators/site_findings.h"
 #include "isoloss/precision/recipe_file.h"
 #include "isoloss/report/heartbeat.h"
 #include "isoloss/studies/documents.h"
@@ -40,7 +40,7 @@ using treatments::SiteProducts;
 
 constexpr const char* kRecipeName = "chosen_sites";
 
-// Of --quick.
+// --quick has these.
 constexpr int64_t kQuickSteps = 20;
 constexpr size_t kQuickSeeds = 3;
 constexpr size_t kQuickSequences = 16;
@@ -109,7 +109,7 @@ std::optional<Errors> MeasureErrors(const train::Experiment& experiment,
 /// Losses of the runs of some seeds.
 class SeedLosses {
  public:
-  /// Of the cell's seeds of which every arm has a run.
+  /// Takes the seeds of the cell that every arm has a run of.
   SeedLosses(const Plan& plan, const Cell& cell) : ends_(EndsOf(plan, cell)) {
     for (const uint64_t seed : cell.experiment.train.seeds) {
       const auto number = static_cast<int64_t>(seed);
@@ -266,7 +266,7 @@ class Sites : public Study {
                base_.path.string());
   }
 
-  /// What all arms of the design have in common.
+  /// Sets what all arms of the design have in common.
   void PrepareBase() {
     train::TrainConfig& train = base_.train;
     train::LogConfig& log = base_.log;
@@ -429,7 +429,7 @@ class Sites : public Study {
             .text = plan.text};
   }
 
-  /// What the recipe's runs say, if there are any with all seeds.
+  /// Adds the findings of the recipe's runs, if all seeds are there.
   static void AddRecipeRuns(const Plan& plan, SitesStatement& statement) {
     const Cell& cell = plan.cells.front();
     const std::vector<train::Arm>& arms = cell.experiment.arms;

@@ -1,4 +1,4 @@
-// What a study of sites says: text, JSON and picture.
+// A study of sites as text, JSON and picture.
 
 #include <fmt/format.h>
 
@@ -243,7 +243,7 @@ std::string SitesCheck(const SitesStatement& statement,
       statement.Percent(reach));
 }
 
-/// What was chosen, and how its runs came out.
+/// Puts the recipe that was chosen, and how its runs came out.
 void PutRecipe(const SitesStatement& statement, Document& document) {
   document.Say("");
   if (!statement.findings.recipe) {
@@ -266,7 +266,7 @@ void PutRecipe(const SitesStatement& statement, Document& document) {
   if (!check.empty()) document.Say(check);
 }
 
-/// What was trained and asked.
+/// Puts what was trained and asked.
 void PutQuestion(const SitesStatement& statement, Document& document) {
   const SiteFindings& findings = statement.findings;
   document.Put("schema_version", 1);

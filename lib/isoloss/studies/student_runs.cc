@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 using document::Json;
 
-/// Of all students that train side by side.
+/// All students that train side by side take at most this much memory.
 constexpr double kMostBytesSideBySide = 0x1p30;
 
 fs::path StudentFile(const fs::path& folder, const train::Run& run) {
@@ -46,7 +46,7 @@ void WriteStudentRun(const estimators::RunCurve& run, const fs::path& file) {
              path.string(), what);
 }
 
-/// Of a run of so many steps: a loss after each tenth of them, up to where it
+/// A run of `steps` steps has a loss after each tenth of them, up to where it
 /// diverged.
 estimators::RunCurve ReadStudentRun(const fs::path& path, int64_t steps) {
   const campaign::JsonFile file(path, "run of a student");

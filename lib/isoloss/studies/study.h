@@ -36,7 +36,7 @@ struct Option {
   bool not_quick = false;  ///< refused beside --quick
 };
 
-/// What all studies are asked.
+/// All studies are asked this.
 struct Request {
   std::filesystem::path out = {};  ///< "": the study's own folder
   bool estimate = true;            ///< measure what the runs cost
@@ -48,7 +48,7 @@ struct File {
   std::string text;
 };
 
-/// What the runs say.
+/// An answer is all that the runs say.
 struct Answer {
   campaign::ExitCode code = campaign::ExitCode::kPass;
   document::Document document = {};  ///< KIND.json, and text
@@ -66,11 +66,11 @@ class Study {
   /// Errors   ConfigError and others if they ask for what there is not.
   virtual Plan MakePlan(const Request& request) = 0;
 
-  /// What the plan trains and takes, for people.
+  /// Says for people what the plan trains and takes.
   virtual std::string Describe(const Plan& plan) const;
 
-  /// What the finished runs say, however many there are. With `may_train` it
-  /// may train what depends on them. Empty if a signal came meanwhile.
+  /// Judges the finished runs, however many there are. With `may_train` it may
+  /// train what depends on them. Empty if a signal came meanwhile.
   /// Errors   as campaign::ReadRuns; ThrowNothingToJudge.
   virtual std::optional<Answer> Judge(const Plan& plan, bool may_train) = 0;
 };
@@ -79,7 +79,7 @@ struct StudyKind {
   const char* name;
   const char* summary;
   const char* example;
-  /// What help says of its own folder; null if it trains nothing.
+  /// Help calls its own folder this; null if it trains nothing.
   const char* folder;
   std::unique_ptr<Study> (*make)();
 };

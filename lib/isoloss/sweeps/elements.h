@@ -10,7 +10,7 @@
 
 namespace isoloss::sweeps {
 
-/// What one process makes, run after run.
+/// The runs that one process makes, one after the other.
 struct Element {
   int stage = 1;
   std::vector<std::string> runs = {};             ///< names
@@ -19,7 +19,7 @@ struct Element {
 };
 
 struct Division {
-  /// Of each stage; more if an element would get more than 500 runs.
+  /// The most of each stage; more if one would get more than 500 runs.
   size_t most_elements = 1000;
   /// Runs that take less on one thread share an element: to begin a process
   /// costs a batch system about a second.

@@ -84,7 +84,7 @@ Script Makefile(const Sweep& sweep) {
     const auto stage = static_cast<size_t>(element.stage);
     if (stages.size() < stage) stages.resize(stage);
     stages[stage - 1] += " \\\n  " + Targets(element);
-    // What a later stage needs must be there, but need not be older.
+    // A later stage's needs must be there, but need not be older.
     rules += fmt::format(
         "{} &:{}\n\t@sweep/element.sh {}\n", Targets(element),
         stage > 1 ? fmt::format(" | $(stage{})", stage - 1) : "", i + 1);

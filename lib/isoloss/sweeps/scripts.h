@@ -33,7 +33,7 @@ struct StageLines {
 };
 std::vector<StageLines> StagesOf(const Sweep& sweep);
 
-/// Of the engines `local` and `make`, and the command that starts them.
+/// The scripts of the engines `local` and `make`, and the command for them.
 std::vector<Script> ScriptsOfOneMachine(const Sweep& sweep);
 std::vector<std::string> StartCommand(const Sweep& sweep);
 

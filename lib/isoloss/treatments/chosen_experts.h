@@ -17,7 +17,7 @@ class ChosenExperts : public model::RoutingSource {
  public:
   /// At the start of a step.
   void Clear() { layers_.clear(); }
-  /// Of each MoE layer [tokens, top_k], in their order.
+  /// Adds the ids of an MoE layer [tokens, top_k]. Layers come in their order.
   void Add(MatrixView<const int32_t> ids) {
     Matrix<int32_t>& layer = layers_.emplace_back(ids.rows(), ids.cols());
     for (size_t row = 0; row < ids.rows(); ++row) {

@@ -89,7 +89,7 @@ class Bf16Model {
   model::ParameterSet gradients_;
 };
 
-/// Of the batch's rows, without what fills lists up.
+/// Takes the batch's rows, without those that fill lists up.
 double KurtosisOf(const model::Tensor& tensor) {
   std::vector<float> elements;
   elements.reserve(tensor.values.rows() * tensor.values.cols());
@@ -179,7 +179,7 @@ class IndicatorRecorder {
       std::filesystem::create_directories(file_.parent_path());
       return;
     }
-    // What an earlier call recorded behind this step is recorded again.
+    // An earlier call's records of this step and later ones are made again.
     records_ = estimators::ReadRecords(file_);
     std::erase_if(records_, [&](const estimators::IndicatorRecord& record) {
       return record.step >= step;

@@ -12,7 +12,7 @@
 
 namespace isoloss::treatments {
 
-/// Of a study's folder: indicators/CELL/RUN.csv.
+/// A study's folder holds indicators/CELL/RUN.csv.
 inline constexpr const char* kIndicatorFolder = "indicators";
 std::filesystem::path IndicatorFile(const std::filesystem::path& study,
                                     const std::string& cell,
@@ -35,7 +35,7 @@ train::RunHooks RecordIndicators(train::RunHooks hooks,
                                  int64_t every,
                                  const std::filesystem::path& file);
 
-/// What `file` recorded of the run of a log, and what the log itself knows.
+/// Reads what `file` recorded of a run, and adds what the run's log knows.
 /// Errors   as estimators::ReadRecords; FormatError if a record is of a step
 ///          that the log lacks.
 estimators::IndicatorRun ReadIndicators(const std::string& mode,

@@ -12,7 +12,7 @@ namespace {
 constexpr double kFlopsOfATerm = 2;
 constexpr Batching kPublishedBatching = {.tokens = 8192, .expert_ranks = 32};
 
-/// Of one site: what each of its products takes for a token.
+/// Adds one site, with what each of its products takes for a token.
 void AddSite(const model::ParameterSpec& weight, size_t top_k,
              const Batching& batching, estimators::KindWork& kind) {
   const auto in = static_cast<double>(weight.cols());
@@ -36,7 +36,7 @@ void AddSite(const model::ParameterSpec& weight, size_t top_k,
   add(precision::GemmRole::kWgrad, 1, rows * out, rows * in);
 }
 
-/// What 16B and 671B have in common.
+/// The sizes that 16B and 671B have in common.
 model::ModelConfig PublishedConfig() {
   model::ModelConfig config;
   config.kv_lora_rank = 512;

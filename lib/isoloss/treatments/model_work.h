@@ -1,4 +1,4 @@
-// What the products of a model take, for the speed model: from shapes alone.
+// The work of a model's products, for the speed model. Shapes alone decide it.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace isoloss::treatments {
 
-/// Who shares a weight when it is multiplied.
+/// A weight is shared by these when it is multiplied.
 struct Batching {
   /// Tokens of one rank that pass through a layer at a time.
   double tokens = 8192;

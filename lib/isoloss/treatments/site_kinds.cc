@@ -193,7 +193,7 @@ Recipe SiteProducts::RecipeOf(std::span<const size_t> products,
       group->kinds.push_back(kind.name);
     }
   }
-  // What most kinds get is the recipe's own, the others' are overrides.
+  // The recipe's own products are those of most kinds; others are overrides.
   std::ranges::stable_sort(groups, std::ranges::greater(),
                            [](const Group& g) { return g.kinds.size(); });
   recipe.name = name;

@@ -19,8 +19,8 @@ namespace isoloss::treatments {
 /// it matches the sites of the kind and no others.
 std::string KindOf(std::string_view site);
 
-/// What a candidate recipe quantises, at every site of a model, whatever its
-/// own patterns choose: fprop, dgrad and wgrad of each kind.
+/// The products that a candidate recipe quantises (fprop, dgrad and wgrad of
+/// each kind), at every site of a model, whatever its own patterns choose.
 class SiteProducts {
  public:
   struct Entry {
@@ -38,9 +38,9 @@ class SiteProducts {
   std::vector<size_t> AllBut(std::span<const size_t> without) const;
   /// As the speed model takes it.
   estimators::QuantizedProduct Quantized(size_t product) const;
-  /// Those that another recipe quantises, in whatever format.
+  /// The products that another recipe quantises, in whatever format.
   std::vector<size_t> ProductsOf(const precision::Recipe& recipe) const;
-  /// Those of the sites that patterns choose.
+  /// The products of the sites that patterns choose.
   std::vector<size_t> ProductsAt(std::span<const std::string> include,
                                  std::span<const std::string> exclude) const;
 

@@ -14,13 +14,13 @@
 namespace isoloss::treatments {
 namespace {
 
-/// An outlier is so many times as large in the end: as far as BF16 training
-/// survives it (64-fold residual channels took all runs down).
+/// An outlier ends this many times as large, which BF16 training survives
+/// (64-fold residual channels took all runs down).
 constexpr double kResidualGrowth = 16;
 constexpr double kGainGrowth = 64;
-/// One channel in so many: every block of 32 has one.
+/// One channel in 32 is an outlier, so that every block of 32 has one.
 constexpr size_t kOutlierSpacing = 32;
-/// Of w1 and w3 when they are aligned.
+/// The factor of w1 and w3 when they are aligned.
 constexpr float kAlignedScale = 4;
 
 template <int kFactor>
@@ -56,7 +56,7 @@ void MakeLong(train::Experiment& experiment) {
       std::max<size_t>(1, experiment.log.eval_sequences / 4);
 }
 
-/// So much a step that `growth` is reached in the last one.
+/// The growth of each step that reaches `growth` in the last one.
 float GrowthPerStep(const train::Experiment& experiment, double growth) {
   return static_cast<float>(
       portable::Pow(growth, 1.0 / static_cast<double>(experiment.train.steps)));

@@ -1,5 +1,5 @@
-// What a model is put under: changes of an experiment, or of its weights while
-// it trains, that low precision is known to suffer from.
+// Modes of stress change an experiment, or its weights while it trains, in ways
+// that low precision is known to suffer from.
 #pragma once
 
 #include <functional>
