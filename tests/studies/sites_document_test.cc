@@ -166,7 +166,7 @@ std::string RingOf(const std::string& svg) {
 TEST(SitesDocument, DrawsPredictionsWhereTheyAreOrNotAtAll) {
   estimators::SitesStatement statement = SomeStatement();
   stats::MeanInterval& predicted = statement.findings.sets.front().predicted;
-  const std::string top = "84.0";
+  const std::string top = "24.0";
   EXPECT_NE(RingOf(SvgOf(statement)), "");
   EXPECT_NE(RingOf(SvgOf(statement)), top);
 

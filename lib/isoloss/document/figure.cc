@@ -22,14 +22,20 @@ struct PanelArea {
   double bottom;
 };
 
+/// There is room for the title, and for a caption or for labels above.
+double TopOf(const FigurePanel& panel) {
+  if (panel.title.empty()) return 24;
+  return panel.caption.empty() ? 62 : 52;
+}
+
 /// Draws one panel, whose axes show all that is finite.
 class PanelDrawing {
  public:
   explicit PanelDrawing(const FigurePanel& panel)
       : panel_(panel),
         area_{.right = panel.width - 30.0,
-              .top = panel.caption.empty() ? 62.0 : 52.0,
-              .bottom = panel.height - 40.0},
+              .top = TopOf(panel),
+              .bottom = panel.height - (panel.x.title.empty() ? 40.0 : 58.0)},
         x_(SvgAxis::Horizontal(area_.left, area_.right, panel.x.scale)),
         y_(SvgAxis::Vertical(area_.bottom, area_.top, panel.y.scale,
                              panel.y.unit)) {
@@ -218,6 +224,7 @@ class FigureDrawing {
       axis.Hold(value);
     }
     axis.Widen(0.12);
+    y_ += 8;
     body_ += SvgText(kMargin, y_, strip.title, "font-weight=\"bold\"");
     body_ += SvgText(kMargin, y_ + kTextLine, strip.text,
                      fmt::format("fill=\"{}\"", strip.colour));
@@ -240,7 +247,7 @@ class FigureDrawing {
     }
     body_ += axis.Whisker(y + 12, strip.estimate, strip.lower, strip.upper,
                           strip.colour);
-    y_ = y + 64;
+    y_ = y + 58;
   }
 
   void Put(const FigureGrid& grid) {

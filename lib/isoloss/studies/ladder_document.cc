@@ -244,7 +244,7 @@ FigurePanel ArmPanel(const ArmStatement& arm,
                       estimators::WordOf(estimators::kArmRoles, arm.arm.role)),
       .x = {.scale = SvgAxis::Scale::kLog,
             .widen = 0.03,
-            .spacing = 32,  // of "10^24"
+            .spacing = 40,  // of "10^24"
             .label = document::DecadeTick},
       .y = {.scale = SvgAxis::Scale::kAsinh,
             .unit = margin,
@@ -299,7 +299,7 @@ document::Figure LadderFigure(const LadderStatement& statement) {
                {colour::kOrange, "by effective size"},
                {colour::kGreen, "by a data penalty"},
                {colour::kRed,
-                fmt::format("margin, at the largest trained size {:.4f} nats",
+                fmt::format("margin, {:.4f} nats at the largest size",
                             statement.margin_nats),
                 "--"}}},
           document::SmallPrint(
