@@ -97,8 +97,10 @@ void RegisterAll(int rounds) {
                             b.out.view(), b.per_token, b.team);
   });
   add("RmsNormBackward", [](Buffers& b) {
-    kernels::RmsNormBackward(b.x.view(), b.weight, b.per_token, b.y.view(),
-                             kRounding, b.out.view(), b.dweight, b.team);
+    kernels::RmsNormBackward(
+        {b.x.view(), b.weight, b.per_token, b.y.view(), kRounding,
+         /*add=*/false, b.out.view(), b.dweight},
+        b.team);
   });
   add("SwigluForward", [](Buffers& b) {
     kernels::SwigluForward(b.x.view(), b.y.view(), kRounding, b.out.view(),

@@ -1,5 +1,5 @@
 """Reports for CI systems, read by parsers of others: a report with one of each status,
-and one whose every text is hostile (tests/report/ci_samples.h)."""
+and one whose every text is hostile (tests/document/result_samples.h)."""
 
 import os
 import pathlib

@@ -62,17 +62,16 @@ bool SameBits(const Matrix<float>& a, const Matrix<float>& b) {
 class QuantizedAttentionTest : public ::testing::Test {
  protected:
   AttentionInputs Inputs(Rounding rounding = Rounding::kFp32) const {
-    return {.queries = {q_.view(), kWidth, 0, kWidth},
-            .keys = {k_.view(), kWidth, 0, kWidth},
-            .values = {v_.view(), kValueWidth, 0, kValueWidth},
+    return {.queries = {q_.view(), kHeads, kWidth, 0, kWidth},
+            .keys = {k_.view(), kHeads, kWidth, 0, kWidth},
+            .values = {v_.view(), kHeads, kValueWidth, 0, kValueWidth},
             .document_ends = ends_,
-            .heads = kHeads,
             .scale = 0.3f,
             .rounding = rounding,
             .key = {3, 4}};
   }
   HeadColumns<const float> Dout() const {
-    return {dout_.view(), kValueWidth, 0, kValueWidth};
+    return {dout_.view(), kHeads, kValueWidth, 0, kValueWidth};
   }
   Results Run(const AttentionPrecision& precision, Rounding rounding) {
     Results r(ends_.back());
@@ -80,11 +79,11 @@ class QuantizedAttentionTest : public ::testing::Test {
     AttentionCore::Scratch scratch;
     AttentionCore attention(precision, "core", gemms, team_, scratch);
     attention.Forward(Inputs(rounding),
-                      {r.out.view(), kValueWidth, 0, kValueWidth});
+                      {r.out.view(), kHeads, kValueWidth, 0, kValueWidth});
     attention.Backward(Inputs(rounding), Dout(),
-                       {{r.dq.view(), kWidth, 0, kWidth},
-                        {r.dk.view(), kWidth, 0, kWidth},
-                        {r.dv.view(), kValueWidth, 0, kValueWidth}});
+                       {{r.dq.view(), kHeads, kWidth, 0, kWidth},
+                        {r.dk.view(), kHeads, kWidth, 0, kWidth},
+                        {r.dv.view(), kHeads, kValueWidth, 0, kValueWidth}});
     return r;
   }
 

@@ -285,8 +285,9 @@ void ComputeDx(FirstStep& step, MatrixView<const float> gain) {
   kernels::RmsNormForward(x, weight, 1e-5f, kernels::Rounding::kBf16, y.view(),
                           rstd, team);
   kernels::RmsNormBackward(
-      x, weight, rstd, values("norm_gradient"), kernels::Rounding::kBf16,
-      step.record().MutableAt("layers.1_gradient").values.view(), dweight,
+      {x, weight, rstd, values("norm_gradient"), kernels::Rounding::kBf16,
+       /*add=*/false,
+       step.record().MutableAt("layers.1_gradient").values.view(), dweight},
       team);
 }
 

@@ -8,14 +8,6 @@
 namespace isoloss::qualification {
 namespace {
 
-using document::kBold;
-using document::kDim;
-using document::kGreen;
-using document::kRed;
-using document::kYellow;
-using document::Paint;
-using document::TextStyle;
-
 constexpr const char* kMlperf = "mlperf_rcp";
 
 template <typename Predicate>

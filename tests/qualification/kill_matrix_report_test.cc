@@ -13,8 +13,6 @@
 namespace isoloss::qualification {
 namespace {
 
-using document::TextStyle;
-
 using gate::Outcome;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;

@@ -27,9 +27,10 @@ uint64_t IndexOf(int64_t step, const RoutedToken& decided) {
 /// Decides once more by other scores; weights come from the true ones.
 void ChooseBy(const ModelConfig& config, std::span<const float> scores,
               std::span<const float> bias, const RoutedToken& decided) {
-  model::SelectExperts(config, scores, bias, decided.expert_ids);
-  model::CombineWeights(config, decided.scores, decided.expert_ids,
-                        decided.weights);
+  kernels::scalar::SelectExperts(config.router_rule(), scores, bias,
+                                 decided.expert_ids);
+  kernels::scalar::CombineWeights(config.router_rule(), decided.scores,
+                                  decided.expert_ids, decided.weights);
 }
 
 void ScoresInBf16(MutantContext& context) {
@@ -105,8 +106,8 @@ void ThirdExpert(MutantContext& context) {
     const int32_t next = NextBest(decided);
     if (next < 0) return;
     decided.expert_ids.back() = next;
-    model::CombineWeights(config, decided.scores, decided.expert_ids,
-                          decided.weights);
+    kernels::scalar::CombineWeights(config.router_rule(), decided.scores,
+                                    decided.expert_ids, decided.weights);
   };
 }
 

@@ -1,4 +1,4 @@
-#include "isoloss/report/brief.h"
+#include "isoloss/document/brief.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -11,10 +11,27 @@
 
 #include "gate/judged_runs.h"
 #include "isoloss/gate/check_titles.h"
-#include "isoloss/report/reading.h"
+#include "isoloss/report/sentences.h"
+#include "isoloss/report/verdict_result.h"
 
 namespace isoloss::report {
 namespace {
+
+using document::kBriefLines;
+
+std::string RenderBrief(const gate::Judgement& judgement,
+                        const document::TextStyle& style) {
+  return document::RenderBrief(BriefResultOf(judgement, style), style);
+}
+
+std::string RenderBriefs(std::span<const gate::Judgement> judgements,
+                         const document::TextStyle& style) {
+  std::vector<document::Result> results;
+  for (const gate::Judgement& judgement : judgements) {
+    results.push_back(BriefResultOf(judgement, style));
+  }
+  return document::RenderBriefs(results, style);
+}
 
 using gate::Check;
 using gate::Judgement;
@@ -261,7 +278,8 @@ TEST(Brief, DropsNoSentenceInSilence) {
   for (const int width : {60, 70, 80, 100, 120}) {
     const std::string text =
         OnOneLine(RenderBrief(judgement, {.width = width}));
-    for (const std::string& sentence : ReadingOf(judgement).could_have_seen) {
+    for (const std::string& sentence :
+         ResultOf(judgement, "").could_have_seen) {
       EXPECT_TRUE(text.find(sentence) != std::string::npos ||
                   text.find(" more: --verbose)") != std::string::npos)
           << width << ": " << sentence;

@@ -96,14 +96,14 @@ Json JsonOf(const campaign::CheckedGoldens& checked, ExitCode code) {
 struct Found {
   ExitCode code = ExitCode::kPass;
   Json json{{"exit_code", 0}, {"goldens", Json::array()}};
-  std::vector<report::CiSuite> suites;
+  std::vector<document::Result> results;
   std::vector<campaign::CheckedGoldens> unprinted;
 
   void Add(const campaign::CheckedGoldens& folder, bool exact) {
     const ExitCode own = campaign::CodeOf(folder, exact);
     code = Worse(code, own);
     json["goldens"].push_back(JsonOf(folder, own));
-    suites.push_back(campaign::SuiteOf(folder, exact));
+    results.push_back(campaign::ResultOf(folder, exact));
   }
 };
 
@@ -123,9 +123,9 @@ ExitCode Check(CheckArguments& arguments) {
   if (!campaign::CheckGoldens(arguments.plan, on_checked)) {
     return ExitCode::kInterrupted;
   }
-  const report::CiReport ci =
-      report::MakeCiReport(arguments.ci.command(), static_cast<int>(found.code),
-                           std::move(found.suites));
+  const document::Report ci =
+      document::MakeReport(arguments.ci.command(), static_cast<int>(found.code),
+                           std::move(found.results));
   arguments.ci.Write(ci);
   for (const campaign::CheckedGoldens& folder : found.unprinted) {
     Print(folder);

@@ -24,16 +24,6 @@
 namespace isoloss::cli {
 namespace {
 
-struct RunArguments : ExperimentArguments {
-  std::string arm;
-  RunChoiceArguments runs;
-  bool print_steps = false;
-  std::optional<int64_t> stop_after;
-  std::vector<std::string> dump;
-  std::vector<uint64_t> dump_steps;
-  bool json = false;
-};
-
 Json RunJson(const campaign::ExecutedRuns& executed,
              const std::filesystem::path& folder, ExitCode code) {
   Json json{{"exit_code", static_cast<int>(code)},
@@ -47,26 +37,36 @@ Json RunJson(const campaign::ExecutedRuns& executed,
   return json;
 }
 
-/// What --dump asks for, as overrides, so that they are checked like the file.
-void AddDumps(RunArguments& arguments) {
-  if (!arguments.dump.empty()) {
-    // JSON's strings are TOML's, whatever the patterns hold.
-    arguments.overrides.push_back(
-        "log.dump_tensors=" +
-        Json(arguments.dump)
-            .dump(-1, ' ', false, Json::error_handler_t::replace));
-  }
-  if (!arguments.dump_steps.empty()) {
-    arguments.overrides.push_back(fmt::format(
-        "log.dump_steps=[{}]", fmt::join(arguments.dump_steps, ", ")));
-  }
-}
+struct RunArguments : ExperimentArguments {
+  std::string arm;
+  RunChoiceArguments runs;
+  bool print_steps = false;
+  std::optional<int64_t> stop_after;
+  std::vector<std::string> dump;
+  std::vector<uint64_t> dump_steps;
+  bool json = false;
 
-/// Says what was trained.
-ExitCode TellRuns(const campaign::ExecutedRuns& executed,
-                  const RunArguments& arguments,
-                  const std::filesystem::path& folder,
-                  const std::string& how_to_go_on) {
+  /// --dump and --dump-steps are overrides, so that they are checked like the
+  /// file.
+  train::Experiment LoadWithDumps() {
+    if (!dump.empty()) {
+      // JSON's strings are TOML's, whatever the patterns hold.
+      overrides.push_back(
+          "log.dump_tensors=" +
+          Json(dump).dump(-1, ' ', false, Json::error_handler_t::replace));
+    }
+    if (!dump_steps.empty()) {
+      overrides.push_back(
+          fmt::format("log.dump_steps=[{}]", fmt::join(dump_steps, ", ")));
+    }
+    return Load();
+  }
+};
+
+/// Prints what the runs left, and returns the exit code.
+ExitCode ReportRuns(const campaign::ExecutedRuns& executed,
+                    const campaign::TrainArmsOptions& options,
+                    const std::filesystem::path& folder, bool json) {
   const bool stopped = executed.interrupted || executed.stopped_by;
   const ExitCode code = stopped            ? ExitCode::kInterrupted
                         : executed.aborted ? ExitCode::kFail
@@ -75,9 +75,9 @@ ExitCode TellRuns(const campaign::ExecutedRuns& executed,
     fmt::print(stderr,
                "isoloss: stopped, since {} has finished step {}. The same "
                "command with {} instead of --stop-after goes on.\n",
-               *executed.stopped_by, *arguments.stop_after, how_to_go_on);
+               *executed.stopped_by, *options.stop_after, options.how_to_go_on);
   }
-  if (arguments.json) {
+  if (json) {
     PrintJson(RunJson(executed, folder, code));
     return code;
   }
@@ -87,9 +87,8 @@ ExitCode TellRuns(const campaign::ExecutedRuns& executed,
   return code;
 }
 
-ExitCode TrainRuns(RunArguments& arguments) {
-  AddDumps(arguments);
-  const train::Experiment experiment = arguments.Load();
+ExitCode Run(RunArguments& arguments) {
+  const train::Experiment experiment = arguments.LoadWithDumps();
   const campaign::TrainArmsOptions options = {
       .dry_run = arguments.dry_run,
       .leftovers = arguments.leftovers(),
@@ -108,8 +107,10 @@ ExitCode TrainRuns(RunArguments& arguments) {
   campaign::ListenToSignals();
   const campaign::ExecutedRuns executed =
       campaign::TrainArms(experiment, plan, folder, options);
-  if (arguments.dry_run || !campaign::SpeaksForTheJob()) return ExitCode::kPass;
-  return TellRuns(executed, arguments, folder, options.how_to_go_on);
+  if (arguments.dry_run || !campaign::SpeaksForTheJob()) {
+    return ExitCode::kPass;
+  }
+  return ReportRuns(executed, options, folder, arguments.json);
 }
 
 Action DeclareRun(CLI::App& app) {
@@ -140,7 +141,7 @@ Action DeclareRun(CLI::App& app) {
   DeclareJson(app, arguments->json, "with the list `logs` and `exit_code`")
       .Excludes("--print-steps")
       .Excludes("--dry-run");
-  return [arguments] { return TrainRuns(*arguments); };
+  return [arguments] { return Run(*arguments); };
 }
 
 }  // namespace

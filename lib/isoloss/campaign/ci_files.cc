@@ -12,8 +12,8 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/files.h"
 #include "isoloss/campaign/output_file.h"
-#include "isoloss/report/junit.h"
-#include "isoloss/report/markdown.h"
+#include "isoloss/document/junit.h"
+#include "isoloss/document/markdown.h"
 
 namespace isoloss::campaign {
 namespace {
@@ -24,19 +24,19 @@ namespace fs = std::filesystem;
 struct Output {
   fs::path path;
   const char* option;
-  std::string (*render)(const report::CiReport& report);
+  std::string (*render)(const document::Report& report);
   IsEarlierOutput is_earlier;
 };
 
 std::vector<Output> OutputsOf(const CiTargets& targets) {
   std::vector<Output> outputs;
   if (!targets.junit.empty()) {
-    outputs.push_back({targets.junit, "--junit", report::RenderJunit,
-                       HasFirstLineOf(report::kJunitFirstLine)});
+    outputs.push_back({targets.junit, "--junit", document::RenderJunit,
+                       HasFirstLineOf(document::kJunitFirstLine)});
   }
   if (!targets.markdown.empty()) {
-    outputs.push_back({targets.markdown, "--markdown", report::RenderMarkdown,
-                       HasFirstLineOf(report::kMarkdownFirstLine)});
+    outputs.push_back({targets.markdown, "--markdown", document::RenderMarkdown,
+                       HasFirstLineOf(document::kMarkdownFirstLine)});
   }
   return outputs;
 }
@@ -107,8 +107,8 @@ Descriptor OpenSummary(const fs::path& path) {
 }
 
 /// In one piece, behind what the step has written so far.
-void AppendSummary(const fs::path& path, const report::CiReport& report) {
-  const std::string text = report::RenderMarkdown(report);
+void AppendSummary(const fs::path& path, const document::Report& report) {
+  const std::string text = document::RenderMarkdown(report);
   WriteAll(OpenSummary(path), std::as_bytes(std::span(text)), path);
 }
 
@@ -126,7 +126,7 @@ void CheckCiTargets(const CiTargets& targets) {
   if (!targets.summary.empty()) OpenSummary(targets.summary);
 }
 
-void WriteCiFiles(const CiTargets& targets, const report::CiReport& report) {
+void WriteCiFiles(const CiTargets& targets, const document::Report& report) {
   for (const Output& output : OutputsOf(targets)) {
     WriteFileAtomically(output.path, output.render(report));
   }
@@ -138,14 +138,14 @@ void BeginCiFiles(const CiTargets& targets, const std::string& command) {
   CiTargets files = targets;
   files.summary.clear();
   WriteCiFiles(files,
-               report::CiErrorReport(
+               document::ErrorReport(
                    command, 130, "unfinished",
                    "It began and left no verdict: it is still at work, or was "
                    "killed."));
 }
 
 std::vector<std::string> WriteCiError(const CiTargets& targets,
-                                      const report::CiReport& report) {
+                                      const document::Report& report) {
   std::vector<std::string> faults;
   const auto attempt = [&](const CiTargets& one) {
     try {

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "isoloss/gate/check_titles.h"
+#include "isoloss/gate/judge.h"
 
 namespace isoloss::campaign {
 namespace {
@@ -16,7 +16,6 @@ gate::Check StopCheck(const HopelessPair& hopeless, const std::string& arm,
                   hopeless.seed, hopeless.step, hopeless.reason);
   gate::Check check;
   check.name = "sequential";
-  gate::Entitle(gate::LevelName(gate::LevelId::l6_sequential), check);
   check.outcome = its_own ? gate::Outcome::kFail : gate::Outcome::kInconclusive;
   check.quantity = its_own ? where : "stopped with an arm that had no hope";
   check.evidence =
@@ -37,27 +36,16 @@ gate::Check StopCheck(const HopelessPair& hopeless, const std::string& arm,
 std::vector<gate::Judgement> JudgeStopped(
     const HopelessPair& hopeless, const std::vector<compare::Run>& runs,
     const std::string& baseline_arm, const std::vector<std::string>& candidates,
-    const EvidenceFiles& evidence, const gate::Policy& policy,
+    const std::optional<gate::Looks>& looks, const gate::Policy& policy,
     const std::filesystem::path& folder) {
   std::vector<gate::Judgement> judgements;
   for (const std::string& arm : candidates) {
-    // Describes the arms. What the ladder says of partial runs does not count.
-    gate::Judgement judgement =
-        JudgeWith(compare::PairBySeed(baseline_arm,
-                                      compare::RunsOfArm(runs, baseline_arm),
-                                      arm, compare::RunsOfArm(runs, arm)),
-                  evidence, policy);
-    gate::Check check = StopCheck(hopeless, arm, policy, folder);
-    judgement.outcome = check.outcome;
-    judgement.levels = {
-        {.name = gate::LevelName(gate::LevelId::l6_sequential),
-         .outcome = check.outcome,
-         .title = std::string(gate::LevelTitle(gate::LevelId::l6_sequential))}};
-    static_cast<gate::LevelFindings&>(judgement) = {
-        .checks = {std::move(check)}};
-    judgement.warnings.clear();
-    judgement.controls.reset();
-    judgements.push_back(std::move(judgement));
+    const auto pairing = compare::PairBySeed(
+        baseline_arm, compare::RunsOfArm(runs, baseline_arm), arm,
+        compare::RunsOfArm(runs, arm));
+    judgements.push_back(gate::JudgeStopped(
+        {.pairing = &pairing, .looks = looks ? &*looks : nullptr}, policy,
+        StopCheck(hopeless, arm, policy, folder)));
   }
   return judgements;
 }

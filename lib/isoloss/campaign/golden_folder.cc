@@ -149,15 +149,23 @@ std::string GoldenName(const compare::Run& golden) {
   return fs::path(golden.file).stem().string();
 }
 
+MakeHooks PlantInCandidates(const train::Experiment& experiment,
+                            const MakeHooks& plant) {
+  if (!plant) return {};
+  return [&experiment, plant](const train::Experiment& of_case,
+                              const train::Arm& arm, uint64_t seed) {
+    return IsCandidate(experiment, arm.name) ? plant(of_case, arm, seed)
+                                             : train::RunHooks{};
+  };
+}
+
 Rerun RunAll(const train::Experiment& experiment, const fs::path& out,
-             const MakeHooks& plant, bool quiet) {
+             const MakeHooks& hooks, bool quiet) {
   TrainArmsOptions options{.leftovers = train::Leftovers::kDiscard,
                            .quiet = quiet};
-  if (plant) {
+  if (hooks) {
     options.run_hooks = [&](const train::Run& run) {
-      return IsCandidate(experiment, run.arm->name)
-                 ? plant(experiment, *run.arm, run.seed)
-                 : train::RunHooks{};
+      return hooks(experiment, *run.arm, run.seed);
     };
   }
   ListenToSignals();
@@ -165,24 +173,6 @@ Rerun RunAll(const train::Experiment& experiment, const fs::path& out,
       TrainArms(experiment, PlanTraining(experiment), out, options);
   if (executed.interrupted) return {{}, true};
   return {ReadRuns(executed.logs), false};
-}
-
-ProbeSettings SettingsOf(const train::Experiment& experiment,
-                         const gate::Policy& policy,
-                         const PlainSteps& plain_steps,
-                         const MakeHooks& plant) {
-  ProbeSettings settings;
-  settings.plain_steps = plain_steps;
-  settings.cases = ProbedCases(policy);
-  if (plant) {
-    settings.hooks = [&experiment, plant](const train::Experiment& of_case,
-                                          const train::Arm& arm,
-                                          uint64_t seed) {
-      return IsCandidate(experiment, arm.name) ? plant(of_case, arm, seed)
-                                               : train::RunHooks{};
-    };
-  }
-  return settings;
 }
 
 EvidenceFiles ReadEvidence(const train::Experiment& experiment,
@@ -210,7 +200,7 @@ std::optional<EvidenceFiles> GatherEvidence(const train::Experiment& experiment,
                                             const PlainSteps& plain_steps) {
   const ProbedRuns probed = ProbeArms(
       experiment, train::LoadCorpusOf(experiment), train::ArmNames(experiment),
-      out, SettingsOf(experiment, policy, plain_steps));
+      out, {.plain_steps = plain_steps, .cases = ProbedCases(policy)});
   if (probed.interrupted) return std::nullopt;
   return ReadEvidence(experiment, golden, probed.files);
 }

@@ -102,19 +102,17 @@ struct Rerun {
   bool interrupted = false;
 };
 
-/// Trains every arm and seed of `experiment` into `out`, and reads the logs.
-/// `plant`, if it is not empty, is at work in all arms but the baseline.
-/// `quiet`: without progress bars, as other jobs run beside it.
-Rerun RunAll(const train::Experiment& experiment,
-             const std::filesystem::path& out, const MakeHooks& plant = {},
-             bool quiet = false);
+/// `plant`, which may be empty, in all arms but the baseline. Keeps a reference
+/// to `experiment`.
+MakeHooks PlantInCandidates(const train::Experiment& experiment,
+                            const MakeHooks& plant);
 
-/// How the oracle probes the arms: the cases that the policy asks for, and
-/// `plain_steps` of case plain. Keeps references.
-ProbeSettings SettingsOf(const train::Experiment& experiment,
-                         const gate::Policy& policy,
-                         const PlainSteps& plain_steps,
-                         const MakeHooks& plant = {});
+/// Trains every arm and seed of `experiment` into `out`, and reads the logs.
+/// `hooks` may be empty. `quiet`: without progress bars, as other jobs run
+/// beside it.
+Rerun RunAll(const train::Experiment& experiment,
+             const std::filesystem::path& out, const MakeHooks& hooks = {},
+             bool quiet = false);
 
 /// What the statistical lane rests on besides the runs: the oracle's probes,
 /// and for each arm the null ensemble golden/ensembles/NAME-ARM.h5 of goldens

@@ -159,7 +159,7 @@ class Verifier {
         runs = ReadStopped(executed.logs);
         std::vector<gate::Judgement> judgements =
             JudgeStopped(*executed.hopeless, runs, baseline_arm_,
-                         question_->roles().candidates, plan_.evidence,
+                         question_->roles().candidates, plan_.evidence.looks,
                          plan_.policy, plan_.folder);
         return Given(std::move(judgements), std::move(runs));
       }

@@ -231,6 +231,21 @@ std::string Paint(const std::string& text, const char* code,
   return fmt::format("\x1b[{}m{}\x1b[0m", code, text);
 }
 
+std::string LegendOf(const Chart& chart, const TextStyle& style) {
+  std::string legend;
+  for (const Curve& curve : chart.curves) {
+    if (curve.name.empty()) continue;
+    const char* mark = style.ascii    ? (curve.dotted ? "x" : "o")
+                       : curve.dotted ? "\u2802\u2802"
+                                      : "\u2812\u2812";
+    legend += fmt::format("{}{}", legend.empty() ? "" : "   ",
+                          Paint(fmt::format("{} {}", mark, curve.name),
+                                curve.dotted ? kYellow : kBlue, style));
+  }
+  if (style.ascii && !legend.empty()) legend += "   # both";
+  return legend;
+}
+
 std::vector<std::string> DrawChart(const Chart& chart, const TextStyle& style) {
   const int columns = std::max(style.width - kLabelWidth, 20);
   Canvas canvas(columns, chart.rows, style.ascii);

@@ -18,11 +18,13 @@ struct TextStyle {
 struct Curve {
   std::vector<double> y;  ///< one value per step
   bool dotted = false;    ///< else a line
+  std::string name = {};  ///< in the legend, which a chart with a title has
 };
 
 /// Up to two curves over common steps; where they are drawn in colour, the line
 /// is blue and the dotted one yellow.
 struct Chart {
+  std::string title = {};  ///< "": it has neither title nor legend
   std::vector<int64_t> step;
   std::vector<Curve> curves;
   std::vector<double> guides;  ///< horizontal lines that must be in view
@@ -36,6 +38,9 @@ struct Chart {
 /// the mean of the steps that fall into it. Empty if there is nothing finite to
 /// draw.
 std::vector<std::string> DrawChart(const Chart& chart, const TextStyle& style);
+
+/// "⠒⠒ bf16   ⠂⠂ mxfp8": the curves that have a name, in their colours.
+std::string LegendOf(const Chart& chart, const TextStyle& style);
 
 /// `text` between the codes of an ANSI colour, if style.color.
 std::string Paint(const std::string& text, const char* code,

@@ -76,9 +76,10 @@ struct Title {
 struct Line {
   std::string text = {};
   int indent = 0;
-  std::optional<int> hang = {};
+  std::optional<size_t> hang = {};
   std::string lead = {};  ///< before the text, in `tone`
   Tone tone = Tone::kPlain;
+  std::string label = {};  ///< between them, unbroken
 };
 
 /// A label and what there is to say of it. Without text it is left out.

@@ -36,13 +36,13 @@ size_t ColumnsOf(const std::string& text) {
   }));
 }
 
-struct Cell {
+struct ShownCell {
   std::string text;
   Tone tone = Tone::kPlain;
 };
 
-Cell CellOf(const Document& row, const Column& column) {
-  Cell cell{.text = "-"};
+ShownCell CellOf(const Document& row, const Column& column) {
+  ShownCell cell{.text = "-"};
   for (const Part& part : row.parts()) {
     if (const auto* field = std::get_if<Field>(&part);
         field != nullptr && field->label == column.label) {
@@ -85,9 +85,9 @@ class TextRenderer {
     const auto indent = static_cast<size_t>(line.indent);
     text_.append(indent, ' ');
     text_ += Paint(line.lead, CodeOf(line.tone), style_);
-    text_ += line.hang ? Wrap(line.text, indent + ColumnsOf(line.lead),
-                              static_cast<size_t>(*line.hang), style_)
-                       : line.text;
+    text_ += line.label;
+    const size_t used = indent + ColumnsOf(line.lead) + ColumnsOf(line.label);
+    text_ += line.hang ? Wrap(line.text, used, *line.hang, style_) : line.text;
     text_ += "\n";
   }
 
@@ -96,13 +96,18 @@ class TextRenderer {
   }
 
   void Put(const Chart& chart) {
+    if (!chart.title.empty()) {
+      text_ += "\n" + Paint(chart.title, kBold, style_);
+      const std::string legend = LegendOf(chart, style_);
+      text_ += legend.empty() ? "\n" : fmt::format("   {}\n", legend);
+    }
     const auto lines = DrawChart(chart, style_);
     text_ += lines.empty() ? "  no finite value to draw\n"
                            : fmt::format("{}\n", fmt::join(lines, "\n"));
   }
 
   void Put(const Table& table) {
-    std::vector<std::vector<Cell>> rows;
+    std::vector<std::vector<ShownCell>> rows;
     if (table.has_head) {
       auto& head = rows.emplace_back();
       for (const Column& column : table.columns) head.push_back({column.label});
@@ -113,11 +118,12 @@ class TextRenderer {
         cells.push_back(CellOf(row, column));
       }
     }
-    for (const std::vector<Cell>& row : rows) PutRow(table, rows, row);
+    for (const std::vector<ShownCell>& row : rows) PutRow(table, rows, row);
   }
 
-  void PutRow(const Table& table, const std::vector<std::vector<Cell>>& rows,
-              const std::vector<Cell>& row) {
+  void PutRow(const Table& table,
+              const std::vector<std::vector<ShownCell>>& rows,
+              const std::vector<ShownCell>& row) {
     std::string line(static_cast<size_t>(table.indent), ' ');
     for (size_t i = 0; i < table.columns.size(); ++i) {
       const Column& column = table.columns[i];

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "isoloss/compare/routing_health.h"
+#include "isoloss/gate/check_titles.h"
 #include "isoloss/gate/foreign_runs.h"
 #include "isoloss/gate/ladder.h"
 #include "isoloss/runlog/content_digest.h"
@@ -117,6 +118,24 @@ std::vector<std::string> WarningsOf(const compare::Pairing& pairing,
   return warnings;
 }
 
+/// What the verdict is about, before any level has spoken.
+Judgement Describe(const Evidence& evidence, const Policy& policy) {
+  const compare::Pairing& pairing = *evidence.pairing;
+  Judgement judgement;
+  judgement.policy = policy;
+  const auto all = pairing.All();
+  if (!all.empty()) Describe(all[0]->log.provenance, judgement);
+  judgement.origin = OriginOf(pairing);
+  judgement.compared_steps = ComparedSteps(pairing);
+  judgement.baseline = compare::SummarizeArm(
+      pairing.baseline_arm, pairing.baseline, policy.window_share);
+  judgement.candidate = compare::SummarizeArm(
+      pairing.candidate_arm, pairing.candidate, policy.window_share);
+  judgement.rising_loss = compare::RisingLoss(pairing);
+  if (evidence.looks != nullptr) judgement.looks = *evidence.looks;
+  return judgement;
+}
+
 }  // namespace
 
 Judgement Judge(const compare::Pairing& pairing, const Policy& policy) {
@@ -126,23 +145,13 @@ Judgement Judge(const compare::Pairing& pairing, const Policy& policy) {
 Judgement Judge(const Evidence& evidence, const Policy& policy,
                 const LadderOptions& options) {
   const compare::Pairing& pairing = *evidence.pairing;
-  Judgement judgement;
-  judgement.policy = policy;
   const auto all = pairing.All();
-  if (!all.empty()) Describe(all[0]->log.provenance, judgement);
-  judgement.origin = OriginOf(pairing);
-  judgement.compared_steps = ComparedSteps(pairing);
+  Judgement judgement = Describe(evidence, policy);
   if (!all.empty() && policy.question == compare::Question::kPrecision) {
     judgement.precision = {.trained = compare::ScaleOf(all[0]->log)};
   }
-  judgement.baseline = compare::SummarizeArm(
-      pairing.baseline_arm, pairing.baseline, policy.window_share);
-  judgement.candidate = compare::SummarizeArm(
-      pairing.candidate_arm, pairing.candidate, policy.window_share);
   judgement.warnings = WarningsOf(pairing, judgement);
-  judgement.rising_loss = compare::RisingLoss(pairing);
   judgement.evidence = EvidenceList(evidence);
-  if (evidence.looks != nullptr) judgement.looks = *evidence.looks;
   RunLadder(evidence, judgement, options);
   ApplyControls(evidence.controls, judgement);
   if (judgement.outcome != Outcome::kInvalid) {
@@ -150,6 +159,20 @@ Judgement Judge(const Evidence& evidence, const Policy& policy,
     if (!pairing.Knows(runlog::Fact::kBits))
       judgement.peers = PeerOpinions(pairing);
   }
+  return judgement;
+}
+
+Judgement JudgeStopped(const Evidence& evidence, const Policy& policy,
+                       Check stop) {
+  Judgement judgement = Describe(evidence, policy);
+  const std::string_view level = LevelName(LevelId::l6_sequential);
+  Entitle(level, stop);
+  judgement.outcome = stop.outcome;
+  judgement.levels = {
+      {.name = level,
+       .outcome = stop.outcome,
+       .title = std::string(LevelTitle(LevelId::l6_sequential))}};
+  judgement.checks = {std::move(stop)};
   return judgement;
 }
 

@@ -79,7 +79,7 @@ class AttentionPass {
       RunChains(wave, dout, to);
     });
     if (in_.rounding == Rounding::kFp32) return;
-    for (size_t head = 0; head < in_.heads; ++head) {
+    for (size_t head = 0; head < in_.queries.heads; ++head) {
       for (const HeadColumns<float>* sums : {&to.keys, &to.values}) {
         const MatrixView<float> all =
             sums->Of(head, 0, in_.document_ends.back());
@@ -114,7 +114,7 @@ class AttentionPass {
       size_t number = 0;
       for (const size_t end : in_.document_ends) {
         const size_t length = end - begin;
-        for (size_t head = 0; head < in_.heads; ++head, ++number) {
+        for (size_t head = 0; head < in_.queries.heads; ++head, ++number) {
           if (first >= length) continue;
           s_.blocks.push_back(
               {number, head, begin, first, std::min(step, length - first)});
@@ -126,11 +126,11 @@ class AttentionPass {
 
   void PackColumns(const HeadColumns<const float>& columns,
                    std::vector<kernels::PackedOperand>& packed) {
-    packed.resize(in_.document_ends.size() * in_.heads);
+    packed.resize(in_.document_ends.size() * in_.queries.heads);
     team_.ParallelFor(packed.size(), [&](size_t number) {
-      const size_t document = number / in_.heads;
+      const size_t document = number / in_.queries.heads;
       const size_t begin = document == 0 ? 0 : in_.document_ends[document - 1];
-      packed[number].Pack({columns.Of(number % in_.heads, begin,
+      packed[number].Pack({columns.Of(number % in_.queries.heads, begin,
                                       in_.document_ends[document] - begin)});
     });
   }
@@ -313,7 +313,7 @@ class AttentionPass {
   kernels::OperandState StateFor(const AttentionSite& site, GemmRole role,
                                  OperandSide side, const ScoreBlock& b) const {
     return StateOf(in_.key, site.name, role, side, /*group=*/0,
-                   (in_.first_token + b.begin) * in_.heads + b.head);
+                   (in_.first_token + b.begin) * in_.queries.heads + b.head);
   }
 
   const AttentionInputs& in_;

@@ -24,19 +24,7 @@ namespace isoloss::model {
 /// definition, because gradients of keys and values are sums over blocks.
 inline constexpr size_t kQueryBlock = 64;
 
-/// The columns of a [T, heads * stride] matrix that belong to each head: head h
-/// occupies columns [h * stride + offset, h * stride + offset + width).
-template <typename T>
-struct HeadColumns {
-  MatrixView<T> matrix;
-  size_t stride;
-  size_t offset;
-  size_t width;
-
-  MatrixView<T> Of(size_t head, size_t first_row, size_t rows) const {
-    return matrix.Rows(first_row, rows).Cols(head * stride + offset, width);
-  }
-};
+using kernels::HeadColumns;
 
 struct AttentionInputs {
   HeadColumns<const float> queries;
@@ -44,7 +32,6 @@ struct AttentionInputs {
   HeadColumns<const float> values;
   /// Token t sees the tokens of its own document up to itself.
   std::span<const size_t> document_ends;
-  size_t heads;
   float scale;
   /// Of the output and of the gradients.
   kernels::Rounding rounding = kernels::Rounding::kFp32;

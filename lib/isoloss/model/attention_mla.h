@@ -7,12 +7,11 @@
 
 #include "isoloss/base/matrix.h"
 #include "isoloss/model/attention_core.h"
+#include "isoloss/model/layer_context.h"
 #include "isoloss/model/linear.h"
 #include "isoloss/model/norm.h"
 
 namespace isoloss::model {
-
-struct LayerContext;
 
 class MlaAttention {
  public:
@@ -50,6 +49,13 @@ class MlaAttention {
   void DisassembleKeyGradients();
   void TapRotated() const;
   AttentionInputs Inputs() const;
+  /// Columns [offset, offset + width) of each head's equal share.
+  template <typename T>
+  HeadColumns<T> Heads(MatrixView<T> matrix, size_t offset,
+                       size_t width) const {
+    const size_t heads = context_.config.n_heads;
+    return {matrix, heads, matrix.cols() / heads, offset, width};
+  }
 
   LayerContext& context_;
   std::string name_;

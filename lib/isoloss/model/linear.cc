@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "isoloss/base/error.h"
+#include "isoloss/kernels/rowwise.h"
 #include "isoloss/model/layer_context.h"
 
 namespace isoloss::model {
@@ -186,10 +187,13 @@ const kernels::OperandState* Linear::StateOf(
 
 void Linear::NoteAmax(SiteTensor tensor, MatrixView<const float> rows,
                       const RowGroups& groups) const {
-  if (context_.amax.empty()) return;
+  if (!context_.amax.Notes(site_, tensor)) return;
   const size_t first = groups.of_experts ? context_.mesh.experts().first : 0;
   for (size_t g = 0; g < groups_; ++g) {
-    context_.amax.Note(site_, tensor, first + g, RowsOf(rows, groups, g));
+    context_.amax.Note(
+        site_, tensor, first + g,
+        kernels::FiniteAmax(RowsOf(rows, groups, g), kernels::Rounding::kFp32,
+                            context_.team));
   }
 }
 

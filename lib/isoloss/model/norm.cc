@@ -41,19 +41,17 @@ void RmsNorm::Forward(MatrixView<const float> x, MatrixView<float> y) {
 }
 
 void RmsNorm::Backward(MatrixView<const float> x, MatrixView<const float> dy,
-                       MatrixView<float> dx) {
+                       MatrixView<float> dx, bool add) {
   if (quantizes_gain_) context_.gemms.CountOthers(1, 2);
-  kernels::RmsNormBackward(x, Gain(), rstd_, dy, context_.rounding, dx,
-                           {context_.Gradient(parameter_).data(), x.cols()},
+  kernels::RmsNormBackward({x,
+                            Gain(),
+                            rstd_,
+                            dy,
+                            context_.rounding,
+                            add,
+                            dx,
+                            {context_.Gradient(parameter_).data(), x.cols()}},
                            context_.team);
-}
-
-void RmsNorm::BackwardAdd(MatrixView<const float> x, MatrixView<const float> dy,
-                          MatrixView<float> dx) {
-  if (quantizes_gain_) context_.gemms.CountOthers(1, 2);
-  kernels::RmsNormBackwardAdd(x, Gain(), rstd_, dy, context_.rounding, dx,
-                              {context_.Gradient(parameter_).data(), x.cols()},
-                              context_.team);
 }
 
 }  // namespace isoloss::model

@@ -19,7 +19,6 @@ using document::kBold;
 using document::Paint;
 using document::TextStyle;
 using document::Wrap;
-
 using runlog::Column;
 using runlog::Role;
 using runlog::ValueType;
