@@ -29,6 +29,7 @@
 #include "isoloss/kernels/targets.h"
 #include "isoloss/transport/launch.h"
 #include "json_output.h"
+#include "study.h"
 #include "usage.h"
 
 namespace isoloss::cli {
@@ -68,6 +69,7 @@ std::vector<Group> Groups() {
 #include "commands.def"
 #undef ISOLOSS_COMMAND
 #undef ISOLOSS_GROUP
+  std::ranges::find(groups, "study", &Group::above)->commands = StudyCommands();
   return groups;
 }
 

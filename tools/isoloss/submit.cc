@@ -18,7 +18,7 @@
 #include "isoloss/sweeps/scripts.h"
 #include "isoloss/sweeps/slurm.h"
 #include "isoloss/sweeps/sweep.h"
-#include "study_arguments.h"
+#include "prose.h"
 #include "value_names.h"
 
 namespace isoloss::cli {
