@@ -7,7 +7,8 @@
 namespace isoloss::foreign {
 namespace {
 
-/// At which the log says that the update was skipped, ascending.
+/// Returns the steps at which the log says that the update was skipped,
+/// ascending.
 std::vector<int64_t> SkippedSteps(const ForeignRun& run) {
   std::vector<int64_t> skipped;
   for (const auto& idle : IdleOf(run)) {
