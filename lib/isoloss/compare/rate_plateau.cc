@@ -6,7 +6,8 @@
 namespace isoloss::compare {
 
 std::optional<RatePlateau> PlateauOf(std::span<const double> rates) {
-  // Far above the rounding of a schedule, far below one step of any decay.
+  // This is far above the rounding of a schedule, and far below one step of any
+  // decay.
   constexpr double kSame = 1e-9;
   double largest = 0;
   for (const double rate : rates) {
