@@ -66,7 +66,8 @@ bool Unquantized(Side& side) {
   return true;
 }
 
-/// The mirror of it.
+/// Makes the mirrored mistake: the operand is quantised though the recipe
+/// leaves it out.
 bool QuantizedAnyway(Side& side) {
   if (side.quantization || !side.left_out) return false;
   side.quantization = side.left_out;
@@ -75,7 +76,8 @@ bool QuantizedAnyway(Side& side) {
 
 // ---- other values -----------------------------------------------------------
 
-/// What the quantisation makes of the values along their other axis.
+/// Computes what the quantisation makes of the values along the axis that is
+/// not the recipe's.
 bool AlongOtherAxis(Side& side, Matrix<float>& result) {
   if (!side.quantization || side.before) return false;
   const bool down = !side.down;
@@ -132,7 +134,8 @@ float RoundToTf32(float value) {
                                 formats::Overflow::kNonFinite);
 }
 
-/// What a tensor core reads of an FP32 number that nobody rounded.
+/// Returns the bits that a tensor core reads of an FP32 number which was not
+/// rounded.
 float CutToTf32(float value) {
   constexpr uint32_t kUnread = (uint32_t{1} << 13) - 1;
   return std::bit_cast<float>(std::bit_cast<uint32_t>(value) & ~kUnread);

@@ -1,4 +1,4 @@
-// Rows that travel to experts.
+// Checks rows that travel to experts.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,7 +25,8 @@ namespace {
 using oracle::Comparison;
 using oracle::Grid;
 
-/// Row m is row `token(m)` of `tokens`, or zero, of either sign, if that is -1.
+/// Row m must be row `token(m)` of `tokens`. If that is -1, it must be zero, of
+/// either sign.
 Comparison CompareRows(const MatrixView<const float>& rows,
                        const MatrixView<const float>& tokens,
                        const std::function<int64_t(size_t)>& token) {
@@ -108,7 +109,8 @@ std::vector<Trial> DispatchTrials(const MatrixView<const float>& rows,
   return trials;
 }
 
-/// A factor of the wrong rows, which is rounded like they are.
+/// Returns a fit of a factor of the wrong rows; the products are rounded as the
+/// rows are.
 Fit RowFit(const MatrixView<const float>& rows,
            const MatrixView<const float>& tokens, const Integers& source,
            Grid grid, const std::vector<bool>& wrong) {
@@ -146,7 +148,8 @@ Fit RowFit(const MatrixView<const float>& rows,
   return fit;
 }
 
-/// Rows that are those of other tokens, or zero. Tokens are told by their bits.
+/// Explains rows that are zero or those of another token. Bits tell the tokens
+/// apart.
 std::vector<Trial> RowTrials(const MatrixView<const float>& rows,
                              const MatrixView<const float>& tokens,
                              const Integers& source,
