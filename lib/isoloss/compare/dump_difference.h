@@ -54,8 +54,8 @@ struct CellDifference {
 struct TensorDifference {
   std::string name;
   int64_t order = 0;
-  std::vector<int64_t>
-      shape_a;  ///< [rows, cols]; the fields below stay empty if it differs
+  /// If the shapes [rows, cols] differ, the fields that follow are empty.
+  std::vector<int64_t> shape_a;
   std::vector<int64_t> shape_b;
   int64_t differing = 0;  ///< elements whose bits differ
   int64_t elements = 0;

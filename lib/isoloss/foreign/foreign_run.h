@@ -124,8 +124,7 @@ struct ForeignRun {
   std::vector<int64_t> without_loss;
   /// The steps of a table are in this column or key; "" for any other log.
   std::string step_name;
-  std::vector<std::string>
-      rising;  ///< names of columns that may count the steps instead
+  std::vector<std::string> rising;  ///< columns that may count them instead
   /// The number of the epoch rises where the steps begin again. Finish() sets
   /// this.
   bool counts_within_epoch = false;
