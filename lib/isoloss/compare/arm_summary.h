@@ -39,8 +39,8 @@ struct ArmSummary {
   /// percent_below_unigram = 100 (1 - final loss / entropy of the corpus' byte
   /// or token frequencies).
   std::optional<double> percent_below_unigram;
-  /// percent_above_floor = 100 (final loss / entropy rate of the synthetic
-  /// source - 1).
+  /// percent_above_floor = 100 (final loss / synthetic source's entropy rate -
+  /// 1).
   std::optional<double> percent_above_floor;
 };
 

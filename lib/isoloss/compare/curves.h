@@ -8,8 +8,7 @@
 
 namespace isoloss::compare {
 
-/// The curves are means over the paired seeds. They are not finite where a run
-/// is not.
+/// The curves are means over the paired seeds; not finite where a run is not.
 struct Curves {
   std::vector<int64_t> step;
   std::vector<double> baseline_nats;

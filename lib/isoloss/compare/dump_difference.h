@@ -54,7 +54,7 @@ struct CellDifference {
 struct TensorDifference {
   std::string name;
   int64_t order = 0;
-  /// If the shapes [rows, cols] differ, the fields that follow are empty.
+  /// If the shapes [rows, cols] differ, no field after `shape_b` is set.
   std::vector<int64_t> shape_a;
   std::vector<int64_t> shape_b;
   int64_t differing = 0;  ///< elements whose bits differ
@@ -79,8 +79,7 @@ struct TensorDifference {
   bool Differs() const;
 };
 
-/// A block of a GEMM's operand is listed if the two runs quantise it
-/// differently.
+/// The two runs quantise this block of a GEMM's operand differently.
 struct OperandBlock {
   struct Side {
     /// "" if the block is not quantised. If `codes` are empty, the operand has

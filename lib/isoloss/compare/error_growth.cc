@@ -57,8 +57,7 @@ bool IsOptimizers(const DumpedTensor& tensor) {
   return tensor.kind == "parameter" || tensor.kind == "update";
 }
 
-/// Returns "" if both graphs have the same tensors, computed from the same
-/// inputs.
+/// Returns "" if both graphs have the same tensors from the same inputs.
 std::string GraphDifference(const runlog::ModelGraph& a,
                             const runlog::ModelGraph& b) {
   const runlog::GraphColumns& of_a = a.tensors;
@@ -162,8 +161,7 @@ struct Measured {
   double error;
 };
 
-/// An origin holds the tensors from which a tensor is computed, as far as dumps
-/// have them.
+/// An origin holds the tensors of the dumps from which a tensor is computed.
 struct Origin {
   bool known = false;  ///< false: some input leads to no tensor of the dumps
   double error = 0;    ///< the largest of the tensors' errors

@@ -37,10 +37,9 @@ struct LeftOut {
 };
 
 struct ErrorGrowth {
-  /// Forward and backward operations are in order of descending `added`, NaN
-  /// first.
+  /// Forward and backward operations, which have descending `added`, NaN first.
   std::vector<OperationError> operations;
-  /// Updates and parameters are in the same order. They are apart because a
+  /// Updates and parameters are in the same order. They are apart, since a
   /// first step of Adam is almost the gradient's sign, which any error can
   /// flip.
   std::vector<OperationError> optimizer;

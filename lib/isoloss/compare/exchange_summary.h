@@ -17,8 +17,7 @@ struct ExchangeSummary {
   double rows_per_token = 0;       ///< one per slot, without drops
   double rank_rows_per_token = 0;  ///< one per rank
   double node_rows_per_token = 0;  ///< one per node
-  /// busiest_rank_over_mean = rows of the busiest rank's experts / mean of all
-  /// ranks.
+  /// busiest_rank_over_mean = rows of the busiest rank / mean of all ranks.
   double busiest_rank_over_mean = 0;
 };
 

@@ -24,8 +24,7 @@ struct SeedDifference {
   int64_t seed = 0;
   /// Level L5 tests final_window = mean over the window of (L_c - L_b) / L_b.
   double final_window = 0;
-  /// held_out = (L_c - L_b) / L_b of the last held-out evaluation; empty
-  /// without one.
+  /// held_out = (L_c - L_b) / L_b of the last held-out evaluation, if any.
   std::optional<double> held_out;
   std::optional<double> held_out_nats;  ///< L_c - L_b of that evaluation
   double final_window_nats = 0;         ///< mean over the window of L_c - L_b
@@ -46,16 +45,14 @@ struct FinalWindow {
   size_t last_100_steps = 0;          ///< number of steps in last_100_nats
   std::vector<SeedDifference> seeds;  ///< ascending seed
 
-  // Each vector has a value for each seed; held-out losses are empty if there
-  // are none.
+  // Vectors have a value for each seed; those of held-out losses may be empty.
   std::vector<double> Percents() const;  ///< 100 final_window
   std::vector<double> Gaps() const;      ///< final_window_nats
   std::vector<double> HeldOutPercents() const;
   std::vector<double> HeldOutGaps() const;
 };
 
-/// Compares the arms. Requires runs that integrity rules `seeds` and `steps`
-/// found in order.
+/// Requires runs that integrity rules `seeds` and `steps` found in order.
 FinalWindow CompareFinalWindow(const Pairing& pairing, double window_share);
 
 }  // namespace isoloss::compare

@@ -31,8 +31,7 @@ Divergence DivergenceAt(const SharedValue& value) {
           Number(a), Number(b)};
 }
 
-/// Returns the first step of a group at which its loss or gradient norm
-/// differs.
+/// Returns the first step of a group with another loss or gradient norm.
 std::optional<Divergence> FirstOfCurves(const SharedColumns& shared,
                                         const char* group) {
   std::vector<runlog::Band> bands;

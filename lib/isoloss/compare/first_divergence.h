@@ -19,13 +19,12 @@ struct Divergence {
   double baseline = 0;
   double candidate = 0;
 
-  /// Returns whether the value is of an evaluation; all steps up to it are
-  /// equal.
+  /// Returns whether the value is of an evaluation; then all steps are equal.
   bool IsHeldOut() const { return quantity.starts_with("held-out"); }
 };
 
-/// Returns the first step at which the loss differs in any bit. If losses agree
-/// in a step, its gradient norm counts. Steps that only one run has are no
+/// Returns the first step at which the loss or, if losses are equal, the
+/// gradient norm differs in any bit. Steps that only one run has are no
 /// divergence.
 std::optional<Divergence> FirstStepDivergence(const runlog::RunLog& baseline,
                                               const runlog::RunLog& candidate);

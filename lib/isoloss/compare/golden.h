@@ -1,5 +1,4 @@
-// Says what every execution of a golden run must reproduce, and writes it for a
-// person to read.
+// Says what every execution of a golden run must reproduce, and prints it.
 #pragma once
 
 #include <optional>
@@ -10,13 +9,11 @@
 
 namespace isoloss::compare {
 
-/// A part is one dataset or attribute of a log, known by the digest of its
-/// values.
+/// A part is a dataset or attribute of a log, by the digest of its values.
 struct ContentPart {
   std::string name;    ///< "/steps/loss_nats" or "final_weights_digest"
   std::string digest;  ///< 16 hexadecimal digits
-  /// An attribute or a column of the graph describes the run, and not its
-  /// steps.
+  /// Attributes and columns of the graph describe the run, not its steps.
   bool describes_run = false;
   std::optional<double> number = {};  ///< of a real attribute
 };
@@ -48,9 +45,9 @@ ContentDifference CompareContent(const runlog::RunLog& golden,
                                  const runlog::RunLog& run);
 
 /// Writes the golden `name` as text, which shows in a review what changed. It
-/// has the maker of the golden, all digests, and one line for each evaluation
-/// and step, ascending. Each number is in hexadecimal (exact), and the loss
-/// also in decimals.
+/// has the maker, all digests, and one line for each evaluation and step,
+/// ascending. Each number is in hexadecimal (exact), and the loss also in
+/// decimals.
 std::string GoldenText(const runlog::RunLog& log, const std::string& name);
 
 }  // namespace isoloss::compare

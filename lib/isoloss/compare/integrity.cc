@@ -91,8 +91,7 @@ void ReportDisagreement(const Run& first, const Run& other,
          Label(other), rule.name, b, Label(first), a, rule.remedy);
 }
 
-/// Reports perturbed runs with equal initial weights, since one of them was not
-/// perturbed.
+/// Reports equal initial weights of runs with different perturbations.
 void ReportUnperturbed(const SeedPair& pair, Findings& findings) {
   const auto& a = pair.baseline->log.provenance;
   const auto& b = pair.candidate->log.provenance;
@@ -217,8 +216,7 @@ Findings CheckConfiguration(const Pairing& pairing, Question question) {
 
 // ---- steps -----------------------------------------------------------------
 
-/// Describes the first place where `step` is not 1, 2, 3, ...: "step 7 is
-/// missing".
+/// Describes where `step` is not 1, 2, 3, ... first: "step 7 is missing".
 std::string StepFault(const std::vector<int64_t>& step) {
   for (size_t i = 0; i < step.size(); ++i) {
     const int64_t expected = static_cast<int64_t>(i) + 1;

@@ -1,5 +1,4 @@
-// Decides whether runs may be compared at all, and whether each is what it
-// claims to be.
+// Decides whether runs may be compared and are what they claim to be.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +13,7 @@
 
 namespace isoloss::compare {
 
-/// One question is asked about a pair of arms; the two are never mixed
-/// (docs/gate.md).
+/// One question is asked about a pair of arms; never both (docs/gate.md).
 enum class Question {
   kPrecision,   ///< is the candidate's recipe as good as the baseline's?
   kRegression,  ///< is this still the run that was approved? Same recipe.
@@ -29,8 +27,7 @@ enum class Severity {
 
 struct Finding {
   Severity severity;
-  /// The message says where and what was found, with numbers, then the rule and
-  /// the remedy.
+  /// The message has the place, the fault with numbers, the rule, the remedy.
   std::string message;
 };
 
@@ -42,9 +39,8 @@ struct IntegrityRule {
   /// This promise is for other programs' runs, whose logs tell less.
   std::string_view foreign_promise;
   std::vector<Finding> (*check)(const Pairing& pairing, Question question);
-  /// Returns whether other programs' logs tell what the rule needs; null means
-  /// that they do. If they do not, the rule promises nothing, and a verdict's
-  /// warnings say so.
+  /// Returns whether other programs' logs tell what the rule needs; null: they
+  /// do. If not, the rule promises nothing, and a verdict's warnings say so.
   bool (*is_told)(const Pairing& pairing, Question question) = nullptr;
 
   /// Returns what holds of this pairing if the rule finds nothing; "": nothing.
@@ -58,9 +54,8 @@ struct IntegrityRule {
 std::span<const IntegrityRule> IntegrityRules();
 
 /// Writes a sentence for each run of one arm whose program computes otherwise
-/// than that of most runs (numerics_digest). The run is of another build, or of
-/// a machine that computes something else. Runs of other programs have no
-/// digest.
+/// than that of most runs (numerics_digest): another build, or a machine that
+/// computes something else. Runs of other programs have no digest.
 std::vector<std::string> MixedNumerics(std::span<const Run* const> arm);
 
 /// Writes a sentence for each arm of another program with a run that shows no

@@ -11,9 +11,9 @@
 namespace isoloss::compare {
 namespace {
 
-/// Runs that have parted stay apart, because their weights differ. Losses count
-/// as equal again if they are nearer than before by this factor, or as near as
-/// the digits tell.
+/// Runs that have parted stay apart, because their weights differ. Losses are
+/// equal again if they are nearer by this factor, or as near as the digits
+/// tell.
 constexpr double kNearer = 1e-4;
 /// Below this share of the loss, rounding may hide that weights differ.
 constexpr double kParted = 1e-6;
@@ -65,8 +65,8 @@ bool MayBeEqual(const TwoColumns& columns, size_t fewest) {
 
 /// Returns the longest stretch of equal rows that chance does not explain. It
 /// has at least a tenth of all rows, half of what is judged as the end.
-/// `parted` is the known distance of the runs; if it is 0, the rows before the
-/// stretch tell it.
+/// `parted` is the known distance of the runs; 0: the rows before the stretch
+/// tell it.
 EqualRows EqualAgain(const TwoColumns& columns, double parted) {
   constexpr double kChance = 1e-6;  // a stretch may begin anywhere
   const size_t fewest = (columns.rows() + 9) / 10;

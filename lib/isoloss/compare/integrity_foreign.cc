@@ -35,8 +35,7 @@ using runlog::Told;
 /// Logs have epochs with two decimals or more, counted from 0 or 1.
 constexpr std::string_view kEpochs = "epochs seen";
 
-/// Returns whether epochs are counted in whole numbers, which stay the same for
-/// some rows.
+/// Returns whether epochs are whole numbers, which stay the same for some rows.
 bool CountsWhole(const Told::Number& epochs) {
   return std::ranges::adjacent_find(epochs.value) != epochs.value.end() &&
          std::ranges::all_of(epochs.value, [](double value) {

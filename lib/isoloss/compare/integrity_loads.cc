@@ -1,6 +1,5 @@
-// Checks for rule `domains` of level L0 whether the experts' loads add up in a
-// run that another program trained. For isoloss' own runs, runlog/relations.cc
-// checks it.
+// Checks for rule `domains` of level L0 whether the experts' loads add up in
+// another program's run. For isoloss' own runs, runlog/relations.cc does so.
 #include <algorithm>
 #include <numeric>
 #include <vector>
@@ -74,8 +73,7 @@ void ReportLoads(const Run& run, Findings& findings) {
              labels[row], top_k, due);
       return;
     }
-    // If the number of slots is not known, layers and equal steps must have
-    // equal sums.
+    // Without a number of slots, layers and equal steps must have equal sums.
     const size_t other = steady ? 0 : row * layers;
     if (pairs[at] == pairs[other]) continue;
     Report(findings, Severity::kUnverified,

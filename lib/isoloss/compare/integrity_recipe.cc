@@ -20,8 +20,7 @@ namespace {
 
 using Operands = std::pair<std::string, std::string>;
 
-/// Converts "again e4m3" of a recipe's text into "e4m3 again", as /recipe has
-/// it.
+/// Converts "again e4m3" of a recipe's text to "e4m3 again" of /recipe.
 std::string OperandOf(std::string_view text) {
   constexpr std::string_view kAgain = "again ";
   const bool again = text.starts_with(kAgain);
@@ -30,8 +29,7 @@ std::string OperandOf(std::string_view text) {
   return again ? operand + " again" : operand;
 }
 
-/// Returns the operands that a line of a recipe's text gives a product, as
-/// /recipe has them.
+/// Returns the operands of a product in a line of a recipe's text.
 std::optional<Operands> OperandsOf(std::string_view line,
                                    std::string_view product) {
   const std::string key = fmt::format("  {} ", product);
@@ -130,8 +128,7 @@ namespace {
 
 // ---- declared_change -------------------------------------------------------
 
-/// Looks for an arm with several recipes, exchanges or perturbations, and
-/// reports it.
+/// Reports an arm that has several recipes, exchanges or perturbations.
 void ReportMixedArm(const std::vector<const Run*>& runs, Findings& findings) {
   for (const Run* run : runs) {
     if (!SameExchange(*runs[0], *run)) {

@@ -1,5 +1,4 @@
-// Declares what the rules of integrity.cc share. It is not for users of the
-// module.
+// Declares what the rules of integrity.cc share; it is not for users.
 #pragma once
 
 #include <fmt/format.h>
@@ -24,8 +23,7 @@ void Report(Findings& findings, Severity severity,
 void ReportForeignSteps(const Run& run, Findings& findings);
 /// Reports loads of experts that do not add up in another program's run.
 void ReportLoads(const Run& run, Findings& findings);
-/// Reports further things that both runs of a pair of another program must
-/// share.
+/// Reports what else both runs of a pair of another program must share.
 void ReportUnlikeCurves(const SeedPair& pair, Findings& findings);
 /// Reports a part that two different runs share though no two trainings do:
 /// final weights, a stretch of losses or, for one seed, of gradient norms.

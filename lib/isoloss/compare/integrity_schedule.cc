@@ -75,8 +75,7 @@ void ReportUnequalRates(const SeedPair& pair, Findings& findings) {
   constexpr double kCoarsest = 0.005;
   const double rounded = pair.baseline->log.provenance.origin.lr_half_unit +
                          pair.candidate->log.provenance.origin.lr_half_unit;
-  // Other programs may have been given two schedules; isoloss has one by its
-  // text.
+  // Other programs may have two schedules; isoloss has one by its text.
   const auto [severity, why] =
       pair.Knows(runlog::Fact::kExperiment)
           ? std::pair(Severity::kBad,

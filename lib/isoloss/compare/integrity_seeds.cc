@@ -1,5 +1,4 @@
-// Checks rule `seeds` of level L0: each seed is one independent run of either
-// arm.
+// Checks rule `seeds` of level L0: a seed is one independent run of each arm.
 #include <algorithm>
 #include <cmath>
 #include <span>
@@ -20,8 +19,7 @@ std::string SeedList(const std::vector<const Run*>& runs) {
   return list.empty() ? "no run" : list;
 }
 
-/// Reports a log that was copied under another seed, which would count one
-/// experiment twice.
+/// Reports a log that is copied under another seed, and would count twice.
 void ReportCopies(const std::vector<const Run*>& runs, Findings& findings) {
   for (auto run = runs.begin(); run != runs.end(); ++run) {
     const auto original =
@@ -128,8 +126,7 @@ void ReportOneSeed(const std::vector<const Run*>& runs, Question question,
       const runlog::RunLog& b = (*run)->log;
       if (IsCopy(a.steps, b.steps)) continue;
       const OneStart start = OneStartOf(a, b);
-      // isoloss draws both by the seed; another program may draw only one of
-      // them.
+      // isoloss draws both by the seed; another program may draw only one.
       const bool foreign = !a.provenance.Knows(runlog::Fact::kBatches) ||
                            !b.provenance.Knows(runlog::Fact::kBatches);
       if (foreign ? start.weights && start.batches

@@ -10,8 +10,7 @@
 
 namespace isoloss::compare {
 
-/// A quantity of a parameter or tensor is given at the step where it differs
-/// most.
+/// A quantity of a parameter or tensor has this largest difference.
 struct LargestDifference {
   std::string name;
   std::string quantity;  ///< "grad_norm", "l2_norm", …

@@ -26,8 +26,7 @@ struct Run {
 /// log counts for less of runlog::ReadLimit.
 void DropTensors(Run& run);
 
-/// Returns the name of a run in findings: the file, or "arm A, seed S" if there
-/// is none.
+/// Returns a run's name in findings: the file or, without one, "arm A, seed S".
 std::string Label(const Run& run);
 
 /// The logs of two runs may be the same file, or two files of the same bytes.

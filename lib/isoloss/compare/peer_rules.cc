@@ -17,8 +17,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // ---- Megatron-LM ------------------------------------------------------------
 
-/// Returns a value as golden files of Megatron-LM have it: with 5 decimals; NaN
-/// is infinity.
+/// Rounds as Megatron-LM's golden files do: 5 decimals, NaN becomes infinity.
 double MegatronValue(std::span<const double> curve, size_t step) {
   if (step >= curve.size() || std::isnan(curve[step])) return kInfinity;
   return std::round(curve[step] * 1e5) / 1e5;
@@ -74,8 +73,7 @@ double Correlation(std::span<const double> a, std::span<const double> b) {
   return ab / std::sqrt(aa * bb);
 }
 
-/// Returns the share of points whose relative difference exceeds the limit for
-/// their loss.
+/// Returns the share of points whose relative difference exceeds their limit.
 double ShareOutsideTolerance(const PeerPair& pair) {
   size_t outside = 0;
   for (size_t i = 0; i < pair.reference.size(); ++i) {

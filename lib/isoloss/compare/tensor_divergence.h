@@ -55,7 +55,7 @@ struct DivergenceReport {
   bool of_digits = false;  ///< the logs hold digits of losses, not their bits
   bool can_zoom = true;    ///< isoloss can train both runs again
   std::optional<TensorDivergence> first;
-  /// Common steps of any group but /eval, and the steps whose tensors can be
+  /// Common steps of any group but /eval, and steps whose tensors can be
   /// compared. These have digests in both logs or, with a tolerance,
   /// statistics.
   int64_t steps = 0;

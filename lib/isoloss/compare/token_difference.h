@@ -47,9 +47,8 @@ struct TokenSlope {
 /// Requires runs that level L0 found sound, and at least one pair.
 TokenSlope FitTokenSlope(const Pairing& pairing, const FinalWindow& window);
 
-/// A candidate needs this many more tokens than the baseline, in percent, to
-/// make up for a difference in loss: 100 (1 / r - 1). Negative for a candidate
-/// that is better.
+/// A candidate needs this many percent more tokens than the baseline to make up
+/// for a difference in loss: 100 (1 / r - 1). A better one has less than 0.
 struct TokenDifference {
   double percent = 0;
   stats::RatioInterval interval = {};
@@ -64,8 +63,7 @@ struct TokenDifference {
 /// Converts the mean of `gaps_nats`, candidate minus baseline of each pair, by
 /// the mean slope. The interval of level 1 - 2 alpha over pairs counts the
 /// uncertainty of both (stats/ratio_interval.h). The result is unknown if the
-/// slope is unknown, or if the slope's own interval of that level is not below
-/// 0.
+/// slope is, or if the slope's own interval of that level is not below 0.
 TokenDifference TokensOf(std::span<const double> gaps_nats,
                          const TokenSlope& slope, double alpha);
 

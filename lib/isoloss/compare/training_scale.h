@@ -1,5 +1,4 @@
-// Says how much was trained, on what, and for how long: a verdict holds for
-// this.
+// Says how much was trained, on what, for how long: a verdict holds for this.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +9,7 @@
 
 namespace isoloss::compare {
 
-/// The log of one run says this of it. An empty number means that the log does
-/// not say it.
+/// The log of one run says this of it; an empty number is not told.
 struct TrainingScale {
   int64_t tokens = 0;  ///< of all planned steps
   int64_t parameters = 0;
@@ -26,8 +24,7 @@ struct TrainingScale {
   /// Tokens are bytes. If they are not, bits are those of a token.
   bool of_bytes = false;
   /// Bits per token of the training share: entropy of tokens, entropy of a
-  /// token given the previous token, and the size that a compressor makes of
-  /// it.
+  /// token given the previous one, and the size that a compressor makes of it.
   std::optional<double> unigram_bits;
   std::optional<double> bigram_bits;
   std::optional<double> deflated_bits;

@@ -16,8 +16,7 @@ bool SameExchange(const Run& a, const Run& b);
 /// recipes of any names that come to the same.
 bool SameTreatment(const Run& a, const Run& b);
 
-/// Returns whether the initial weights of both were perturbed in the same way,
-/// or not at all.
+/// Returns whether both have equal perturbations of initial weights, or none.
 bool SamePerturbation(const Run& a, const Run& b);
 
 /// Returns whether `run` differs from a baseline by its perturbation alone, so

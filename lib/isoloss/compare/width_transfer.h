@@ -1,5 +1,5 @@
-// Tests whether the quantisation errors of narrow models predict those of a
-// wide model.
+// Tests whether quantisation errors of narrow models predict those of wide
+// ones.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,4 @@
-// Tests whether two curves are the same, as far as the digits of their logs
-// tell.
+// Tests whether two curves are the same, as far as their digits tell.
 #pragma once
 
 #include <optional>

@@ -56,8 +56,7 @@ Steps Common(Logs logs, const Member& member) {
   return common;
 }
 
-/// Throws the error about the first log that shares no step with the logs
-/// before it.
+/// Throws the error about the first log without a common step.
 [[noreturn]] void ThrowNoCommonStep(Logs logs) {
   const Steps& first = logs.front()->steps.step;
   Steps common = first;
@@ -187,8 +186,7 @@ void RequireAlikeIntervals(Logs logs) {
 }
 
 /// Drops columns that one of the logs lacks, since nothing can be compared.
-/// Norms of 0 are kept in `told`, because they tell by themselves that no
-/// weight moved.
+/// Norms of 0 are kept in `told`: they tell by themselves that no weight moved.
 void DropUnshared(Logs logs) {
   const auto drop = [&](auto column, const char* name, const auto& keep) {
     const bool shared = std::ranges::all_of(
@@ -304,8 +302,7 @@ void CountByTokens(Logs logs) {
   }
 }
 
-/// Drops what the logs tell of their batches, since the user means these to
-/// differ.
+/// Drops what the logs tell of their batches, which the user means to differ.
 void ForgetBatches(Logs logs) {
   const Steps& tokens = logs.front()->steps.tokens_seen;
   const bool alike = std::ranges::all_of(logs, [&](const RunLog* log) {

@@ -123,8 +123,7 @@ Meaning MeaningOf(std::string_view word) {
   return known == kMeaningOf.end() ? kUnknown : known->second;
 }
 
-/// Adds the word. If it is made of two known words ("seqlen", "ngpus"), adds
-/// both.
+/// Adds the word or, if it is made of two known ones ("seqlen"), both of these.
 void AddWord(std::string word, std::vector<std::string>& words) {
   const auto is_known = [](std::string_view part) {
     return !part.empty() && MeaningOf(part) != kUnknown;
@@ -149,8 +148,7 @@ void AddWord(std::string word, std::vector<std::string>& words) {
   words.push_back(std::move(word));
 }
 
-/// Splits a name into words in small letters. A capital after a small letter
-/// begins a word.
+/// Splits a name into small words; a capital after a small letter begins one.
 std::vector<std::string> NameWords(std::string_view name) {
   std::vector<std::string> words;
   std::string word;
@@ -221,8 +219,7 @@ Candidate OfUnits(const Meanings& has) {
 Candidate OfDevices(const Meanings& has) {
   if (has[kDevices] || has[kWorld]) return {"world size", true};
   if (has[kDevice] && has[kCount]) return {"world size", !has[kUnknown]};
-  // Machines hold different numbers of devices, so the number of nodes is not
-  // sure.
+  // Machines differ in their devices, so a count of nodes is not sure.
   return {has[kNode] && has[kCount] ? "number of nodes" : "", false};
 }
 
@@ -289,8 +286,7 @@ bool SaysOtherPurpose(std::string_view name) {
 BatchName BatchNamed(std::string_view name) {
   constexpr size_t kLongest = 100;
   if (name.size() > kLongest) return {};
-  // Megatron's event files have each name twice, with "vs steps" and "vs
-  // samples".
+  // Megatron's event files have each name also with "vs samples".
   constexpr std::string_view kOverSteps = " vs steps";
   if (name.ends_with(kOverSteps)) name.remove_suffix(kOverSteps.size());
   BatchName whole = NameOf(NameWords(name));

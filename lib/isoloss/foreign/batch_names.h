@@ -9,12 +9,11 @@ namespace isoloss::foreign {
 inline constexpr std::string_view kEpochsSeen = "epochs seen";
 
 struct BatchName {
-  /// This is "global batch size", "samples seen", ...: what runs of a pair must
-  /// share. If the name is not sure, it is the name's own words; if the name
-  /// says nothing, it is "".
+  /// Runs of a pair must share this fact: "global batch size", "samples seen",
+  /// ... If the name is not sure, the fact is the name's own words; "" if the
+  /// name says nothing.
   std::string fact;
-  /// Each word of the name is known, so the name means this fact and nothing
-  /// else.
+  /// Each word of the name is known, so it means this fact and nothing else.
   bool sure = false;
   bool grows = false;  ///< counts what was seen so far
 };
@@ -24,8 +23,7 @@ struct BatchName {
 /// device takes at once says nothing either, because it may differ.
 BatchName BatchNamed(std::string_view name);
 
-/// Returns whether a word says that no training is meant: "inference",
-/// "benchmark".
+/// Returns whether a word means no training: "inference", "benchmark".
 bool SaysOtherPurpose(std::string_view name);
 
 }  // namespace isoloss::foreign

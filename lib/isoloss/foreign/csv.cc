@@ -94,8 +94,7 @@ class Columns {
           run_name = name.substr(0, joint);
           target.series = name.substr(joint + kJoint.size());
         }
-        // A chart repeats its x axis as "_step" if the axis is not the number
-        // of log calls.
+        // A chart also has its x axis as "_step", if that counts no log calls.
         if (target.series == "_step") continue;
         target.min = Beside(i, kMin);
         target.max = Beside(i, kMax);
@@ -113,8 +112,7 @@ class Columns {
   }
 
  private:
-  /// Returns the column of `place`'s triple with this ending, which W&B puts
-  /// next to it.
+  /// Returns the column of `place`'s triple with this ending, right after it.
   std::optional<size_t> Beside(size_t place, std::string_view ending) const {
     const std::string name = names_[place] + std::string(ending);
     for (size_t i = place + 1; i < names_.size() && i < place + 3; ++i) {
@@ -139,8 +137,7 @@ class Columns {
   std::map<std::string, size_t> places_;
 };
 
-/// Throws if the columns are those of W&B's table of runs, from its page or its
-/// API.
+/// Throws if the columns are W&B's table of runs, from its page or its API.
 void RefuseRunsTable(const Names& names) {
   constexpr std::array<std::string_view, 4> kOfRuns = {"State", "Created",
                                                        "Runtime", "End Time"};
@@ -162,8 +159,8 @@ bool IsDownload(const Names& names) {
          names[2] == "Value";
 }
 
-/// Returns whether the steps count from 0: each n-th step is then n - 1, 2n -
-/// 1, ...
+/// Returns whether steps count from 0, as each n-th step is then n - 1, 2n - 1,
+/// ...
 bool CountsFromZero(const Series& series) {
   const Spacing spacing = SpacingOf(series.step);
   return spacing.stride > 1 && (series.step.front() + 1) % spacing.stride == 0;
@@ -284,8 +281,7 @@ void Table::KeepRow(const std::vector<std::string_view>& cells, int64_t step) {
     Series& series =
         run.Of(prefix.empty() ? target.series : prefix + target.series);
     series.Add(step, number->value, number->text);
-    // Minimum and maximum differ from the value only if the chart merged points
-    // or runs.
+    // Minimum and maximum only differ if the chart merged points or runs.
     const bool bucketed = (target.min && Trimmed(cells[*target.min]) != cell) ||
                           (target.max && Trimmed(cells[*target.max]) != cell);
     if (bucketed) series.averaging = Averaging::kBucketMean;

@@ -11,8 +11,7 @@ namespace isoloss::foreign {
 
 inline constexpr size_t kMostColumns = 100'000;
 
-/// Returns the separator of which the first line has most: comma, tab or
-/// semicolon.
+/// Returns comma, tab or semicolon: the one that is most frequent in `header`.
 char SeparatorOf(std::string_view header);
 
 /// Reads the cells of one row after another.

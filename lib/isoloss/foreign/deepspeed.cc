@@ -28,8 +28,7 @@ class DeepSpeedReader : public LineReader {
   }
 
  private:
-  /// Reads a line that may have losses of other names between the loss and the
-  /// time.
+  /// Reads a line that may have more losses between the loss and the time.
   bool ReadPipeline(std::string_view line) {
     const auto after = After(line, "steps:");
     const auto step = after ? LeadingNumber(*after) : std::nullopt;

@@ -14,9 +14,9 @@ void AppendLost(const std::vector<int64_t>& with_loss,
                 std::vector<int64_t>& steps);
 
 /// Keeps those of `steps` at which a loss was due and is missing: between
-/// losses, or right after the last loss, at the losses' distance. Programs also
-/// log a norm at each step and a loss at each tenth step. They log no loss for
-/// a skipped update.
+/// losses, or right after the last one, at the losses' distance. Programs also
+/// log a norm at each step and a loss at each tenth, and no loss for a skipped
+/// update.
 void KeepDue(const ForeignRun& run, std::vector<int64_t>& steps);
 
 }  // namespace isoloss::foreign

@@ -19,8 +19,7 @@ namespace {
 
 /// A payload comes after its length and the checksum of that length.
 constexpr size_t kHeadBytes = 12;
-/// A record may have this size; the largest known records hold the graph of a
-/// model.
+/// A record is at most this long; the largest known ones hold a model's graph.
 constexpr uint64_t kMostRecordBytes = uint64_t{256} << 20;
 /// The payload's checksum follows the payload.
 constexpr size_t kTailBytes = 4;
@@ -61,8 +60,7 @@ bool HasSoundLength(std::string_view head) {
   return MaskedCrc32c(head.substr(0, 8)) == LittleEndian(head.substr(8), 4);
 }
 
-/// Returns whether the shape holds one element: it has no dimension, or each
-/// has size 1.
+/// Returns whether the shape holds one element: each dimension has size 1.
 bool IsOneElement(std::string_view shape) {
   ProtobufFields fields(shape);
   while (fields.Next()) {
@@ -206,8 +204,7 @@ class Decoder {
   EventFile Finish(uint64_t rest);
 
   bool damaged() const { return !damage_.empty(); }
-  /// Returns the size of the record in which the last bytes ended, as far as it
-  /// is known.
+  /// Returns the size of the last, incomplete record, as far as it is known.
   uint64_t wanted() const { return wanted_; }
 
  private:
@@ -386,8 +383,7 @@ bool LooksLikeEventFile(std::string_view head) {
   if (head.size() < kHeadBytes || !HasSoundLength(head)) return false;
   if (head.size() == kHeadBytes) return true;
   ProtobufFields fields(head.substr(kHeadBytes));
-  // Field 1 of a data set of tf.Example is a message; that of an event is a
-  // number.
+  // Field 1 of tf.Example (a data set) is a message; that of an event is not.
   return !fields.Next() || !fields.Is(kEventWallTime, WireType::kBytes);
 }
 
@@ -428,8 +424,7 @@ EventFile ReadEventFile(const std::filesystem::path& path) {
 
 namespace {
 
-/// Sorts by step and keeps the last point of each step. Returns the number of
-/// removed points.
+/// Sorts by step and keeps the last point of each; returns how many it removed.
 uint64_t KeepLastOfEachStep(std::vector<EventScalar>& points) {
   if (!std::ranges::is_sorted(points, {}, &EventScalar::step)) {
     std::ranges::stable_sort(points, {}, &EventScalar::step);

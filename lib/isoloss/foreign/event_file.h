@@ -1,9 +1,8 @@
 // Reads the scalars of TensorBoard's event files without TensorFlow.
 //
-// A file consists of records, one after another: length (8 bytes), masked
-// CRC-32C of the length (4), payload, masked CRC-32C of the payload (4), all
-// little-endian. The payload is a protobuf message Event. ParseEventFile says
-// what is read.
+// A file consists of records: length (8 bytes), masked CRC-32C of the length
+// (4), payload, masked CRC-32C of the payload (4), all little-endian. The
+// payload is a protobuf message Event. ParseEventFile says what is read.
 #pragma once
 
 #include <cstdint>
@@ -69,9 +68,8 @@ EventFile ReadEventFile(const std::filesystem::path& file);
 
 /// Makes one run from the files of its starts, in their order. Points of a tag
 /// are sorted by step. If a step occurs several times, the value of the later
-/// file counts, and within a file the last value. `repeated_steps` counts such
-/// steps, once for each value that was removed, and `note` has a sentence on
-/// them.
+/// file counts, and within a file the last one. `repeated_steps` counts such
+/// steps, once for each removed value, and `note` has a sentence on them.
 EventFile MergeEventFiles(const std::vector<EventFile>& files);
 
 }  // namespace isoloss::foreign

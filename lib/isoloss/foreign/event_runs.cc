@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// One run has far fewer starts, and so files.
+/// A run has a file for each start, and far fewer starts than this.
 constexpr size_t kMostFiles = 10'000;
 
 bool IsNamedByStart(const std::string& name) {

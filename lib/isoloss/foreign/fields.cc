@@ -1,5 +1,5 @@
-// Reads lines of a step and named numbers, as many trainers print them:
-// MaxText, MosaicML's Composer, verl, torchtune and others.
+// Reads lines of a step and named numbers, as many trainers print them, such as
+// MaxText, MosaicML's Composer, verl and torchtune.
 //   completed step: 0, seconds: 0.3, total_weights: 4096, loss: 5.000
 //   Epoch 1/2:  8%|#  | 1/12 [00:01<00:12]step:2 - train/loss:4.97
 //   Step 1 | loss:6.9 lr:2e-05 tokens_per_second:900
@@ -23,8 +23,7 @@ namespace {
 constexpr std::string_view kWeights = "total_weights";
 /// A longer line holds something else, such as a configuration.
 constexpr size_t kLongestLine = 4000;
-/// No trainer logs that many names; text that is no log may have names without
-/// end.
+/// No trainer logs more names, but text that is no log may have any number.
 constexpr size_t kMostNames = 1000;
 
 /// The step that a line counts divides the line into two parts.
@@ -50,8 +49,7 @@ std::optional<StepOfLine> StepIn(std::string_view line) {
   for (const std::string_view word : {"step", "Step", "batch", "iteration"}) {
     for (size_t at = line.find(word); at != std::string_view::npos;
          at = line.find(word, at + 1)) {
-      // The word is no part of a name, nor of a string in a program that reads
-      // such lines.
+      // The word is in no name, and in no string of a program that reads logs.
       if (at > 0 && kBefore.find(line[at - 1]) == std::string_view::npos) {
         continue;
       }

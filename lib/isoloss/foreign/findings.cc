@@ -73,8 +73,7 @@ void AddValues(const Series& series, std::vector<std::string>& findings) {
   }
 }
 
-/// Reports the steps in which a gradient norm or rate is 0, since no weight
-/// moves in them.
+/// Reports steps with a gradient norm or rate of 0, in which no weight moves.
 void AddIdleSteps(const Series& series, std::vector<std::string>& findings) {
   const auto zeros = std::ranges::count(series.value, 0);
   if (zeros == 0) return;
@@ -195,8 +194,8 @@ void AddContradictions(const Series& series, const Series& loss,
         series, loss, "is above",
         [](double a, double b, double e) { return a > b + e; }, findings);
   } else if (statistic.exponential) {
-    // `e` is the sum of both half units, and exp(b) changes by exp(b) times the
-    // change of b.
+    // `e` is the sum of both half units; an error of e in b moves exp(b) by e
+    // exp(b).
     AddContradiction(
         series, loss, "is not exp of",
         [](double a, double b, double e) {

@@ -1,5 +1,4 @@
-// Lists, in whole sentences, what a reader must know of a run before it is
-// judged.
+// Writes the sentences that a reader must know of a run before it is judged.
 #pragma once
 
 #include <string>

@@ -125,8 +125,7 @@ constexpr std::string_view kWordsOfWhole[] = {
     "pre",    "post",     "before",   "after",     "raw",   "unclipped",
     "charts", "clipping", "metrics",  "step",      "model", "policy"};
 
-/// A norm with one of these words is a gradient norm, even without the word
-/// "gradient".
+/// A norm with one of these words needs no word "gradient".
 constexpr std::string_view kWordsOfOptimizers[] = {
     "total", "optim", "optimizer", "opt", "actor", "train", "training"};
 
@@ -140,9 +139,8 @@ constexpr std::string_view kWordsOfOthers[] = {
 constexpr std::string_view kWordsOfSettings[] = {"base", "init", "initial",
                                                  "peak"};
 
-/// Finds rates and gradient norms under any name of a program. A rate has the
-/// word "lr" or "learning rate"; a norm has "norm" and a word of a gradient or
-/// optimizer.
+/// Finds rates and gradient norms by words. A rate has the word "lr" or
+/// "learning rate"; a norm has "norm" and a word of a gradient or optimizer.
 KnownName NameByWords(std::string_view name) {
   constexpr size_t kLongest = 80;
   constexpr int kSetting = 64;
@@ -391,8 +389,7 @@ const Series* ForeignRun::Main(Quantity quantity) const {
   for (const Series& candidate : series) {
     if (candidate.quantity != quantity) continue;
     int rank = FindName(candidate.name).rank;
-    // A rate of 0 throughout belongs to a frozen part, so a rate that moves
-    // goes before it.
+    // A frozen part's rate is 0 throughout; it comes after the rest.
     constexpr int kFrozen = 32;
     if (rank >= kByWords &&
         std::ranges::count(candidate.value, 0) == std::ssize(candidate.value)) {
@@ -440,8 +437,7 @@ Spacing SpacingOf(std::vector<int64_t> steps) {
     spacing.stride = sorted[begin];
   }
   for (size_t i = 0; i < gaps.size(); ++i) {
-    // If a run logs step 1 and then multiples of the stride, the first gap is
-    // shorter.
+    // After step 1, the first multiple of the stride has a shorter gap.
     if (gaps[i] == spacing.stride || (i == 0 && gaps[i] < spacing.stride)) {
       continue;
     }

@@ -98,8 +98,7 @@ struct Series {
     Add(at, number);
     digits.Include(written);
   }
-  /// Adds `number` if `text` begins with one; otherwise counts the value as
-  /// unreadable.
+  /// Adds `number` if `text` begins with one; else counts it as unreadable.
   void AddWritten(int64_t at, const std::optional<Written>& number,
                   std::string_view text);
 };
@@ -125,11 +124,9 @@ struct ForeignRun {
   /// The steps of a table are in this column or key; "" for any other log.
   std::string step_name;
   std::vector<std::string> rising;  ///< columns that may count them instead
-  /// The number of the epoch rises where the steps begin again. Finish() sets
-  /// this.
+  /// The epoch's number rises where steps begin again. Finish() sets this.
   bool counts_within_epoch = false;
-  /// This line says that the program broke off after the last step; "" if none
-  /// does.
+  /// This line says that the program broke off after the last step, or is "".
   std::string broke_off;
 
   /// Returns the series of that name, which it makes on demand.

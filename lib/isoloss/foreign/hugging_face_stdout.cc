@@ -20,8 +20,7 @@ class HuggingFaceReader : public LineReader {
             line.find("'eval_loss':") != std::string_view::npos);
   }
 
-  /// These lines have a loss, so they go before the lines that DeepSpeed prints
-  /// between them.
+  /// These lines have a loss, so they go before DeepSpeed's lines between them.
   bool has_loss() const override { return true; }
 
   void Finish() override {

@@ -15,8 +15,7 @@ namespace {
 
 constexpr std::string_view kWords[] = {"NaN", "-Infinity", "Infinity"};
 
-/// A text that is parsed at once may have this many values; each takes up to
-/// 100 bytes.
+/// A text that is parsed at once has at most this many; each takes 100 bytes.
 constexpr size_t kMostJsonValues = 16'000'000;
 /// The parser keeps blanks for its message.
 constexpr size_t kMostJsonBlanks = size_t{1} << 20;
@@ -40,8 +39,7 @@ Outline OutlineOf(std::string_view text) {
     outline.blanks = std::max(outline.blanks, blanks);
     switch (text[i]) {
       case '"':
-        // The string lasts to the closing quote; a text that ends before it is
-        // no JSON.
+        // The string lasts to its closing quote; without one, it is no JSON.
         for (++i; i < text.size() && text[i] != '"'; ++i) {
           if (text[i] == '\\') ++i;
         }
@@ -123,8 +121,7 @@ size_t StringEnd(std::string_view text, size_t begin) {
   return 0;
 }
 
-/// Returns the place after the value at the front of `text`; 0 if it does not
-/// end.
+/// Returns the place after the value at the front of `text`; 0: it has no end.
 size_t ValueEnd(std::string_view text) {
   int depth = 0;
   size_t i = 0;
@@ -175,8 +172,7 @@ struct FaultFinder : nlohmann::json_sax<nlohmann::json> {
 
 /// Tells what stands at that place, and in which line.
 std::string FaultAt(std::string_view text, size_t at) {
-  // The parser may have read on to the end of a word, or to the second byte of
-  // a comment.
+  // The parser may have read to the end of a word, or a comment's second byte.
   while (at > 0 && (text[at] == '\n' || text[at - 1] == '/')) --at;
   const auto line = 1 + std::ranges::count(text.substr(0, at), '\n');
   const size_t before = text.substr(0, at).find_last_not_of(" \t\r\n");

@@ -26,8 +26,8 @@ nlohmann::json ParseJson(std::string_view text);
 std::string JsonFault(std::string_view text);
 
 /// Goes through the members of an object as they are written, since a tree of
-/// each of a million lines would take most of the time. The inside of a value
-/// is not checked.
+/// each of a million lines would take most of the time. It checks no inside of
+/// a value.
 class JsonMembers {
  public:
   explicit JsonMembers(std::string_view object);
@@ -53,14 +53,12 @@ class JsonMembers {
   bool sound_ = false;
 };
 
-/// Returns the text between the quotes, if the value is a string; escapes are
-/// kept.
+/// Returns the text between the quotes of a string; escapes are kept.
 std::optional<std::string_view> JsonString(std::string_view value);
 /// Reads the value as a number, or as a word that stands for a number (NaN).
 std::optional<double> JsonNumber(std::string_view value);
 
-/// Reads a number, or a string that spells a number which JSON can't write
-/// ("NaN").
+/// Reads a number, or a string with a number that JSON lacks ("NaN").
 std::optional<double> NumberOf(const nlohmann::json& value);
 /// Reads a whole number, also if it is written 31.0; empty beyond kMostWhole.
 std::optional<int64_t> WholeOf(const nlohmann::json& value);

@@ -22,9 +22,8 @@ std::optional<int64_t> StepKey(const std::string& key) {
 
 // ---- Hugging Face ----------------------------------------------------------
 
-/// Reads the rows of log_history, which src/transformers/trainer.py writes. A
-/// row has the mean loss since the row before, rounded to 4 decimals by most
-/// versions.
+/// Reads log_history, which src/transformers/trainer.py writes. A row has the
+/// mean loss since the row before, rounded to 4 decimals by most versions.
 ForeignRun ReadTrainerState(const json& rows) {
   ForeignRun run;
   run.format = "hugging_face";
@@ -93,8 +92,7 @@ void AddBatches(const json& root, ForeignRun& run) {
   }
 }
 
-/// Returns the last step that is due, as it is told or by the epochs; 0 if it
-/// is not known.
+/// Returns the last step that is due, as told or by the epochs; 0 if not known.
 int64_t PlanOfTrainer(const json& root) {
   const auto number = [&root](const char* name) {
     return root.contains(name) ? NumberOf(root[name]).value_or(0) : 0;
@@ -102,8 +100,7 @@ int64_t PlanOfTrainer(const json& root) {
   const auto told =
       root.contains("max_steps") ? WholeOf(root["max_steps"]) : std::nullopt;
   if (told && *told > 0) return *told;
-  // The trainer may leave out the last batches of an epoch, so that it ends
-  // before 1.
+  // An epoch ends before 1 if the trainer leaves out its last batches.
   constexpr double kWhole = 0.95;
   const double epochs = number("num_train_epochs");
   const double epoch = number("epoch");
@@ -208,8 +205,7 @@ std::optional<ForeignRun> ReadGolden(const json& root) {
 
 // ---- MLPerf ----------------------------------------------------------------
 
-/// Reads {"<name>": {"Benchmark", "BS", "Hyperparams", "Epochs to converge":
-/// [..]}}.
+/// Reads {"<name>": {"Benchmark", "BS", ..., "Epochs to converge": [..]}}.
 std::vector<ForeignRun> ReadReferencePoints(const json& root) {
   std::vector<ForeignRun> runs;
   for (const auto& [name, entry] : root.items()) {

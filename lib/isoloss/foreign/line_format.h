@@ -19,8 +19,7 @@ class LineReader {
   virtual bool Read(std::string_view line) = 0;
   /// Completes the run after the last line. Called once.
   virtual void Finish() {}
-  /// Returns whether a loss, of training or an evaluation, has been read so
-  /// far.
+  /// Returns whether a loss, of training or an evaluation, has been read.
   virtual bool has_loss() const;
 
   ForeignRun& run() { return run_; }

@@ -23,8 +23,7 @@ class LossTableReader : public LineReader {
   void Finish() override {
     // Any text may have lines of two numbers, so most lines must be rows.
     if (rows_ < lines_ - rows_) run().series.clear();
-    // If a table counts from 0, its first loss was computed before the first
-    // update.
+    // In a table that counts from 0, the first loss is from before any update.
     for (const Series& series : run().series) {
       if (series.step.empty() || series.step.front() != 0) continue;
       run().step_base = 0;

@@ -23,8 +23,7 @@ bool IsLoss(std::string_view name) {
          name == "loss";
 }
 
-/// A line of Megatron-LM ends with this field; some forks have more fields
-/// after it.
+/// A line of Megatron-LM ends with this field; some forks have more.
 constexpr std::string_view kLastField = "number of nan iterations";
 
 class MegatronReader : public LineReader {
@@ -96,8 +95,8 @@ class MegatronReader : public LineReader {
     if (!step) return false;
     const auto loss = NumberAfter(rest, "lm loss value:");
     if (!loss) return false;
-    // A test set has its own line: "... at iteration 50 on test set | lm loss
-    // value: ...".
+    // A test set has a line "... at iteration 50 on test set | lm loss value:
+    // ...".
     const bool test =
         rest.substr(0, rest.find('|')).find(" test") != std::string_view::npos;
     run()

@@ -21,12 +21,11 @@ namespace isoloss::foreign {
 namespace {
 
 constexpr std::string_view kToken = ":::MLLOG";
-/// Rounds 0.5 and 0.6 wrote ":::MLPv0.5.0 resnet 1541635596.9 (file:line) key:
+/// Rounds 0.5 and 0.6 have ":::MLPv0.5.0 resnet 1541635596.9 (file:line) key:
 /// ..".
 constexpr std::string_view kOldToken = ":::MLPv0";
 
-/// In these benchmarks eval_accuracy is a loss; in all remaining ones it is an
-/// accuracy.
+/// Only these benchmarks have a loss as eval_accuracy; the rest, an accuracy.
 constexpr std::string_view kLossBenchmarks[] = {"gpt3", "llama2_70b_lora",
                                                 "llama31_8b", "llama31_405b"};
 

@@ -31,7 +31,7 @@ bool IsOneOf(Names names, const Word& word) {
 
 constexpr std::string_view kSteps[] = {"steps", "iterations", "iters",
                                        "updates"};
-/// One step is the current one, unless a name calls it the last.
+/// A single "step" is the current one, unless a name calls it the last.
 constexpr std::string_view kStep[] = {"step", "iteration", "iter"};
 constexpr std::string_view kLast[] = {"max", "maximum", "end", "final"};
 constexpr std::string_view kBehind[] = {"total", "max", "planned"};
@@ -137,8 +137,8 @@ std::string ExitIn(std::string_view line) {
   return "";
 }
 
-/// Finds "torch.OutOfMemoryError" at the front of the line or after [rank0];
-/// else returns "".
+/// Finds "torch.OutOfMemoryError" at a line's front, after any [rank0]; else
+/// "".
 std::string ExceptionIn(std::string_view line) {
   line = Trimmed(line);
   while (line.starts_with('[') && line.find(']') != std::string_view::npos) {
@@ -159,8 +159,7 @@ std::string ExceptionIn(std::string_view line) {
   return "";
 }
 
-/// Finds SIGTERM, Killed, or a stop because of a loss that is no number; else
-/// returns "".
+/// Finds SIGTERM, Killed, or a stop because a loss is no number; else "".
 std::string StopIn(std::string_view line) {
   constexpr std::string_view kSignals[] = {"TERM", "KILL", "ABRT", "SEGV",
                                            "BUS",  "INT",  "HUP",  "XCPU"};

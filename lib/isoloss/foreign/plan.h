@@ -1,5 +1,4 @@
-// Finds the step at which a run was to end, and lines which say that it broke
-// off before.
+// Finds the step at which a run was to end, and lines that say it broke off.
 #pragma once
 
 #include <string>

@@ -34,8 +34,7 @@ class ProtobufFields {
   double AsDouble() const;                           ///< of kFixed64
   float AsFloat() const;                             ///< of kFixed32
 
-  /// Returns, once Next() was false, whether the message ends with a whole
-  /// field.
+  /// Returns, after the last Next(), whether the last field is whole.
   bool sound() const { return sound_ && rest_.empty(); }
 
  private:
@@ -50,8 +49,7 @@ class ProtobufFields {
   bool sound_ = true;
 };
 
-/// Reads a little-endian number from the first `bytes` (at most 8) bytes of
-/// `text`.
+/// Reads a little-endian number from the first `bytes` (at most 8) of `text`.
 uint64_t LittleEndian(std::string_view text, size_t bytes);
 
 /// Returns CRC-32C as event files hold it, masked so that a checksum of

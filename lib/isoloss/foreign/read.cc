@@ -45,12 +45,11 @@ constexpr const LineFormat* kLineFormats[] = {
 #undef ISOLOSS_LINE_FORMAT
 };
 
-/// A message looks at this many names.
+/// An error message considers at most this many names.
 constexpr size_t kMostNamesOfError = 100;
 
-/// Returns whether the line is quoted. Sources and documents show what a log
-/// looks like: in comments, strings and lists. No program prints a line that
-/// begins so.
+/// Returns whether the line is quoted. Sources and documents show logs in
+/// comments, strings and lists. No program prints a line that begins so.
 bool IsQuoted(std::string_view line) {
   constexpr std::string_view kMarks[] = {"//", "#", "*", "\"", ">", "- ", "`"};
   line = Trimmed(line);
@@ -119,8 +118,7 @@ void PrintedLog::ReadFailure(std::string_view line) {
   ended_ = ended_ || std::ranges::any_of(kEnds, [line](std::string_view end) {
              return line.find(end) != std::string_view::npos;
            });
-  // An ignored exception lasts through its traceback, to the line that names
-  // it.
+  // An ignored exception lasts to the end of its traceback, which names it.
   if (std::exchange(ignored_, false)) {
     ignored_ = line.starts_with(' ') || line.starts_with("Traceback");
     return;

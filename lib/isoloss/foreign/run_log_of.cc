@@ -56,8 +56,7 @@ std::vector<double> ValuesAt(const Series* series,
   return values;
 }
 
-/// Converts to whole numbers that FP64 holds exactly; empty if a value is no
-/// such number.
+/// Converts to whole numbers that FP64 holds; empty if a value is none.
 std::vector<int64_t> WholeNumbers(const std::vector<double>& values) {
   std::vector<int64_t> whole;
   for (const double value : values) {
@@ -167,8 +166,7 @@ runlog::StepColumns StepsOf(const ForeignRun& run, const Series& loss) {
   steps.tokens_seen = WholeNumbers(at(Quantity::kTokensSeen));
   steps.step_seconds = at(Quantity::kStepSeconds);
   steps.tokens_per_second = at(Quantity::kTokensPerSecond);
-  // A clock is not judged, so a column with a value that is no time is left
-  // out.
+  // A clock is not judged, so a column is left out if a value is no time.
   const auto is_time = [](double value) {
     return std::isfinite(value) && value >= 0;
   };

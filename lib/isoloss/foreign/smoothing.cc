@@ -72,8 +72,7 @@ std::vector<bool> JumpsIn(std::span<const double> differences) {
   return jumps;
 }
 
-/// Returns autocorrelations of all values but those `left_out`, with a parabola
-/// removed.
+/// Returns autocorrelations, a parabola removed, of values not `left_out`.
 DifferenceCorrelation LagSums(std::vector<double> values,
                               const std::vector<bool>& left_out) {
   constexpr size_t kLags = 8;
@@ -137,8 +136,7 @@ double SmoothedFrom(const DifferenceCorrelation& correlation) {
 }
 
 bool LooksSmoothed(const Series& series) {
-  // A weight of 0.9 on the past gives -0.14, and batches that correlate by 0.6
-  // give -0.39.
+  // 0.9 on the past gives -0.14; batches that correlate by 0.6 give -0.39.
   constexpr double kLeastOfThree = -0.25;
   constexpr double kPeriodic = -0.8;
   const auto correlation = CorrelationOfDifferences(series.value);

@@ -79,8 +79,7 @@ class LossRows {
 /// Says what the step of that name is: unit and base.
 void DescribeStep(std::string_view name, ForeignRun& run);
 
-/// Returns whether a column of that name may tell rows of training from other
-/// rows.
+/// Returns whether a column of that name may tell which rows are of training.
 bool IsPhaseName(std::string_view name);
 /// Returns the prefix of the names of a row's series, by the word in that
 /// column: "validation/" for "Validation", "" for "train" and any other word.

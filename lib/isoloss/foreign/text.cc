@@ -13,8 +13,7 @@ namespace {
 
 constexpr char kEscape = '\x1B';
 
-/// Returns the line without control sequences; if it had any, `kept` holds the
-/// text.
+/// Returns the line without control sequences; `kept` may hold the text.
 std::string_view WithoutControls(std::string_view line, std::string& kept) {
   if (line.find(kEscape) == std::string_view::npos) return line;
   kept.clear();
@@ -51,9 +50,8 @@ std::optional<double> ParseSpelled(std::string_view text) {
   return std::nullopt;
 }
 
-/// Copies a number without its separators of thousands: one to three digits,
-/// then groups of a comma and three digits. Empty if the commas stand
-/// elsewhere.
+/// Copies a number without separators of thousands: one to three digits, then
+/// groups of a comma and three. Empty if the commas stand elsewhere.
 std::optional<std::string> WithoutThousands(std::string_view text) {
   std::string plain;
   size_t digits = 0;  // since the beginning or the last comma
@@ -82,8 +80,7 @@ std::optional<std::string> WithoutThousands(std::string_view text) {
   return plain;
 }
 
-/// The longest number that a program prints, 1.8e308 without an exponent, has
-/// fewer digits.
+/// The longest printed number has fewer digits: 1.8e308 without an exponent.
 constexpr size_t kMostNumberLength = 400;
 
 bool BeginsAWord(std::span<const std::string_view> begins,

@@ -18,14 +18,12 @@ void ForEachLine(std::string_view text,
                  const std::function<void(std::string_view line)>& use);
 
 /// Reads a number as programs print it: 1,234.5, 1.5e-3, nan, NaN, inf,
-/// -Infinity. Empty if the text is something else, or has more after the
-/// number.
+/// -Infinity. Empty if the text is something else, or goes on after the number.
 std::optional<double> ParseNumber(std::string_view text);
 /// Reads a number as ParseNumber does, but without separators of thousands.
 std::optional<double> ParsePlainNumber(std::string_view text);
 
-/// A double does not tell whole numbers beyond this one apart; no run has as
-/// many steps.
+/// A double can't hold all larger whole numbers; no run has as many steps.
 inline constexpr int64_t kMostWhole = int64_t{1} << 53;
 /// Reads a whole number; empty also beyond kMostWhole on either side.
 std::optional<int64_t> ParseWhole(std::string_view text);
@@ -45,8 +43,7 @@ struct Word {
 };
 std::vector<Word> WordsOf(std::string_view text);
 
-/// Returns whether a word says that no training is at work, as in "eval metrics
-/// after step: 3".
+/// Returns whether a word means an evaluation: "eval metrics after step: 3".
 bool SaysEvaluation(std::string_view words);
 /// Returns whether a word says that training is at work.
 bool SaysTraining(std::string_view words);

@@ -15,8 +15,7 @@ namespace {
 
 /// The run is to end at this step, which is no fact of its batches.
 constexpr std::string_view kPlanned = "planned steps";
-/// These words may mean the same, but some programs use them for something
-/// else.
+/// These words may mean the same, but in places they name something else.
 constexpr std::string_view kPlannedToo = "planned updates";
 constexpr std::string_view kPlannedOfEpoch = "planned steps of an epoch";
 constexpr std::string_view kPlannedEpochs = "planned epochs";
@@ -58,8 +57,8 @@ const Named<std::string_view>* Find(std::string_view name) {
 
 /// Returns the fact of a setting by the words before its number in `line`: the
 /// last ones that make up a known name. Further words before them make the name
-/// unsure, unless the line is of a training. Returns "" if a word says that no
-/// fact is meant.
+/// unsure, unless the line is of a training. Returns "" if a word means no
+/// fact.
 std::string FactAtEndOf(std::string_view text, std::string_view line) {
   const size_t note = text.find(" (");
   if (note != std::string_view::npos) {
@@ -82,8 +81,7 @@ std::string FactAtEndOf(std::string_view text, std::string_view line) {
     const size_t first = blank == std::string_view::npos ? 0 : blank + 1;
     if (const auto* known = Find(text.substr(first))) plan = known->value;
     const BatchName name = BatchNamed(text.substr(first));
-    // The word before "batch size" may say that the fact is another one: "local
-    // batch size".
+    // A word before it may change the fact: "local batch size".
     says_other |= name.fact.empty() && !fact.fact.empty();
     if (name.sure || !fact.sure || !SaysTraining(line)) fact = name;
   }
@@ -118,8 +116,7 @@ std::string FactOf(std::string_view words, std::string_view line, size_t at) {
 }
 
 /// Removes notes without a number, which are no part of a name: "train batch
-/// size (w. parallel, accumulation) = 64". A note that limits the size stays:
-/// "(per GPU)".
+/// size (w. parallel, accumulation) = 64". A note as "(per GPU)" stays.
 std::string WithoutNotes(std::string_view line) {
   std::string plain(line);
   size_t begin = 0;
@@ -270,8 +267,7 @@ bool IsCount(const Series& series, const BatchName& name) {
   return name.grows ? rises : whole;
 }
 
-/// Returns the fact of a series. Equal values of "tokens seen" are the tokens
-/// of one step.
+/// Returns a series' fact. If "tokens seen" is constant, it is of one step.
 std::string SeriesFact(const Series& series, const BatchName& name) {
   constexpr std::string_view kSeen = " seen";
   const bool one =
@@ -344,8 +340,7 @@ IdleSign IdleSignOf(std::string_view name) {
   return found == std::end(kSigns) ? IdleSign::kNone : found->value;
 }
 
-/// Returns 0 for each row where all steps since the previous row were skipped,
-/// else 1.
+/// Returns 0 where a row skipped as many updates as it has steps, else 1.
 std::vector<double> UpdatesOf(const Series& series, bool so_far) {
   std::vector<double> made;
   for (size_t i = 0; i < series.step.size(); ++i) {

@@ -20,7 +20,7 @@ class SettingsReader {
   /// Settings of an evaluation, known by their words or by the heading above
   /// them, are not added.
   void Read(std::string_view line, ForeignRun& run);
-  /// Reads a heading. After "***** Running Evaluation *****", lines are of no
+  /// After the heading "***** Running Evaluation *****", no line is of
   /// training.
   void ReadHeading(std::string_view line);
 
@@ -43,8 +43,7 @@ double StepsOfEpochs(const ForeignRun& run);
 /// parameters whose norm never changes.
 std::vector<runlog::Told::Idle> IdleOf(const ForeignRun& run);
 
-/// Returns whether the name is that of a loss scale: "loss_scale", "amp/grad
-/// scale".
+/// Returns whether a loss scale has this name: "loss_scale", "amp/grad scale".
 bool IsLossScale(std::string_view name);
 
 /// Returns all that the run tells of its batches.

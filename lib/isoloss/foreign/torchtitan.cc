@@ -12,8 +12,7 @@
 namespace isoloss::foreign {
 namespace {
 
-/// Takes "name:" from the front of `rest`. Returns it without the colon; empty
-/// if there is none.
+/// Takes "name:" from the front of `rest`, without the colon; empty if none.
 std::string_view TakeName(std::string_view& rest) {
   std::string_view word = TakeWord(rest);
   if (!word.ends_with(':')) return {};
@@ -28,8 +27,7 @@ class TorchTitanReader : public LineReader {
     if (!fields) return false;
     const std::string_view before =
         line.substr(0, static_cast<size_t>(fields->data() - line.data()) - 5);
-    // Without a blank before it, the word is in a string of a program that
-    // reads such lines.
+    // Without a blank, the word is in a string of a program that reads logs.
     if (!before.empty() && before.back() != ' ') return false;
     const bool validation = Trimmed(before).ends_with("validate");
     const auto step = ParseWhole(TakeWord(*fields));
@@ -46,8 +44,7 @@ class TorchTitanReader : public LineReader {
       std::string_view ahead = *fields;
       const std::string_view word = TakeWord(ahead);
       const auto number = LeadingNumber(word);
-      // `mfu: N/A` has no number. In older logs a sentence may follow on the
-      // same line.
+      // `mfu: N/A` has no number; in older logs a sentence may end the line.
       if (!number && name != "loss") continue;
       *fields = ahead;
       found = true;

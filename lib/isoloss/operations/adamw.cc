@@ -95,8 +95,7 @@ Updated Update(const AdamWRule& rule, const Corrections& correction, double p,
   const double first = rule.beta1 * m + (1 - rule.beta1) * g;
   const double second = rule.beta2 * v + (1 - rule.beta2) * g * g;
   result.first = Around(first, std::fabs(m) + std::fabs(g), 5);
-  // This bound is tighter than the size of the terms, since each has its own
-  // factor.
+  // This is tighter than the size of the terms, since each has its own factor.
   result.first.bound =
       oracle::Gamma(5) * (std::fabs(rule.beta1 * m) +
                           (1 - rule.beta1) * (2 * std::fabs(g) + std::fabs(m)) +

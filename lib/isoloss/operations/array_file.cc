@@ -42,8 +42,7 @@ const StoredType* TypeNamed(std::string_view name,
   return found == std::end(kTypes) ? nullptr : found;
 }
 
-/// Returns the bytes of a tensor of this extent; a number above `most` if it
-/// has more.
+/// Returns the bytes of a tensor; a number above `most` if it has more.
 size_t BytesOf(const std::vector<size_t>& extent, size_t of_one, size_t most) {
   if (std::ranges::count(extent, 0U) > 0) return 0;
   size_t bytes = of_one;
@@ -66,8 +65,7 @@ std::string_view Text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// Returns the axes of `shape`, none above 2^40, so that products of two stay
-/// in 64 bits.
+/// Returns the axes of `shape`, at most 2^40: a product of two fits 64 bits.
 std::vector<size_t> ExtentOf(const Json& shape, const std::string& where) {
   constexpr size_t kMaxAxes = 8;
   if (!shape.is_array() || shape.size() > kMaxAxes) {

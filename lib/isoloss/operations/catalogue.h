@@ -60,8 +60,7 @@ std::vector<Trial> TrialsOf(const Product& product, const SideNames& names,
                             const oracle::Comparison& found);
 /// Returns trials of the mistakes that show in codes or scales of one operand.
 /// `sides` are the sides of each group, which have these codes; all must
-/// outlive the trials. `maxima_factor` is tried as a factor of maxima; 1: none
-/// is tried.
+/// outlive the trials. `maxima_factor` is tried as a factor of maxima; 1: none.
 std::vector<Trial> TrialsOf(const std::vector<const Side*>& sides,
                             const char* name, const Codes& codes,
                             const Scales& scales, CodePart part,

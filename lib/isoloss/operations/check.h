@@ -22,11 +22,9 @@ struct CheckOptions {
 /// One operation comes with everything that is known about it.
 struct OperationCase {
   const Operation& operation;
-  /// The same operation of the same module, one step earlier; null if it is not
-  /// known.
+  /// The module's same operation, one step earlier; null if it is not known.
   const Operation* previous;
-  /// If a step calls the module several times, this is the previous call; else
-  /// null.
+  /// This is the module's previous call in a step with several; else null.
   const Operation* call_before = nullptr;
   /// Updates of a linear module's weight: that of the step before and, if there
   /// is only one, that of this step; null if it is not known.
@@ -50,8 +48,7 @@ struct ModuleChoice {
 
 /// Decides for all linear modules of the files. A module that holds codes
 /// always gets what the recipe gives. If no pattern of the recipe matches any
-/// module of the files, all modules are quantised but those that the recipe
-/// excludes.
+/// module of the files, all are quantised but those that the recipe excludes.
 class ModuleChoices {
  public:
   /// Errors   ConfigError if `options` have a pattern that matches no linear
@@ -77,8 +74,8 @@ class ModuleChoices {
   std::vector<std::string> remarks_;
 };
 
-/// Compares every tensor that an operation of the files made with its due value
-/// by the operation's own inputs. Files are of one run; order does not matter.
+/// Compares every tensor that an operation made with its due value by the
+/// operation's own inputs. Files are of one run; order does not matter.
 /// Errors   ConfigError for a recipe that draws random bits or looks back,
 ///          since files do not hold these, and those of ModuleChoices;
 ///          FormatError for two files of one step and rank, or a tensor of a
@@ -105,8 +102,7 @@ struct OpenPoint {
 /// gradients.
 std::vector<OpenPoint> OpenPointsOf(const std::vector<OperationFile>& files);
 
-/// Returns the names that an update of a linear module's parameter `weight` may
-/// have.
+/// Returns the names of an update of a linear module's parameter `weight`.
 std::vector<std::string> UpdateNamesOf(const std::string& linear_module);
 /// Returns why a tensor can't be compared with what an update left, as an end
 /// of a sentence; "": it can be.
@@ -138,8 +134,7 @@ void CheckWeight(const OperationCase& given, std::vector<Finding>& findings);
 /// before, and checks the count of the bias correction.
 void CheckStateBetweenSteps(const OperationCase& given,
                             std::vector<Finding>& findings);
-/// Checks that a step leaves everything as it was, if the optimizer had to skip
-/// it.
+/// Checks that a step which the optimizer had to skip changes nothing.
 void CheckSkippedStep(const OperationCase& given,
                       std::vector<Finding>& findings);
 void CheckLoss(const OperationCase& given, std::vector<Finding>& findings);

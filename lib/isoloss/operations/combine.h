@@ -1,5 +1,4 @@
-// Compares the sums of each token's rows, by weights, and of an addend with the
-// oracle's.
+// Compares the sums of each token's weighted rows and addend with the oracle's.
 #pragma once
 
 #include <algorithm>
@@ -30,8 +29,7 @@ struct CombineRule {
   size_t skip_end = 0;
   bool addend_last = false;
   bool bf16_routed = false;  ///< the sum of rows, before the addend
-  /// Each place has the row, or row and weight, of the place that is `shift`
-  /// further on.
+  /// Each place has the row, or row and weight, of the place `shift` after it.
   size_t shift = 0;
   static constexpr size_t kBack = std::numeric_limits<size_t>::max();
   bool shifts_weights = false;
@@ -98,8 +96,7 @@ class Combine {
     return comparison;
   }
 
-  /// Returns factors of the routed part, of the addend and of both, fitted on
-  /// the wrong tokens.
+  /// Returns fits of the wrong tokens: the routed part, the addend, and both.
   std::vector<Fit> Fits(const std::vector<bool>& wrong) const;
   /// Returns the change that explains each wrong token, if one change does.
   TokenChanges Changes(const std::vector<bool>& wrong) const;
@@ -194,8 +191,7 @@ class Combine {
     return Around(sum, size, terms + 1);
   }
 
-  /// Returns whether `change` gives all elements of a token. Takes the cost
-  /// from `left`.
+  /// Returns whether `change` gives all of a token. Takes the cost from `left`.
   bool Explains(size_t token, const TokenChange& change, int64_t& left) const;
   std::optional<TokenChange> ChangeOf(size_t token, int64_t& left) const;
 

@@ -105,8 +105,7 @@ bool Combine::Explains(size_t token, const TokenChange& change,
   return true;
 }
 
-/// Changes of the token's own rows come first, since they need the fewest
-/// assumptions.
+/// Changes of a token's own rows are first: they need the fewest assumptions.
 std::optional<TokenChange> Combine::ChangeOf(size_t token,
                                              int64_t& left) const {
   using Kind = TokenChange::Kind;

@@ -25,8 +25,7 @@ namespace {
 using oracle::Comparison;
 using oracle::Grid;
 
-/// Row m must be row `token(m)` of `tokens`. If that is -1, it must be zero, of
-/// either sign.
+/// Row m must be row `token(m)` of `tokens`; if that is -1, zero of any sign.
 Comparison CompareRows(const MatrixView<const float>& rows,
                        const MatrixView<const float>& tokens,
                        const std::function<int64_t(size_t)>& token) {
@@ -109,8 +108,7 @@ std::vector<Trial> DispatchTrials(const MatrixView<const float>& rows,
   return trials;
 }
 
-/// Returns a fit of a factor of the wrong rows; the products are rounded as the
-/// rows are.
+/// Returns a fit of the wrong rows' factor; products are rounded as rows are.
 Fit RowFit(const MatrixView<const float>& rows,
            const MatrixView<const float>& tokens, const Integers& source,
            Grid grid, const std::vector<bool>& wrong) {
@@ -148,8 +146,7 @@ Fit RowFit(const MatrixView<const float>& rows,
   return fit;
 }
 
-/// Explains rows that are zero or those of another token. Bits tell the tokens
-/// apart.
+/// Explains rows that are zero or another token's. Bits tell tokens apart.
 std::vector<Trial> RowTrials(const MatrixView<const float>& rows,
                              const MatrixView<const float>& tokens,
                              const Integers& source,

@@ -11,8 +11,7 @@ namespace isoloss::operations {
 /// Returns an estimate of `exact` by at most `roundings` roundings to FP32, of
 /// numbers that are not larger than `size`. Each rounding moves a number by
 /// 2^-24 of it at most, and all later operations keep that error. So all
-/// roundings together are at most gamma_n size. No rounding is finer than
-/// 2^-149.
+/// roundings together are at most gamma_n size. None is finer than 2^-149.
 inline oracle::Estimate Around(double exact, double size, size_t roundings) {
   const auto count = static_cast<double>(roundings);
   return {.exact = exact,

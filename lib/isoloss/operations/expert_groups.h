@@ -1,5 +1,4 @@
-// Handles routers that choose experts from only a few groups, as DeepSeek-V3
-// does.
+// Handles routers that choose experts from a few groups, as DeepSeek-V3 does.
 #pragma once
 
 #include <cstddef>
@@ -23,9 +22,9 @@ class ExpertGroups {
 
   bool limits() const { return limited_ < groups_; }
 
-  /// Returns whether a token may choose each expert. If groups lie at the limit
-  /// within the roundings of their score, only those from which the token chose
-  /// are open.
+  /// Returns whether a token may choose each expert. If groups are at the
+  /// limit, within the roundings of their score, those from which it chose are
+  /// open.
   std::vector<bool> Open(std::span<const double> sums,
                          std::span<const int64_t> chosen) const;
 

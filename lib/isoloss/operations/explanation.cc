@@ -85,8 +85,8 @@ void Explain(const std::vector<Trial>& trials, Finding& finding,
     constexpr int64_t kManyTimes = 4;
     const bool by_flips = next.other == best.other &&
                           next.flips > kManyTimes * (best.flips + kManyTimes);
-    // If the best trial leaves no wrong element, it is enough that the next
-    // best leaves one.
+    // If the best one leaves nothing wrong, the next best must only leave
+    // something.
     const int64_t more = best.other == 0 ? 1 : others / 10;
     explanation.is_ambiguous =
         !by_flips && next.other - best.other < std::max<int64_t>(1, more);

@@ -19,14 +19,12 @@ struct Trial {
   std::function<std::optional<oracle::Comparison>()> compare;
   /// It is a second right way to compute the tensor, and no mistake.
   bool is_right = false;
-  /// The mistake is made in both operands. Its trials in one operand come
-  /// first.
+  /// The mistake is made in both operands; its trials in one come first.
   bool in_both = false;
   /// It explains many errors that have another reason. So it counts only if no
   /// trial that is not vague explains nearly all of them.
   bool is_vague = false;
-  /// Small errors of another kind look the same, so it is reported as a
-  /// possibility.
+  /// Small errors of another kind look the same, so it is only a possibility.
   bool is_guess = false;
 };
 
@@ -57,8 +55,7 @@ struct Finding {
   std::string untried = {};
   /// Whole sentences say what is known of wrong elements besides.
   std::string remark = {};
-  /// A sentence says which rows have wrong elements; "": all rows, or there are
-  /// no rows.
+  /// A sentence says which rows have wrong elements; "": all, or no rows.
   std::string places = {};
   /// The same operation one step earlier was given, for stale values, or no
   /// trial looks at it.

@@ -1,5 +1,4 @@
-// Finds one number of a computation from its result, and confirms it by all
-// elements.
+// Finds one number of a computation, and confirms it by all elements.
 #pragma once
 
 #include <functional>
@@ -19,8 +18,8 @@ class FactorRange {
   /// NaN does not count.
   void Narrow(double a, double b);
   /// Takes an element: `value` is others + x times the number, rounded to
-  /// `grid`. It may be off by `bound` for numbers up to 1, and in proportion
-  /// for larger ones.
+  /// `grid`. It may be off by `bound` for numbers up to 1, in proportion for
+  /// larger ones.
   void Add(double x, double others, float value, oracle::Grid grid,
            double bound);
 
@@ -32,8 +31,7 @@ class FactorRange {
   double high_ = std::numeric_limits<double>::infinity();
 };
 
-/// Returns `number` to few digits, and inverses of such numbers, the roundest
-/// first.
+/// Returns `number` to few digits, and inverses of such, the roundest first.
 std::vector<double> RoundNumbersNear(double number);
 
 /// The result may have been computed by this number.
@@ -51,8 +49,7 @@ struct Fit {
 
 /// Returns, for each fit, the roundest number that leaves no wrong element: it
 /// has the fewest digits, or is the inverse of such a number. A fit gives no
-/// trial if no number does so, or if its range is wider than a quarter of the
-/// number.
+/// trial if no number does so, or if its range is wider than a quarter of it.
 std::vector<Trial> Confirmed(const std::vector<Fit>& fits);
 
 }  // namespace isoloss::operations

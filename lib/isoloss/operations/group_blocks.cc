@@ -22,8 +22,7 @@ constexpr JoinedBlocks kJoinedBlocks[] = {
      "blocks of {} lay along the other axis, over the ends of groups", true},
 };
 
-/// Returns whether the mistake can be made. Blocks along rows do not meet the
-/// ends of groups.
+/// Returns whether the mistake can occur; blocks along rows never cross groups.
 bool CanBe(const JoinedBlocks& mistake, const Side& side) {
   return side.quantization && !side.before && side.down != mistake.turned;
 }

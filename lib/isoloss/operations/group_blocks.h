@@ -16,8 +16,7 @@ namespace isoloss::operations {
 std::optional<Side> JoinedSide(const std::vector<const Side*>& sides);
 
 /// Returns trials of blocks that begin with the first group and run on, along
-/// the recipe's axis or along the other one. `left` and `right` are names of
-/// the sides.
+/// the recipe's axis or the other one. `left` and `right` name the sides.
 std::vector<Trial> TrialsOfJoinedBlocks(const Product& product,
                                         const std::string& left,
                                         const std::string& right);

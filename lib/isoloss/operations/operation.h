@@ -1,5 +1,4 @@
-// Holds what a trainer of any kind computed in one step, operation by
-// operation.
+// Holds what any trainer computed in one step, operation by operation.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +20,7 @@ template <typename T>
 struct Array {
   std::vector<size_t> extent = {};
   std::vector<T> values = {};
-  /// Floats have the type in which the trainer held them; codes have their
-  /// format.
+  /// Floats have the type that the trainer held them in; codes their format.
   std::string type = {};
 
   size_t Extent(size_t axis) const {
@@ -59,8 +57,7 @@ struct Operation {
   }
 };
 
-/// One file holds the operations of one step and rank, in the order of
-/// computation.
+/// A file holds the operations of one step and rank, in order of computation.
 struct OperationFile {
   std::string path = {};
   std::string run = {};
@@ -84,8 +81,7 @@ struct OperationFile {
   std::string Where(size_t operation) const;
 };
 
-/// Returns the grid of a tensor's last rounding; nothing for a type without a
-/// grid.
+/// Returns the grid of a tensor's last rounding; nothing if its type has none.
 std::optional<oracle::Grid> GridOf(const Floats& tensor);
 /// Returns the grid of a result that needs one.
 /// Errors   FormatError that begins with `where`, for a type without a grid.

@@ -1,5 +1,4 @@
-// Reads files of recorded operations: HDF5 as docs/check-tensors.md describes
-// it.
+// Reads recorded operations from HDF5 as docs/check-tensors.md describes it.
 #pragma once
 
 #include <filesystem>

@@ -78,8 +78,7 @@ std::vector<std::string> UpdateNamesOf(const std::string& linear_module) {
 std::string WhyNotComparable(const Floats& found, const Floats& after) {
   if (after.extent != found.extent) return "their shapes differ";
   if (after.type == found.type) return "";
-  // If the type after the step is coarser, it does not tell what a finer one
-  // held.
+  // A coarser type after the step does not tell what a finer one held.
   if (after.type != "float32") return "their types do not tell";
   return GridOf(found) ? "" : "no rounding to its type is known";
 }
@@ -103,8 +102,8 @@ void CheckWeight(const OperationCase& given, std::vector<Finding>& findings) {
   };
   const Floats* wanted = after_last;
   if (wanted == nullptr || compare(*wanted).other() == 0) {
-    // The layer reads the weight before its own update, unless it was called
-    // after the update.
+    // The layer reads the weight before the update, unless it is called after
+    // it.
     const bool is_right =
         before == nullptr || compare(*before).other() == 0 ||
         (!given.update_is_later && is(given.update_here, "parameter_after"));

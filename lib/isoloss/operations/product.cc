@@ -54,8 +54,7 @@ Estimate WithBias(const Product& product, const Factors& factors, size_t depth,
   return oracle::Rounded32(sum + bias);
 }
 
-/// Cuts off toward zero, after `bits` bits that follow the leading one of an
-/// FP32 number.
+/// Cuts an FP32 number off toward zero, `bits` bits after the leading one.
 float CutOff(double value, int bits) {
   auto word = std::bit_cast<uint32_t>(static_cast<float>(value));
   if (std::fabs(static_cast<double>(std::bit_cast<float>(word))) >
@@ -68,8 +67,7 @@ float CutOff(double value, int bits) {
 
 constexpr int kBf16Bits = 7;
 
-/// Cuts off to BF16. The estimate holds any number to which a sum within its
-/// bound is cut off.
+/// Cuts off to BF16; the bound covers the cut of any sum within its bound.
 Estimate CutToBf16(const Estimate& sum) {
   const float want = CutOff(sum.exact, kBf16Bits);
   const auto exact = static_cast<double>(want);

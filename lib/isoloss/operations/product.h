@@ -1,5 +1,4 @@
-// Computes the products of a linear layer, as the recipe has them or with a
-// mistake.
+// Computes products of a linear layer, as the recipe has them or with mistakes.
 #pragma once
 
 #include <cstddef>
@@ -95,8 +94,7 @@ void ForEachSum(const Product& product,
                 const std::function<void(size_t row, size_t column,
                                          const oracle::Estimate& sum)>& use);
 
-/// The codes of an operand are multiplied by these scales, as a file holds
-/// them.
+/// The codes of an operand are multiplied by its scales, as a file has them.
 struct Scales {
   std::vector<float> values;
   bool has_bytes = false;  ///< of E8M0; else they are FP32

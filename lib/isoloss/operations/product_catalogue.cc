@@ -20,8 +20,7 @@ bool Accumulator(Product& product, const char* name) {
   return true;
 }
 
-/// An interval over all steps would be a rounding of the result, so the product
-/// must be deeper.
+/// Requires several intervals, since one over all steps rounds the result.
 template <size_t kInterval>
 bool Bf16Sums(Product& product) {
   if (std::ranges::all_of(product.groups, [](const ProductGroup& group) {

@@ -1,5 +1,4 @@
-// Compares codes and scales of a quantised operand with those of a
-// quantisation.
+// Compares codes and scales of a quantised operand with the oracle's.
 #include <fmt/format.h>
 
 #include <algorithm>

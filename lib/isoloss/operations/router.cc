@@ -1,5 +1,4 @@
-// Compares a router's choice of experts, and the weights of their outputs, with
-// the oracle's.
+// Compares a router's choice of experts and its weights with the oracle's.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -181,8 +180,8 @@ class Choice {
 
  private:
   /// Computes score over the sum of the token's scores (k additions, one of
-  /// 1e-20, one division), times scale: k + 3 roundings. A further factor takes
-  /// two more.
+  /// 1e-20, one division), times scale: k + 3 roundings. A factor takes two
+  /// more.
   template <typename Visit>
   void ForEachWeight(const WeightRule& rule, const Visit& visit) const {
     for (size_t t = 0; t < ids_.extent[0]; ++t) {

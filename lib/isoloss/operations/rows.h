@@ -1,5 +1,4 @@
-// Finds whole rows of results that are wrong, and the rows whose values they
-// have.
+// Finds rows that are wrong as a whole, and the rows whose values they have.
 #pragma once
 
 #include <cstddef>

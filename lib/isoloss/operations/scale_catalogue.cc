@@ -89,8 +89,7 @@ bool ScaleOff(ScalarTensor& tensor, const Quantization& quantization) {
   });
 }
 
-/// Takes scales of another tensor of the same size, and the codes that they
-/// give.
+/// Takes scales of another tensor of equal size, and the codes that they give.
 bool TakeScales(const std::vector<ScalarScale>& scales,
                 const Quantization& quantization, ScalarTensor& tensor) {
   if (scales.size() != tensor.scales.size()) return false;
@@ -101,8 +100,7 @@ bool TakeScales(const std::vector<ScalarScale>& scales,
   });
 }
 
-/// Computes scales from only the elements for which keep(element, column) is
-/// true.
+/// Computes scales from only the elements that keep(element, column) chooses.
 template <typename Keep>
 bool ScaleOf(ScalarTensor& tensor, const Quantization& quantization,
              const Keep& keep) {
@@ -159,8 +157,7 @@ std::vector<float> LargestOfCells(const ScalarTensor& tensor) {
 }
 
 /// Computes exponents of amax over the largest element. A number is rounded up
-/// if it is at least `kUpFrom` of the power of two above it; else it is rounded
-/// down.
+/// from `kUpFrom` of the power of two above it on; else it is rounded down.
 template <double kUpFrom>
 bool RoundedScales(ScalarTensor& tensor, const Quantization& quantization) {
   const float most = formats::MaxFinite(*quantization.element);
@@ -179,8 +176,7 @@ bool RoundedScales(ScalarTensor& tensor, const Quantization& quantization) {
 }
 
 /// Changes scales of cells in which log2 of the rounded number is whole, as an
-/// error of the logarithm would. That number is amax over the largest element,
-/// or amax.
+/// error of the logarithm would. It is amax over the largest element, or amax.
 template <int kExponent>
 bool ExactPowersOff(ScalarTensor& tensor, const Quantization& quantization) {
   const bool of_maximum = quantization.scale_rule == ScaleRule::kFloor ||

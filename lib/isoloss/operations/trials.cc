@@ -62,8 +62,7 @@ size_t OperandRows(const Side& side) {
   return side.down ? side.values.cols() : side.values.rows();
 }
 
-/// Cuts an operand down to the window around row `place`. Returns its first
-/// row.
+/// Cuts an operand to the window around row `place`. Returns its first row.
 size_t Cut(Side& side, size_t place, size_t window) {
   const size_t first = place / window * window;
   const size_t count = std::min(window, OperandRows(side) - first);
@@ -76,8 +75,7 @@ size_t Cut(Side& side, size_t place, size_t window) {
   return first;
 }
 
-/// Returns nothing if the product is as fast as its window, or its operands
-/// can't be cut.
+/// Returns nothing if the product is as fast as a window, or can't be cut.
 std::shared_ptr<const Sample> SampleOf(const Product& product,
                                        const oracle::Comparison& found) {
   const runlog::OracleRow worst = found.Row();
@@ -119,8 +117,7 @@ std::shared_ptr<const Sample> SampleOf(const Product& product,
 }
 
 /// Returns whether a mistake explains less than half of the window. Transposed
-/// scales, or scales of more rows than the window has, depend on the rest of
-/// the tensor.
+/// scales, or those of more rows than the window, depend on the whole tensor.
 bool FailsOnWindow(const Sample* sample, const SideMistake& mistake,
                    Which which) {
   if (sample == nullptr ||
@@ -237,9 +234,8 @@ double MaximaFactor(const Product& product, const Sample* sample, Which which) {
 }
 
 /// Compares with sums of an accumulator that keeps 13 bits after the point, in
-/// an unknown order and unknown steps. Such an accumulator changes all
-/// elements. So another reason must exist if only few elements or few rows are
-/// wrong.
+/// an unknown order and unknown steps. It changes all elements. So another
+/// reason must exist if only few elements or few rows are wrong.
 std::optional<oracle::Comparison> CompareLossy(
     const Product& product, const oracle::Comparison& found) {
   const size_t rows = product.output.rows();
