@@ -38,8 +38,7 @@ struct BlockDifference {
 /// Operands that are no MX blocks have cells.
 struct CellDifference {
   int64_t segment = 0;  ///< which tensor of the operand
-  int64_t row =
-      0;  ///< of the first code that differs, or of the cell's first code
+  int64_t row = 0;  ///< of the first code that differs; else of the first code
   int64_t col = 0;  ///< along the contraction
   int64_t code_a = 0;
   int64_t code_b = 0;

@@ -35,7 +35,7 @@ struct Finding {
 /// each may rely on the earlier ones having found nothing incomparable.
 struct IntegrityRule {
   std::string_view name;
-  std::string_view promise;  ///< what holds when it finds nothing
+  std::string_view promise;  ///< what holds if the rule finds nothing
   /// This promise is for other programs' runs, whose logs tell less.
   std::string_view foreign_promise;
   std::vector<Finding> (*check)(const Pairing& pairing, Question question);

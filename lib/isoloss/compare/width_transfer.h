@@ -41,7 +41,7 @@ struct WidthTransfer {
 
   std::string arm;
   size_t logs = 0;
-  size_t wide_logs = 0;               ///< of them, of the widest model
+  size_t wide_logs = 0;               ///< logs of the widest model
   int64_t width = 0;                  ///< of the widest model's residual stream
   std::vector<int64_t> small_widths;  ///< ascending
   std::vector<int64_t> steps;         ///< at which all logs have statistics

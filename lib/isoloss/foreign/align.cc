@@ -217,8 +217,7 @@ void RequireMostSteps(Logs logs, const Steps& common) {
       logs, {}, [](const RunLog* log) { return log->steps.step.size(); });
   const Steps& fewest = (*sparsest)->steps.step;
   int64_t distance = 1;
-  int64_t last =
-      0;  // the last step of the complete logs; MarkShortOnes marked the rest
+  int64_t last = 0;  // of complete logs; MarkShortOnes marked the rest
   for (const RunLog* log : logs) {
     distance = std::max(distance, DistanceOf(log->steps.step));
     if (log->provenance.complete) last = std::max(last, log->steps.step.back());

@@ -236,7 +236,7 @@ Candidate CandidateOf(const Meanings& has) {
     return {"gradient accumulation steps", true};
   }
   if (has[kPart] || (has[kDevice] && has[kBatch])) return {};
-  if (has[kDevice] && !has[kCount]) return {};  // the number of one
+  if (has[kDevice] && !has[kCount]) return {};  // the index of a device
   if (has[kParallel] || has[kReplicas]) {
     const bool of_data = has[kData] || has[kReplicas];
     return {of_data ? "data-parallel size" : "", true};

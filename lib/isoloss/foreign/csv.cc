@@ -130,7 +130,7 @@ class Columns {
   }
 
   const Names& names_;
-  std::unordered_map<std::string, size_t> index_;  ///< of the first, if equal
+  std::unordered_map<std::string, size_t> index_;  ///< a name's first column
   bool is_chart_ = false;
   std::string step_name_;
   std::vector<ForeignRun> runs_;

@@ -35,8 +35,7 @@ constexpr uint64_t kEventSummary = 5;
 constexpr uint64_t kSummaryValue = 1;
 constexpr uint64_t kValueTag = 1;
 constexpr uint64_t kValueSimple = 2;
-constexpr uint64_t kValueImage =
-    4;  // from here to kValueTensor: fields of the same oneof
+constexpr uint64_t kValueImage = 4;  // to kValueTensor: fields of one oneof
 constexpr uint64_t kValueAudio = 6;
 constexpr uint64_t kValueTensor = 8;
 constexpr uint64_t kValueMetadata = 9;

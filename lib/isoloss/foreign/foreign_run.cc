@@ -268,7 +268,7 @@ void Sort(Series& series) {
   last.step.erase(last.step.begin(), last.step.begin() + from);
   last.value.erase(last.value.begin(), last.value.begin() + from);
   SortRows(series);
-  if (series.repeated == 0) return;  // several ranks, one after the other
+  if (series.repeated == 0) return;  // several ranks, one after another
   SortRows(last);
   series.attempts = last.attempts = std::ssize(begins) + 1;
   series.last_attempt_ends = last.last_attempt_ends = last.step.back();

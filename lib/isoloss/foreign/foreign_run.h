@@ -150,7 +150,7 @@ struct ForeignRun {
 struct Spacing {
   int64_t stride = 1;
   int64_t gaps = 0;       ///< places where steps are missing
-  int64_t first_gap = 0;  ///< step before the first of them
+  int64_t first_gap = 0;  ///< step before the first gap
   int64_t missing = 0;    ///< steps that the stride leads one to expect
 };
 /// Returns the spacing of steps in any order, with repetitions.

@@ -166,12 +166,11 @@ class MegatronReader : public LineReader {
   static constexpr int64_t kNone = -1;
 
   int64_t iteration_ = kNone;  ///< whose fields are being read
-  int64_t last_ = kNone;       ///< the one before
+  int64_t last_ = kNone;       ///< the previous one
   int64_t interval_ = 1;
   bool wraps_ = false;  ///< the previous line has not all fields
   int64_t skipped_now_ = 0;
-  bool whole_ =
-      false;  ///< a field after the loss was read, so the line is not cut
+  bool whole_ = false;  ///< a field after the loss was read: no cut line
   double loss_ = 0;
   bool loss_is_number_ = true;
   std::string loss_text_;

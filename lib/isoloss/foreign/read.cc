@@ -104,11 +104,10 @@ class PrintedLog {
   std::vector<Candidate> candidates_;
   SettingsReader reader_;
   ForeignRun told_;
-  ForeignRun told_on_steps_;  ///< by lines that the last resort takes for steps
+  ForeignRun told_on_steps_;  ///< in lines that the last resort takes for steps
   int64_t line_ = 0;
   bool ignored_ = false;  ///< in an error that the program ignores
-  bool ended_ =
-      false;  ///< a line after the last step says that the run has ended
+  bool ended_ = false;    ///< a line after the last step says "complete"
   int64_t failure_line_ = 0;
   std::string failure_;  ///< the last one
 };

@@ -214,7 +214,7 @@ void SettingsReader::ReadHeading(std::string_view line) {
                        return line.find(rule) != std::string_view::npos;
                      });
   if (!heads || LettersOf(line).empty()) return;
-  if (evaluates_ && indent > indent_) return;  // a part of what is below
+  if (evaluates_ && indent > indent_) return;  // a part of the evaluation
   evaluates_ = SaysEvaluation(line) && !SaysTraining(line);
   indent_ = indent;
 }

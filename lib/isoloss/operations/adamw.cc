@@ -33,17 +33,15 @@ struct AdamWRule {
   bool decay_in_gradient = false;
   bool decay_after = false;  ///< the decay is that of the updated parameter
   bool eps_in_root = false;
-  bool eps_uncorrected = false;  ///< added before the root is corrected
-  bool swaps_corrections =
-      false;  ///< each moment has the correction of the second one
+  bool eps_uncorrected = false;    ///< added before the root is corrected
+  bool swaps_corrections = false;  ///< the moments swap their corrections
   bool decay_without_lr = false;
   bool old_moments = false;  ///< the step uses the moments from before it
   double gradient_factor = 1.0;
   double step_factor = 1.0;
   bool zero_moments = false;
-  bool skips = false;  ///< nothing changes
-  const Operation* moments =
-      nullptr;  ///< it has the moments; null: the checked one
+  bool skips = false;                  ///< nothing changes
+  const Operation* moments = nullptr;  ///< has them; null: the checked one
 };
 
 /// These are 1 - beta^t of both moments, one number for a whole tensor.

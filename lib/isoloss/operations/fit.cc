@@ -63,7 +63,7 @@ std::optional<Trial> ConfirmedFit(const Fit& fit) {
 }  // namespace
 
 std::vector<double> RoundNumbersNear(double number) {
-  constexpr int kMostDigits = 9;  // those of FP32
+  constexpr int kMostDigits = 9;  // digits of FP32
   std::vector<double> result;
   for (int digits = 1; digits <= kMostDigits; ++digits) {
     result.push_back(ToDigits(number, digits));
