@@ -11,7 +11,7 @@
 
 namespace isoloss::compare {
 
-/// The difference in one part of training, in percent. For each seed it is the
+/// A part of training has this difference, in percent. For each seed it is the
 /// mean over the steps of 100 (L_c - L_b) / L_b. `percent` is the mean of these
 /// numbers, with its t interval over seeds.
 struct PartDifference {

@@ -146,7 +146,7 @@ std::optional<BlockDifference> CompareColumnwise(const DumpedTensor& a,
   return blocks.Result(a.format_columnwise);
 }
 
-/// Finds the place of a cell's difference: its first element, if scales differ.
+/// Finds where a cell differs: at its first element, if only scales differ.
 std::optional<CellDifference> CompareCell(const runlog::CellTensor& tensor,
                                           int64_t cell,
                                           const runlog::DumpedCells& a,

@@ -17,7 +17,7 @@ struct OperationError {
   std::vector<std::string> inputs;  ///< the first 16 with which it is compared
   int64_t order = 0;                ///< of the result
   double error = 0;
-  double input_error = 0;  ///< the largest of the inputs
+  double input_error = 0;  ///< the largest error of an input
   /// growth = error / input_error; infinity if only the input error is 0, 1 if
   /// both are.
   double growth = 1;

@@ -30,10 +30,10 @@ std::span<const PeerRule> PeerRules();
 /// accepted.
 ///
 /// A curve reaches the target at the first step whose mean loss over the last
-/// `window` steps is at most `target`. From the n reference runs, the largest
-/// and the smallest are dropped. mu is the mean of the remaining runs, and sd
-/// the standard deviation of all of them. A submission of m runs (one
-/// unconverged run is dropped) is accepted if its mean is at least
+/// `window` steps is at most `target`. Of the reference runs, the largest and
+/// the smallest are dropped. mu is the mean of the n remaining runs, and sd the
+/// standard deviation of all of them. A submission of m runs (one unconverged
+/// run is dropped) is accepted if its mean is at least
 ///   mu - t_{0.95} * sd * sqrt(1/n + 1/m).
 ///
 /// Special  A submission in which several runs never reach the target is

@@ -11,7 +11,8 @@ namespace isoloss::compare {
 /// If the busiest expert has this many times the mean of tokens, a layer counts
 /// as collapsed. Healthy small runs have 1.3 to 1.9. A full collapse reaches
 /// the number of experts over the top-k, which the log does not hold (4 for 16
-/// experts and top-4). Below the limit, experts without tokens show a collapse.
+/// experts and top-4). If that is below the limit, experts without tokens show
+/// a collapse.
 inline constexpr double kCollapsedLoad = 3.0;
 
 /// Writes a sentence for each run whose busiest expert had kCollapsedLoad times

@@ -65,7 +65,7 @@ std::string_view Text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// Returns the axes of `shape`, at most 2^40: a product of two fits 64 bits.
+/// Returns the axes of `shape`, each below 2^40.
 std::vector<size_t> ExtentOf(const Json& shape, const std::string& where) {
   constexpr size_t kMaxAxes = 8;
   if (!shape.is_array() || shape.size() > kMaxAxes) {

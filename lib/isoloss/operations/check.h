@@ -80,8 +80,7 @@ class ModuleChoices {
 ///          since files do not hold these, and those of ModuleChoices;
 ///          FormatError for two files of one step and rank, or a tensor of a
 ///          type that has no grid.
-/// Cost     that of the products; a wrong tensor takes some fifty times as
-/// long.
+/// Cost     that of the products; a wrong tensor takes some fifty times that.
 std::vector<Finding> CheckOperations(const std::vector<OperationFile>& files,
                                      const precision::Recipe& recipe,
                                      const CheckOptions& options,

@@ -15,7 +15,7 @@ namespace {
 using precision::GemmPrecision;
 using precision::GemmRole;
 
-/// In a larger product no mistake is sought, as each takes as long as it does.
+/// No mistake is sought in a larger product, since each takes a product's time.
 constexpr double kMostMultiplyAdds = 0x1p33;
 
 /// These are the operands of one operation, by group.

@@ -44,7 +44,7 @@ class CrossEntropy {
     return comparison;
   }
 
-  /// Tries factors. One value has no spread, so any factor explains it. So the
+  /// Tries factors. One value has no spread, so any factor explains it. The
   /// only factors are numbers by which a trainer divides: small whole ones,
   /// which 8 bits tell apart, and counts of the file.
   std::vector<Trial> Factors() const {

@@ -120,7 +120,7 @@ class OpenPoints {
     }
   }
 
-  /// Only counts if updates are recorded at all, since a layer may be frozen.
+  /// Adds a weight if updates are recorded at all, since a layer may be frozen.
   void AddUncomparedWeight(size_t file, const Operation& operation) {
     if (!operation.is_linear()) return;
     bool has_updates = false;

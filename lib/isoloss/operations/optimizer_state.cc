@@ -102,8 +102,7 @@ void CheckWeight(const OperationCase& given, std::vector<Finding>& findings) {
   };
   const Floats* wanted = after_last;
   if (wanted == nullptr || compare(*wanted).other() == 0) {
-    // The layer reads the weight before the update, unless it is called after
-    // it.
+    // The layer reads the weight before the update, unless called after it.
     const bool is_right =
         before == nullptr || compare(*before).other() == 0 ||
         (!given.update_is_later && is(given.update_here, "parameter_after"));
