@@ -1,4 +1,5 @@
-// isoloss run: train arms, write logs, judge nothing.
+// Implements `isoloss run`, which trains arms and writes logs, but judges
+// nothing.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -75,9 +76,9 @@ Action DeclareRun(CLI::App& app) {
       .Excludes("--print-steps")
       .Excludes("--dry-run");
   return [arguments] {
-    // As overrides, so that they are checked like the file.
+    // Options become overrides, so that they are checked like the file.
     if (!arguments->dump.empty()) {
-      // JSON's strings are TOML's, whatever the patterns hold.
+      // Every JSON string is a TOML string, even if patterns hold quotes.
       arguments->overrides.push_back(
           "log.dump_tensors=" +
           Json(arguments->dump)

@@ -1,4 +1,4 @@
-// isoloss show: logs, probes and ensembles at a glance.
+// Implements `isoloss show`, which summarises logs, probes and ensembles.
 
 #include <fmt/format.h>
 
@@ -41,7 +41,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Columns below which lines are cut.
+/// On narrower terminals lines are cut.
 constexpr int kNarrow = 60;
 
 struct ShowArguments {
@@ -55,7 +55,7 @@ struct ShowArguments {
   std::vector<std::string> what_if;
 };
 
-/// Empty: all.
+/// Returns an empty function if all tensors are wanted.
 std::function<bool(std::string_view)> WantedTensors(
     const ShowArguments& arguments) {
   if (arguments.tensors.empty()) return {};
@@ -71,8 +71,8 @@ report::RunSummaryOptions SummaryOptions(const ShowArguments& arguments) {
   return options;
 }
 
-/// In a narrow terminal a table of lines that wrap can't be read; elsewhere
-/// nothing is cut, for who reads on needs all of it.
+/// Cuts lines in a narrow terminal, where a table of lines that wrap can't be
+/// read. Everywhere else readers get all of each line.
 void Print(const std::string& text, int columns) {
   if (columns >= kNarrow) {
     fmt::print("{}", text);
@@ -84,7 +84,7 @@ void Print(const std::string& text, int columns) {
   }
 }
 
-/// What is shown of one file: text, or an object.
+/// Holds the output for one file: a text or an object.
 struct Shown {
   std::string text;
   Json json;
@@ -101,7 +101,7 @@ Shown ShowRun(const std::string& file, const campaign::OpenedLog& opened,
   return {report::RenderRunLog(run, style), {}};
 }
 
-/// Of a run log alone.
+/// Refuses options that only a run log takes.
 void RefuseRunOptions(const std::string& file, const ShowArguments& arguments) {
   const char* option = arguments.recipe             ? "--recipe"
                        : !arguments.tensors.empty() ? "--tensors"
@@ -114,7 +114,7 @@ void RefuseRunOptions(const std::string& file, const ShowArguments& arguments) {
              file, option);
 }
 
-/// What other formats would make of a dump's tensors.
+/// Shows what quantisation in other formats would lose of a dump's tensors.
 Shown ShowDump(const std::string& name, const fs::path& file,
                const ShowArguments& arguments) {
   const runlog::TensorDump dump = runlog::ReadTensorDump(file);
@@ -224,7 +224,7 @@ ExitCode Show(const ShowArguments& arguments) {
   return ExitCode::kPass;
 }
 
-/// After all options that it excludes.
+/// Call this function after all options that --schema excludes are declared.
 void DeclareSchema(CLI::App& app, ShowArguments& arguments,
                    const Option& logs) {
   AddFlag(app, "--schema", arguments.schema,
