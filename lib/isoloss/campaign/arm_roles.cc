@@ -68,8 +68,7 @@ std::string ControlIn(const compare::Run& run) {
   const auto keys = runlog::KeysOf(run.log.provenance.experiment_text);
   const auto found = keys.find("gate.control");
   if (found == keys.end() || found->second.size() < 2) return "";
-  return found->second.substr(1,
-                              found->second.size() - 2);  // no quotes
+  return found->second.substr(1, found->second.size() - 2);  // no quotes
 }
 
 void CheckControl(const std::string& control, const std::string& baseline_arm,

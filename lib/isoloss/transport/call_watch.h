@@ -34,8 +34,8 @@ class CallWatch {
   void set_deadline(double seconds) { deadline_ = seconds; }
 
   /// While a Scope lives, its thread is in `call` (a literal). The call may
-  /// take `longest` seconds, but only the deadline if there is trouble. For one
-  /// thread; costs some nanoseconds.
+  /// take `longest` seconds, but only the deadline if there is trouble. A
+  /// Scope belongs to one thread and costs some nanoseconds.
   class Scope {
    public:
     Scope(CallWatch& watch, const char* call, double longest);

@@ -58,7 +58,7 @@ class FrameExchange {
  private:
   using Clock = std::chrono::steady_clock;
   using Seconds = std::chrono::duration<double>;
-  /// Frames may take so long to leave after the end of a run.
+  /// Frames may take this long to leave after the end of a run.
   static constexpr Seconds kFarewell{0.2};
   /// Longer deadlines do not fit the clock.
   static constexpr Seconds kLongestWait{1e8};

@@ -129,7 +129,7 @@ class Transport {
   void Barrier();
 
   /// Ends every waiting and later call with `reason`, here and in the other
-  /// processes. Idempotent (the first reason stays); callable from any thread.
+  /// processes. The first reason stays. Any thread may call it.
   virtual void Abort(const std::string& reason) = 0;
 
   virtual Counters TakeCounters() = 0;
