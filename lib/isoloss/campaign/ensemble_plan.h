@@ -30,9 +30,8 @@ struct EnsembleRequest {
 
 /// Makes the plan.
 /// Errors   ConfigError if a new seed is one of the experiment's, if an
-/// ensemble
-///          of seeds is of the baseline, or if it has more steps than the
-///          experiment; as ExperimentSource::Load.
+///          ensemble of seeds is of the baseline, or if it has more steps than
+///          the experiment; as ExperimentSource::Load.
 EnsemblePlan PlanEnsemble(const EnsembleRequest& request);
 
 /// Checks before hours of training that `out` is absent or an ensemble.

@@ -27,9 +27,8 @@ struct ProbeRequest {
 };
 
 /// Refuses what no probe can do, before anything is trained.
-/// Errors   ConfigError if a step is after the experiment's last one, which
-/// none
-///          of its runs has, or if this process is one of several.
+/// Errors   ConfigError if a step is after the experiment's last one, or if
+///          this process is one of several.
 void CheckProbe(const ProbeRequest& request,
                 const train::Experiment& experiment);
 
