@@ -1,4 +1,5 @@
-// isoloss lab ensemble build: the good runs that limits come from.
+// Implements `isoloss lab ensemble build`, which collects the good runs that
+// limits come from.
 
 #include <fmt/format.h>
 
@@ -31,7 +32,7 @@ namespace {
 
 using runlog::EnsembleKind;
 
-/// As many as gate::Policy::min_members demands.
+/// gate::Policy::min_members demands as many.
 constexpr size_t kDefaultRuns = 40;
 constexpr int kMostWorkers = 4096;
 
@@ -46,7 +47,6 @@ struct BuildArguments {
   bool json = false;
 };
 
-/// Shows what was written.
 ExitCode Written(const std::string& out, bool json) {
   const runlog::Ensemble ensemble = runlog::ReadEnsemble(out);
   if (json) {

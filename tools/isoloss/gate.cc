@@ -1,4 +1,4 @@
-// isoloss gate: a verdict on logs, whoever made them.
+// Implements `isoloss gate`, which gives a verdict on logs of any program.
 
 #include <fmt/format.h>
 

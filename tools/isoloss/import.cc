@@ -1,4 +1,4 @@
-// isoloss import: what logs of other programs hold.
+// Implements `isoloss import`, which shows what logs of other programs hold.
 
 #include <fmt/format.h>
 

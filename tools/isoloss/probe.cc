@@ -1,4 +1,5 @@
-// isoloss lab probe: every tensor of an arm's first steps against the oracle.
+// Implements `isoloss lab probe`, which checks every tensor of an arm's first
+// steps against the oracle.
 
 #include <fmt/format.h>
 

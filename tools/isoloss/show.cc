@@ -1,4 +1,4 @@
-// isoloss show: logs, probes and ensembles at a glance.
+// Implements `isoloss show`, which summarises logs, probes and ensembles.
 
 #include <fmt/format.h>
 
@@ -43,7 +43,7 @@ namespace fs = std::filesystem;
 
 using document::Document;
 
-/// Columns below which lines are cut.
+/// On narrower terminals lines are cut.
 constexpr int kNarrow = 60;
 
 struct ShowArguments {
@@ -57,7 +57,7 @@ struct ShowArguments {
   std::vector<std::string> what_if;
 };
 
-/// Empty: all.
+/// Returns an empty function if all tensors are wanted.
 std::function<bool(std::string_view)> WantedTensors(
     const ShowArguments& arguments) {
   if (arguments.tensors.empty()) return {};
@@ -73,8 +73,8 @@ report::RunSummaryOptions SummaryOptions(const ShowArguments& arguments) {
   return options;
 }
 
-/// In a narrow terminal a table of lines that wrap can't be read; elsewhere
-/// nothing is cut, for who reads on needs all of it.
+/// Cuts lines in a narrow terminal, where a table of lines that wrap can't be
+/// read. Everywhere else readers get all of each line.
 void Print(const std::string& text, int columns) {
   if (columns >= kNarrow) {
     fmt::print("{}", text);
@@ -95,7 +95,7 @@ Document ShowRun(const std::string& file, const campaign::OpenedLog& opened,
   return report::DocumentOf(run);
 }
 
-/// Of a run log alone.
+/// Refuses options that only a run log takes.
 void RefuseRunOptions(const std::string& file, const ShowArguments& arguments) {
   const char* option = arguments.recipe             ? "--recipe"
                        : !arguments.tensors.empty() ? "--tensors"
@@ -108,7 +108,7 @@ void RefuseRunOptions(const std::string& file, const ShowArguments& arguments) {
              file, option);
 }
 
-/// What other formats would make of a dump's tensors.
+/// Shows what quantisation in other formats would lose of a dump's tensors.
 Document ShowDump(const std::string& name, const fs::path& file,
                   const ShowArguments& arguments) {
   const runlog::TensorDump dump = runlog::ReadTensorDump(file);
@@ -209,7 +209,7 @@ ExitCode Show(const ShowArguments& arguments) {
   return ExitCode::kPass;
 }
 
-/// After all options that it excludes.
+/// Call this function after all options that --schema excludes are declared.
 void DeclareSchema(CLI::App& app, ShowArguments& arguments,
                    const Option& logs) {
   AddFlag(app, "--schema", arguments.schema,

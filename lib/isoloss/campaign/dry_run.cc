@@ -30,7 +30,8 @@ std::string TimeText(const train::Experiment& experiment,
       train::FlopsPerToken(experiment) / 1e9, RatesText(rates));
 }
 
-/// `runs` are those that are trained, besides so many that are `kept`.
+/// Prints the cost of `runs`, which are trained. `kept` counts finished runs
+/// that are not.
 void PrintCost(const train::Experiment& experiment,
                const std::vector<train::Run>& runs, size_t kept) {
   if (kept > 0) {

@@ -1,4 +1,4 @@
-// What other quantisations would make of dumped tensors.
+// Computes what other quantisations would make of dumped tensors.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,8 @@
 
 namespace isoloss::campaign {
 
-/// Of one tensor in one direction; NaN as in a run log.
+/// A row belongs to one tensor in one direction. NaN means the same as in a run
+/// log.
 struct WhatIfRow {
   std::string tensor;
   std::string format;  ///< the description, in full
@@ -22,8 +23,8 @@ struct WhatIfRow {
   double saturated_percent = 0;
 };
 
-/// Statistics of the dumped tensors that `wants` (empty: of all), under each
-/// description, with the dump's segments. Random bits come from seed 0.
+/// Returns statistics of the dumped tensors that `wants` (empty: all), under
+/// each description, with the dump's segments. Random bits come from seed 0.
 /// Errors   ConfigError if a name is none of formats::QuantizationByName, or
 ///          looks back at steps, which a dump lacks.
 std::vector<WhatIfRow> WhatIf(
