@@ -21,13 +21,14 @@ struct ShownRun {
   bool with_recipe = false;  ///< with what each GEMM got
 };
 
-/// All attributes, by their names on disk; nothing for people.
+/// The document has all attributes by their names on disk, and nothing for
+/// people.
 document::Document ProvenanceDocument(const runlog::Provenance& provenance);
 
 /// `file`, who made the run, its mesh, loss curve, `summary` and events.
 document::Document DocumentOf(const ShownRun& run);
 
-/// What SummarizeProbe and SummarizeEnsemble say of them.
+/// The documents hold what SummarizeProbe and SummarizeEnsemble say of them.
 document::Document DocumentOf(const runlog::ProbeLog& log,
                               const std::string& file);
 document::Document DocumentOf(const runlog::Ensemble& ensemble,
