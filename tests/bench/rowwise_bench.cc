@@ -97,8 +97,10 @@ void RegisterAll(int rounds) {
                             b.out.view(), b.per_token, b.team);
   });
   add("RmsNormBackward", [](Buffers& b) {
-    kernels::RmsNormBackward(b.x.view(), b.weight, b.per_token, b.y.view(),
-                             kRounding, b.out.view(), b.dweight, b.team);
+    kernels::RmsNormBackward(
+        {b.x.view(), b.weight, b.per_token, b.y.view(), kRounding,
+         /*add=*/false, b.out.view(), b.dweight},
+        b.team);
   });
   add("SwigluForward", [](Buffers& b) {
     kernels::SwigluForward(b.x.view(), b.y.view(), kRounding, b.out.view(),
@@ -114,7 +116,9 @@ void RegisterAll(int rounds) {
   add("CausalSoftmaxForward", [](Buffers& b) {
     // Square blocks, in place on the copy; half of each is masked.
     for (size_t row = 0; row < kTokens; row += kWidth) {
-      kernels::CausalSoftmaxForward(b.out.view().Rows(row, kWidth), 1, 0.1f);
+      const kernels::CausalBlock block = {
+          1, b.out.view().Rows(row, kWidth), {}, {}};
+      kernels::CausalSoftmaxForward({&block, 1}, 0.1f, b.team);
     }
   });
   add("CrossEntropy", [](Buffers& b) {

@@ -73,9 +73,7 @@ class DryRun(ProgramTest):
         for arguments, words in (
                 (["tiny.toml", "--arm", "bf61"], ["`bf61`"]),
                 (["tiny.toml", "--dump", "nothing"], ["`nothing`"]),
-                (["tiny.toml", "--dump", "wq_", "--dump-steps", "21"], ["21"]),
-                (["tiny.toml", "--arm", "bf16", "--mutant", "nothing"],
-                 ["nothing"])):
+                (["tiny.toml", "--dump", "wq_", "--dump-steps", "21"], ["21"])):
             with self.subTest(arguments=arguments):
                 self.assert_refused_alike("run", *arguments, words=words)
 

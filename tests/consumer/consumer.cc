@@ -1,6 +1,5 @@
-// A number format, a rounding, a scaling, a transform, a recipe and a level of
-// the gate that isoloss does not have: quantises with them, trains BF16 against
-// the recipe and judges the runs.
+// A number format, a recipe and a level of the gate that isoloss does not have:
+// quantises with them, trains BF16 against the recipe and judges the runs.
 //
 // Usage: consumer FOLDER      FOLDER gets the logs
 //
@@ -15,13 +14,11 @@
 #include <filesystem>
 #include <span>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "isoloss/compare/pair.h"
 #include "isoloss/formats/format.h"
 #include "isoloss/formats/quantize.h"
-#include "isoloss/formats/scaling.h"
 #include "isoloss/gate/judge.h"
 #include "isoloss/gate/ladder.h"
 #include "isoloss/precision/recipe.h"
@@ -46,44 +43,12 @@ constexpr formats::Format kE3m4 = {
     .source = "IEEE 754's scheme with all codes finite",
 };
 
-/// Away from zero, whatever is dropped.
-constexpr formats::RoundingMode kAway = {
-    .name = "away",
-    .stochastic = false,
-    .drop =
-        [](uint64_t bits, int shift, formats::RandomBits) {
-          return (bits + (uint64_t{1} << shift) - 1) >> shift;
-        },
-    .source = "this file"};
-
-/// Every cell is halved.
-constexpr formats::Scaling kHalf = {
-    .name = "half",
-    .reads_history = false,
-    .of_cell =
-        [](const formats::Quantization&, uint32_t, const formats::TensorAmax&) {
-          return formats::Scale{.encode = 0.5F, .decode = 2};
-        },
-    .of_tensor = nullptr,
-    .source = "this file"};
-
-/// Pairs change places.
-constexpr formats::Transform kSwap = {
-    .name = "swap",
-    .length = 2,
-    .random = false,
-    .apply = [](std::span<float> run, uint64_t) { std::swap(run[0], run[1]); },
-    .source = "this file"};
-
 /// What 1.51, 40 and 4 become.
-void QuantizeWithAllOfThem() {
+void QuantizeWithIt() {
   const formats::Quantization quantization = {
       .element = &kE3m4,
       .scale_rule = formats::ScaleRule::kTe,
-      .scale_format = formats::ScaleFormat::kFp32,
-      .scaling = &kHalf,
-      .rounding = &kAway,
-      .transform = &kSwap};
+      .scale_format = formats::ScaleFormat::kPow2};
   const float values[] = {1.51F, 40, 4};
   const formats::QuantizedTensor quantized =
       formats::Quantize({values, 1, 3}, quantization);
@@ -107,21 +72,23 @@ precision::Recipe E3m4Recipe() {
 }
 
 /// The final training losses of each pair lie within 1 nat.
-void JudgeLastLoss(const gate::Evidence& evidence, gate::Judgement& judgement) {
+gate::LevelFindings JudgeLastLoss(const gate::Evidence& evidence,
+                                  const gate::Policy& /*policy*/) {
   double widest = 0;
   for (const compare::SeedPair& pair : evidence.pairing->pairs) {
     widest =
         std::max(widest, std::fabs(pair.candidate->log.steps.loss_nats.back() -
                                    pair.baseline->log.steps.loss_nats.back()));
   }
-  judgement.checks.push_back(
-      {.name = "last_loss",
-       .outcome = widest < 1.0 ? gate::Outcome::kPass : gate::Outcome::kFail,
-       .quantity = "widest gap of last losses",
-       .value = widest,
-       .relation = "<",
-       .limit = 1.0,
-       .unit = "nats"});
+  const gate::Outcome outcome =
+      widest < 1.0 ? gate::Outcome::kPass : gate::Outcome::kFail;
+  return {.checks = {{.name = "last_loss",
+                      .outcome = outcome,
+                      .quantity = "widest gap of last losses",
+                      .value = widest,
+                      .relation = "<",
+                      .limit = 1.0,
+                      .unit = "nats"}}};
 }
 
 constexpr gate::Level kLastLoss = {
@@ -182,7 +149,7 @@ int main(int argc, char** argv) {
   fmt::print("e3m4: 0.7 is {}, 100 is {}\n",
              formats::RoundToFormat(kE3m4, 0.7F, formats::Overflow::kSaturate),
              formats::RoundToFormat(kE3m4, 100, formats::Overflow::kSaturate));
-  QuantizeWithAllOfThem();
+  QuantizeWithIt();
   const gate::Judgement judgement = TrainAndJudge(argv[1]);
   fmt::print("recipes: {}, {}\n", judgement.baseline.recipe,
              judgement.candidate.recipe);

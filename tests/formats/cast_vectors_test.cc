@@ -182,7 +182,7 @@ TEST_P(ElementVectors, NonSaturatingCastsAreAsInCastsH5) {
 
 /// Compares values, not bits: microxcaling loses the sign of zero.
 void ExpectMicroxcaling(const Format& format, const std::string& column,
-                        const RoundingMode& rounding) {
+                        RoundingMode rounding) {
   SCOPED_TRACE(column);
   const H5File file = OpenVectors("casts.h5");
   const std::string group = std::string(format.name) + "/";
@@ -213,10 +213,8 @@ void ExpectMicroxcaling(const Format& format, const std::string& column,
 }
 
 TEST_P(ElementVectors, RoundedValuesOfFiniteInputsEqualMicroxcalings) {
-  ExpectMicroxcaling(format(), "microxcaling_even",
-                     RoundingModeByName("nearest_even"));
-  ExpectMicroxcaling(format(), "microxcaling_nearest",
-                     RoundingModeByName("half_away"));
+  ExpectMicroxcaling(format(), "microxcaling_even", RoundingMode::kNearestEven);
+  ExpectMicroxcaling(format(), "microxcaling_nearest", RoundingMode::kHalfAway);
 }
 
 TEST(Bf16Vectors, CastsAreAsInCastsH5) {

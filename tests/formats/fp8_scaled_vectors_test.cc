@@ -12,7 +12,6 @@
 
 #include "comparison.h"
 #include "isoloss/formats/quantize.h"
-#include "isoloss/formats/scaling.h"
 
 namespace isoloss::formats {
 namespace {
@@ -58,8 +57,8 @@ float Amax(MatrixView<const float> values) {
 void ExpectFactor(const H5File& file, const std::string& dataset,
                   const Quantization& quantization,
                   MatrixView<const float> values) {
-  const Scale scale =
-      ScaleOfAmax(quantization, std::bit_cast<uint32_t>(Amax(values)));
+  const Scale scale = ScaleOfFiniteCell(
+      quantization, std::bit_cast<uint32_t>(Amax(values)), {});
   Matrix<float> factor(1, 1);
   factor(0, 0) = scale.encode;
 

@@ -7,19 +7,18 @@
 
 #include "comparison.h"
 #include "isoloss/formats/quantize.h"
-#include "isoloss/formats/scaling.h"
 
 namespace isoloss::formats {
 namespace {
 
 using isoloss::testing::H5File;
 
-Quantization Nvfp4(ScaleRule rule, std::string_view scaling, Cell cell) {
+Quantization Nvfp4(ScaleRule rule, Scaling scaling, Cell cell) {
   Quantization quantization;
   quantization.element = &FormatByName("e2m1");
   quantization.scale_rule = rule;
   quantization.scale_format = ScaleFormat::kE4m3;
-  quantization.scaling = &ScalingByName(scaling);
+  quantization.scaling = scaling;
   quantization.cell = cell;
   quantization.non_finite = NonFinitePolicy::kTe;
   EXPECT_EQ(WrongQuantization(quantization), "");
@@ -30,7 +29,7 @@ Quantization Nvfp4(ScaleRule rule, std::string_view scaling, Cell cell) {
 /// +0, where the hardware's cast and ours keep the sign.
 QuantizedTensor QuantizeAsTe(MatrixView<const float> values, Cell cell) {
   QuantizedTensor q =
-      Quantize(values, Nvfp4(ScaleRule::kTe, "two_level", cell));
+      Quantize(values, Nvfp4(ScaleRule::kTe, Scaling::kTwoLevel, cell));
   for (size_t row = 0; row < values.rows(); ++row) {
     for (size_t col = 0; col < values.cols(); ++col) {
       if (values(row, col) == 0) q.codes(row, col) &= 7;
@@ -100,8 +99,8 @@ TEST(Nvfp4Vectors, TorchaosScalesOfBlocksAlone) {
     const auto x = file.Read<float>(name + "/x");
     const std::string group = name + "/torchao_single_level/";
 
-    const QuantizedTensor q =
-        Quantize(View(x), Nvfp4(ScaleRule::kTorchao, "current", {1, 16}));
+    const QuantizedTensor q = Quantize(
+        View(x), Nvfp4(ScaleRule::kTorchao, Scaling::kCurrent, {1, 16}));
 
     ExpectMatrix(file, group + "codes", q.codes);
     ExpectMatrix(file, group + "scale_e4m3", q.scale_bytes);
@@ -115,8 +114,8 @@ TEST(Nvfp4Vectors, TorchaosScalesOfBlocksUnderOneOfTheTensor) {
     const auto x = file.Read<float>(name + "/x");
     const std::string group = name + "/torchao_two_level/";
 
-    const QuantizedTensor q =
-        Quantize(View(x), Nvfp4(ScaleRule::kTorchao, "two_level", {1, 16}));
+    const QuantizedTensor q = Quantize(
+        View(x), Nvfp4(ScaleRule::kTorchao, Scaling::kTwoLevel, {1, 16}));
 
     ExpectMatrix(file, group + "codes", q.codes);
     ExpectMatrix(file, group + "scale_e4m3", q.scale_bytes);

@@ -6,7 +6,6 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/formats/quantization.h"
-#include "isoloss/formats/scaling.h"
 
 namespace isoloss::formats {
 namespace {
@@ -18,20 +17,20 @@ TEST(QuantizationByName, ReadsWhatQuantizationNameWrites) {
                             ScaleRule::kTe, ScaleRule::kTorchao}) {
       for (const auto format : {ScaleFormat::kNone, ScaleFormat::kE8m0,
                                 ScaleFormat::kE4m3, ScaleFormat::kFp32}) {
-        for (const Scaling* scaling : AllScalings()) {
-          for (const Transform* transform : AllTransforms()) {
+        for (const auto& [name_of_scaling, scaling] : kScalingNames) {
+          for (const auto& [name_of_transform, transform] : kTransformNames) {
             Quantization q = {.element = element,
                               .scale_rule = rule,
                               .non_finite = NonFinitePolicy::kTe,
                               .scale_format = format,
                               .scaling = scaling,
-                              .rounding = &RoundingModeByName("stochastic"),
+                              .rounding = RoundingMode::kStochastic,
                               .random_bits = 5,
                               .transform = transform};
             // What is without a scale is written without a rule and a cell.
             if (format == ScaleFormat::kNone) q.scale_rule = ScaleRule::kRceil;
             if (format != ScaleFormat::kNone) q.cell = {128, 64};
-            if (scaling->reads_history) {
+            if (q.reads_history()) {
               q.history = 16;
               q.cell = {0, 0};
             }
@@ -51,7 +50,7 @@ TEST(QuantizationByName, ADotMayBeTypedAndNvfp4HasAName) {
   EXPECT_EQ(QuantizationByName("e5m2.rceil"), QuantizationByName("e5m2·rceil"));
   EXPECT_TRUE(QuantizationByName("e5m2.rceil").is_mx());
   const Quantization nvfp4 = QuantizationByName("nvfp4");
-  EXPECT_EQ(nvfp4.scaling->name, "two_level");
+  EXPECT_EQ(nvfp4.scaling, Scaling::kTwoLevel);
   EXPECT_EQ(nvfp4.cell, (Cell{1, 16}));
   EXPECT_EQ(nvfp4.scale_format, ScaleFormat::kE4m3);
 }

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "isoloss/base/error.h"
-#include "isoloss/formats/scaling.h"
 
 namespace isoloss::formats {
 namespace {
@@ -23,7 +22,7 @@ Quantization Nvfp4() {
   return {.element = &FormatByName("e2m1"),
           .scale_rule = ScaleRule::kTe,
           .scale_format = ScaleFormat::kE4m3,
-          .scaling = &ScalingByName("two_level"),
+          .scaling = Scaling::kTwoLevel,
           .cell = {1, 16}};
 }
 
@@ -31,7 +30,7 @@ Quantization Delayed() {
   return {.element = &FormatByName("e4m3"),
           .scale_rule = ScaleRule::kTe,
           .scale_format = ScaleFormat::kFp32,
-          .scaling = &ScalingByName("delayed"),
+          .scaling = Scaling::kDelayed,
           .cell = {0, 0},
           .history = 16};
 }
@@ -60,23 +59,25 @@ std::vector<Quantization> Different() {
   for (const Cell cell : {Cell{1, 16}, Cell{32, 1}, Cell{0, 0}, Cell{1, 0}}) {
     list.push_back(Changed(E4m3(), [&](auto& q) { q.cell = cell; }));
   }
-  for (const char* rounding : {"half_away", "toward_zero"}) {
-    list.push_back(Changed(
-        E4m3(), [&](auto& q) { q.rounding = &RoundingModeByName(rounding); }));
+  for (const RoundingMode rounding :
+       {RoundingMode::kHalfAway, RoundingMode::kTowardZero}) {
+    list.push_back(Changed(E4m3(), [&](auto& q) { q.rounding = rounding; }));
   }
   for (const int bits : {1, 8, 16}) {
     list.push_back(Changed(Nvfp4(), [&](auto& q) {
-      q.rounding = &RoundingModeByName("stochastic");
+      q.rounding = RoundingMode::kStochastic;
       q.random_bits = bits;
     }));
   }
-  for (const Transform* transform : AllTransforms()) {
+  for (const Transform transform :
+       {Transform::kHadamard16, Transform::kHadamard16Te,
+        Transform::kHadamard16Random}) {
     list.push_back(Changed(Nvfp4(), [&](auto& q) { q.transform = transform; }));
   }
   for (const ScaleRule rule : {ScaleRule::kTe, ScaleRule::kTorchao}) {
     list.push_back(Changed(Nvfp4(), [&](auto& q) {
       q.scale_rule = rule;
-      q.scaling = &kScaling_current;
+      q.scaling = Scaling::kCurrent;
     }));
   }
   list.push_back(
@@ -109,9 +110,9 @@ TEST(QuantizationName, OfMxIsElementAndRule) {
 
 TEST(QuantizationName, SaysWhatIsNotAsInMx) {
   const Quantization everything = Changed(Nvfp4(), [](auto& q) {
-    q.rounding = &RoundingModeByName("stochastic");
+    q.rounding = RoundingMode::kStochastic;
     q.random_bits = 8;
-    q.transform = &TransformByName("hadamard16_te");
+    q.transform = Transform::kHadamard16Te;
   });
 
   EXPECT_EQ(QuantizationName(everything),
@@ -171,12 +172,11 @@ TEST(WrongQuantization, NamesTheRuleThatIsBroken) {
                  q.cell = {1, 128};
                }),
        "delayed for cells of 1 x 128"},
-      {Changed(E4m3(),
-               [](auto& q) { q.rounding = &RoundingModeByName("stochastic"); }),
+      {Changed(E4m3(), [](auto& q) { q.rounding = RoundingMode::kStochastic; }),
        "0 random bits and rounding stochastic"},
       {Changed(E4m3(),
                [](auto& q) {
-                 q.rounding = &RoundingModeByName("stochastic");
+                 q.rounding = RoundingMode::kStochastic;
                  q.random_bits = 17;
                }),
        "17 random bits and rounding stochastic"},

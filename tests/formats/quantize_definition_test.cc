@@ -10,7 +10,6 @@
 
 #include "isoloss/base/rng.h"
 #include "isoloss/formats/mx_block.h"
-#include "isoloss/formats/scaling.h"
 #include "quantize_cases.h"
 #include "support/mx_elements.h"
 
@@ -98,7 +97,7 @@ TEST(NonFinite, TeKeepsANanAloneAndSaturatesAnInfinity) {
 TEST(NonFinite, UnderAScaleOfTheTensorAnInfinityMakesThatOne) {
   Quantization quantization =
       Scaled("e2m1", ScaleFormat::kE4m3, ScaleRule::kTe, {1, 2});
-  quantization.scaling = &ScalingByName("two_level");
+  quantization.scaling = Scaling::kTwoLevel;
   for (const ScaleRule rule : {ScaleRule::kTe, ScaleRule::kTorchao}) {
     quantization.scale_rule = rule;
 
@@ -238,7 +237,7 @@ TEST(Stochastic, ElementsGetTheBitsOfTheirPlace) {
   }
   Quantization quantization = {.element = &FormatByName("e4m3"),
                                .scale_format = ScaleFormat::kNone,
-                               .rounding = &RoundingModeByName("stochastic"),
+                               .rounding = RoundingMode::kStochastic,
                                .random_bits = 12};
   const TensorState state = {.seed = 9, .stream = 4};
 
@@ -250,7 +249,7 @@ TEST(Stochastic, ElementsGetTheBitsOfTheirPlace) {
     for (size_t col = 0; col < values.cols(); ++col) {
       const uint32_t code =
           Encode(*quantization.element, values(row, col), Overflow::kNonFinite,
-                 *quantization.rounding, RandomBitsOf(state, row, col, 12));
+                 quantization.rounding, RandomBitsOf(state, row, col, 12));
       ASSERT_EQ(q.codes(row, col), code);
     }
   }
@@ -288,9 +287,9 @@ TEST(Rounded, OtherThanToNearestReachesTheCodes) {
   const std::vector<float> row = {4, 2.5f, -0.25f};
 
   EXPECT_THAT(CodesOfRow(row, quantization), ElementsAre(6, 4, 8));
-  quantization.rounding = &RoundingModeByName("half_away");
+  quantization.rounding = RoundingMode::kHalfAway;
   EXPECT_THAT(CodesOfRow(row, quantization), ElementsAre(6, 5, 9));
-  quantization.rounding = &RoundingModeByName("toward_zero");
+  quantization.rounding = RoundingMode::kTowardZero;
   EXPECT_THAT(CodesOfRow(row, quantization), ElementsAre(6, 4, 8));
 }
 

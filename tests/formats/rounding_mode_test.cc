@@ -14,22 +14,18 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/rng.h"
 #include "isoloss/formats/format.h"
+#include "isoloss/formats/registered.h"
 
 namespace isoloss::formats {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-const RoundingMode& Mode(std::string_view name) {
-  return RoundingModeByName(name);
-}
-
-uint32_t Rounded(const Format& format, float value, std::string_view mode,
+uint32_t Rounded(const Format& format, float value, RoundingMode mode,
                  RandomBits random = {}) {
-  return Encode(format, value, Overflow::kSaturate, Mode(mode), random);
+  return Encode(format, value, Overflow::kSaturate, mode, random);
 }
 
 /// Where a magnitude lies between two neighbours of a format.
@@ -101,9 +97,11 @@ TEST_P(Rounding, GoesToTheNeighbourOfTheDefinition) {
     const uint32_t even = low % 2 == 0 ? low : high;
     const uint32_t nearest = part < 0.5 ? low : high;
 
-    ASSERT_EQ(Rounded(format(), value, "toward_zero"), low) << value;
-    ASSERT_EQ(Rounded(format(), value, "half_away"), nearest) << value;
-    ASSERT_EQ(Rounded(format(), value, "nearest_even"),
+    ASSERT_EQ(Rounded(format(), value, RoundingMode::kTowardZero), low)
+        << value;
+    ASSERT_EQ(Rounded(format(), value, RoundingMode::kHalfAway), nearest)
+        << value;
+    ASSERT_EQ(Rounded(format(), value, RoundingMode::kNearestEven),
               part == 0.5 ? even : nearest)
         << value;
   }
@@ -111,18 +109,18 @@ TEST_P(Rounding, GoesToTheNeighbourOfTheDefinition) {
 
 TEST_P(Rounding, IsSymmetricAndSaturates) {
   const float beyond = std::numeric_limits<float>::infinity();
-  for (const RoundingMode* mode : AllRoundingModes()) {
-    const RandomBits random = {5, mode->stochastic ? 3 : 0};
+  for (const auto& [name, mode] : kRoundingModeNames) {
+    const RandomBits random = {5, mode == RoundingMode::kStochastic ? 3 : 0};
     for (const float value : Magnitudes(format())) {
       const uint32_t code =
-          Encode(format(), value, Overflow::kSaturate, *mode, random);
-      ASSERT_EQ(Encode(format(), -value, Overflow::kSaturate, *mode, random),
+          Encode(format(), value, Overflow::kSaturate, mode, random);
+      ASSERT_EQ(Encode(format(), -value, Overflow::kSaturate, mode, random),
                 Negative(code))
-          << mode->name << " " << value;
+          << name << " " << value;
     }
-    EXPECT_EQ(Encode(format(), beyond, Overflow::kSaturate, *mode, random),
+    EXPECT_EQ(Encode(format(), beyond, Overflow::kSaturate, mode, random),
               format().max_code);
-    EXPECT_EQ(Encode(format(), -beyond, Overflow::kSaturate, *mode, random),
+    EXPECT_EQ(Encode(format(), -beyond, Overflow::kSaturate, mode, random),
               Negative(format().max_code));
   }
 }
@@ -136,8 +134,8 @@ TEST_P(Rounding, StochasticIsUnbiasedUpToItsBits) {
       const auto [low, part] = Locate(format(), value);
       uint32_t away = 0;
       for (uint32_t random = 0; random < values; ++random) {
-        const uint32_t code =
-            Rounded(format(), value, "stochastic", {random, count});
+        const uint32_t code = Rounded(
+            format(), value, RoundingMode::kStochastic, {random, count});
         ASSERT_TRUE(code == low || code == low + 1) << value;
         away += code - low;
       }
@@ -154,7 +152,8 @@ TEST_P(Rounding, StochasticWithSixteenBitsResolvesEachOfThem) {
     const float value = low + step * std::ldexp(static_cast<float>(part), -16);
     uint32_t away = 0;
     for (uint32_t random = 0; random < 0x10000; ++random) {
-      away += Rounded(format(), value, "stochastic", {random, 16}) - 1;
+      away +=
+          Rounded(format(), value, RoundingMode::kStochastic, {random, 16}) - 1;
     }
 
     // TF32's least step has 13 bits of FP32 below it, so that the last part is
@@ -169,48 +168,42 @@ TEST(RoundingMode, HalvesOfE2m1) {
   // 2.5 lies between 2 (code 4) and 3 (code 5), 0.25 between 0 and 0.5.
   const Format& e2m1 = FormatByName("e2m1");
 
-  EXPECT_EQ(Rounded(e2m1, 2.5f, "nearest_even"), 4u);
-  EXPECT_EQ(Rounded(e2m1, 2.5f, "half_away"), 5u);
-  EXPECT_EQ(Rounded(e2m1, 2.5f, "toward_zero"), 4u);
-  EXPECT_EQ(Rounded(e2m1, 2.5f, "stochastic", {0, 1}), 4u);
-  EXPECT_EQ(Rounded(e2m1, 2.5f, "stochastic", {1, 1}), 5u);
-  EXPECT_EQ(Rounded(e2m1, -0.25f, "nearest_even"), 8u);
-  EXPECT_EQ(Rounded(e2m1, -0.25f, "half_away"), 9u);
-  EXPECT_EQ(Rounded(e2m1, 5.99f, "toward_zero"), 6u);
+  EXPECT_EQ(Rounded(e2m1, 2.5f, RoundingMode::kNearestEven), 4u);
+  EXPECT_EQ(Rounded(e2m1, 2.5f, RoundingMode::kHalfAway), 5u);
+  EXPECT_EQ(Rounded(e2m1, 2.5f, RoundingMode::kTowardZero), 4u);
+  EXPECT_EQ(Rounded(e2m1, 2.5f, RoundingMode::kStochastic, {0, 1}), 4u);
+  EXPECT_EQ(Rounded(e2m1, 2.5f, RoundingMode::kStochastic, {1, 1}), 5u);
+  EXPECT_EQ(Rounded(e2m1, -0.25f, RoundingMode::kNearestEven), 8u);
+  EXPECT_EQ(Rounded(e2m1, -0.25f, RoundingMode::kHalfAway), 9u);
+  EXPECT_EQ(Rounded(e2m1, 5.99f, RoundingMode::kTowardZero), 6u);
 }
 
 TEST(RoundingMode, OverflowIsOfTheRoundedMagnitude) {
   // As if exponents went on, 480 would follow 448 in E4M3, and 65536 57344 in
   // E5M2: what is cut off below them does not overflow.
   const auto code = [](std::string_view format, float value,
-                       std::string_view mode) {
-    return Encode(FormatByName(format), value, Overflow::kNonFinite,
-                  Mode(mode));
+                       RoundingMode mode) {
+    return Encode(FormatByName(format), value, Overflow::kNonFinite, mode);
   };
 
-  EXPECT_EQ(code("e4m3", 479, "toward_zero"), 0x7Eu);
-  EXPECT_EQ(code("e4m3", 480, "toward_zero"), 0x7Fu);
-  EXPECT_EQ(code("e4m3", 464, "nearest_even"), 0x7Eu);
-  EXPECT_EQ(code("e4m3", 464, "half_away"), 0x7Fu);
-  EXPECT_EQ(code("e5m2", 65535, "toward_zero"), 0x7Bu);
-  EXPECT_EQ(code("e5m2", 65536, "toward_zero"), 0x7Cu);
+  EXPECT_EQ(code("e4m3", 479, RoundingMode::kTowardZero), 0x7Eu);
+  EXPECT_EQ(code("e4m3", 480, RoundingMode::kTowardZero), 0x7Fu);
+  EXPECT_EQ(code("e4m3", 464, RoundingMode::kNearestEven), 0x7Eu);
+  EXPECT_EQ(code("e4m3", 464, RoundingMode::kHalfAway), 0x7Fu);
+  EXPECT_EQ(code("e5m2", 65535, RoundingMode::kTowardZero), 0x7Bu);
+  EXPECT_EQ(code("e5m2", 65536, RoundingMode::kTowardZero), 0x7Cu);
 }
 
-TEST(RoundingMode, TableHoldsTheRegisteredModes) {
-  std::vector<std::string> names;
-  for (const RoundingMode* mode : AllRoundingModes()) {
-    names.emplace_back(mode->name);
-    EXPECT_EQ(&RoundingModeByName(mode->name), mode);
-    EXPECT_FALSE(mode->source.empty());
-    EXPECT_EQ(mode->stochastic, mode->name == "stochastic");
+TEST(RoundingMode, AnUnknownNameListsTheTable) {
+  for (const auto& [name, mode] : kRoundingModeNames) {
+    EXPECT_EQ(ValueByName(kRoundingModeNames, name, "rounding"), mode);
   }
-
-  EXPECT_THAT(names, ElementsAre("nearest_even", "half_away", "toward_zero",
-                                 "stochastic"));
-  EXPECT_THAT([] { RoundingModeByName("half_awy"); },
-              ThrowsMessage<Error>(AllOf(HasSubstr("`half_awy`"),
-                                         HasSubstr("nearest_even, half_away"),
-                                         HasSubstr("`half_away`?"))));
+  EXPECT_THAT([] { ValueByName(kRoundingModeNames, "half_awy", "rounding"); },
+              ThrowsMessage<Error>(
+                  AllOf(HasSubstr("`half_awy`"),
+                        HasSubstr("nearest_even, half_away, toward_zero, "
+                                  "stochastic"),
+                        HasSubstr("`half_away`?"))));
 }
 
 }  // namespace

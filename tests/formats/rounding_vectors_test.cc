@@ -21,14 +21,14 @@ using isoloss::testing::H5File;
 /// compared, for it loses the sign of zero.
 template <typename Applies>
 void ExpectBlocks(const H5File& file, const std::string& element,
-                  const std::string& column, std::string_view rounding,
+                  const std::string& column, RoundingMode rounding,
                   const Applies& applies) {
   const std::string group = "microxcaling/" + element + "/";
   const auto x = file.Read<float>("x");
   const auto exponents = file.Read<float>(group + "shared_exp").values;
   const Quantization quantization = {.element = &FormatByName(element),
                                      .scale_rule = ScaleRule::kFloor,
-                                     .rounding = &RoundingModeByName(rounding)};
+                                     .rounding = rounding};
 
   const QuantizedTensor q = Quantize(View(x), quantization);
 
@@ -51,7 +51,7 @@ TEST(RoundingVectors, HalfAwayIsMicroxcalingsNearest) {
     const float half = Decode(FormatByName(element), 1) / 2;
     const float below = std::nextafter(half, 0.0f);
     ExpectBlocks(
-        file, element, "nearest", "half_away",
+        file, element, "nearest", RoundingMode::kHalfAway,
         [&](float x, float scale) { return std::fabs(x) / scale != below; });
   }
 }
@@ -64,9 +64,10 @@ TEST(RoundingVectors, TowardZeroIsMicroxcalingsFloor) {
     ++compared;
     // It drops a whole step from values within two last places of a power of
     // two.
-    ExpectBlocks(file, element, "floor", "toward_zero", [](float x, float) {
-      return (std::bit_cast<uint32_t>(x) & 0x7FFFFF) < 0x7FFFFE;
-    });
+    ExpectBlocks(file, element, "floor", RoundingMode::kTowardZero,
+                 [](float x, float) {
+                   return (std::bit_cast<uint32_t>(x) & 0x7FFFFF) < 0x7FFFFE;
+                 });
   }
   EXPECT_GT(compared, 0u);
 }

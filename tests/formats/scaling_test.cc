@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "isoloss/base/error.h"
 #include "isoloss/formats/e8m0.h"
 #include "quantize_cases.h"
 
@@ -19,8 +18,6 @@ namespace isoloss::formats {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::ThrowsMessage;
 
 constexpr float kFloatMax = std::numeric_limits<float>::max();
 
@@ -160,7 +157,7 @@ TEST(TwoLevel, TensorsScaleIsWhatLiftsItsLargestBlockTo448) {
   // scale of the tensor of 2 is 448 and 1 for the blocks.
   Quantization quantization =
       Scaled("e2m1", ScaleFormat::kE4m3, ScaleRule::kTe, {1, 2});
-  quantization.scaling = &ScalingByName("two_level");
+  quantization.scaling = Scaling::kTwoLevel;
   for (const ScaleRule rule : {ScaleRule::kTe, ScaleRule::kTorchao}) {
     quantization.scale_rule = rule;
 
@@ -183,7 +180,7 @@ TEST(TwoLevel, TensorsScaleIsWhatLiftsItsLargestBlockTo448) {
 TEST(Delayed, ScaleIsOneAtFirstAndThenThatOfTheHistory) {
   Quantization quantization =
       Scaled("e4m3", ScaleFormat::kFp32, ScaleRule::kTe);
-  quantization.scaling = &ScalingByName("delayed");
+  quantization.scaling = Scaling::kDelayed;
   quantization.history = 4;
 
   const QuantizedTensor first = QuantizeRow({4, 500}, quantization);
@@ -198,19 +195,6 @@ TEST(Delayed, ScaleIsOneAtFirstAndThenThatOfTheHistory) {
   EXPECT_THAT(Flat(later.scales), ElementsAre(1.0f / 224));
   EXPECT_THAT(Flat(later.codes), ElementsAre(0x7E, 0xF6));
   EXPECT_THAT(Flat(zeros.scales), ElementsAre(1.0f));
-}
-
-TEST(Scaling, TableHoldsTheRegisteredOnes) {
-  std::vector<std::string> names;
-  for (const Scaling* scaling : AllScalings()) {
-    names.emplace_back(scaling->name);
-    EXPECT_EQ(&ScalingByName(scaling->name), scaling);
-    EXPECT_FALSE(scaling->source.empty());
-  }
-
-  EXPECT_THAT(names, ElementsAre("current", "delayed", "two_level"));
-  EXPECT_THAT([] { ScalingByName("delay"); },
-              ThrowsMessage<Error>(HasSubstr("current, delayed, two_level")));
 }
 
 }  // namespace

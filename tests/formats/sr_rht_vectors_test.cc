@@ -11,8 +11,8 @@
 
 #include "comparison.h"
 #include "isoloss/formats/format.h"
+#include "isoloss/formats/hadamard.h"
 #include "isoloss/formats/rounding_mode.h"
-#include "isoloss/formats/transform.h"
 
 namespace isoloss::formats {
 namespace {
@@ -44,7 +44,7 @@ TEST(SrRhtVectors, StochasticRoundingIsGfloatsFastest) {
       ASSERT_EQ(random.values[i] >> count, 0u);
       const uint32_t code =
           Encode(format, std::bit_cast<float>(in.values[i]), overflow,
-                 RoundingModeByName("stochastic"), {random.values[i], count});
+                 RoundingMode::kStochastic, {random.values[i], count});
       comparison.Row(code == expected.values[i], [&] {
         return fmt::format(
             "input {:#010x}, random {:#x}: {:#x}, but {:#x} was expected",
@@ -58,14 +58,13 @@ TEST(SrRhtVectors, StochasticRoundingIsGfloatsFastest) {
   EXPECT_THAT(elements, IsSupersetOf({"e4m3", "e5m2", "e2m1", "bf16"}));
 }
 
-Matrix<float> Transformed(MatrixView<const float> values,
-                          std::string_view transform_name) {
-  const Transform& transform = TransformByName(transform_name);
+Matrix<float> Transformed(MatrixView<const float> values, Transform transform) {
   Matrix<float> result(values.rows(), values.cols());
   for (size_t row = 0; row < values.rows(); ++row) {
     std::copy_n(values.Row(row), values.cols(), result.Row(row));
-    for (size_t col = 0; col < values.cols(); col += transform.length) {
-      transform.apply({result.Row(row) + col, transform.length}, 0);
+    for (size_t col = 0; col < values.cols(); col += kHadamardLength) {
+      Hadamard16({result.Row(row) + col, kHadamardLength},
+                 NegativeElements(transform, 0));
     }
   }
   return result;
@@ -76,8 +75,9 @@ TEST(SrRhtVectors, HadamardTransformsAreTransformerEngines) {
   const auto x = file.Read<float>("rht16/x");
   ASSERT_EQ(x.cols() % 16, 0u);
 
-  const Matrix<float> with_signs = Transformed(View(x), "hadamard16_te");
-  const Matrix<float> without = Transformed(View(x), "hadamard16");
+  const Matrix<float> with_signs =
+      Transformed(View(x), Transform::kHadamard16Te);
+  const Matrix<float> without = Transformed(View(x), Transform::kHadamard16);
 
   ExpectMatrix(file, "rht16/y_signed", with_signs);
   ExpectMatrix(file, "rht16/y_unsigned", without);
@@ -93,7 +93,7 @@ TEST(SrRhtVectors, SignsOfTheTransformAreThoseOfTheFile) {
     std::array<float, 16> run = {};
     run[i] = 1;
 
-    TransformByName("hadamard16_te").apply(run, 0);
+    Hadamard16(run, NegativeElements(Transform::kHadamard16Te, 0));
 
     EXPECT_EQ(4 * run[0], signs[i]) << i;
   }

@@ -9,6 +9,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/formats/e8m0.h"
 #include "isoloss/kernels/accumulator.h"
+#include "isoloss/kernels/truncating_sum.h"
 
 namespace isoloss::kernels {
 namespace {
@@ -50,11 +51,10 @@ void ExpectColumn(const std::string& accumulator, const std::string& column,
   for (size_t i = 0; i < a.rows(); ++i) {
     const Row left = RowOf(a, i, scaled ? scale_a.values[i] : 127);
     const Row right = RowOf(b, i, scaled ? scale_b.values[i] : 127);
-    const float sum =
-        AccumulatorByName(accumulator)
-            .add(c.values[i], {left.values.data(), left.exponents.data()},
-                 {right.values.data(), right.exponents.data()},
-                 left.values.size());
+    const float sum = TruncatingSum(
+        AccumulatorByName(accumulator), c.values[i],
+        {left.values.data(), left.exponents.data()},
+        {right.values.data(), right.exponents.data()}, left.values.size());
     comparison.Row(expected.values[i] == sum, [&] {
       return fmt::format("row {}: {}, but {} was expected", i, sum,
                          expected.values[i]);

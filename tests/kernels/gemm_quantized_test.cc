@@ -9,8 +9,6 @@
 #include "gemm_cases.h"
 #include "isoloss/base/error.h"
 #include "isoloss/base/threads.h"
-#include "isoloss/formats/scaling.h"
-#include "isoloss/formats/transform.h"
 #include "isoloss/kernels/gemm.h"
 
 namespace isoloss::kernels {

@@ -24,7 +24,8 @@ class CrossEntropyTest : public ScalarTest {};
 TEST_F(SoftmaxTest, CausalSoftmaxSharesOutAllowedEntries) {
   std::vector<float> scores(12, 3.0f);
 
-  CausalSoftmaxForward(Rows(scores, 3), 2, 0.5f);
+  const CausalBlock block = {2, Rows(scores, 3), {}, {}};
+  CausalSoftmaxForward({&block, 1}, 0.5f, team_);
 
   EXPECT_THAT(scores, ElementsAre(0.5f, 0.5f, 0, 0,                 //
                                   1.0f / 3, 1.0f / 3, 1.0f / 3, 0,  //
@@ -84,8 +85,9 @@ TEST_F(SoftmaxTest, CausalSoftmaxBackwardIsTheDerivative) {
     return weighted / sum;
   };
 
-  CausalSoftmaxForward(Rows(p, 1), kCount, kScale);
-  CausalSoftmaxBackward(Rows(p, 1), kCount, kScale, Rows(ds, 1));
+  const CausalBlock block = {kCount, Rows(p, 1), Rows(p, 1), Rows(ds, 1)};
+  CausalSoftmaxForward({&block, 1}, kScale, team_);
+  CausalSoftmaxBackward({&block, 1}, kScale, team_);
 
   for (size_t i = 0; i < kCount; ++i) {
     const double slope = (value(i, kStep) - value(i, -kStep)) / (2 * kStep);
@@ -97,9 +99,22 @@ TEST_F(SoftmaxTest, CausalSoftmaxBackwardZeroesForbiddenEntries) {
   std::vector<float> p = {1, 0, 0, 0.5f, 0.5f, 0};
   std::vector<float> dp = {5, kNan, kNan, 1, 3, kNan};
 
-  CausalSoftmaxBackward(Rows(p, 2), 1, 2, Rows(dp, 2));
+  const CausalBlock block = {1, Rows(p, 2), Rows(p, 2), Rows(dp, 2)};
+  CausalSoftmaxBackward({&block, 1}, 2, team_);
 
   EXPECT_THAT(dp, ElementsAre(0, 0, 0, -1, 1, 0));
+}
+
+TEST_F(SoftmaxTest, CausalSoftmaxBackwardTakesTheMeanOfWhatWasRead) {
+  std::vector<float> p = {0.5f, 0.5f};
+  std::vector<float> read = {0.25f, 0.75f};
+  std::vector<float> dp = {1, 3};
+
+  // The mean is 0.25 * 1 + 0.75 * 3 = 2.5.
+  const CausalBlock block = {2, Rows(p, 1), Rows(read, 1), Rows(dp, 1)};
+  CausalSoftmaxBackward({&block, 1}, 1, team_);
+
+  EXPECT_THAT(dp, ElementsAre(-0.75f, 0.25f));
 }
 
 TEST_F(SwigluTest, RoundsSiluBeforeTheProduct) {

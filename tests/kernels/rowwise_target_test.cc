@@ -127,13 +127,16 @@ Outputs RunRmsNormBackward(const Problem& p, ThreadTeam* team) {
   GuardedMatrix dy(p, 3);
   GuardedMatrix dx(p.rows, p.cols);
   GuardedMatrix dweight(1, p.cols);
-  Apply(scalar::RmsNormBackward, RmsNormBackward, team, x.view(), weight.row(),
-        rstd.row(), dy.view(), p.rounding, dx.view(), dweight.row());
+  RmsNormGradient gradient = {x.view(),  weight.row(), rstd.row(),
+                              dy.view(), p.rounding,   /*add=*/false,
+                              dx.view(), dweight.row()};
+  Apply(scalar::RmsNormBackward, RmsNormBackward, team, gradient);
   GuardedMatrix sum(p, 4);
   GuardedMatrix same_dweight(1, p.cols);
-  Apply(scalar::RmsNormBackwardAdd, RmsNormBackwardAdd, team, x.view(),
-        weight.row(), rstd.row(), dy.view(), p.rounding, sum.view(),
-        same_dweight.row());
+  gradient.add = true;
+  gradient.dx = sum.view();
+  gradient.dweight = same_dweight.row();
+  Apply(scalar::RmsNormBackward, RmsNormBackward, team, gradient);
   return {dx.storage(), dweight.storage(), sum.storage(),
           same_dweight.storage()};
 }
@@ -152,11 +155,33 @@ Outputs RunRope(const Problem& p, ThreadTeam* team) {
   for (size_t t = 0; t < p.rows; ++t) {
     positions[t] = static_cast<int32_t>(t * 3 % kPositions);
   }
-  Apply(scalar::ApplyRope, ApplyRope, team, forward.view(), kHeads, stride,
-        kOffset, positions, cos.view(), sin.view(), false, p.rounding);
-  Apply(scalar::ApplyRope, ApplyRope, team, inverse.view(), kHeads, stride,
-        kOffset, positions, cos.view(), sin.view(), true, p.rounding);
+  const auto heads = [&](GuardedMatrix& x) {
+    return HeadColumns<float>{x.view(), kHeads, stride, kOffset, 2 * pairs};
+  };
+  RopeAngles angles = {positions, cos.view(), sin.view(), false};
+  Apply(scalar::ApplyRope, ApplyRope, team, heads(forward), angles, p.rounding);
+  angles.inverse = true;
+  Apply(scalar::ApplyRope, ApplyRope, team, heads(inverse), angles, p.rounding);
   return {forward.storage(), inverse.storage()};
+}
+
+Outputs RunHeads(const Problem& p, ThreadTeam* team) {
+  constexpr size_t kHeads = 3;
+  const size_t stride = p.cols + 2;
+  GuardedMatrix x(p.rows, kHeads * stride, p.values, 0);
+  GuardedMatrix copies(p.rows, kHeads * stride, p.values, 1);
+  GuardedMatrix sums(p.rows, p.cols);
+  const HeadColumns<const float> from = {x.view(), kHeads, stride, 1, p.cols};
+  const HeadColumns<float> to = {copies.view(), kHeads, stride, 2, p.cols};
+  Apply(scalar::CopyHeads, CopyHeads, team, from, to);
+  Apply(scalar::SumHeads, SumHeads, team, from, p.rounding, sums.view());
+  return {copies.storage(), sums.storage()};
+}
+
+Outputs RunFiniteAmax(const Problem& p, ThreadTeam* team) {
+  GuardedMatrix x(p, 0);
+  return {{team == nullptr ? scalar::FiniteAmax(x.view(), p.rounding)
+                           : FiniteAmax(x.view(), p.rounding, *team)}};
 }
 
 Outputs RunCausalSoftmax(const Problem& p, ThreadTeam* team) {
@@ -164,14 +189,16 @@ Outputs RunCausalSoftmax(const Problem& p, ThreadTeam* team) {
   GuardedMatrix scores(p, 0);
   GuardedMatrix probabilities(p, 1);
   GuardedMatrix gradient(p, 2);
+  GuardedMatrix read(p, 3);
+  const CausalBlock forward = {first_length, scores.view(), {}, {}};
+  const CausalBlock backward = {first_length, probabilities.view(), read.view(),
+                                gradient.view()};
   if (team == nullptr) {
-    scalar::CausalSoftmaxForward(scores.view(), first_length, 0.3f);
-    scalar::CausalSoftmaxBackward(probabilities.view(), first_length, 0.3f,
-                                  gradient.view());
+    scalar::CausalSoftmaxForward(forward, 0.3f);
+    scalar::CausalSoftmaxBackward(backward, 0.3f);
   } else {
-    CausalSoftmaxForward(scores.view(), first_length, 0.3f);
-    CausalSoftmaxBackward(probabilities.view(), first_length, 0.3f,
-                          gradient.view());
+    CausalSoftmaxForward({&forward, 1}, 0.3f, *team);
+    CausalSoftmaxBackward({&backward, 1}, 0.3f, *team);
   }
   return {scores.storage(), gradient.storage()};
 }
@@ -318,8 +345,10 @@ const std::vector<Operation>& Operations() {
       {"CausalSoftmax", RunCausalSoftmax},
       {"CrossEntropy", RunCrossEntropy},
       {"ElementSigmoid", RunElementSigmoid},
+      {"FiniteAmax", RunFiniteAmax},
       {"GatherCombine", RunGatherCombine},
       {"GatherCombineBackward", RunGatherCombineBackward},
+      {"Heads", RunHeads},
       {"RmsNormBackward", RunRmsNormBackward},
       {"RmsNormForward", RunRmsNormForward},
       {"Rope", RunRope},

@@ -112,11 +112,18 @@ TEST_F(RowwiseTest, RmsNormBackwardByHand) {
   std::vector<float> dx(2);
   std::vector<float> dweight(2);
 
-  RmsNormBackward(Rows(x, 1), std::vector<float>{1, 1},
-                  std::vector<float>{0.5f}, Rows(dy, 1), Rounding::kFp32,
-                  Rows(dx, 1), dweight, team_);
+  const std::vector<float> weight = {1, 1};
+  const std::vector<float> rstd = {0.5f};
+  RmsNormGradient gradient = {Rows(x, 1),      weight, rstd,        Rows(dy, 1),
+                              Rounding::kFp32, false,  Rows(dx, 1), dweight};
 
+  RmsNormBackward(gradient, team_);
   EXPECT_THAT(dx, ElementsAre(0.25f, -0.25f));
+  EXPECT_THAT(dweight, ElementsAre(1, 0));
+
+  gradient.add = true;
+  RmsNormBackward(gradient, team_);
+  EXPECT_THAT(dx, ElementsAre(0.5f, -0.5f));
   EXPECT_THAT(dweight, ElementsAre(1, 0));
 }
 
@@ -148,8 +155,9 @@ TEST_F(RowwiseTest, RmsNormBackwardIsTheDerivative) {
 
   RmsNormForward(Rows(x, 1), weight, static_cast<float>(kEps), Rounding::kFp32,
                  Rows(y, 1), rstd, team_);
-  RmsNormBackward(Rows(x, 1), weight, rstd, Rows(dy, 1), Rounding::kFp32,
-                  Rows(dx, 1), dweight, team_);
+  RmsNormBackward({Rows(x, 1), weight, rstd, Rows(dy, 1), Rounding::kFp32,
+                   /*add=*/false, Rows(dx, 1), dweight},
+                  team_);
 
   ASSERT_LT(rstd[0], 2.5f);
   for (size_t i = 0; i < kCols; ++i) {
@@ -172,9 +180,10 @@ TEST_F(RowwiseTest, RmsNormBackwardAddsLeavesOfTokensPairwise) {
   std::vector<float> dx(x.size());
   std::vector<float> dweight(1);
 
-  RmsNormBackward(Rows(x, x.size()), std::vector<float>{1}, rstd,
-                  Rows(dy, x.size()), Rounding::kFp32, Rows(dx, x.size()),
-                  dweight, team_);
+  RmsNormBackward(
+      {Rows(x, x.size()), std::vector<float>{1}, rstd, Rows(dy, x.size()),
+       Rounding::kFp32, /*add=*/false, Rows(dx, x.size()), dweight},
+      team_);
 
   EXPECT_EQ(dweight[0], 0x1p24f + 2);
 }
@@ -182,8 +191,14 @@ TEST_F(RowwiseTest, RmsNormBackwardAddsLeavesOfTokensPairwise) {
 TEST_F(RowwiseTest, RmsNormBackwardOfNoTokenIsZero) {
   std::vector<float> dweight = {7, 7};
 
-  RmsNormBackward({nullptr, 0, 2}, std::vector<float>{1, 1}, {},
-                  {nullptr, 0, 2}, Rounding::kFp32, {nullptr, 0, 2}, dweight,
+  RmsNormBackward({{nullptr, 0, 2},
+                   std::vector<float>{1, 1},
+                   {},
+                   {nullptr, 0, 2},
+                   Rounding::kFp32,
+                   /*add=*/false,
+                   {nullptr, 0, 2},
+                   dweight},
                   team_);
 
   EXPECT_THAT(dweight, Each(0.0f));
@@ -196,13 +211,42 @@ TEST_F(RowwiseTest, RopeTurnsAdjacentPairsAtAnOffset) {
   std::vector<float> sin = {0, 1};
   const std::vector<int32_t> positions = {1, 0};
 
-  ApplyRope(Rows(x, 2), 1, 5, 2, positions, Rows(cos, 2), Rows(sin, 2), false,
-            Rounding::kFp32, team_);
+  const HeadColumns<float> heads = {Rows(x, 2), 1, 5, 2, 2};
+  RopeAngles angles = {positions, Rows(cos, 2), Rows(sin, 2), false};
+
+  ApplyRope(heads, angles, Rounding::kFp32, team_);
   EXPECT_THAT(x, ElementsAre(9, 9, -2, 1, 9, 9, 9, 1, 2, 9));
 
-  ApplyRope(Rows(x, 2), 1, 5, 2, positions, Rows(cos, 2), Rows(sin, 2), true,
-            Rounding::kFp32, team_);
+  angles.inverse = true;
+  ApplyRope(heads, angles, Rounding::kFp32, team_);
   EXPECT_THAT(x, ElementsAre(9, 9, 1, 2, 9, 9, 9, 1, 2, 9));
+}
+
+TEST_F(RowwiseTest, HeadsAreCopiedAndAddedInAscendingOrder) {
+  // Two heads of 3 columns; 1 and 2 of each are theirs.
+  std::vector<float> x = {0, 0x1p24f, 1, 0, 2, 3};
+  std::vector<float> y(6);
+  std::vector<float> sum(2);
+  const HeadColumns<const float> from = {Rows(x, 1), 2, 3, 1, 2};
+
+  CopyHeads(from, {Rows(y, 1), 2, 3, 0, 2}, team_);
+  SumHeads(from, Rounding::kFp32, Rows(sum, 1), team_);
+
+  EXPECT_THAT(y, ElementsAre(0x1p24f, 1, 0, 2, 3, 0));
+  EXPECT_THAT(sum, ElementsAre(0x1p24f + 2, 4));
+
+  CopyHeads({Rows(x, 1), 2, 0, 4, 2}, {Rows(y, 1), 2, 3, 0, 2}, team_);
+  EXPECT_THAT(y, ElementsAre(2, 3, 0, 2, 3, 0));
+}
+
+TEST_F(RowwiseTest, FiniteAmaxLooksAtRoundedValues) {
+  // The largest float rounds to infinity in BF16.
+  const float largest = std::numeric_limits<float>::max();
+  const std::vector<float> x = {1, -3, kNan, largest, -kInf, 257};
+
+  EXPECT_EQ(FiniteAmax({x.data(), 2, 3}, Rounding::kFp32, team_), largest);
+  EXPECT_EQ(FiniteAmax({x.data(), 2, 3}, Rounding::kBf16, team_), 256);
+  EXPECT_EQ(FiniteAmax({x.data() + 2, 1, 1}, Rounding::kFp32, team_), 0);
 }
 
 TEST_F(RowwiseTest, AddAndCastRoundOnce) {
@@ -272,8 +316,19 @@ TEST_F(RowwiseTest, ArraysThatDoNotFitAreShapeErrors) {
                Error);
   EXPECT_THROW(RowDot(x, y), Error);
   EXPECT_THROW(ElementSigmoid(Rows(x, 2), Rows(x, 3), team_), Error);
-  EXPECT_THROW(ApplyRope(Rows(x, 1), 1, 6, 0, std::vector<int32_t>{2},
-                         Rows(y, 2), Rows(y, 2), false, Rounding::kFp32, team_),
+  const std::vector<int32_t> beyond = {2};
+  const std::vector<int32_t> within = {1};
+  const MatrixView<const float> table = Rows(y, 2);
+  const HeadColumns<float> heads = {Rows(x, 1), 1, 6, 0, 4};
+  const HeadColumns<float> too_wide = {Rows(x, 1), 2, 4, 0, 4};
+  EXPECT_THROW(
+      ApplyRope(heads, {beyond, table, table, false}, Rounding::kFp32, team_),
+      Error);
+  EXPECT_THROW(ApplyRope(too_wide, {within, table, table, false},
+                         Rounding::kFp32, team_),
+               Error);
+  EXPECT_THROW(SumHeads(HeadColumns<const float>{Rows(x, 1), 2, 4, 0, 4},
+                        Rounding::kFp32, Rows(y, 1), team_),
                Error);
 }
 

@@ -11,8 +11,6 @@
 namespace isoloss::model {
 namespace {
 
-using kernels::Rounding;
-
 constexpr size_t kHeads = 2;
 constexpr size_t kKeyWidth = 5;
 constexpr size_t kValueWidth = 3;
@@ -104,15 +102,15 @@ double LargestDifference(const HeadColumns<const float>& a,
 class AttentionTest : public ::testing::Test {
  protected:
   AttentionInputs Inputs() const {
-    return {.queries = {queries_.view(), kKeyWidth, 0, kKeyWidth},
-            .keys = {keys_values_.view(), kStride, 0, kKeyWidth},
-            .values = {keys_values_.view(), kStride, kKeyWidth, kValueWidth},
+    return {.queries = {queries_.view(), kHeads, kKeyWidth, 0, kKeyWidth},
+            .keys = {keys_values_.view(), kHeads, kStride, 0, kKeyWidth},
+            .values = {keys_values_.view(), kHeads, kStride, kKeyWidth,
+                       kValueWidth},
             .document_ends = ends_,
-            .heads = kHeads,
             .scale = 0.7f};
   }
   HeadColumns<const float> Dout() const {
-    return {dout_.view(), kValueWidth, 0, kValueWidth};
+    return {dout_.view(), kHeads, kValueWidth, 0, kValueWidth};
   }
 
   const std::vector<size_t> ends_ = {1, 1 + kQueryBlock, 2 + 2 * kQueryBlock,
@@ -122,20 +120,25 @@ class AttentionTest : public ::testing::Test {
   const Matrix<float> keys_values_ = Uniform(tokens_, kHeads* kStride, 2);
   const Matrix<float> dout_ = Uniform(tokens_, kHeads* kValueWidth, 3);
   ThreadTeam team_{2};
+  GemmQueue gemms_{team_};
+  AttentionCore::Scratch scratch_;
+  AttentionCore attention_{{}, "core", gemms_, team_, scratch_};
 };
 
 TEST_F(AttentionTest, MatchesFp64OverBlockBoundaries) {
   Matrix<float> out(tokens_, kHeads * kValueWidth);
   Matrix<float> dqueries(tokens_, kHeads * kKeyWidth);
   Matrix<float> dkeys_values(tokens_, kHeads * kStride);
-  const HeadColumns<float> out_heads{out.view(), kValueWidth, 0, kValueWidth};
-  const HeadColumns<float> dq{dqueries.view(), kKeyWidth, 0, kKeyWidth};
-  const HeadColumns<float> dk{dkeys_values.view(), kStride, 0, kKeyWidth};
-  const HeadColumns<float> dv{dkeys_values.view(), kStride, kKeyWidth,
+  const HeadColumns<float> out_heads{out.view(), kHeads, kValueWidth, 0,
+                                     kValueWidth};
+  const HeadColumns<float> dq{dqueries.view(), kHeads, kKeyWidth, 0, kKeyWidth};
+  const HeadColumns<float> dk{dkeys_values.view(), kHeads, kStride, 0,
+                              kKeyWidth};
+  const HeadColumns<float> dv{dkeys_values.view(), kHeads, kStride, kKeyWidth,
                               kValueWidth};
 
-  AttentionForward(Inputs(), Rounding::kFp32, out_heads, team_);
-  AttentionBackward(Inputs(), Dout(), Rounding::kFp32, dq, dk, dv, team_);
+  attention_.Forward(Inputs(), out_heads);
+  attention_.Backward(Inputs(), Dout(), {dq, dk, dv});
 
   // Inputs are at most 1. An output averages values: its error is that of p
   // (a few ulp, relative) and of the chain, below n * 2^-24 for n terms. A
@@ -144,7 +147,8 @@ TEST_F(AttentionTest, MatchesFp64OverBlockBoundaries) {
   const Fp64Attention exact(Inputs(), Dout());
   const double limit = 4.0 * static_cast<double>(tokens_) * 0x1p-24;
   const auto read = [](const HeadColumns<float>& h) {
-    return HeadColumns<const float>{h.matrix, h.stride, h.offset, h.width};
+    return HeadColumns<const float>{h.matrix, h.heads, h.stride, h.offset,
+                                    h.width};
   };
   EXPECT_LE(LargestDifference(read(out_heads), exact.out), limit);
   EXPECT_LE(LargestDifference(read(dq), exact.dqueries), limit);
@@ -155,8 +159,8 @@ TEST_F(AttentionTest, MatchesFp64OverBlockBoundaries) {
 TEST_F(AttentionTest, FirstTokenOfADocumentReturnsItsOwnValue) {
   Matrix<float> out(tokens_, kHeads * kValueWidth);
 
-  AttentionForward(Inputs(), Rounding::kFp32,
-                   {out.view(), kValueWidth, 0, kValueWidth}, team_);
+  attention_.Forward(Inputs(),
+                     {out.view(), kHeads, kValueWidth, 0, kValueWidth});
 
   size_t begin = 0;
   for (const size_t end : ends_) {

@@ -1,5 +1,3 @@
-#include "isoloss/model/attention_quantized.h"
-
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -13,6 +11,7 @@
 #include "isoloss/kernels/gemm.h"
 #include "isoloss/kernels/rowwise_scalar.h"
 #include "isoloss/kernels/targets.h"
+#include "isoloss/model/attention_core.h"
 #include "isoloss/model/graph.h"
 #include "model/small_model.h"
 #include "support/outside_recipes.h"
@@ -62,26 +61,29 @@ bool SameBits(const Matrix<float>& a, const Matrix<float>& b) {
 
 class QuantizedAttentionTest : public ::testing::Test {
  protected:
-  AttentionInputs Inputs() const {
-    return {.queries = {q_.view(), kWidth, 0, kWidth},
-            .keys = {k_.view(), kWidth, 0, kWidth},
-            .values = {v_.view(), kValueWidth, 0, kValueWidth},
+  AttentionInputs Inputs(Rounding rounding = Rounding::kFp32) const {
+    return {.queries = {q_.view(), kHeads, kWidth, 0, kWidth},
+            .keys = {k_.view(), kHeads, kWidth, 0, kWidth},
+            .values = {v_.view(), kHeads, kValueWidth, 0, kValueWidth},
             .document_ends = ends_,
-            .heads = kHeads,
-            .scale = 0.3f};
+            .scale = 0.3f,
+            .rounding = rounding,
+            .key = {3, 4}};
   }
   HeadColumns<const float> Dout() const {
-    return {dout_.view(), kValueWidth, 0, kValueWidth};
+    return {dout_.view(), kHeads, kValueWidth, 0, kValueWidth};
   }
   Results Run(const AttentionPrecision& precision, Rounding rounding) {
     Results r(ends_.back());
-    const QuantizedAttention attention(precision, "core");
-    attention.Forward(Inputs(), {3, 4}, 0, rounding,
-                      {r.out.view(), kValueWidth, 0, kValueWidth}, team_);
-    attention.Backward(Inputs(), Dout(), {3, 4}, 0, rounding,
-                       {r.dq.view(), kWidth, 0, kWidth},
-                       {r.dk.view(), kWidth, 0, kWidth},
-                       {r.dv.view(), kValueWidth, 0, kValueWidth}, team_);
+    GemmQueue gemms(team_);
+    AttentionCore::Scratch scratch;
+    AttentionCore attention(precision, "core", gemms, team_, scratch);
+    attention.Forward(Inputs(rounding),
+                      {r.out.view(), kHeads, kValueWidth, 0, kValueWidth});
+    attention.Backward(Inputs(rounding), Dout(),
+                       {{r.dq.view(), kHeads, kWidth, 0, kWidth},
+                        {r.dk.view(), kHeads, kWidth, 0, kWidth},
+                        {r.dv.view(), kHeads, kValueWidth, 0, kValueWidth}});
     return r;
   }
 
@@ -98,13 +100,7 @@ TEST_F(QuantizedAttentionTest, HasTheBitsOfAttentionWhereACastChangesNothing) {
   AttentionPrecision precision;
   precision.q = RecipeFrom(isoloss::testing::kCutAttention).attention.p;
   for (const Rounding rounding : {Rounding::kFp32, Rounding::kBf16}) {
-    Results plain(ends_.back());
-    AttentionForward(Inputs(), rounding,
-                     {plain.out.view(), kValueWidth, 0, kValueWidth}, team_);
-    AttentionBackward(Inputs(), Dout(), rounding,
-                      {plain.dq.view(), kWidth, 0, kWidth},
-                      {plain.dk.view(), kWidth, 0, kWidth},
-                      {plain.dv.view(), kValueWidth, 0, kValueWidth}, team_);
+    const Results plain = Run({}, rounding);
 
     const Results cast = Run(precision, rounding);
 
@@ -170,7 +166,7 @@ class Definition {
     Matrix<float> p =
         Product(Read(f.q, q, false, "scores/fprop/left"), kAlong,
                 Read(f.k, k, false, "scores/fprop/right"), kAlong);
-    kernels::scalar::CausalSoftmaxForward(p.view(), 1, scale);
+    kernels::scalar::CausalSoftmaxForward({1, p.view(), {}, {}}, scale);
     const Matrix<float> read = Read(f.p, p.cview(), false, "values/fprop/left");
     Head head;
     head.out =
@@ -214,7 +210,7 @@ TEST_F(QuantizedAttentionTest, IsItsDefinition) {
   Quantization random{&formats::FormatByName("e4m3"), formats::ScaleRule::kTe};
   random.scale_format = formats::ScaleFormat::kPow2;
   random.cell = {16, 24};
-  random.rounding = &formats::RoundingModeByName("stochastic");
+  random.rounding = formats::RoundingMode::kStochastic;
   random.random_bits = 8;
   AttentionPrecision stochastic;
   for (const auto& [key, operand] : precision::kAttentionOperands) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "isoloss/base/rng.h"
+#include "isoloss/kernels/score_entropy.h"
 #include "model/small_model.h"
 
 namespace isoloss::model {
@@ -18,7 +19,7 @@ using testing::SmallConfig;
 using testing::SmallModel;
 
 double Entropy(const std::vector<float>& scores) {
-  return ScoreEntropy(scores);
+  return kernels::ScoreEntropy(scores);
 }
 
 TEST(ScoreEntropy, OfEqualScoresIsTheLogarithmOfTheirNumber) {
@@ -65,9 +66,8 @@ RouterSums::Totals SumsOf(const std::vector<std::vector<int32_t>>& choices,
                           size_t first_token) {
   RouterSums sums;
   sums.Begin(choices.size());
-  const std::vector<float> scores = {0.5f, 0.25f, 0.125f};
   for (size_t t = 0; t < choices.size(); ++t) {
-    sums.Add(t, first_token + t, scores, choices[t], 1);
+    sums.Add(t, first_token + t, /*entropy=*/0.5, choices[t], 1);
   }
   return sums.Sum();
 }

@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "isoloss/base/error.h"
-#include "isoloss/formats/scaling.h"
 #include "isoloss/model/graph.h"
 #include "isoloss/oracle/probe.h"
 #include "oracle/planted_error.h"
@@ -26,14 +25,14 @@ namespace {
 using precision::GemmRole;
 
 formats::Quantization PerTensor(const char* element, int history) {
-  return {
-      .element = &formats::FormatByName(element),
-      .scale_rule = formats::ScaleRule::kTe,
-      .non_finite = formats::NonFinitePolicy::kTe,
-      .scale_format = formats::ScaleFormat::kFp32,
-      .scaling = &formats::ScalingByName(history > 0 ? "delayed" : "current"),
-      .cell = {0, 0},
-      .history = history};
+  return {.element = &formats::FormatByName(element),
+          .scale_rule = formats::ScaleRule::kTe,
+          .non_finite = formats::NonFinitePolicy::kTe,
+          .scale_format = formats::ScaleFormat::kFp32,
+          .scaling = history > 0 ? formats::Scaling::kDelayed
+                                 : formats::Scaling::kCurrent,
+          .cell = {0, 0},
+          .history = history};
 }
 
 precision::Recipe Named(const char* name) {
@@ -50,7 +49,7 @@ precision::Recipe Mixed() {
   recipe.fprop = {PerTensor("e4m3", 2), PerTensor("e4m3", 3)};
   recipe.dgrad = {PerTensor("e5m2", 1), PerTensor("e4m3", 0)};
   recipe.wgrad = {PerTensor("e5m2", 0), PerTensor("e4m3", 0)};
-  recipe.wgrad.right->rounding = &formats::RoundingModeByName("stochastic");
+  recipe.wgrad.right->rounding = formats::RoundingMode::kStochastic;
   recipe.wgrad.right->random_bits = 8;
   return recipe;
 }
@@ -147,7 +146,7 @@ TEST(AmaxOracle, FindsAHistoryThatIsOneStepLate) {
 TEST(AmaxOracle, FindsBitsOfTheStepBefore) {
   precision::Recipe recipe = Named("own_stochastic");
   recipe.wgrad = {PerTensor("e5m2", 0), PerTensor("e4m3", 0)};
-  recipe.wgrad.left->rounding = &formats::RoundingModeByName("stochastic");
+  recipe.wgrad.left->rounding = formats::RoundingMode::kStochastic;
   recipe.wgrad.left->random_bits = 8;
   const auto first =
       std::make_shared<std::map<std::string, kernels::OperandState>>();

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "isoloss/formats/scaling.h"
 #include "isoloss/oracle/log_check.h"
 #include "isoloss/oracle/probe.h"
 #include "oracle/trial.h"
@@ -59,7 +58,7 @@ TEST(OperandFigures, AreOfOneScale) {
 TEST(OperandFigures, SaturateWhereTheHistoryIsSmaller) {
   RecordedTensor operand = Operand(1, {1, 2, -4});
   operand.rowwise = E4m3({0, 0});
-  operand.rowwise.scaling = &formats::ScalingByName("delayed");
+  operand.rowwise.scaling = formats::Scaling::kDelayed;
   operand.rowwise.history = 4;
   operand.rowwise_states.resize(1);
   operand.rowwise_states[0].common.history = 2.0f;
@@ -87,7 +86,7 @@ TEST(OperandFigures, AreOfColumnsIfTheseAreQuantised) {
 TEST(OperandFigures, CountNoElementThatATransformAdds) {
   RecordedTensor operand = Operand(1, {1, 1, 1});
   operand.rowwise = E4m3({1, 32});
-  operand.rowwise.transform = &formats::TransformByName("hadamard16");
+  operand.rowwise.transform = formats::Transform::kHadamard16;
 
   const OperandFigures figures = Figures(operand, /*down=*/false);
 

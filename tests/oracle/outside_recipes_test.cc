@@ -165,7 +165,7 @@ void LeaveOut(std::optional<Quantization>& operand) { operand.reset(); }
 /// Not of MX: powers of two rarely change what an element becomes.
 void Turn(std::optional<Quantization>& operand) { operand->cell = {16, 1}; }
 void ToNearest(std::optional<Quantization>& operand) {
-  operand->rounding = &formats::kRoundingMode_nearest_even;
+  operand->rounding = formats::RoundingMode::kNearestEven;
 }
 void OneBitLess(std::optional<Quantization>& operand) {
   --operand->random_bits;
@@ -285,8 +285,9 @@ void ComputeDx(FirstStep& step, MatrixView<const float> gain) {
   kernels::RmsNormForward(x, weight, 1e-5f, kernels::Rounding::kBf16, y.view(),
                           rstd, team);
   kernels::RmsNormBackward(
-      x, weight, rstd, values("norm_gradient"), kernels::Rounding::kBf16,
-      step.record().MutableAt("layers.1_gradient").values.view(), dweight,
+      {x, weight, rstd, values("norm_gradient"), kernels::Rounding::kBf16,
+       /*add=*/false,
+       step.record().MutableAt("layers.1_gradient").values.view(), dweight},
       team);
 }
 

@@ -8,9 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "isoloss/formats/scaling.h"
 #include "isoloss/kernels/gemm.h"
-#include "isoloss/kernels/truncating_sum.h"
 #include "isoloss/oracle/known_recipes.h"
 #include "oracle/planted_error.h"
 #include "oracle/trial.h"
@@ -28,7 +26,7 @@ using precision::GemmRole;
 Quantization Nvfp4(Cell cell) {
   Quantization q{&formats::FormatByName("e2m1"), ScaleRule::kTe};
   q.scale_format = ScaleFormat::kE4m3;
-  q.scaling = &formats::ScalingByName("two_level");
+  q.scaling = formats::Scaling::kTwoLevel;
   q.cell = cell;
   return q;
 }
@@ -52,12 +50,11 @@ precision::Recipe Fp4() {
   precision::Recipe recipe = Named("own_fp4");
   recipe.fprop = {Nvfp4({1, 16}), Nvfp4({16, 16})};
   Quantization gradient = Nvfp4({1, 16});
-  gradient.rounding = &formats::RoundingModeByName("stochastic");
+  gradient.rounding = formats::RoundingMode::kStochastic;
   gradient.random_bits = 8;
   recipe.dgrad = {gradient, Nvfp4({16, 16})};
   Quantization input = Nvfp4({1, 16});
-  gradient.transform = input.transform =
-      &formats::TransformByName("hadamard16_random");
+  gradient.transform = input.transform = formats::Transform::kHadamard16Random;
   recipe.wgrad = {gradient, input};
   recipe.weight_gradients = recipe.activation;
   return recipe;
@@ -88,7 +85,7 @@ precision::Recipe Cores() {
 precision::Recipe Delayed() {
   precision::Recipe recipe = Named("own_delayed");
   Quantization q = Wide({0, 0});
-  q.scaling = &formats::ScalingByName("delayed");
+  q.scaling = formats::Scaling::kDelayed;
   q.history = 2;
   recipe.fprop = {q, Wide({0, 0})};
   recipe.dgrad = recipe.wgrad = {Wide({0, 0}), Wide({0, 0})};
@@ -182,21 +179,21 @@ TEST(OwnRecipes, AreFoundWithRowsInPlaceOfSquares) {
 
 TEST(OwnRecipes, AreFoundWithOtherSigns) {
   ExpectFound(Fp4(), [](Quantization& q) {
-    q.transform = &formats::TransformByName("hadamard16_te");
+    q.transform = formats::Transform::kHadamard16Te;
   });
 }
 
 TEST(OwnRecipes, AreFoundWithOtherRoundings) {
-  const auto rounded = [](const char* name) {
-    return [name](Quantization& q) {
-      q.rounding = &formats::RoundingModeByName(name);
+  const auto rounded = [](formats::RoundingMode rounding) {
+    return [rounding](Quantization& q) {
+      q.rounding = rounding;
       q.random_bits = 0;
     };
   };
-  ExpectFound(Fp4(), rounded("nearest_even"));
-  ExpectFound(Fp8(), rounded("toward_zero"));
+  ExpectFound(Fp4(), rounded(formats::RoundingMode::kNearestEven));
+  ExpectFound(Fp8(), rounded(formats::RoundingMode::kTowardZero));
   // Ties of BF16 numbers under powers of two are frequent.
-  ExpectFound(Cores(), rounded("half_away"));
+  ExpectFound(Cores(), rounded(formats::RoundingMode::kHalfAway));
 }
 
 TEST(OwnRecipes, AreFoundWithOtherScales) {
@@ -207,9 +204,8 @@ TEST(OwnRecipes, AreFoundWithOtherScales) {
 }
 
 TEST(OwnRecipes, AreFoundWithoutTheScaleOfTheTensor) {
-  ExpectFound(Fp4(), [](Quantization& q) {
-    q.scaling = &formats::ScalingByName("current");
-  });
+  ExpectFound(Fp4(),
+              [](Quantization& q) { q.scaling = formats::Scaling::kCurrent; });
 }
 
 TEST(OwnRecipes, AreFoundWithBitsOfTheOtherProduct) {
@@ -288,17 +284,11 @@ TEST(OwnRecipes, AreFoundWithAnotherOuterSum) {
 }
 
 TEST(OwnRecipes, AreFoundWithOneFractionBitLess) {
-  static constexpr kernels::Accumulator kOneLess = {
-      .name = "one_less",
-      .steps = 32,
-      .add =
-          [](float sum, const kernels::Elements& a, const kernels::Elements& b,
-             size_t count) {
-            return kernels::TruncatingSum(sum, a, b, count,
-                                          /*fraction_bits=*/12,
-                                          /*significand_bits=*/14);
-          },
-      .source = "none"};
+  static constexpr kernels::Accumulator kOneLess = {.name = "one_less",
+                                                    .steps = 32,
+                                                    .fraction_bits = 12,
+                                                    .significand_bits = 14,
+                                                    .source = "none"};
   ExpectFound(Cores(), GemmRole::kWgrad, [](GemmProblem& problem) {
     problem.accumulation.accumulator = &kOneLess;
   });

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "isoloss/base/rng.h"
-#include "isoloss/formats/scaling.h"
 #include "isoloss/kernels/gemm.h"
 #include "isoloss/oracle/comparison.h"
 
@@ -193,7 +192,7 @@ TEST(ScalarProduct, ExplainsEveryKindOfProduct) {
       // sums makes some of them alike.
       // Of E2M1 products the same half bit is lost again and again.
       if (of.accumulation.accumulator == nullptr &&
-          !(of.a && of.a->rounding->stochastic) &&
+          !(of.a && of.a->is_stochastic()) &&
           of.accumulation.outer == kernels::Rounding::kFp32) {
         EXPECT_LT(row.noise_ratio, 1.3) << of.name;
       }
@@ -270,20 +269,20 @@ TEST(ScalarProduct, FindsWrongDescriptions) {
   });
   ExpectFound("nvfp4", [](Case& of) { of.a->cell = {16, 1}; });
   ExpectFound("nvfp4",
-              [](Case& of) { of.b->scaling = &formats::kScaling_current; });
+              [](Case& of) { of.b->scaling = formats::Scaling::kCurrent; });
   ExpectFound("cast", [](Case& of) {
-    of.b->rounding = &formats::RoundingModeByName("toward_zero");
+    of.b->rounding = formats::RoundingMode::kTowardZero;
   });
 }
 
 TEST(ScalarProduct, FindsAnotherSignVector) {
-  const auto with = [](const char* name) {
-    return [name](Case& of) {
-      of.a->transform = of.b->transform = &formats::TransformByName(name);
+  const auto with = [](formats::Transform transform) {
+    return [transform](Case& of) {
+      of.a->transform = of.b->transform = transform;
     };
   };
-  ExpectFound("nvfp4 whole", with("hadamard16_te"));
-  ExpectFound("nvfp4 whole", with("hadamard16"), true);
+  ExpectFound("nvfp4 whole", with(formats::Transform::kHadamard16Te));
+  ExpectFound("nvfp4 whole", with(formats::Transform::kHadamard16), true);
 }
 
 TEST(ScalarProduct, FindsPromotionThatIsOneStepOff) {

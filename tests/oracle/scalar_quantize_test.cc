@@ -12,7 +12,6 @@
 
 #include "isoloss/base/rng.h"
 #include "isoloss/formats/quantize.h"
-#include "isoloss/formats/scaling.h"
 #include "isoloss/oracle/scalar_cast.h"
 
 namespace isoloss::oracle {
@@ -23,6 +22,7 @@ using formats::NonFinitePolicy;
 using formats::Quantization;
 using formats::ScaleFormat;
 using formats::ScaleRule;
+using formats::Transform;
 
 bool SameBits(float a, float b) {
   return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b) ||
@@ -55,26 +55,26 @@ std::vector<Quantization> DescriptionsOf(const formats::Format& element) {
   size_t number = 0;
   for (const ScaleCase& scale : kScales) {
     for (const ScaleRule rule : scale.rules) {
-      for (const formats::Scaling* scaling : formats::AllScalings()) {
-        for (const formats::RoundingMode* rounding :
-             formats::AllRoundingModes()) {
+      for (const auto& [scaling_name, scaling] : formats::kScalingNames) {
+        for (const auto& [name, rounding] : formats::kRoundingModeNames) {
           for (const NonFinitePolicy policy :
                {NonFinitePolicy::kBlockNan, NonFinitePolicy::kTe}) {
             // Lengths without a common divisor meet in all combinations.
             constexpr std::array<Cell, 7> kCells = {
                 {{1, 32}, {1, 16}, {0, 0}, {1, 0}, {16, 16}, {3, 5}, {0, 32}}};
-            const auto transforms = formats::AllTransforms();
             Quantization q{&element, rule, policy, scale.format, scaling};
-            q.cell = scaling->reads_history ? Cell{0, 0}
-                                            : kCells[number % kCells.size()];
+            q.cell =
+                q.reads_history() ? Cell{0, 0} : kCells[number % kCells.size()];
             if (scale.format == ScaleFormat::kNone) q.cell = {};
-            q.history = scaling->reads_history ? 3 : 0;
+            q.history = q.reads_history() ? 3 : 0;
             q.rounding = rounding;
             constexpr std::array<int, 3> kBits = {8, 1, 16};
-            q.random_bits = rounding->stochastic ? kBits[number % 3] : 0;
-            const size_t transform = number % (transforms.size() + 2);
-            q.transform =
-                transform < transforms.size() ? transforms[transform] : nullptr;
+            q.random_bits = q.is_stochastic() ? kBits[number % 3] : 0;
+            constexpr Transform kTransforms[] = {
+                Transform::kHadamard16, Transform::kHadamard16Te,
+                Transform::kHadamard16Random, Transform::kNone,
+                Transform::kNone};
+            q.transform = kTransforms[number % std::size(kTransforms)];
             ++number;
             add(q);
           }

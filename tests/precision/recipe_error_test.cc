@@ -74,8 +74,7 @@ float PeakOfCell(const Matrix<float>& values, formats::Cell cell, size_t row,
 Bounds NoiseOf(const Matrix<float>& values, const Quantization& quantization) {
   const formats::Format& element = *quantization.element;
   const double step = std::exp2(-element.mantissa_bits);
-  const double shape =
-      quantization.rounding->name == std::string_view("stochastic") ? 6 : 12;
+  const double shape = quantization.is_stochastic() ? 6 : 12;
   const double least_step = std::exp2(1 - element.bias - element.mantissa_bits);
   const auto largest =
       static_cast<double>(formats::Decode(element, element.max_code));

@@ -11,6 +11,9 @@
 namespace isoloss::report {
 namespace {
 
+using document::Json;
+using document::TextStyle;
+
 using ::testing::HasSubstr;
 
 TEST(PolicyText, ShowsInWordsWhatTheJsonHolds) {

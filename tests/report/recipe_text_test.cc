@@ -7,6 +7,8 @@
 namespace isoloss::report {
 namespace {
 
+using document::TextStyle;
+
 constexpr TextStyle kWide = {.width = 80};
 
 TEST(RecipeText, TellsOnceWhatSeveralSitesGot) {

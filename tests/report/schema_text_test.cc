@@ -15,6 +15,9 @@
 namespace isoloss::report {
 namespace {
 
+using document::Json;
+using document::TextStyle;
+
 using runlog::Field;
 using testing::HasSubstr;
 using testing::StartsWith;

@@ -139,18 +139,6 @@ class Sweeps(ProgramTest):
         self.assertEqual((self.folder / "again/bf16-seed1.h5").stat().st_mtime_ns, kept)
         self.assertTrue((self.folder / "again/mxfp8-seed2.h5").exists())
 
-    def test_stages_wait_for_each_other(self):
-        experiment = self.write("stages.toml", TINY)
-        result = self.run_isoloss("submit", experiment, "--engine", "slurm", "--command", "mutants run",
-                                  "--elements", "3", "--", "--mutants", "wgrad_first_share_only", "--out", "stages")
-        self.assertEqual(result.returncode, PASS, result.stderr)
-        jobs = re.findall(r"(?:array|job) (\d+)", result.stdout)
-        self.assertEqual(len(jobs), 3)
-        states = self.wait_for(jobs)
-
-        self.assertEqual(set().union(*states.values()), {"COMPLETED"}, self.logs_of("stages"))
-        self.assertTrue((self.folder / "stages/kill_matrix.json").exists())
-
 
 if __name__ == "__main__":
     unittest.main()

@@ -35,9 +35,10 @@ extern constinit const Level kLevel_l7_added = {
     .question = "is it asked?",
     .needs = Needs::kRuns,
     .decides = Decides::kNeither,
-    .run = [](const Evidence&, Judgement& judgement) {
-      judgement.checks.push_back(
-          {.name = "added", .outcome = Outcome::kPass, .quantity = "asked"});
+    .run = [](const Evidence&, const Policy&) -> LevelFindings {
+      return {.checks = {{.name = "added",
+                          .outcome = Outcome::kPass,
+                          .quantity = "asked"}}};
     }};
 
 }  // namespace isoloss::gate

@@ -118,9 +118,9 @@ class Installed(InFolder):
 
         # The multiples of 1/32 beside 0.7 are 0.6875 and 0.71875; the largest value is 31.
         self.assertIn("e3m4: 0.7 is 0.6875, 100 is 31\n", report)
-        # Pairs change places, a zero fills up the last one; halves of 40, 1.51 and 4, 0.755 rounded
-        # away from zero to the next multiple of 1/32, are doubled.
-        self.assertIn("e3m4·te·fp32·half·away·swap: 40, 1.5625, 0, 4\n", report)
+        # 31 / 40 is above 1/2: halves of 1.51, 40 and 4, 0.755 rounded to the nearest multiple of
+        # 1/32, are doubled.
+        self.assertIn("e3m4·te·pow2: 1.5, 40, 4\n", report)
         self.assertIn("recipes: bf16, e3m4_rceil\n", report)
         self.assertIn("PASS L0 recipe_ran: ", report)
         self.assertIn("PASS X1 last_loss: ", report)

@@ -9,7 +9,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
 #include "isoloss/base/random_token.h"
-#include "isoloss/report/github.h"
+#include "isoloss/document/github.h"
 #include "isoloss/transport/launch.h"
 
 namespace isoloss::cli {
@@ -17,7 +17,6 @@ namespace {
 
 constexpr const char* kJunit = "--junit";
 constexpr const char* kMarkdown = "--markdown";
-constexpr const char* kGitlab = "--gitlab";
 constexpr const char* kGithub = "--github";
 constexpr const char* kSummaryVariable = "GITHUB_STEP_SUMMARY";
 
@@ -34,16 +33,16 @@ std::string stop_token;
 
 void StopCommands() {
   stop_token = RandomToken();
-  fmt::print("{}", report::GithubStop(stop_token));
+  fmt::print("{}", document::GithubStop(stop_token));
   std::fflush(stdout);
 }
 
 /// Everything that was said before must have been read by then.
-void PrintAnnotations(const report::CiReport& report) {
+void PrintAnnotations(const document::Report& report) {
   std::fflush(stderr);
-  if (!stop_token.empty()) fmt::print("{}", report::GithubResume(stop_token));
+  if (!stop_token.empty()) fmt::print("{}", document::GithubResume(stop_token));
   stop_token.clear();
-  fmt::print("{}", report::RenderGithubAnnotations(report));
+  fmt::print("{}", document::RenderGithubAnnotations(report));
   std::fflush(stdout);
 }
 
@@ -73,7 +72,6 @@ Named NamedBy(int argc, char** argv) {
     };
     take(kJunit, named.targets.junit);
     take(kMarkdown, named.targets.markdown);
-    take(kGitlab, named.targets.gitlab);
     if (std::string_view(argv[i]) == kGithub) {
       named.github = true;
       named.targets.summary = SummaryFile();
@@ -104,9 +102,6 @@ void CiArguments::Declare(CLI::App& app, const std::string& command) {
             "check");
   AddOption(app, kMarkdown, targets_.markdown,
             "Write it as Markdown to this file: a comment on a pull request");
-  AddOption(app, kGitlab, targets_.gitlab,
-            "Write junit.xml, codequality.json and metrics.txt to this folder, "
-            "for GitLab");
   AddFlag(app, kGithub, github_,
           "In a step of GitHub Actions: append the Markdown to the step's "
           "summary, and print annotations")
@@ -132,11 +127,11 @@ void CiArguments::Begin() {
   if (github_) StopCommands();
 }
 
-void CiArguments::Write(const report::CiReport& report) const {
+void CiArguments::Write(const document::Report& report) const {
   if (targets_.Any()) campaign::WriteCiFiles(targets_, report);
 }
 
-void CiArguments::Annotate(const report::CiReport& report) const {
+void CiArguments::Annotate(const document::Report& report) const {
   if (github_) PrintAnnotations(report);
 }
 
@@ -144,7 +139,7 @@ void ReportErrorToCi(int argc, char** argv, const std::string& kind,
                      const std::string& message, campaign::ExitCode code) {
   const Named named = NamedBy(argc, argv);
   if (!Speaks() || (!named.targets.Any() && !named.github)) return;
-  const report::CiReport report = report::CiErrorReport(
+  const document::Report report = document::ErrorReport(
       CommandOf(argc, argv), static_cast<int>(code), kind, message);
   for (const std::string& fault :
        campaign::WriteCiError(named.targets, report)) {

@@ -8,7 +8,7 @@
 #include "arguments.h"
 #include "isoloss/campaign/ci_files.h"
 #include "isoloss/campaign/exit_code.h"
-#include "isoloss/report/ci_result.h"
+#include "isoloss/document/result.h"
 
 namespace isoloss::cli {
 
@@ -29,9 +29,9 @@ class CiArguments {
   void Begin();
 
   /// Errors   as campaign::WriteCiFiles.
-  void Write(const report::CiReport& report) const;
+  void Write(const document::Report& report) const;
   /// With --github prints annotations.
-  void Annotate(const report::CiReport& report) const;
+  void Annotate(const document::Report& report) const;
 
   /// "isoloss verify".
   std::string command() const { return "isoloss " + command_; }

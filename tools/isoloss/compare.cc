@@ -104,7 +104,8 @@ bool AreFolders(const CompareArguments& arguments) {
 void KeepSharedSteps(compare::Run& a, compare::Run& b) {
   const size_t of_a = a.log.steps.step.size();
   const size_t of_b = b.log.steps.step.size();
-  if (!a.log.provenance.IsForeign() || !b.log.provenance.IsForeign() ||
+  if (a.log.provenance.Knows(runlog::Fact::kEveryStep) ||
+      b.log.provenance.Knows(runlog::Fact::kEveryStep) ||
       a.log.steps.step == b.log.steps.step) {
     return;
   }

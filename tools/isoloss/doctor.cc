@@ -14,8 +14,8 @@
 #include "commands.h"
 #include "doctor_job.h"
 #include "isoloss/base/printable.h"
+#include "isoloss/document/text_layout.h"
 #include "isoloss/report/terminal_width.h"
-#include "isoloss/report/text_layout.h"
 #include "json_output.h"
 #include "value_names.h"
 
@@ -34,25 +34,25 @@ struct DoctorArguments {
 const char* ColorOf(Health health) {
   switch (health) {
     case Health::kOk:
-      return report::kGreen;
+      return document::kGreen;
     case Health::kNote:
-      return report::kYellow;
+      return document::kYellow;
     case Health::kProblem:
-      return report::kRed;
+      return document::kRed;
   }
-  return report::kDim;
+  return document::kDim;
 }
 
 /// health, topic, text; below it what to do.
-void Print(const HealthCheck& check, const report::TextStyle& style) {
+void Print(const HealthCheck& check, const document::TextStyle& style) {
   constexpr size_t kHealth = 9;
   constexpr size_t kIndent = kHealth + 12;
   const auto lines = [&](const std::string& text) {
-    return report::WrappedLines(Printable(text), kIndent, kIndent, text.size(),
-                                style);
+    return document::WrappedLines(Printable(text), kIndent, kIndent,
+                                  text.size(), style);
   };
   const std::string health = campaign::HealthName(check.health);
-  std::string first = report::Paint(health, ColorOf(check.health), style) +
+  std::string first = document::Paint(health, ColorOf(check.health), style) +
                       fmt::format("{:{}}{:<{}}", "", kHealth - health.size(),
                                   check.topic, kIndent - kHealth);
   for (const std::string& line : lines(check.text)) {
@@ -107,13 +107,13 @@ ExitCode Doctor(const DoctorArguments& arguments) {
     PrintAsJson(found, code);
     return code;
   }
-  const report::TextStyle style = report::TerminalStyle(/*ascii=*/false);
+  const document::TextStyle style = report::TerminalStyle(/*ascii=*/false);
   for (const HealthCheck& check : found.checks) Print(check, style);
   const std::string result =
       fmt::format("{}: {}, in {:.1f} seconds (exit code {})",
                   fit ? "This machine is fit" : "This machine is not fit",
                   CountsText(found), found.seconds, static_cast<int>(code));
-  fmt::print("\n{}\n", report::Wrap(result, 0, 0, style));
+  fmt::print("\n{}\n", document::Wrap(result, 0, 0, style));
   return code;
 }
 

@@ -17,9 +17,9 @@
 #include "isoloss/campaign/job_health.h"
 #include "isoloss/campaign/run_cost.h"
 #include "isoloss/campaign/train_arms.h"
+#include "isoloss/document/text_layout.h"
 #include "isoloss/report/node_table.h"
 #include "isoloss/report/terminal_width.h"
-#include "isoloss/report/text_layout.h"
 #include "isoloss/transport/launch.h"
 #include "isoloss/transport/mpi_job.h"
 #include "value_names.h"
@@ -59,7 +59,7 @@ void AppendToSickFile(const std::string& file,
 }
 
 void PrintTable(const JobHealth& job, const campaign::JobNeeds& needs) {
-  const report::TextStyle style = report::TerminalStyle(/*ascii=*/false);
+  const document::TextStyle style = report::TerminalStyle(/*ascii=*/false);
   std::vector<report::NodeRow> rows = campaign::RowsOf(job);
   for (report::NodeRow& row : rows) row.host = Printable(row.host);
   fmt::print("{}", report::DrawNodeTable(rows, style));
@@ -68,7 +68,7 @@ void PrintTable(const JobHealth& job, const campaign::JobNeeds& needs) {
       const std::string text =
           fmt::format("note: {}: process {}: {}.", Printable(process.node),
                       process.process, Printable(note));
-      fmt::print("{}\n", report::Wrap(text, 0, 0, style));
+      fmt::print("{}\n", document::Wrap(text, 0, 0, style));
     }
   }
   const std::string result = fmt::format(
@@ -82,7 +82,7 @@ void PrintTable(const JobHealth& job, const campaign::JobNeeds& needs) {
       job.processes.size(), job.seconds, campaign::SizeText(needs.memory),
       campaign::SizeText(needs.disk), campaign::kMostSecondsOff,
       job.healthy() ? 0 : 1);
-  fmt::print("\n{}\n", report::Wrap(result, 0, 0, style));
+  fmt::print("\n{}\n", document::Wrap(result, 0, 0, style));
 }
 
 }  // namespace

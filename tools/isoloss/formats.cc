@@ -24,7 +24,7 @@ struct FormatsArguments {
 };
 
 ExitCode Formats(const FormatsArguments& arguments) {
-  const report::TextStyle style = report::TerminalStyle(arguments.ascii);
+  const document::TextStyle style = report::TerminalStyle(arguments.ascii);
   if (!arguments.name.empty()) {
     const formats::Format& format = formats::FormatByName(arguments.name);
     if (arguments.json) {

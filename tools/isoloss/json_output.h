@@ -6,11 +6,11 @@
 
 #include "arguments.h"
 #include "isoloss/campaign/exit_code.h"
-#include "isoloss/report/json_numbers.h"
+#include "isoloss/document/json.h"
 
 namespace isoloss::cli {
 
-using report::Json;
+using document::Json;
 
 using campaign::ExitCode;
 

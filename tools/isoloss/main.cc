@@ -81,7 +81,7 @@ constexpr Command kAbove[] = {
     {"study", "Many runs: model sizes, stress, layers, claims",
      "isoloss study ladder experiments/mxfp8_vs_bf16/experiment.toml --dry-run",
      &DeclareBelow},
-    {"lab", "Export, history, recipes, formats, bugs, machines",
+    {"lab", "Export, recipes, formats, machines",
      "isoloss lab recipes mxfp8_rceil", &DeclareBelow}};
 
 /// Those that the program's help names in that part.

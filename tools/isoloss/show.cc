@@ -91,7 +91,8 @@ struct Shown {
 };
 
 Shown ShowRun(const std::string& file, const campaign::OpenedLog& opened,
-              const ShowArguments& arguments, const report::TextStyle& style) {
+              const ShowArguments& arguments,
+              const document::TextStyle& style) {
   const report::RunSummary summary =
       report::SummarizeRun(opened.log, SummaryOptions(arguments));
   const report::ShownRun run = {file,           opened.log,  summary,
@@ -147,7 +148,7 @@ void RequireNoWhatIf(const std::string& name, const ShowArguments& arguments) {
 }
 
 Shown ShowFile(const fs::path& file, const ShowArguments& arguments,
-               const report::TextStyle& style) {
+               const document::TextStyle& style) {
   const std::string name = Printable(file.string());
   if (campaign::IsForeignLog(file)) {
     RequireNoWhatIf(name, arguments);
@@ -181,7 +182,7 @@ Shown ShowFile(const fs::path& file, const ShowArguments& arguments,
 }
 
 ExitCode ShowSchema(const ShowArguments& arguments,
-                    const report::TextStyle& style, int columns) {
+                    const document::TextStyle& style, int columns) {
   if (arguments.json) {
     PrintJson(report::SchemaJson());
   } else {
@@ -191,7 +192,7 @@ ExitCode ShowSchema(const ShowArguments& arguments,
 }
 
 ExitCode Show(const ShowArguments& arguments) {
-  report::TextStyle style = report::TerminalStyle(arguments.ascii);
+  document::TextStyle style = report::TerminalStyle(arguments.ascii);
   const int columns = report::TerminalWidth().value_or(style.width);
   style.width = std::min(style.width, columns);
   if (arguments.schema) return ShowSchema(arguments, style, columns);

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "isoloss/base/printable.h"
+#include "isoloss/document/text_layout.h"
 #include "isoloss/report/terminal_width.h"
-#include "isoloss/report/text_layout.h"
 #include "json_output.h"
 
 namespace isoloss::cli {
@@ -33,8 +33,8 @@ void StudyArguments::Declare(CLI::App& app, const std::string& kind,
 
 void PrintProse(std::FILE* file, const std::string& text) {
   fmt::print(file, "{}",
-             report::WrapProse(PrintableLines(text),
-                               report::ProseStyle(fileno(file))));
+             document::WrapProse(PrintableLines(text),
+                                 report::ProseStyle(fileno(file))));
 }
 
 void PrintResult(const studies::Study& study, const std::string& text,

@@ -23,11 +23,9 @@ using campaign::ExitCode;
 struct EvidenceArguments {
   std::vector<std::filesystem::path> probes;
   std::vector<std::filesystem::path> ensembles;
-  std::filesystem::path power;
 
   void Declare(CLI::App& app);
-  /// Errors   as runlog::ReadProbeLog, runlog::ReadEnsemble and
-  ///          gate::ReadPowerRecord.
+  /// Errors   as runlog::ReadProbeLog and runlog::ReadEnsemble.
   campaign::EvidenceFiles Read() const;
 };
 

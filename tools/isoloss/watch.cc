@@ -94,7 +94,7 @@ ExitCode Watch(const WatchArguments& arguments) {
       return ExitCode::kPass;
     }
   }
-  campaign::WatchedRuns watched(arguments.path, campaign::Look::kCurves);
+  campaign::WatchedRuns watched(arguments.path);
   return arguments.once ? WatchOnce(watched, arguments)
                         : WatchLive(watched, arguments);
 }

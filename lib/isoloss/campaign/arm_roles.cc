@@ -10,6 +10,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/nearest_name.h"
 #include "isoloss/compare/treatment.h"
+#include "isoloss/model/graph.h"
 #include "isoloss/runlog/recording.h"
 #include "isoloss/train/arm_recipes.h"
 #include "isoloss/train/mesh_setup.h"
@@ -40,19 +41,22 @@ ArmRoles Share(const std::vector<std::string>& others,
              where, control, fmt::join(others, ", "));
 }
 
-/// As far as IsNullOf looks at it. Recipes of other names that come to the same
-/// are told apart by what they compute, which no run has shown yet.
-compare::Run PlannedRun(const train::Experiment& experiment,
-                        const train::Arm& arm,
-                        const precision::ResolvedRecipe& recipe) {
-  compare::Run run;
-  runlog::Provenance& p = run.log.provenance;
-  p.recipe = recipe.recipe().name;
-  p.resolved_recipe = recipe.Describe();
-  p.numerics_digest = p.recipe;
-  p.exchange = train::DescribeExchange(experiment, arm);
-  p.perturbation = train::DescribePerturbation(arm);
-  return run;
+/// Whether the runs of `arm` will differ from those of `baseline` by their
+/// perturbation alone (compare::IsNullOf). Recipes of other names that come to
+/// the same are told apart by what they compute, which no run has shown yet.
+bool IsPlannedNull(const train::Experiment& experiment, const train::Arm& arm,
+                   const train::Arm& baseline) {
+  const auto graph_sites = model::GemmSites(experiment.model);
+  const auto formats = [&](const train::Arm& of) {
+    return precision::ResolvedRecipe(train::ArmRecipe(of), graph_sites)
+        .Describe();
+  };
+  return train::ArmRecipe(arm).name == train::ArmRecipe(baseline).name &&
+         formats(arm) == formats(baseline) &&
+         train::DescribeExchange(experiment, arm) ==
+             train::DescribeExchange(experiment, baseline) &&
+         train::DescribePerturbation(arm) !=
+             train::DescribePerturbation(baseline);
 }
 
 /// Of the text that an experiment's logs have; "" if it names none.
@@ -119,15 +123,11 @@ bool HasRole(const ArmRoles& roles, const std::string& arm) {
 
 ArmRoles RolesOf(const train::Experiment& experiment,
                  const std::vector<std::string>& judged) {
-  const auto recipes = train::ResolveRecipes(experiment);
   const std::vector<std::string> all = train::ArmNames(experiment);
   const std::vector<std::string> others(all.begin() + 1, all.end());
-  const auto planned = [&](size_t i) {
-    return PlannedRun(experiment, experiment.arms[i], recipes[i]);
-  };
   const auto is_null = [&](const std::string& arm) {
-    const auto place = std::ranges::find(all, arm) - all.begin();
-    return compare::IsNullOf(planned(static_cast<size_t>(place)), planned(0));
+    return IsPlannedNull(experiment, train::ArmNamed(experiment, arm),
+                         experiment.arms.front());
   };
   const std::string control = experiment.gate.control.value_or("");
   if (judged.empty()) {

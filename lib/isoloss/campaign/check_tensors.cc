@@ -14,9 +14,9 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
 #include "isoloss/base/text_file.h"
+#include "isoloss/document/text_layout.h"
 #include "isoloss/operations/operation_file.h"
 #include "isoloss/precision/recipe_file.h"
-#include "isoloss/report/text_layout.h"
 
 namespace isoloss::campaign {
 namespace {
@@ -88,7 +88,7 @@ std::vector<NonFiniteTensor> NonFiniteOf(
 }
 
 std::string NonFiniteText(const CheckedTensors& checked,
-                          const report::TextStyle& style) {
+                          const document::TextStyle& style) {
   std::string text;
   for (const NonFiniteTensor& found : checked.non_finite) {
     const OperationFile& file = checked.files[found.file];
@@ -98,7 +98,7 @@ std::string NonFiniteText(const CheckedTensors& checked,
         file.operations[found.operation].type, file.step, found.elements,
         found.of, found.tensor,
         found.is_expected ? ", and the step was to be skipped" : "");
-    text += report::Wrap(sentence, 0, 2, style) + "\n";
+    text += document::Wrap(sentence, 0, 2, style) + "\n";
   }
   return text;
 }
@@ -120,7 +120,7 @@ std::string FirstOf(const Names& names) {
 
 /// Open points, each once with all steps, ranks and modules that have it.
 std::string OpenText(const CheckedTensors& checked,
-                     const report::TextStyle& style) {
+                     const document::TextStyle& style) {
   struct Whose {
     std::set<std::string> modules;
     std::set<std::pair<int64_t, int64_t>> places;
@@ -135,7 +135,7 @@ std::string OpenText(const CheckedTensors& checked,
   std::string text;
   for (const auto& [key, whose] : points) {
     const auto [step, rank] = *whose.places.begin();
-    text += report::Wrap(
+    text += document::Wrap(
                 fmt::format(
                     "{}, step {}, rank {}{}: {}{}.",
                     key.first ? "Note" : "Open", step, rank,
@@ -154,7 +154,7 @@ std::string OpenText(const CheckedTensors& checked,
 
 /// Modules by what became of them and why; of many the first.
 std::string ModulesText(const CheckedTensors& checked,
-                        const report::TextStyle& style) {
+                        const document::TextStyle& style) {
   std::map<std::pair<bool, std::string>, std::vector<std::string>> by_reason;
   for (const operations::ModuleChoice& choice : checked.modules) {
     by_reason[{choice.quantized, choice.reason}].push_back(
@@ -162,16 +162,16 @@ std::string ModulesText(const CheckedTensors& checked,
   }
   std::string text;
   for (const auto& [key, names] : by_reason) {
-    text += report::Wrap(fmt::format("{} ({}; {} of {} linear modules): {}.",
-                                     key.first ? "Taken as quantised"
-                                               : "Not taken as quantised",
-                                     Printable(key.second), names.size(),
-                                     checked.modules.size(), FirstOf(names)),
-                         0, 2, style) +
+    text += document::Wrap(fmt::format("{} ({}; {} of {} linear modules): {}.",
+                                       key.first ? "Taken as quantised"
+                                                 : "Not taken as quantised",
+                                       Printable(key.second), names.size(),
+                                       checked.modules.size(), FirstOf(names)),
+                           0, 2, style) +
             "\n";
   }
   for (const std::string& remark : checked.pattern_remarks) {
-    text += report::Wrap(remark, 0, 2, style) + "\n";
+    text += document::Wrap(remark, 0, 2, style) + "\n";
   }
   return text;
 }
@@ -226,7 +226,7 @@ std::string SummaryOf(const CheckedTensors& checked) {
 
 /// A table of the findings that are right, or of those that are not.
 std::string TableOf(const CheckedTensors& checked, bool right,
-                    const report::TextStyle& style) {
+                    const document::TextStyle& style) {
   std::string text;
   size_t file = checked.files.size();
   size_t operation = 0;
@@ -243,7 +243,7 @@ std::string TableOf(const CheckedTensors& checked, bool right,
                         row.elements, row.equal, row.flips, row.other);
     const std::string sentences = Sentences(finding);
     if (sentences.empty()) continue;
-    text += "    " + report::Wrap(sentences, 4, 4, style) + "\n";
+    text += "    " + document::Wrap(sentences, 4, 4, style) + "\n";
   }
   return text;
 }
@@ -386,7 +386,7 @@ std::string Sentences(const Finding& finding) {
 }
 
 std::string RenderChecked(const CheckedTensors& checked, bool all,
-                          const report::TextStyle& style) {
+                          const document::TextStyle& style) {
   std::string table = TableOf(checked, /*right=*/false, style);
   if (all) table += TableOf(checked, /*right=*/true, style);
   const auto passed =
@@ -395,7 +395,7 @@ std::string RenderChecked(const CheckedTensors& checked, bool all,
     table = fmt::format("{:<36}{:>11}{:>11}{:>11}{:>11}\n", "operation",
                         "elements", "equal", "flips", "other") +
             table +
-            report::Wrap(
+            document::Wrap(
                 "flips: another order of FP32 sums gives these values. other: "
                 "no order gives these.",
                 0, 0, style) +
@@ -403,7 +403,7 @@ std::string RenderChecked(const CheckedTensors& checked, bool all,
   }
   if (!all && passed > 0) {
     table +=
-        report::Wrap(
+        document::Wrap(
             fmt::format("Without others: {} of {} tensors. --all lists them.",
                         passed, checked.findings.size()),
             0, 0, style) +
@@ -411,7 +411,8 @@ std::string RenderChecked(const CheckedTensors& checked, bool all,
   }
   return table + NonFiniteText(checked, style) + OpenText(checked, style) +
          ModulesText(checked, style) +
-         report::Wrap(SummaryOf(checked) + LeftOutText(checked), 0, 0, style) +
+         document::Wrap(SummaryOf(checked) + LeftOutText(checked), 0, 0,
+                        style) +
          "\n";
 }
 

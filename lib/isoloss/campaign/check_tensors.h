@@ -9,9 +9,9 @@
 
 #include "isoloss/base/threads.h"
 #include "isoloss/campaign/exit_code.h"
+#include "isoloss/document/chart.h"
 #include "isoloss/operations/check.h"
 #include "isoloss/precision/recipe.h"
-#include "isoloss/report/chart.h"
 #include "isoloss/runlog/probe_log.h"
 
 namespace isoloss::campaign {
@@ -75,6 +75,6 @@ std::string Sentences(const operations::Finding& finding);
 /// A table of the tensors that have others, each with what explains them, and
 /// a summary. `all`: those that are right come after them.
 std::string RenderChecked(const CheckedTensors& checked, bool all,
-                          const report::TextStyle& style);
+                          const document::TextStyle& style);
 
 }  // namespace isoloss::campaign

@@ -107,8 +107,7 @@ pid_t Start(const std::vector<std::string>& command,
     posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, output.c_str(),
                                      O_WRONLY | O_CREAT | O_APPEND, 0644);
   }
-  posix_spawn_file_actions_adddup2(
-      &actions, place.errors_to_output ? STDOUT_FILENO : errors, STDERR_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, errors, STDERR_FILENO);
   if (!place.folder.empty()) {
     posix_spawn_file_actions_addchdir_np(&actions, place.folder.c_str());
   }

@@ -25,7 +25,6 @@ using EnvironmentChanges = std::map<std::string, std::optional<std::string>>;
 struct ChildPlace {
   std::filesystem::path folder = {};  ///< empty: that of this process
   std::filesystem::path output = {};  ///< appended to; empty: nowhere
-  bool errors_to_output = false;      ///< standard error goes there, too
   bool output_to_errors = false;      ///< ChildResult::errors has both
 };
 

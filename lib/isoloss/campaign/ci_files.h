@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "isoloss/report/ci_result.h"
+#include "isoloss/document/result.h"
 
 namespace isoloss::campaign {
 
@@ -14,8 +14,6 @@ namespace isoloss::campaign {
 struct CiTargets {
   std::filesystem::path junit = {};
   std::filesystem::path markdown = {};
-  /// Folder that gets junit.xml, codequality.json and metrics.txt.
-  std::filesystem::path gitlab = {};
   /// A file to which Markdown is appended ($GITHUB_STEP_SUMMARY).
   std::filesystem::path summary = {};
 
@@ -26,10 +24,10 @@ struct CiTargets {
 ///          there, or it is there and no such report of ours.
 void CheckCiTargets(const CiTargets& targets);
 
-/// Writes all reports, each completely or not at all; makes the folder of
-/// `gitlab`. CheckCiTargets comes first.
+/// Writes all reports, each completely or not at all. CheckCiTargets comes
+/// first.
 /// Errors   IoError naming the path and the system's reason.
-void WriteCiFiles(const CiTargets& targets, const report::CiReport& report);
+void WriteCiFiles(const CiTargets& targets, const document::Report& report);
 
 /// Replaces what earlier runs left by a report that is red, until there is a
 /// verdict: whoever kills the program leaves that. Appends no summary.
@@ -38,7 +36,7 @@ void BeginCiFiles(const CiTargets& targets, const std::string& command);
 /// Of a command that ends without a verdict: as WriteCiFiles, as far as targets
 /// are sound. Returns what could not be written, and why.
 std::vector<std::string> WriteCiError(const CiTargets& targets,
-                                      const report::CiReport& report);
+                                      const document::Report& report);
 
 /// `path` as a repository names it that the program was started in: relative,
 /// without `./`; as it is if it lies elsewhere.

@@ -340,7 +340,7 @@ HealthCheck DiskCheck(const DoctorOptions& options) {
 }
 
 HealthCheck Terminal() {
-  const report::TextStyle style = report::TerminalStyle(/*ascii=*/false);
+  const document::TextStyle style = report::TerminalStyle(/*ascii=*/false);
   const bool is_terminal = report::TerminalWidth().has_value();
   HealthCheck check{
       .topic = "terminal",

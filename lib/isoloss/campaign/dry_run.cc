@@ -4,10 +4,10 @@
 
 #include "isoloss/base/threads.h"
 #include "isoloss/campaign/run_cost.h"
+#include "isoloss/document/text_layout.h"
 #include "isoloss/report/live_view.h"
 #include "isoloss/report/recipe_text.h"
 #include "isoloss/report/terminal_width.h"
-#include "isoloss/report/text_layout.h"
 #include "isoloss/train/arm_recipes.h"
 #include "isoloss/train/cost.h"
 #include "isoloss/train/trainer.h"
@@ -48,7 +48,7 @@ void PrintCost(const train::Experiment& experiment,
 }
 
 void PrintPlan(const train::Experiment& experiment) {
-  const report::TextStyle style = report::TerminalStyle(false);
+  const document::TextStyle style = report::TerminalStyle(false);
   fmt::print("{}", experiment.ResolvedToml());
   const auto recipes = train::ResolveRecipes(experiment);
   for (size_t i = 0; i < recipes.size(); ++i) {
@@ -62,11 +62,11 @@ void PrintPlan(const train::Experiment& experiment) {
 
 void PrintCostLine(const char* name, const std::string& text) {
   const std::string begin = fmt::format("#   {:<6}  ", name);
-  report::TextStyle style = report::TerminalStyle(false);
+  document::TextStyle style = report::TerminalStyle(false);
   style.width -= static_cast<int>(begin.size());
   std::string margin = begin;
   for (const std::string& line :
-       report::WrappedLines(text, 0, 0, text.size(), style)) {
+       document::WrappedLines(text, 0, 0, text.size(), style)) {
     fmt::print("{}{}\n", margin, line);
     margin = fmt::format("#{:{}}", "", begin.size() - 1);
   }

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "isoloss/campaign/evidence_files.h"
 #include "isoloss/compare/pair.h"
+#include "isoloss/gate/looks.h"
 #include "isoloss/gate/policy.h"
 #include "isoloss/gate/seed_watch.h"
 #include "isoloss/gate/verdict.h"
@@ -35,7 +35,7 @@ struct HopelessPair {
 std::vector<gate::Judgement> JudgeStopped(
     const HopelessPair& hopeless, const std::vector<compare::Run>& runs,
     const std::string& baseline_arm, const std::vector<std::string>& candidates,
-    const EvidenceFiles& evidence, const gate::Policy& policy,
+    const std::optional<gate::Looks>& looks, const gate::Policy& policy,
     const std::filesystem::path& folder);
 
 /// A gate::PairWatch for each candidate and seed, a gate::SeedWatch for each

@@ -13,13 +13,13 @@
 #include "isoloss/base/atomic_file.h"
 #include "isoloss/base/error.h"
 #include "isoloss/base/threads.h"
+#include "isoloss/campaign/benign_variants.h"
 #include "isoloss/campaign/job_queue.h"
 #include "isoloss/campaign/plan_file.h"
 #include "isoloss/campaign/run_cost.h"
 #include "isoloss/campaign/watched_sweep.h"
 #include "isoloss/config/writer.h"
 #include "isoloss/corpus/corpus.h"
-#include "isoloss/mutants/mutant.h"
 #include "isoloss/oracle/precision_probe.h"
 #include "isoloss/oracle/predicted_products.h"
 #include "isoloss/train/arm_recipes.h"
@@ -166,7 +166,7 @@ std::string EnsembleBuilder::MemberDifference(const Ensemble& file,
   }
   const EnsembleMember& member = file.members.front();
   const std::string perturbation =
-      IsBenign() ? mutants::BenignVariant(index).name : runlog::kPredicted;
+      IsBenign() ? MakeBenignVariant(index, 0).name : runlog::kPredicted;
   std::string difference;
   if (member.perturbation != perturbation) {
     difference += fmt::format("  perturbation: {} before, {} now\n",
@@ -270,9 +270,9 @@ void EnsembleBuilder::MakeMember(size_t index, ThreadTeam& team) const {
   EnsembleMember member{.seed = static_cast<int64_t>(seed)};
   train::RunHooks hooks;
   if (IsBenign()) {
-    const mutants::Mutant variant = mutants::BenignVariant(index);
+    BenignVariant variant = MakeBenignVariant(index, seed);
     member.perturbation = variant.name;
-    hooks = mutants::Plant(variant, plan_.experiment, arm_, seed);
+    static_cast<train::Seams&>(hooks) = std::move(variant.seams);
   } else {
     // Limits must not come from the code that they are to judge.
     member.perturbation = runlog::kPredicted;

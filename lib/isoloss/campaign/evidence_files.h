@@ -1,5 +1,5 @@
-// Evidence of a verdict besides runs: probes, null ensembles and the measured
-// power, from disk to the judge.
+// Evidence of a verdict besides runs, from disk to the judge: probes and null
+// ensembles.
 #pragma once
 
 #include <filesystem>
@@ -22,7 +22,6 @@ struct EvidenceFiles {
   /// Why the oracle can't probe an arm (oracle::WhyNotUnderstood), by arm.
   std::map<std::string, std::string> oracle_gaps;
   std::vector<gate::NullEnsemble> ensembles;
-  std::optional<gate::PowerRecord> power;
   std::optional<gate::Looks> looks;  ///< at the seeds of the runs
 };
 

@@ -62,7 +62,8 @@ bool IsEventFolder(const fs::path& folder) {
 std::vector<compare::Run*> ForeignOf(std::span<compare::Run> runs) {
   std::vector<compare::Run*> foreign;
   for (compare::Run& run : runs) {
-    if (run.log.provenance.IsForeign()) foreign.push_back(&run);
+    if (!run.log.provenance.Knows(runlog::Fact::kExperiment))
+      foreign.push_back(&run);
   }
   return foreign;
 }
@@ -123,7 +124,7 @@ void RequireSteps(const compare::Run& run) {
 
 void RequireGoodRun(const compare::Run& run) {
   const auto& log = run.log;
-  if (!log.provenance.IsForeign()) {
+  if (log.provenance.Knows(runlog::Fact::kExperiment)) {
     ThrowError(ErrorKind::kConfig,
                "{}: isoloss itself trained this run, but --from is for logs of "
                "other programs. Give an experiment, whose ensemble isoloss "
@@ -286,12 +287,12 @@ void AlignForeignRuns(std::span<compare::Run> runs,
 std::vector<compare::Run> ApprovedOf(const std::vector<compare::Run>& runs,
                                      const EvidenceFiles& evidence) {
   const bool alone = std::ranges::all_of(runs, [&](const compare::Run& run) {
-    return run.log.provenance.IsForeign() &&
+    return !run.log.provenance.Knows(runlog::Fact::kExperiment) &&
            run.log.provenance.arm == runs.front().log.provenance.arm;
   });
   const auto ensemble = std::ranges::find_if(
       evidence.ensembles, [](const gate::NullEnsemble& given) {
-        return given.ensemble.provenance.IsForeign();
+        return !given.ensemble.provenance.Knows(runlog::Fact::kExperiment);
       });
   if (!alone || ensemble == evidence.ensembles.end()) return {};
   return GoodRunsOf(*ensemble, runs.size());

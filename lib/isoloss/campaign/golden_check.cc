@@ -18,6 +18,7 @@
 #include "isoloss/campaign/job_queue.h"
 #include "isoloss/campaign/judge_arms.h"
 #include "isoloss/campaign/log_files.h"
+#include "isoloss/campaign/question.h"
 #include "isoloss/campaign/train_arms.h"
 #include "isoloss/compare/first_divergence.h"
 #include "isoloss/corpus/corpus.h"
@@ -63,10 +64,13 @@ void RefuseDrafts(const GoldenFolder& folder) {
 /// One folder on its way through the check.
 struct Case {
   explicit Case(GoldenFolder opened)
-      : folder(std::move(opened)), policy(PolicyOf("", folder.experiment)) {}
+      : folder(std::move(opened)),
+        question(QuestionOfApproved(folder.experiment,
+                                    PolicyOf("", folder.experiment),
+                                    folder.goldens)) {}
 
   GoldenFolder folder;
-  gate::Policy policy;
+  std::unique_ptr<Question> question;
   fs::path out;  ///< for what it computes
   Rerun rerun;
   std::vector<LaneResult> lanes;  ///< in the order of the suite; then empty
@@ -129,18 +133,19 @@ void FinishTraining(Case& one) {
 }
 
 std::vector<LaneJob> TrainingJobs(std::vector<std::unique_ptr<Case>>& cases,
-                                  const mutants::Mutant* planted) {
+                                  const MakeHooks& plant) {
   std::vector<LaneJob> jobs;
   for (const auto& owned : cases) {
     Case* const one = owned.get();
-    jobs.push_back([one, planted](ThreadTeam&) {
+    jobs.push_back([one, &plant](ThreadTeam&) {
       train::Experiment experiment = one->folder.experiment;
       experiment.parallel.workers = 1;
-      one->rerun = RunAll(experiment, one->out, planted, true);
+      one->rerun = RunAll(experiment, one->out,
+                          PlantInCandidates(experiment, plant), true);
       FinishTraining(*one);
     });
     // Lanes are for the program as it is.
-    if (planted != nullptr) continue;
+    if (plant) continue;
     one->lanes.resize(one->folder.suite.lanes.size());
     for (size_t i = 0; i < one->lanes.size(); ++i) {
       const Lane& lane = one->folder.suite.lanes[i];
@@ -179,15 +184,13 @@ std::vector<std::string> ProbedArms(const Case& one) {
 }
 
 std::vector<LaneJob> ProbingJobs(std::vector<std::unique_ptr<Case>>& cases,
-                                 const mutants::Mutant* planted) {
+                                 const MakeHooks& plant) {
   std::vector<LaneJob> jobs;
   for (const auto& owned : cases) {
     Case* const one = owned.get();
     const train::Experiment& experiment = one->folder.experiment;
-    one->probing = SettingsOf(
-        experiment, one->policy,
-        PlainStepsDue(one->rerun.runs, one->folder.goldens, one->policy),
-        planted);
+    one->probing = one->question->Witness(one->rerun.runs);
+    one->probing.hooks = PlantInCandidates(experiment, plant);
     const std::vector<std::string> arms = ProbedArms(*one);
     if (arms.empty()) continue;
     one->corpus.emplace(train::LoadCorpusOf(experiment));
@@ -282,8 +285,8 @@ void Judge(Case& one) {
   }
   const EvidenceFiles evidence =
       ReadEvidence(one.folder.experiment, one.folder.path, one.probes);
-  for (const gate::Judgement& judgement : JudgeAgainstApproved(
-           one.rerun.runs, one.folder.goldens, one.policy, evidence)) {
+  for (const gate::Judgement& judgement :
+       one.question->Judge(one.rerun.runs, evidence)) {
     found.statistical.push_back(
         {judgement.candidate.arm, judgement.outcome, LaneText(judgement)});
     found.code = Worse(
@@ -330,12 +333,11 @@ bool CheckGoldens(
     const std::function<void(const CheckedGoldens&)>& on_checked) {
   RequireOneProcess("golden check", "it compares the logs of one");
   const TemporaryFolder temporary;
-  const mutants::Mutant* const planted = plan.mutant ? &*plan.mutant : nullptr;
   std::vector<std::unique_ptr<Case>> cases =
       OpenCases(plan, plan.out.empty() ? temporary.path() : plan.out);
-  if (!RunSideBySide("runs", TrainingJobs(cases, planted))) return false;
+  if (!RunSideBySide("runs", TrainingJobs(cases, plan.plant))) return false;
   for (const auto& one : cases) CompareWithGoldens(*one);
-  if (!RunSideBySide("probes", ProbingJobs(cases, planted))) return false;
+  if (!RunSideBySide("probes", ProbingJobs(cases, plan.plant))) return false;
   for (const auto& one : cases) {
     one->found.folder = one->folder.path;
     Judge(*one);

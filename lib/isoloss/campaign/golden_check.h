@@ -10,8 +10,8 @@
 
 #include "isoloss/campaign/exit_code.h"
 #include "isoloss/campaign/golden_lanes.h"
+#include "isoloss/campaign/probe_runs.h"
 #include "isoloss/gate/verdict.h"
-#include "isoloss/mutants/mutant.h"
 
 namespace isoloss::campaign {
 
@@ -19,8 +19,9 @@ struct GoldenCheckPlan {
   std::vector<std::filesystem::path> folders = {};  ///< {}: golden/curves/*
   std::filesystem::path out = {};  ///< keeps what is computed; "": nothing does
   bool draft = false;              ///< take goldens of a modified source
-  /// At work in all arms but the baseline. No lanes are run then.
-  std::optional<mutants::Mutant> mutant = std::nullopt;
+  /// Tests plant faults with it in all arms but the baseline. No lanes are run
+  /// then.
+  MakeHooks plant = {};
 };
 
 /// One lane of the suite.

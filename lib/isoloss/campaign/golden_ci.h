@@ -3,7 +3,7 @@
 
 #include "isoloss/campaign/exit_code.h"
 #include "isoloss/campaign/golden_check.h"
-#include "isoloss/report/ci_result.h"
+#include "isoloss/document/result.h"
 
 namespace isoloss::campaign {
 
@@ -12,6 +12,6 @@ ExitCode CodeOf(const CheckedGoldens& checked, bool exact);
 
 /// A case for each golden, lane and arm. Changed bits are a failure if `exact`,
 /// else they are noticed.
-report::CiSuite SuiteOf(const CheckedGoldens& checked, bool exact);
+document::Result ResultOf(const CheckedGoldens& checked, bool exact);
 
 }  // namespace isoloss::campaign

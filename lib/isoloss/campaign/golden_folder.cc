@@ -149,48 +149,30 @@ std::string GoldenName(const compare::Run& golden) {
   return fs::path(golden.file).stem().string();
 }
 
+MakeHooks PlantInCandidates(const train::Experiment& experiment,
+                            const MakeHooks& plant) {
+  if (!plant) return {};
+  return [&experiment, plant](const train::Experiment& of_case,
+                              const train::Arm& arm, uint64_t seed) {
+    return IsCandidate(experiment, arm.name) ? plant(of_case, arm, seed)
+                                             : train::RunHooks{};
+  };
+}
+
 Rerun RunAll(const train::Experiment& experiment, const fs::path& out,
-             const mutants::Mutant* planted, bool quiet) {
+             const MakeHooks& hooks, bool quiet) {
   TrainArmsOptions options{.leftovers = train::Leftovers::kDiscard,
                            .quiet = quiet};
-  const auto is_planted = [&](const std::string& arm) {
-    return planted != nullptr && IsCandidate(experiment, arm);
-  };
-  options.run_hooks = [&](const train::Run& run) {
-    return is_planted(run.arm->name) && planted->plant
-               ? mutants::Plant(*planted, experiment, *run.arm, run.seed)
-               : train::RunHooks{};
-  };
+  if (hooks) {
+    options.run_hooks = [&](const train::Run& run) {
+      return hooks(experiment, *run.arm, run.seed);
+    };
+  }
   ListenToSignals();
   const ExecutedRuns executed =
       TrainArms(experiment, PlanTraining(experiment), out, options);
   if (executed.interrupted) return {{}, true};
-  Rerun rerun{ReadRuns(executed.logs), false};
-  for (compare::Run& run : rerun.runs) {
-    if (is_planted(run.log.provenance.arm) && planted->edit_log) {
-      planted->edit_log(run.log);
-    }
-  }
-  return rerun;
-}
-
-ProbeSettings SettingsOf(const train::Experiment& experiment,
-                         const gate::Policy& policy,
-                         const PlainSteps& plain_steps,
-                         const mutants::Mutant* planted) {
-  ProbeSettings settings;
-  settings.plain_steps = plain_steps;
-  settings.cases = ProbedCases(policy);
-  if (planted != nullptr && planted->plant) {
-    settings.hooks = [&experiment, planted](const train::Experiment& of_case,
-                                            const train::Arm& arm,
-                                            uint64_t seed) {
-      return IsCandidate(experiment, arm.name)
-                 ? mutants::Plant(*planted, of_case, arm, seed)
-                 : train::RunHooks{};
-    };
-  }
-  return settings;
+  return {ReadRuns(executed.logs), false};
 }
 
 EvidenceFiles ReadEvidence(const train::Experiment& experiment,
@@ -218,7 +200,7 @@ std::optional<EvidenceFiles> GatherEvidence(const train::Experiment& experiment,
                                             const PlainSteps& plain_steps) {
   const ProbedRuns probed = ProbeArms(
       experiment, train::LoadCorpusOf(experiment), train::ArmNames(experiment),
-      out, SettingsOf(experiment, policy, plain_steps, nullptr));
+      out, {.plain_steps = plain_steps, .cases = ProbedCases(policy)});
   if (probed.interrupted) return std::nullopt;
   return ReadEvidence(experiment, golden, probed.files);
 }

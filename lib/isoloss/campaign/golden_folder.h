@@ -12,7 +12,6 @@
 #include "isoloss/campaign/golden_history.h"
 #include "isoloss/campaign/probe_runs.h"
 #include "isoloss/compare/pair.h"
-#include "isoloss/mutants/mutant.h"
 #include "isoloss/train/experiment.h"
 
 namespace isoloss::campaign {
@@ -103,19 +102,17 @@ struct Rerun {
   bool interrupted = false;
 };
 
-/// Trains every arm and seed of `experiment` into `out`, and reads the logs.
-/// `planted`, if not null, is at work in all arms but the baseline. `quiet`:
-/// without progress bars, as other jobs run beside it.
-Rerun RunAll(const train::Experiment& experiment,
-             const std::filesystem::path& out,
-             const mutants::Mutant* planted = nullptr, bool quiet = false);
+/// `plant`, which may be empty, in all arms but the baseline. Keeps a reference
+/// to `experiment`.
+MakeHooks PlantInCandidates(const train::Experiment& experiment,
+                            const MakeHooks& plant);
 
-/// How the oracle probes the arms: the cases that the policy asks for, and
-/// `plain_steps` of case plain. Keeps references.
-ProbeSettings SettingsOf(const train::Experiment& experiment,
-                         const gate::Policy& policy,
-                         const PlainSteps& plain_steps,
-                         const mutants::Mutant* planted);
+/// Trains every arm and seed of `experiment` into `out`, and reads the logs.
+/// `hooks` may be empty. `quiet`: without progress bars, as other jobs run
+/// beside it.
+Rerun RunAll(const train::Experiment& experiment,
+             const std::filesystem::path& out, const MakeHooks& hooks = {},
+             bool quiet = false);
 
 /// What the statistical lane rests on besides the runs: the oracle's probes,
 /// and for each arm the null ensemble golden/ensembles/NAME-ARM.h5 of goldens

@@ -14,7 +14,7 @@
 namespace isoloss::campaign {
 namespace {
 
-using report::Json;
+using document::Json;
 
 constexpr size_t kMostValues = 500'000;
 constexpr size_t kMostDepth = 40;

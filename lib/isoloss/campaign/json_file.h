@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "isoloss/report/json_numbers.h"
+#include "isoloss/document/json.h"
 
 namespace isoloss::campaign {
 
@@ -22,7 +22,7 @@ class JsonFile {
   JsonFile(const std::filesystem::path& path, const std::string& kind);
   ~JsonFile();
 
-  const report::Json& json() const { return *json_; }
+  const document::Json& json() const { return *json_; }
 
   /// That `value` (null: the file's) has the shape of `shape`, a JSON value in
   /// which stand for
@@ -34,19 +34,19 @@ class JsonFile {
   ///                  "nullable" says that it may be null
   ///
   /// Errors   FormatError that names the file and the place.
-  void Check(const char* shape, const report::Json* value = nullptr) const;
+  void Check(const char* shape, const document::Json* value = nullptr) const;
 
  private:
-  void CheckShape(const report::Json& shape, const report::Json& value,
+  void CheckShape(const document::Json& shape, const document::Json& value,
                   const std::string& where) const;
-  void CheckMembers(const report::Json& shape, const report::Json& value,
+  void CheckMembers(const document::Json& shape, const document::Json& value,
                     const std::string& where) const;
   [[noreturn]] void Reject(const std::string& what) const;
-  report::Json Parse(const std::string& text) const;
+  document::Json Parse(const std::string& text) const;
 
   std::string file_;
   std::string kind_;
-  std::unique_ptr<const report::Json> json_;
+  std::unique_ptr<const document::Json> json_;
 };
 
 }  // namespace isoloss::campaign

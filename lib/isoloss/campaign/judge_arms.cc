@@ -77,7 +77,7 @@ void CheckVerdict(const std::filesystem::path& file) {
 /// The page of these verdicts.
 void WritePage(const std::vector<gate::Judgement>& judgements,
                const JudgedRuns& judged, const fs::path& file) {
-  std::vector<report::Json> verdicts;
+  std::vector<document::Json> verdicts;
   for (const gate::Judgement& judgement : judgements) {
     verdicts.push_back(report::VerdictJson(judgement));
   }

@@ -10,14 +10,14 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/campaign/log_files.h"
+#include "isoloss/document/json.h"
 #include "isoloss/report/divergence_text.h"
-#include "isoloss/report/json_numbers.h"
 #include "isoloss/train/run_description.h"
 
 namespace isoloss::campaign {
 namespace {
 
-using report::Json;
+using document::Json;
 
 /// At most this many rows, evenly spaced, first and last step included.
 constexpr size_t kRows = 12;
@@ -142,7 +142,7 @@ Json FirstJson(const compare::DivergenceReport& report) {
             {"agreeing_before", first.agreeing},
             {"agreeing_tensors", first.agreeing_count}};
   if (first.phase) json["phase"] = compare::PhaseName(*first.phase);
-  report::PutInteger(json, "last_equal_step", first.last_equal_step);
+  document::PutInteger(json, "last_equal_step", first.last_equal_step);
   json["may_hide_tensors"] = report.HidesTensors();
   return json;
 }
@@ -151,9 +151,9 @@ Json LargestJson(const std::vector<compare::LargestDifference>& largest) {
   Json list = Json::array();
   for (const compare::LargestDifference& of : largest) {
     Json entry{{"name", of.name}, {"quantity", of.quantity}, {"step", of.step}};
-    report::PutNumber(entry, "a", of.a);
-    report::PutNumber(entry, "b", of.b);
-    report::PutNumber(entry, "relative", of.relative);
+    document::PutNumber(entry, "a", of.a);
+    document::PutNumber(entry, "b", of.b);
+    document::PutNumber(entry, "relative", of.relative);
     list.push_back(entry);
   }
   return list;
@@ -216,9 +216,11 @@ LogComparison CompareLogs(const compare::Run& a, const compare::Run& b,
   }
   comparison.report = compare::FindDivergence(a.log, b.log, options);
   for (const compare::Run* run : {&a, &b}) {
-    const runlog::Origin& origin = run->log.provenance.origin;
-    if (origin.loss_half_unit > 0) comparison.report.of_digits = true;
-    if (!origin.format.empty()) comparison.report.can_zoom = false;
+    const runlog::Provenance& provenance = run->log.provenance;
+    if (provenance.origin.loss_half_unit > 0)
+      comparison.report.of_digits = true;
+    if (!provenance.Knows(runlog::Fact::kExperiment))
+      comparison.report.can_zoom = false;
   }
   comparison.curves = compare::FirstStepDivergence(a.log, b.log);
   comparison.parameters =
@@ -250,14 +252,14 @@ std::string RenderComparison(const LogComparison& comparison) {
   return text + report::RenderDivergence(comparison.report, comparison.options);
 }
 
-report::Json ComparisonJson(const LogComparison& comparison) {
+document::Json ComparisonJson(const LogComparison& comparison) {
   const compare::DivergenceReport& report = comparison.report;
   Json json{{"a", RunJson(*comparison.a)},
             {"b", RunJson(*comparison.b)},
             {"one_experiment", comparison.OneExperiment()},
             {"equal", comparison.Equal()},
             {"common_steps", comparison.steps}};
-  report::PutNumber(json, "tolerance", comparison.options.tolerance);
+  document::PutNumber(json, "tolerance", comparison.options.tolerance);
   json["first_difference"] = FirstJson(report);
   json["tensor_steps"] = report.tensor_steps;
   json["tensors_only_a"] = report.tensors_only_a;

@@ -12,7 +12,7 @@
 #include "isoloss/compare/pair.h"
 #include "isoloss/compare/routing_difference.h"
 #include "isoloss/compare/tensor_divergence.h"
-#include "isoloss/report/json_numbers.h"
+#include "isoloss/document/json.h"
 
 namespace isoloss::campaign {
 
@@ -42,7 +42,7 @@ LogComparison CompareLogs(const compare::Run& a, const compare::Run& b,
 
 /// For a terminal, with line ends.
 std::string RenderComparison(const LogComparison& comparison);
-report::Json ComparisonJson(const LogComparison& comparison);
+document::Json ComparisonJson(const LogComparison& comparison);
 
 /// The runs that both folders hold, and which one holds alone.
 struct PairedFolders {
@@ -71,6 +71,6 @@ PairedFolders PairFolders(const std::filesystem::path& a,
 
 /// As RenderComparison and ComparisonJson, of all pairs.
 std::string RenderFolders(const PairedFolders& folders);
-report::Json FoldersJson(const PairedFolders& folders);
+document::Json FoldersJson(const PairedFolders& folders);
 
 }  // namespace isoloss::campaign

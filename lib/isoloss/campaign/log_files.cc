@@ -60,7 +60,9 @@ class FoundRuns {
  private:
   void DropBeside(size_t place) {
     const runlog::RunLog& log = runs_[place].log;
-    if (log.provenance.IsForeign() || log.tensors.step.empty()) return;
+    if (!log.provenance.Knows(runlog::Fact::kExperiment) ||
+        log.tensors.step.empty())
+      return;
     const auto [kept, is_first] = kept_.try_emplace(log.provenance.arm, place);
     if (is_first) return;
     if (log.provenance.seed < runs_[kept->second].log.provenance.seed) {
@@ -245,10 +247,10 @@ std::vector<compare::Run> ReadRuns(const std::vector<fs::path>& paths,
     } else {
       list.Add(ReadRun(named.path));
       runlog::Provenance& provenance = runs.back().log.provenance;
-      if (!provenance.IsForeign()) RefuseArm(named);
+      if (provenance.Knows(runlog::Fact::kExperiment)) RefuseArm(named);
       if (!named.arm.empty()) provenance.arm = named.arm;
       // Of a recording that was told none.
-      if (provenance.IsForeign() && provenance.seed < 0) {
+      if (provenance.seed < 0) {
         unnamed.push_back(runs.size() - 1);
       }
     }

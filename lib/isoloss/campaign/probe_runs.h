@@ -32,6 +32,9 @@ PlainSteps PlainStepsDue(const std::vector<compare::Run>& runs,
 /// experiment as it is, which levels L2 and L3 follow to where runs part.
 std::vector<std::string> ProbedCases(const gate::Policy& policy);
 
+/// Makes what is at work in a run, anew for each run and each of its probes.
+using MakeHooks = decltype(oracle::ProbeOptions::make_hooks);
+
 struct ProbeSettings {
   PlainSteps plain_steps = {};
   /// Arms but this one are compared with it too (level L3); "": none.
@@ -42,7 +45,7 @@ struct ProbeSettings {
   /// takes.
   int64_t steps = 0;
   /// Of each probed run; may be empty.
-  decltype(oracle::ProbeOptions::make_hooks) hooks = {};
+  MakeHooks hooks = {};
 };
 
 /// `folder`/ARM-seedN.probe.h5.

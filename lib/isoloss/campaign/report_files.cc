@@ -33,7 +33,7 @@ namespace isoloss::campaign {
 namespace {
 
 namespace fs = std::filesystem;
-using report::Json;
+using document::Json;
 
 /// A dump by its name: RUN.dump-STEP.h5, RUN being ARM-seedNUMBER.
 struct NamedDump {
@@ -75,10 +75,6 @@ class FilesReader {
     }
     if (!plan_.verdict.empty())
       files_.verdicts = ReadVerdictFile(plan_.verdict);
-    if (!plan_.kill_matrix.empty()) {
-      files_.kill_matrix =
-          std::make_shared<const Json>(ReadKillMatrixFile(plan_.kill_matrix));
-    }
     files_.approved = ReadRuns(plan_.against);
     files_.baseline = plan_.baseline;
     CheckBaseline();
@@ -260,7 +256,8 @@ class FilesReader {
     const auto& policy = verdict["policy"];
     const auto share = policy.find("window_share");
     const bool foreign = std::ranges::any_of(runs, [](const auto* run) {
-      return run->log.provenance.IsForeign();  // the page may align otherwise
+      return !run->log.provenance.Knows(
+          runlog::Fact::kBits);  // the page may align otherwise
     });
     if (foreign || share == policy.end() || !share->is_number() ||
         !(*share > 0 && *share <= 1)) {
@@ -329,7 +326,6 @@ report::PageContent ReportFiles::Content() const {
           .probes = evidence.probes,
           .ensembles = evidence.ensembles,
           .growth = growth.get(),
-          .kill_matrix = kill_matrix.get(),
           .notes = notes};
 }
 

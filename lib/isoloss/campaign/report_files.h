@@ -9,7 +9,7 @@
 
 #include "isoloss/campaign/evidence_files.h"
 #include "isoloss/compare/pair.h"
-#include "isoloss/report/json_numbers.h"
+#include "isoloss/document/json.h"
 #include "isoloss/report/page_data.h"
 
 namespace isoloss::campaign {
@@ -21,17 +21,15 @@ struct ReportPlan {
   std::vector<std::filesystem::path> paths;
   std::vector<std::filesystem::path> against = {};  ///< approved logs
   std::filesystem::path verdict = {};  ///< in place of those in folders
-  std::filesystem::path kill_matrix = {};
-  std::string baseline = {};  ///< "": as PageContent says
+  std::string baseline = {};           ///< "": as PageContent says
 };
 
 struct ReportFiles {
   std::vector<compare::Run> runs;
   std::vector<compare::Run> approved;
   EvidenceFiles evidence;  ///< probes and ensembles
-  std::vector<report::Json> verdicts;
-  std::shared_ptr<const report::Json> growth;
-  std::shared_ptr<const report::Json> kill_matrix;
+  std::vector<document::Json> verdicts;
+  std::shared_ptr<const document::Json> growth;
   std::vector<std::string> notes;  ///< what was left out, in sentences
   std::string baseline;
 
@@ -40,7 +38,7 @@ struct ReportFiles {
 };
 
 /// Errors   as OpenLog, runlog::ReadProbeLog, ReadEnsemble and ReadTensorDump,
-///          ReadVerdictFile and ReadKillMatrixFile; ConfigError if a folder
+///          ReadVerdictFile; ConfigError if a folder
 ///          holds nothing of all this, if there is one dump, or more than two
 ///          were named, or if no run is of the arm `baseline`.
 ReportFiles ReadReportFiles(const ReportPlan& plan);

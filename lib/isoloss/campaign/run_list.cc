@@ -23,7 +23,7 @@ namespace isoloss::campaign {
 namespace {
 
 namespace fs = std::filesystem;
-using report::Json;
+using document::Json;
 
 constexpr const char* kShape =
     R"({"folder": "s", "runs": [{"name": "s", "file": "s",

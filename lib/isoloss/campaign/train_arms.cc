@@ -102,6 +102,127 @@ class StopFlag {
   std::optional<std::string> stopped_by_;
 };
 
+/// Shows the runs of one call of TrainArms, and notes how they end.
+class TrainedArms {
+ public:
+  TrainedArms(const train::Experiment& experiment, const TrainingPlan& plan,
+              const std::filesystem::path& folder,
+              const TrainArmsOptions& options)
+      : experiment_(experiment),
+        plan_(plan),
+        folder_(folder),
+        options_(options),
+        names_(NamesOf(plan.runs)),
+        bars_(SpeaksForTheJob() && !options.print_steps && !options.quiet),
+        stop_(options.watch, options.stop_after),
+        progress_(bars_ ? names_ : std::vector<std::string>(),
+                  experiment.train.steps) {}
+
+  ExecutedRuns Execute() {
+    ExecutedRuns executed{train::ExecuteRuns(experiment_, plan_.runs,
+                                             plan_.corpus, folder_,
+                                             options_.leftovers, Hooks())};
+    if (options_.watch != nullptr) {
+      executed.hopeless = options_.watch->hopeless();
+    }
+    executed.stopped_by = stop_.stopped_by();
+    // The logs tell it, too: of several processes another one may have got the
+    // signal.
+    executed.interrupted =
+        !executed.hopeless && !executed.stopped_by &&
+        (stop_.signalled() ||
+         std::ranges::any_of(executed.logs, [](const auto& log) {
+           return log.empty() || IsPartial(log);
+         }));
+    executed.aborted = aborted_.load();
+    progress_.Clear();
+    return executed;
+  }
+
+ private:
+  static std::vector<std::string> NamesOf(const std::vector<train::Run>& runs) {
+    std::vector<std::string> names;
+    for (const train::Run& run : runs) names.push_back(run.Name());
+    return names;
+  }
+
+  train::RunnerHooks Hooks() {
+    train::RunnerHooks hooks;
+    hooks.on_step = [this](size_t run, const runlog::StepRow& row) {
+      stop_.AfterStep(plan_.runs[run], row);
+      if (options_.print_steps) {
+        PrintStep(names_[run], row);
+      } else if (bars_) {
+        progress_.Step(run, row.step, row.loss_nats);
+      }
+    };
+    hooks.on_event = [this](size_t run, const runlog::Event& event) {
+      if (IsNews(event) && !options_.quiet) {
+        progress_.Say(names_[run] + ": " + NewsOf(event));
+      }
+    };
+    hooks.on_kept = [this](size_t run, const runlog::RunLog& log) {
+      Keep(run, log);
+    };
+    hooks.on_accepted = [this](size_t missing, const std::string& discarded) {
+      if (SpeaksForTheJob()) Begin(missing, discarded);
+    };
+    hooks.on_finish = [this](size_t run, const runlog::RunLog& log) {
+      if (train::WasAborted(log)) aborted_.store(true);
+      if (bars_) progress_.Finish(run, Outcome(log));
+    };
+    hooks.stop = stop_.flag();
+    if (options_.run_hooks) {
+      hooks.run_hooks = [this](size_t run) {
+        return options_.run_hooks(plan_.runs[run]);
+      };
+    }
+    return hooks;
+  }
+
+  /// A run that had finished before.
+  void Keep(size_t run, const runlog::RunLog& log) {
+    kept_.emplace_back(run, Outcome(log));
+    if (train::WasAborted(log)) aborted_.store(true);
+    for (size_t i = 0; options_.watch && i < log.steps.step.size(); ++i) {
+      stop_.Watch(plan_.runs[run], train::RowAt(log.steps, i));
+    }
+  }
+
+  /// All runs are accepted, and `missing` of them will be trained.
+  void Begin(size_t missing, const std::string& discarded) {
+    if (!options_.quiet) {
+      if (!discarded.empty()) {
+        progress_.Say(fmt::format("{}: --restart discards {}.",
+                                  folder_.string(), discarded));
+      }
+      for (const auto& [run, outcome] : kept_) {
+        progress_.Say(names_[run] + ": kept, as it is finished: " + outcome);
+        if (bars_) progress_.Skip(run);
+      }
+    }
+    // An earlier verdict must not stand beside logs that it was not given on.
+    if (options_.judged || missing > 0) RemoveVerdicts(experiment_, folder_);
+    if (missing > 0) {
+      made_.emplace(folder_, "Choose another one with --out.");
+      job_.emplace(folder_, JobPlan{experiment_.train.steps, names_});
+    }
+  }
+
+  const train::Experiment& experiment_;
+  const TrainingPlan& plan_;
+  const std::filesystem::path& folder_;
+  const TrainArmsOptions& options_;
+  const std::vector<std::string> names_;
+  const bool bars_;
+  StopFlag stop_;
+  report::Progress progress_;
+  std::atomic<bool> aborted_{false};
+  std::optional<NewFolder> made_;  ///< goes away after the files in it
+  std::optional<JobFile> job_;
+  std::vector<std::pair<size_t, std::string>> kept_;  ///< run, its outcome
+};
+
 }  // namespace
 
 bool SpeaksForTheJob() { return transport::DetectLaunch().process == 0; }
@@ -125,86 +246,14 @@ ExecutedRuns TrainArms(const train::Experiment& experiment,
                        const TrainingPlan& plan,
                        const std::filesystem::path& folder,
                        const TrainArmsOptions& options) {
-  const std::vector<train::Run>& runs = plan.runs;
-  const corpus::Corpus& corpus = plan.corpus;
   if (SpeaksForTheJob()) CheckVerdicts(experiment, folder);
   if (options.dry_run) {
-    DryRun(experiment, runs, corpus, folder, options.run_hooks,
+    DryRun(experiment, plan.runs, plan.corpus, folder, options.run_hooks,
            options.leftovers);
     return {};
   }
-
-  std::vector<std::string> names;
-  for (const train::Run& run : runs) names.push_back(run.Name());
-  const bool bars = SpeaksForTheJob() && !options.print_steps && !options.quiet;
-  StopFlag stop(options.watch, options.stop_after);
-  report::Progress progress(bars ? names : std::vector<std::string>(),
-                            experiment.train.steps);
-  train::RunnerHooks hooks;
-  hooks.on_step = [&](size_t run, const runlog::StepRow& row) {
-    stop.AfterStep(runs[run], row);
-    if (options.print_steps) {
-      PrintStep(names[run], row);
-    } else if (bars) {
-      progress.Step(run, row.step, row.loss_nats);
-    }
-  };
-  hooks.on_event = [&](size_t run, const runlog::Event& event) {
-    if (IsNews(event) && !options.quiet)
-      progress.Say(names[run] + ": " + NewsOf(event));
-  };
-  std::atomic<bool> aborted{false};
-  std::optional<NewFolder> made;  // goes away after what it holds
-  std::optional<JobFile> job;
-  std::vector<std::pair<size_t, std::string>> kept;
-  hooks.on_kept = [&](size_t run, const runlog::RunLog& log) {
-    kept.emplace_back(run, Outcome(log));
-    if (train::WasAborted(log)) aborted.store(true);
-    for (size_t i = 0; options.watch && i < log.steps.step.size(); ++i) {
-      stop.Watch(runs[run], train::RowAt(log.steps, i));
-    }
-  };
-  hooks.on_accepted = [&](size_t missing, const std::string& discarded) {
-    if (!SpeaksForTheJob()) return;
-    if (!options.quiet) {
-      if (!discarded.empty()) {
-        progress.Say(fmt::format("{}: --restart discards {}.", folder.string(),
-                                 discarded));
-      }
-      for (const auto& [run, outcome] : kept) {
-        progress.Say(names[run] + ": kept, as it is finished: " + outcome);
-        if (bars) progress.Skip(run);
-      }
-    }
-    // An earlier verdict must not stand beside logs that it was not given on.
-    if (options.judged || missing > 0) RemoveVerdicts(experiment, folder);
-    if (missing > 0) {
-      made.emplace(folder, "Choose another one with --out.");
-      job.emplace(folder, JobPlan{experiment.train.steps, names});
-    }
-  };
-  hooks.on_finish = [&](size_t run, const runlog::RunLog& log) {
-    if (train::WasAborted(log)) aborted.store(true);
-    if (bars) progress.Finish(run, Outcome(log));
-  };
-  hooks.stop = stop.flag();
-  if (options.run_hooks) {
-    hooks.run_hooks = [&](size_t run) { return options.run_hooks(runs[run]); };
-  }
-  ExecutedRuns executed{train::ExecuteRuns(experiment, runs, corpus, folder,
-                                           options.leftovers, hooks)};
-  if (options.watch != nullptr) executed.hopeless = options.watch->hopeless();
-  executed.stopped_by = stop.stopped_by();
-  // By what the runs left, too: of several processes another one may have got
-  // the signal.
-  executed.interrupted =
-      !executed.hopeless && !executed.stopped_by &&
-      (stop.signalled() ||
-       std::ranges::any_of(executed.logs, [](const auto& log) {
-         return log.empty() || IsPartial(log);
-       }));
-  executed.aborted = aborted.load();
-  progress.Clear();
+  ExecutedRuns executed =
+      TrainedArms(experiment, plan, folder, options).Execute();
   if (executed.interrupted && SpeaksForTheJob() && !options.quiet &&
       !options.how_to_go_on.empty()) {
     fmt::print(stderr,

@@ -4,13 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
-#include "isoloss/campaign/arm_roles.h"
 #include "isoloss/campaign/dry_run.h"
 #include "isoloss/campaign/early_abort.h"
 #include "isoloss/campaign/interrupt.h"
@@ -18,6 +18,7 @@
 #include "isoloss/campaign/log_files.h"
 #include "isoloss/campaign/pilot.h"
 #include "isoloss/campaign/probe_runs.h"
+#include "isoloss/campaign/question.h"
 #include "isoloss/campaign/run_cost.h"
 #include "isoloss/campaign/seed_looks.h"
 #include "isoloss/campaign/train_arms.h"
@@ -35,55 +36,20 @@ std::vector<compare::Run> ReadStopped(std::vector<std::filesystem::path> logs) {
   return ReadRuns(logs);
 }
 
-/// Seeds that were trained before count like those of now; of approved runs
-/// only those with a run of their own can be judged.
-void AddOthers(const train::OtherLogs& others,
-               const std::vector<compare::Run>& approved,
+/// Seeds that were trained before count like those of now.
+void AddOthers(const train::OtherLogs& others, const Question& question,
                std::vector<std::filesystem::path>& logs) {
   for (const train::OtherLogs::File& file : others.files) {
-    const bool judged =
-        approved.empty() ||
-        std::ranges::any_of(approved, [&](const compare::Run& other) {
-          return other.log.provenance.arm == file.arm->name &&
-                 other.log.provenance.seed == static_cast<int64_t>(file.seed);
-        });
-    if (judged) logs.push_back(file.path);
+    if (question.Takes(file.arm->name, static_cast<int64_t>(file.seed))) {
+      logs.push_back(file.path);
+    }
   }
 }
 
-void RequireSecondArm(const train::Experiment& experiment) {
-  if (experiment.arms.size() > 1) return;
-  ThrowError(ErrorKind::kConfig,
-             "{}: `arms` holds {} alone, but a verdict needs a second arm or "
-             "approved logs. Add an arm, give --against, or use `isoloss run`.",
-             experiment.path.string(), experiment.arms.front().name);
-}
-
-/// Of a regression: the experiment's arms that there are approved runs of are
-/// candidates, and no arm is beside them.
-ArmRoles ApprovedArms(const train::Experiment& experiment,
-                      const std::vector<compare::Run>& approved) {
-  std::vector<std::string> arms = train::ArmNames(experiment);
-  std::erase_if(arms, [&](const std::string& arm) {
-    return compare::RunsOfArm(approved, arm).empty();
-  });
-  if (arms.empty()) {
-    ThrowError(ErrorKind::kConfig,
-               "{}: --against has {} logs, the first of arm {}, but the arms "
-               "here are {}. Give approved logs of one of them.",
-               experiment.path.string(), approved.size(),
-               approved.front().log.provenance.arm,
-               fmt::join(train::ArmNames(experiment), ", "));
-  }
-  return {.candidates = std::move(arms)};
-}
-
-ArmRoles RolesIn(const VerifyPlan& plan) {
-  if (!plan.approved.empty()) {
-    return ApprovedArms(plan.experiment, plan.approved);
-  }
-  RequireSecondArm(plan.experiment);
-  return RolesOf(plan.experiment, plan.judged);
+std::unique_ptr<Question> QuestionOf(const VerifyPlan& plan) {
+  return plan.approved.empty()
+             ? QuestionOfArms(plan.experiment, plan.policy, plan.judged)
+             : QuestionOfApproved(plan.experiment, plan.policy, plan.approved);
 }
 
 /// What a verification does, in the order in which it does it.
@@ -92,16 +58,16 @@ class Verifier {
   explicit Verifier(VerifyPlan plan)
       : plan_(std::move(plan)),
         baseline_arm_(plan_.experiment.arms.front().name),
-        roles_(RolesIn(plan_)) {}
+        question_(QuestionOf(plan_)) {}
 
   Verification Run() {
     ListenToSignals();
     CheckAbortEarly();
-    CheckEvidence();
-    TrainingPlan training = PlannedTraining();
+    question_->CheckEvidence(plan_.evidence);
+    TrainingPlan training = question_->Plan();
     PlanLooks(training);
     if (plan_.abort_early) {
-      watch_.emplace(baseline_arm_, roles_.candidates, plan_.policy,
+      watch_.emplace(baseline_arm_, question_->roles().candidates, plan_.policy,
                      static_cast<int64_t>(plan_.experiment.train.seeds.size()),
                      plan_.experiment.train.steps);
     }
@@ -129,7 +95,9 @@ class Verifier {
     std::vector<compare::Run> runs;
     if (auto ended = TrainInParts(training, runs)) return *std::move(ended);
     if (Probes()) {
-      const ProbedRuns probed = Probe(runs, training.corpus);
+      const ProbedRuns probed =
+          ProbeArms(WithTrainedSeeds(runs), training.corpus, ProbedArms(),
+                    plan_.folder, question_->Witness(runs));
       if (probed.interrupted) return {.interrupted = true};
       ReadProbes(probed.files, plan_.evidence);
     }
@@ -145,28 +113,6 @@ class Verifier {
     return {.judgements = std::move(judgements),
             .judged = {std::move(runs), std::move(plan_.approved),
                        std::move(plan_.evidence)}};
-  }
-
-  bool IsRegression() const { return !plan_.approved.empty(); }
-
-  /// A regression compares whole logs.
-  Keep KeptOfRuns() const {
-    return IsRegression() ||
-                   plan_.policy.question == compare::Question::kRegression
-               ? Keep::kAll
-               : Keep::kForPrecision;
-  }
-
-  /// The runs of all arms that have a role.
-  TrainingPlan PlannedTraining() const {
-    const bool alone = IsRegression() && roles_.candidates.size() == 1;
-    TrainingPlan training =
-        PlanTraining(plan_.experiment, alone ? roles_.candidates.front() : "");
-    if (plan_.judged.empty()) return training;
-    std::erase_if(training.runs, [&](const train::Run& run) {
-      return run.arm->name != baseline_arm_ && !HasRole(roles_, run.arm->name);
-    });
-    return training;
   }
 
   /// Judging is left to a call that sees all runs.
@@ -211,9 +157,10 @@ class Verifier {
       if (!SpeaksForTheJob()) return Verification();
       if (executed.hopeless) {
         runs = ReadStopped(executed.logs);
-        std::vector<gate::Judgement> judgements = JudgeStopped(
-            *executed.hopeless, runs, baseline_arm_, roles_.candidates,
-            plan_.evidence, plan_.policy, plan_.folder);
+        std::vector<gate::Judgement> judgements =
+            JudgeStopped(*executed.hopeless, runs, baseline_arm_,
+                         question_->roles().candidates, plan_.evidence.looks,
+                         plan_.policy, plan_.folder);
         return Given(std::move(judgements), std::move(runs));
       }
       if (executed.interrupted) return Verification{.interrupted = true};
@@ -223,20 +170,16 @@ class Verifier {
                              parts[later].end());
       }
       std::vector<std::filesystem::path> logs = executed.logs;
-      AddOthers(OtherSeeds(training), plan_.approved, logs);
-      runs = ReadRuns(logs, {}, KeptOfRuns());
+      AddOthers(OtherSeeds(training), *question_, logs);
+      runs = ReadRuns(logs, {}, question_->kept());
       if (looks_) plan_.evidence.looks = looks_->At(runs, plan_.policy);
       if (part + 1 < parts.size() && IsEnough(runs)) break;
     }
     return std::nullopt;
   }
 
-  /// Regression has other evidence, and no memory of looks.
   void PlanLooks(TrainingPlan& training) {
-    if (IsRegression() ||
-        plan_.policy.question == compare::Question::kRegression) {
-      return;
-    }
+    if (!question_->IsSequential()) return;
     looks_.emplace(plan_.experiment, training, plan_.folder, plan_.leftovers);
     if (looks_->parts().size() > 1) {
       RequireOneProcess("verify",
@@ -258,7 +201,7 @@ class Verifier {
 
   /// What the oracle will take, beside the training that is planned.
   void AnnounceProbes(const TrainingPlan& training) {
-    if (!Probes() || IsRegression()) return;
+    if (!Probes() || question_->RequiresOracle()) return;
     const size_t steps =
         OracleSteps(ProbedArms().size(), ProbedCases(plan_.policy).size());
     PrintCostLine(
@@ -272,8 +215,7 @@ class Verifier {
   /// Whether the plan can be expected to answer, by what its file says of
   /// chance. Each of several looks has a power of its own.
   void AnnouncePower() const {
-    if (IsRegression() || SeveralLooks() || !SpeaksForTheJob() ||
-        plan_.policy.question != compare::Question::kPrecision) {
+    if (!question_->IsSequential() || SeveralLooks() || !SpeaksForTheJob()) {
       return;
     }
     const auto power = ExpectedPower(plan_.experiment, plan_.policy);
@@ -321,15 +263,16 @@ class Verifier {
   std::vector<gate::Judgement> CandidatesOnly(
       std::vector<gate::Judgement> judgements) const {
     std::erase_if(judgements, [&](const gate::Judgement& judgement) {
-      return std::ranges::count(roles_.candidates, judgement.candidate.arm) ==
-             0;
+      return std::ranges::count(question_->roles().candidates,
+                                judgement.candidate.arm) == 0;
     });
     return judgements;
   }
 
   /// The oracle needs all ranks in one process.
   bool Probes() const {
-    return (IsRegression() || plan_.oracle) && plan_.evidence.probes.empty() &&
+    return (question_->RequiresOracle() || plan_.oracle) &&
+           plan_.evidence.probes.empty() &&
            transport::DetectLaunch().processes == 1;
   }
 
@@ -343,17 +286,10 @@ class Verifier {
                plan_.policy.margin_tokens_percent);
   }
 
-  void CheckEvidence() const {
-    CheckEvidenceIsUsed(
-        plan_.evidence,
-        IsRegression() ? compare::Question::kRegression : plan_.policy.question,
-        roles_.candidates, IsRegression() ? "" : baseline_arm_);
-  }
-
   /// Before anything is computed: what could not be written at the end.
   void CheckProbes(const corpus::Corpus& corpus) const {
     if (Probes() && plan_.leftovers != train::Leftovers::kDiscard) {
-      CheckProbeOutputs(plan_.experiment, roles_.candidates, corpus,
+      CheckProbeOutputs(plan_.experiment, question_->roles().candidates, corpus,
                         plan_.folder);
     }
   }
@@ -372,7 +308,7 @@ class Verifier {
   /// Arms that the oracle understands. Of the others the verdict is told why.
   std::vector<std::string> ProbedArms() {
     std::vector<std::string> arms;
-    for (const std::string& name : roles_.candidates) {
+    for (const std::string& name : question_->roles().candidates) {
       const train::Arm& arm = train::ArmNamed(plan_.experiment, name);
       std::string gap = oracle::WhyNotUnderstood(train::ArmRecipe(arm),
                                                  !arm.own_recipe.has_value(),
@@ -402,41 +338,14 @@ class Verifier {
     return experiment;
   }
 
-  ProbedRuns Probe(const std::vector<compare::Run>& runs,
-                   const corpus::Corpus& corpus) {
-    ProbeSettings settings;
-    settings.cases = ProbedCases(plan_.policy);
-    const train::Arm& baseline = plan_.experiment.arms.front();
-    if (!IsRegression()) {
-      settings.steps = kProbedSteps;
-      // L3 compares with high precision only.
-      if (!train::ArmRecipe(baseline).quantizes_anything()) {
-        settings.reference = baseline_arm_;
-      }
-    }
-    settings.plain_steps = PlainStepsDue(runs, plan_.approved, plan_.policy);
-    return ProbeArms(WithTrainedSeeds(runs), corpus, ProbedArms(), plan_.folder,
-                     settings);
-  }
-
-  std::vector<gate::Judgement> Judge(std::vector<compare::Run> runs) const {
-    if (!IsRegression()) {
-      if (plan_.policy.question == compare::Question::kPrecision) {
-        return JudgeRoles(runs, baseline_arm_, roles_, plan_.policy,
-                          plan_.evidence);
-      }
-      return JudgeArms(runs, baseline_arm_, plan_.policy, plan_.evidence);
-    }
-    std::erase_if(runs, [&](const compare::Run& run) {
-      return std::ranges::count(roles_.candidates, run.log.provenance.arm) == 0;
-    });
-    return JudgeAgainstApproved(runs, plan_.approved, plan_.policy,
-                                plan_.evidence);
+  std::vector<gate::Judgement> Judge(
+      const std::vector<compare::Run>& runs) const {
+    return question_->Judge(runs, plan_.evidence);
   }
 
   VerifyPlan plan_;
   const std::string baseline_arm_;
-  const ArmRoles roles_;
+  const std::unique_ptr<Question> question_;
   std::optional<SeedLooks> looks_;
   std::optional<EarlyAbort> watch_;  ///< sees each part's runs
 };

@@ -47,8 +47,8 @@ runlog::RunLog CurvesOf(runlog::RunLog&& log) {
 }  // namespace
 
 WatchedRun::WatchedRun(fs::path folder, const std::string& name,
-                       const std::string& shown, Look look)
-    : folder_(std::move(folder)), name_(name), look_(look) {
+                       const std::string& shown)
+    : folder_(std::move(folder)), name_(name) {
   run_.name = Printable(shown);
 }
 
@@ -91,8 +91,7 @@ void WatchedRun::Read(const fs::path& file, bool live) {
     run_.log.charge.reset();  // the new one takes its place
     OpenedLog opened = OpenLog(file);
     // A torn tail is a record that is being written just now.
-    run_.log = look_ == Look::kAll ? std::move(opened.log)
-                                   : CurvesOf(std::move(opened.log));
+    run_.log = CurvesOf(std::move(opened.log));
     is_run_ = true;
     run_.state = report::StateOf(run_.log, live);
     run_.note.clear();
@@ -107,8 +106,8 @@ void WatchedRun::Read(const fs::path& file, bool live) {
   }
 }
 
-WatchedRuns::WatchedRuns(const fs::path& path, Look look)
-    : path_(path), look_(look), last_live_(Clock::now()) {
+WatchedRuns::WatchedRuns(const fs::path& path)
+    : path_(path), last_live_(Clock::now()) {
   std::error_code error;
   folder_ = fs::is_directory(path, error);
   if (folder_) {
@@ -166,7 +165,7 @@ bool WatchedRuns::unreadable() const {
 
 void WatchedRuns::Add(const fs::path& folder, const std::string& name,
                       const std::string& shown) {
-  runs_.try_emplace(shown, folder, name, shown, look_);
+  runs_.try_emplace(shown, folder, name, shown);
 }
 
 void WatchedRuns::FindRuns() {

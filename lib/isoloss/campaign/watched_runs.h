@@ -15,23 +15,18 @@
 
 namespace isoloss::campaign {
 
-/// What of the runs is looked at.
-enum class Look : uint8_t {
-  kCurves,  ///< attributes, /steps and events: all that a terminal shows
-  kAll,
-};
-
 /// The files of one run, and what was read of them last.
 class WatchedRun {
  public:
   /// `shown`: its name for people.
   WatchedRun(std::filesystem::path folder, const std::string& name,
-             const std::string& shown, Look look);
+             const std::string& shown);
 
   /// Reads what has changed. A run that vanishes for a moment, between its
   /// journal and its log, stays as it was.
   void Update();
 
+  /// Its log holds what a terminal shows: attributes, /steps and events.
   const report::LiveRun& run() const { return run_; }
   /// False of a probe log or an ensemble under a name of the user's.
   bool is_run() const { return is_run_; }
@@ -53,7 +48,6 @@ class WatchedRun {
 
   std::filesystem::path folder_;
   std::string name_;
-  Look look_;
   Stamp last_;
   report::LiveRun run_;
   bool is_run_ = true;
@@ -62,8 +56,7 @@ class WatchedRun {
 /// Everything below one path: the runs of a folder, or one run.
 class WatchedRuns {
  public:
-  explicit WatchedRuns(const std::filesystem::path& path,
-                       Look look = Look::kAll);
+  explicit WatchedRuns(const std::filesystem::path& path);
 
   /// Reads what has changed, and finds runs that are new.
   void Update();
@@ -87,7 +80,6 @@ class WatchedRuns {
   bool HasEnded();
 
   std::filesystem::path path_;
-  Look look_;
   bool folder_ = false;
   bool saw_job_ = false;
   bool ended_ = false;

@@ -8,17 +8,16 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/threads.h"
+#include "isoloss/document/json.h"
 #include "isoloss/formats/quantization.h"
-#include "isoloss/formats/scaling.h"
 #include "isoloss/probes/tensor_accumulator.h"
-#include "isoloss/report/json_numbers.h"
 
 namespace isoloss::campaign {
 namespace {
 
 formats::Quantization DescriptionOf(const std::string& name) {
   const formats::Quantization quantization = formats::QuantizationByName(name);
-  if (!quantization.scaling->reads_history) return quantization;
+  if (!quantization.reads_history()) return quantization;
   ThrowError(ErrorKind::kConfig,
              "what if `{}`: its scales follow from steps before, of which a "
              "dump of one step tells nothing. Give a description with current "
@@ -98,10 +97,10 @@ nlohmann::ordered_json WhatIfJson(const std::vector<WhatIfRow>& rows) {
     nlohmann::ordered_json json{{"tensor", row.tensor},
                                 {"format", row.format},
                                 {"along", row.columnwise ? "columns" : "rows"}};
-    report::PutNumber(json, "sqnr_db", row.sqnr_db);
-    report::PutNumber(json, "mse", row.mse);
-    report::PutNumber(json, "underflows%", row.underflows_percent);
-    report::PutNumber(json, "saturated%", row.saturated_percent);
+    document::PutNumber(json, "sqnr_db", row.sqnr_db);
+    document::PutNumber(json, "mse", row.mse);
+    document::PutNumber(json, "underflows%", row.underflows_percent);
+    document::PutNumber(json, "saturated%", row.saturated_percent);
     list.push_back(std::move(json));
   }
   return list;

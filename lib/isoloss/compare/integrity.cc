@@ -82,8 +82,8 @@ void ReportDisagreement(const Run& first, const Run& other,
   const std::string& a = first.log.provenance.*rule.field;
   const std::string& b = other.log.provenance.*rule.field;
   if (!a.empty() && a == b) return;
-  const bool foreign =
-      first.log.provenance.IsForeign() || other.log.provenance.IsForeign();
+  const bool foreign = !first.log.provenance.Knows(runlog::Fact::kRecording) ||
+                       !other.log.provenance.Knows(runlog::Fact::kRecording);
   if (foreign && (a.empty() || b.empty())) return;
   Report(findings, Severity::kIncomparable,
          "{}: {} is '{}', but {} has '{}' and they must be recorded and equal. "
@@ -175,8 +175,8 @@ void ReportOtherBeginning(const SeedPair& pair, Question question,
   const bool one_batch = !of_a.batch_digest.empty() &&
                          !of_b.batch_digest.empty() &&
                          of_a.batch_digest[0] == of_b.batch_digest[0];
-  if (question != Question::kPrecision || pair.IsForeign() || !one_batch ||
-      of_a.loss_nats.empty() || of_b.loss_nats.empty() ||
+  if (question != Question::kPrecision || !pair.Knows(runlog::Fact::kBatches) ||
+      !one_batch || of_a.loss_nats.empty() || of_b.loss_nats.empty() ||
       !(of_a.loss_nats[0] > a.provenance.unigram_entropy_nats)) {
     return;
   }
@@ -235,7 +235,8 @@ std::string StepFault(const std::vector<int64_t>& step) {
 
 void ReportSteps(const Run& run, Findings& findings) {
   const auto& log = run.log;
-  if (log.provenance.IsForeign()) return ReportForeignSteps(run, findings);
+  if (!log.provenance.Knows(runlog::Fact::kEveryStep))
+    return ReportForeignSteps(run, findings);
   const int64_t planned = log.provenance.steps_planned;
   const int64_t found = static_cast<int64_t>(log.steps.step.size());
   const std::string label = Label(run);
@@ -301,7 +302,7 @@ void ReportUnequalProgress(const SeedPair& pair, Findings& findings) {
   if (a.provenance.steps_planned != b.provenance.steps_planned) {
     differ("steps_planned");
   }
-  if (pair.IsForeign()) ReportUnlikeCurves(pair, findings);
+  if (!pair.Knows(runlog::Fact::kBatches)) ReportUnlikeCurves(pair, findings);
   const size_t common = std::min(a.steps.step.size(), b.steps.step.size());
   const auto same_start = [](const auto& x, const auto& y) {
     const auto rows = static_cast<std::ptrdiff_t>(std::min(x.size(), y.size()));
@@ -369,7 +370,8 @@ Findings CheckDomains(const Pairing& pairing, Question) {
                                                     : Severity::kIncomparable,
              "{}: {}", Label(*run), violation.message);
     }
-    if (run->log.provenance.IsForeign()) ReportLoads(*run, findings);
+    if (!run->log.provenance.Knows(runlog::Fact::kRecording))
+      ReportLoads(*run, findings);
   }
   return findings;
 }

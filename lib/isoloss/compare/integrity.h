@@ -45,7 +45,7 @@ struct IntegrityRule {
 
   /// What holds of this pairing when it finds nothing; "": nothing.
   std::string_view PromiseFor(const Pairing& pairing, Question question) const {
-    if (!pairing.IsForeign()) return promise;
+    if (pairing.Knows(runlog::Fact::kRecording)) return promise;
     const bool told = is_told == nullptr || is_told(pairing, question);
     return told ? foreign_promise : "";
   }

@@ -148,7 +148,8 @@ bool ReportEqualParts(const Run& one, const Run& other, Findings& findings) {
   if (report("loss", EqualAgain(losses, 0))) return true;
   // What other programs log as the norm may be the same in all runs.
   if (one.log.provenance.seed != other.log.provenance.seed ||
-      one.log.provenance.IsForeign() || other.log.provenance.IsForeign()) {
+      !one.log.provenance.Knows(runlog::Fact::kRecording) ||
+      !other.log.provenance.Knows(runlog::Fact::kRecording)) {
     return false;
   }
   const TwoColumns norms = {

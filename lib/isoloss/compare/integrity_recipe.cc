@@ -86,7 +86,7 @@ void ReportRecipe(const Run& run, Findings& findings) {
   const auto& provenance = run.log.provenance;
   const auto& counted = run.log.steps.quantized_gemms;
   const int64_t planned = provenance.quantized_gemms_per_step;
-  if (provenance.graph.empty() && provenance.IsForeign()) return;
+  if (!provenance.Knows(runlog::Fact::kRecipe)) return;
   if (provenance.graph.empty()) {
     Report(findings, Severity::kUnverified,
            "{}: no resolved recipe in /recipe, so nobody can tell whether "
@@ -280,7 +280,8 @@ Findings CheckDeclaredChange(const Pairing& pairing, Question question) {
   ReportOneFile(pairing, question, findings);
   if (!findings.empty()) return findings;
   // What another program did to a run is not known to be the same.
-  if (!pairing.IsForeign() && SameTreatment(baseline, candidate) &&
+  if (pairing.Knows(runlog::Fact::kExperiment) &&
+      SameTreatment(baseline, candidate) &&
       SamePerturbation(baseline, candidate)) {
     Report(findings, Severity::kBad,
            "arms {} and {} are identical: recipes {} and {} give every GEMM "

@@ -77,19 +77,19 @@ void ReportUnequalRates(const SeedPair& pair, Findings& findings) {
                          pair.candidate->log.provenance.origin.lr_half_unit;
   // Programs may have been given two schedules; isoloss has one by its text.
   const auto [severity, why] =
-      pair.IsForeign()
-          ? std::pair(Severity::kIncomparable,
-                      "both runs of a seed must have one schedule. Train both "
-                      "by one.")
-          : std::pair(Severity::kBad,
+      pair.Knows(runlog::Fact::kExperiment)
+          ? std::pair(Severity::kBad,
                       "it follows from the configuration, which is the same. "
-                      "One of the programs computes the schedule wrongly.");
+                      "One of the programs computes the schedule wrongly.")
+          : std::pair(Severity::kIncomparable,
+                      "both runs of a seed must have one schedule. Train both "
+                      "by one.");
   // Other programs may compute a rate in FP32, by some four operations on
   // numbers up to the largest rate, or store it so.
   constexpr double kFp32 = 0x1p-22;
-  const double computed = pair.IsForeign() && common > 0
-                              ? kFp32 * std::abs(std::ranges::max(baseline.lr))
-                              : 0;
+  const double computed = pair.Knows(runlog::Fact::kExperiment) || common == 0
+                              ? 0
+                              : kFp32 * std::abs(std::ranges::max(baseline.lr));
   for (size_t i = 0; i < common; ++i) {
     // The ends of two roundings are FP64 numbers themselves.
     const double rate = std::abs(baseline.lr[i]);
@@ -137,7 +137,7 @@ std::optional<Finding> WrongRate(const runlog::Provenance& provenance,
 Findings CheckSchedule(const Pairing& pairing, Question) {
   Findings findings;
   for (const Run* run : pairing.All()) {
-    if (run->log.provenance.IsForeign()) continue;
+    if (!run->log.provenance.Knows(runlog::Fact::kExperiment)) continue;
     const auto wrong = WrongRate(run->log.provenance, run->log.steps);
     if (!wrong) continue;
     // Programs of earlier versions may have named the keys otherwise.

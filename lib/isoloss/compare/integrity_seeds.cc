@@ -125,7 +125,8 @@ void ReportOneSeed(const std::vector<const Run*>& runs, Question question,
       if (IsCopy(a.steps, b.steps)) continue;
       const OneStart start = OneStartOf(a, b);
       // isoloss draws both by the seed; other programs may draw one of them.
-      const bool foreign = a.provenance.IsForeign() || b.provenance.IsForeign();
+      const bool foreign = !a.provenance.Knows(runlog::Fact::kBatches) ||
+                           !b.provenance.Knows(runlog::Fact::kBatches);
       if (foreign ? start.weights && start.batches
                   : start.weights || start.batches) {
         Report(findings, Severity::kIncomparable,
@@ -178,7 +179,8 @@ Findings CheckSeeds(const Pairing& pairing, Question question) {
   ReportLabels(pairing.candidate_arm, pairing.candidate, findings);
   const auto& declared = pairing.candidate[0]->log.provenance;
   // No experiment declared the baseline of another program's runs.
-  if (question == Question::kPrecision && !declared.IsForeign() &&
+  if (question == Question::kPrecision &&
+      declared.Knows(runlog::Fact::kExperiment) &&
       pairing.candidate_arm == declared.baseline_arm) {
     Report(findings, Severity::kIncomparable,
            "{}: arm {} is the experiment's baseline, but was given as the "

@@ -271,7 +271,8 @@ void ReportOneLoss(const Run& run, Findings& findings) {
 /// train on one batch.
 void ReportOneBatch(const Run& run, Findings& findings) {
   const auto& batches = run.log.steps.batch_digest;
-  if (run.log.provenance.IsForeign() || batches.size() <= kMostIdleSteps ||
+  if (!run.log.provenance.Knows(runlog::Fact::kBatches) ||
+      batches.size() <= kMostIdleSteps ||
       std::ranges::adjacent_find(batches, std::not_equal_to<>()) !=
           batches.end()) {
     return;
@@ -307,7 +308,8 @@ namespace {
 LossFall FallOfForeign(const Run& run) {
   constexpr size_t kFewest = 20;
   const runlog::RunLog& log = run.log;
-  if (!log.provenance.IsForeign() || log.steps.loss_nats.size() < kFewest) {
+  if (log.provenance.Knows(runlog::Fact::kBatches) ||
+      log.steps.loss_nats.size() < kFewest) {
     return {std::nan(""), 0};
   }
   return FallOf(log);

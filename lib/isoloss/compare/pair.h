@@ -49,10 +49,10 @@ struct SeedPair {
   const Run* baseline = nullptr;
   const Run* candidate = nullptr;
 
-  /// Whether another program trained either.
-  bool IsForeign() const {
-    return baseline->log.provenance.IsForeign() ||
-           candidate->log.provenance.IsForeign();
+  /// Whether both logs know `fact`.
+  bool Knows(runlog::Fact fact) const {
+    return baseline->log.provenance.Knows(fact) &&
+           candidate->log.provenance.Knows(fact);
   }
 };
 
@@ -68,9 +68,8 @@ struct Pairing {
 
   /// All runs, the baseline's first.
   std::vector<const Run*> All() const;
-  /// Whether another program trained any of them, so that much of what isoloss
-  /// records of its own runs is unknown.
-  bool IsForeign() const;
+  /// Whether all logs know `fact`.
+  bool Knows(runlog::Fact fact) const;
 };
 
 Pairing PairBySeed(std::string_view baseline_arm,

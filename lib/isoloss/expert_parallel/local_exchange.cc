@@ -1,10 +1,9 @@
 #include "isoloss/expert_parallel/local_exchange.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "isoloss/base/error.h"
-#include "isoloss/kernels/row_tasks.h"
+#include "isoloss/kernels/embedding.h"
 #include "isoloss/kernels/rowwise.h"
 
 namespace isoloss::expert_parallel {
@@ -32,11 +31,8 @@ void LocalExchange::Dispatch(MatrixView<const float> source,
                                          tokens_per_expert_.end(), 0)};
 
   expert_in_.ResizeUninitialized(plan_.rows(), source.cols());
-  kernels::ForEachRow(plan_.rows(), team_, [&](size_t row) {
-    const auto token = static_cast<size_t>(plan_.token_of_row()(row, 0));
-    std::memcpy(expert_in_.Row(row), source.Row(token),
-                source.cols() * sizeof(float));
-  });
+  kernels::GatherRows(source, {plan_.token_of_row().data(), plan_.rows()},
+                      expert_in_.view(), team_);
 }
 
 void LocalExchange::Combine(MatrixView<const float> expert_out,

@@ -52,13 +52,6 @@ class ProtobufFields {
 /// Little-endian, from the first `bytes` (at most 8) bytes of `text`.
 uint64_t LittleEndian(std::string_view text, size_t bytes);
 
-// Each appends to `message`.
-void AppendLittleEndian(std::string& message, uint64_t value, size_t bytes);
-void AppendVarint(std::string& message, uint64_t field, uint64_t value);
-void AppendDouble(std::string& message, uint64_t field, double value);
-void AppendFloat(std::string& message, uint64_t field, float value);
-void AppendBytes(std::string& message, uint64_t field, std::string_view bytes);
-
 /// CRC-32C as event files hold it, so that a checksum of checksums is no
 /// special case. Source   tensorflow/core/lib/hash/crc32c.h.
 uint32_t MaskedCrc32c(std::string_view bytes);

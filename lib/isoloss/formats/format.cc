@@ -30,13 +30,13 @@ constexpr const Format* kFormats[] = {
 /// Code of a finite or infinite magnitude, given as FP32 bits, as if the
 /// format's exponent range went on beyond max_code.
 uint64_t UnboundedCode(const Format& format, uint32_t magnitude,
-                       const RoundingMode& rounding, RandomBits random) {
+                       RoundingMode rounding, RandomBits random) {
   const int m = format.mantissa_bits;
   const int exponent = static_cast<int>(magnitude >> kFp32MantissaBits);
   if (exponent >= kFp32Bias + 1 - format.bias) {
     // Normal in the format. A carry out of the mantissa walks into the
     // exponent, which is what rounding up to the next binade means.
-    return rounding.drop(magnitude, kFp32MantissaBits - m, random) -
+    return DropBits(rounding, magnitude, kFp32MantissaBits - m, random) -
            (static_cast<uint64_t>(kFp32Bias - format.bias) << m);
   }
   // Subnormal in the format: the code is the significand in units of the
@@ -45,7 +45,7 @@ uint64_t UnboundedCode(const Format& format, uint32_t magnitude,
       exponent == 0 ? magnitude : (magnitude & 0x7FFFFF) | 0x800000;
   constexpr int kAllBits = 63;
   const int shift = 151 - m - format.bias - std::max(exponent, 1);
-  return rounding.drop(significand, std::min(shift, kAllBits), random);
+  return DropBits(rounding, significand, std::min(shift, kAllBits), random);
 }
 
 uint32_t OverflowCode(const Format& format, Overflow overflow) {
@@ -88,11 +88,11 @@ float Decode(const Format& format, uint32_t code) {
 }
 
 uint32_t Encode(const Format& format, float value, Overflow overflow) {
-  return Encode(format, value, overflow, kRoundingMode_nearest_even);
+  return Encode(format, value, overflow, RoundingMode::kNearestEven);
 }
 
 uint32_t Encode(const Format& format, float value, Overflow overflow,
-                const RoundingMode& rounding, RandomBits random) {
+                RoundingMode rounding, RandomBits random) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t magnitude = bits & kFp32Magnitude;
   const uint32_t sign = bits >> 31 << (format.bits() - 1);

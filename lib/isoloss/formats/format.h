@@ -64,7 +64,7 @@ uint32_t Encode(const Format& format, float value, Overflow overflow);
 
 /// The same, rounded otherwise.
 uint32_t Encode(const Format& format, float value, Overflow overflow,
-                const RoundingMode& rounding, RandomBits random = {});
+                RoundingMode rounding, RandomBits random = {});
 
 /// Decode(Encode(value)).
 float RoundToFormat(const Format& format, float value, Overflow overflow);

@@ -1,12 +1,51 @@
-// The 16-point Walsh-Hadamard transform with signs.
+// The 16-point Walsh-Hadamard transform with signs: what may be done to runs of
+// an operand along the contraction axis before it is quantised. Both operands
+// of a product get it, so that their product stays.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
+#include "isoloss/base/named.h"
+
 namespace isoloss::formats {
 
+/// Source   arXiv 2509.25149, section 3; TransformerEngine d0067d0, its sign
+///          vector of NVFP4 (kHadamard16Te).
+enum class Transform {
+  kNone,
+  kHadamard16,        ///< changes no sign
+  kHadamard16Te,      ///< with TransformerEngine's signs
+  kHadamard16Random,  ///< with the signs that a key gives, which both operands
+                      ///< of a product must share
+};
+inline constexpr Named<Transform> kTransformNames[] = {
+    {"none", Transform::kNone},
+    {"hadamard16", Transform::kHadamard16},
+    {"hadamard16_te", Transform::kHadamard16Te},
+    {"hadamard16_random", Transform::kHadamard16Random}};
+
 inline constexpr size_t kHadamardLength = 16;
+
+/// Elements of a run; 1 of kNone.
+inline size_t RunLength(Transform transform) {
+  return transform == Transform::kNone ? 1 : kHadamardLength;
+}
+
+/// Which elements change their sign: bit i of element i.
+inline uint32_t NegativeElements(Transform transform, uint64_t key) {
+  switch (transform) {
+    case Transform::kNone:
+    case Transform::kHadamard16:
+      break;
+    case Transform::kHadamard16Te:  // + + + - + - - - - - - + - + - -
+      return 0b1101'0111'1110'1000;
+    case Transform::kHadamard16Random:
+      return static_cast<uint32_t>(key & 0xFFFF);
+  }
+  return 0;
+}
 
 /// run = (1/4) H diag(signs) run, H in Sylvester's order: element i changes its
 /// sign where bit i of `negative` is set; then four stages of sums and

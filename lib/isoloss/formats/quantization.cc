@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "isoloss/base/error.h"
-#include "isoloss/formats/scaling.h"
 
 namespace isoloss::formats {
 namespace {
@@ -19,6 +18,20 @@ std::string_view NameOf(const Named<Value> (&table)[kCount], Value value) {
   const auto entry = std::ranges::find(table, value, &Named<Value>::value);
   ISOLOSS_ASSERT(entry != std::end(table));
   return entry->name;
+}
+
+std::string_view ScalingName(const Quantization& q) {
+  return NameOf(kScalingNames, q.scaling);
+}
+
+/// The entry of that name becomes `value`; false: there is none.
+template <typename Value, size_t kCount>
+bool Take(const Named<Value> (&table)[kCount], std::string_view name,
+          Value& value) {
+  const auto entry = std::ranges::find(table, name, &Named<Value>::name);
+  if (entry == std::end(table)) return false;
+  value = entry->value;
+  return true;
 }
 
 bool IsRuleOfE8m0(ScaleRule rule) {
@@ -49,12 +62,12 @@ std::string WrongScale(const Quantization& q) {
         "have one: give scale_format = \"none\"",
         q.element->name);
   }
-  if (q.scaling->of_tensor != nullptr && q.scale_format != ScaleFormat::kE4m3) {
+  if (q.scales_tensor() && q.scale_format != ScaleFormat::kE4m3) {
     return fmt::format("has scaling {} with scales in {}, but it needs e4m3",
-                       q.scaling->name, ScaleFormatName(q.scale_format));
+                       ScalingName(q), ScaleFormatName(q.scale_format));
   }
-  if (none && q.scaling != &kScaling_current) {
-    return fmt::format("has no scale, but scaling {}", q.scaling->name);
+  if (none && q.scaling != Scaling::kCurrent) {
+    return fmt::format("has no scale, but scaling {}", ScalingName(q));
   }
   if (none && (q.scale_rule != Quantization().scale_rule || q.cell != Cell{})) {
     return "has no scale, but a scale rule or blocks that share one";
@@ -63,17 +76,17 @@ std::string WrongScale(const Quantization& q) {
 }
 
 std::string WrongHistory(const Quantization& q) {
-  if (q.scaling->reads_history != (q.history > 0)) {
+  if (q.reads_history() != (q.history > 0)) {
     return fmt::format(
         "has a history of {} steps and scaling {}, but delayed scaling needs a "
         "history, and nothing else has one",
-        q.history, q.scaling->name);
+        q.history, ScalingName(q));
   }
-  if (q.scaling->reads_history && !IsWholeTensor(q.cell)) {
+  if (q.reads_history() && !IsWholeTensor(q.cell)) {
     return fmt::format(
         "has scaling {} for cells of {} x {}, but a history is one of a whole "
         "tensor: give 0 x 0",
-        q.scaling->name, q.cell.rows, q.cell.cols);
+        ScalingName(q), q.cell.rows, q.cell.cols);
   }
   return "";
 }
@@ -120,54 +133,33 @@ bool TakeCell(std::string_view word, Quantization& q) {
 
 /// Takes a word of a description over, wherever it stands.
 bool TakeWord(std::string_view word, Quantization& q) {
-  const auto named = [word](const auto* entry) { return entry->name == word; };
-  const auto format =
-      std::ranges::find(kScaleFormatNames, word, &Named<ScaleFormat>::name);
-  if (format != std::end(kScaleFormatNames)) {
-    q.scale_format = format->value;
-    return true;
-  }
-  if (TakeCell(word, q)) return true;
-  const auto scaling = std::ranges::find_if(AllScalings(), named);
-  if (scaling != AllScalings().end()) {
-    q.scaling = *scaling;
+  if (Take(kScaleFormatNames, word, q.scale_format) || TakeCell(word, q) ||
+      Take(kScalingNames, word, q.scaling) ||
+      Take(kTransformNames, word, q.transform) ||
+      Take(kNonFinitePolicyNames, word, q.non_finite)) {
     return true;
   }
   if (const int history = NumberAfter("history", word); history > 0) {
     q.history = history;
     return true;
   }
-  for (const RoundingMode* rounding : AllRoundingModes()) {
-    const int bits = NumberAfter(rounding->name, word);
-    if (word != rounding->name && bits == 0) continue;
+  for (const auto& [name, rounding] : kRoundingModeNames) {
+    const int bits = NumberAfter(name, word);
+    if (word != name && bits == 0) continue;
     q.rounding = rounding;
     q.random_bits = bits;
     return true;
   }
-  const auto transform = std::ranges::find_if(AllTransforms(), named);
-  if (transform != AllTransforms().end()) {
-    q.transform = *transform;
-    return true;
-  }
-  const auto policy = std::ranges::find(kNonFinitePolicyNames, word,
-                                        &Named<NonFinitePolicy>::name);
-  if (policy == std::end(kNonFinitePolicyNames)) return false;
-  q.non_finite = policy->value;
-  return true;
+  return false;
 }
 
 }  // namespace
 
 bool Quantization::is_mx() const {
   return element != nullptr && element->is_small_float() &&
-         scale_format == ScaleFormat::kE8m0 && scaling == &kScaling_current &&
-         cell == Cell{} && rounding == &kRoundingMode_nearest_even &&
-         transform == nullptr;
-}
-
-bool Quantization::needs_state() const {
-  return rounding->stochastic || scaling->reads_history ||
-         (transform != nullptr && transform->random);
+         scale_format == ScaleFormat::kE8m0 && scaling == Scaling::kCurrent &&
+         cell == Cell{} && rounding == RoundingMode::kNearestEven &&
+         !transforms();
 }
 
 std::string_view ScaleRuleName(ScaleRule rule) {
@@ -176,6 +168,10 @@ std::string_view ScaleRuleName(ScaleRule rule) {
 
 std::string_view ScaleFormatName(ScaleFormat format) {
   return NameOf(kScaleFormatNames, format);
+}
+
+std::string_view TransformName(Transform transform) {
+  return NameOf(kTransformNames, transform);
 }
 
 std::string_view NonFinitePolicyName(NonFinitePolicy policy) {
@@ -206,11 +202,11 @@ std::string WrongQuantization(const Quantization& q) {
   if (wrong.empty()) wrong = WrongHistory(q);
   if (!wrong.empty()) return wrong;
   const bool bits = q.random_bits >= 1 && q.random_bits <= 16;
-  if (q.rounding->stochastic ? !bits : q.random_bits != 0) {
+  if (q.is_stochastic() ? !bits : q.random_bits != 0) {
     return fmt::format(
         "has {} random bits and rounding {}, but stochastic rounding needs 1 "
         "to 16 of them, and nothing else has any",
-        q.random_bits, q.rounding->name);
+        q.random_bits, NameOf(kRoundingModeNames, q.rounding));
   }
   return "";
 }
@@ -229,13 +225,14 @@ std::string QuantizationName(const Quantization& q) {
       add(ScaleFormatName(q.scale_format));
     if (q.cell != Cell{}) add(fmt::format("{}x{}", q.cell.rows, q.cell.cols));
   }
-  if (q.scaling != &kScaling_current) add(q.scaling->name);
+  if (q.scaling != Scaling::kCurrent) add(ScalingName(q));
   if (q.history > 0) add(fmt::format("history{}", q.history));
-  if (q.rounding != &kRoundingMode_nearest_even) {
-    add(q.random_bits > 0 ? fmt::format("{}{}", q.rounding->name, q.random_bits)
-                          : std::string(q.rounding->name));
+  if (q.rounding != RoundingMode::kNearestEven) {
+    const std::string_view name = NameOf(kRoundingModeNames, q.rounding);
+    add(q.random_bits > 0 ? fmt::format("{}{}", name, q.random_bits)
+                          : std::string(name));
   }
-  if (q.transform != nullptr) add(q.transform->name);
+  if (q.transforms()) add(TransformName(q.transform));
   if (q.non_finite != NonFinitePolicy::kBlockNan) {
     add(NonFinitePolicyName(q.non_finite));
   }

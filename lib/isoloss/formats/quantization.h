@@ -10,12 +10,10 @@
 
 #include "isoloss/base/named.h"
 #include "isoloss/formats/format.h"
+#include "isoloss/formats/hadamard.h"
 #include "isoloss/formats/rounding_mode.h"
-#include "isoloss/formats/transform.h"
 
 namespace isoloss::formats {
-
-struct Scaling;
 
 /// What a scale is stored as.
 enum class ScaleFormat {
@@ -51,6 +49,22 @@ inline constexpr Named<ScaleRule> kScaleRuleNames[] = {
     {"te", ScaleRule::kTe},          {"deepgemm", ScaleRule::kDeepgemm},
     {"torchao", ScaleRule::kTorchao}};
 
+/// Where scales come from (scaling.h).
+/// Source   OCP Microscaling Formats (MX) v1.0, TransformerEngine's
+///          Float8CurrentScaling and Float8BlockScaling, DeepGEMM (kCurrent);
+///          TransformerEngine, DelayedScaling (kDelayed); NVFP4:
+///          TransformerEngine, NVFP4BlockScaling, torchao, nvfp4_quantize with
+///          a scale of the tensor, arXiv 2509.25149 (kTwoLevel).
+enum class Scaling {
+  kCurrent,   ///< each cell's from its own largest magnitude
+  kDelayed,   ///< from the largest magnitudes of steps before
+  kTwoLevel,  ///< one for the tensor, and one for each cell under it
+};
+inline constexpr Named<Scaling> kScalingNames[] = {
+    {"current", Scaling::kCurrent},
+    {"delayed", Scaling::kDelayed},
+    {"two_level", Scaling::kTwoLevel}};
+
 /// What elements that share a scale become if a NaN or an infinity is among
 /// them (docs/numerics.md, section 6).
 enum class NonFinitePolicy {
@@ -75,30 +89,39 @@ struct Cell {
 inline constexpr size_t kMaxCell = size_t{1} << 20;
 inline constexpr int kMaxHistory = 1 << 16;
 
-extern const Scaling kScaling_current;
-
-/// Everything that defines the quantisation of one operand. Left as it is but
-/// for `element`, it is an MX format.
+/// Everything that defines the quantisation of one operand: numbers and names
+/// of rules, each of which has one switch where it is applied. Left as it is
+/// but for `element`, it is an MX format.
 struct Quantization {
   const Format* element = nullptr;
   ScaleRule scale_rule = ScaleRule::kRceil;
   NonFinitePolicy non_finite = NonFinitePolicy::kBlockNan;
   ScaleFormat scale_format = ScaleFormat::kE8m0;
-  const Scaling* scaling = &kScaling_current;
+  Scaling scaling = Scaling::kCurrent;
   Cell cell = {};
-  const RoundingMode* rounding = &kRoundingMode_nearest_even;
+  RoundingMode rounding = RoundingMode::kNearestEven;
   /// Of stochastic rounding, for each element: 1 to 16.
   int random_bits = 0;
-  /// Of the runs along the contraction axis; null: none.
-  const Transform* transform = nullptr;
+  /// Of the runs along the contraction axis.
+  Transform transform = Transform::kNone;
   /// Steps whose largest magnitudes delayed scaling looks back to.
   int history = 0;
 
   /// Blocks of 32 small floats with an E8M0 scale, rounded to nearest: what
   /// packed kernels and the functions of mx_block.h take.
   bool is_mx() const;
+  /// Equal values need not get equal codes.
+  bool is_stochastic() const { return rounding == RoundingMode::kStochastic; }
+  /// Looks back to the amax of steps before, which somebody must keep.
+  bool reads_history() const { return scaling == Scaling::kDelayed; }
+  /// Cells share a second scale, by which products are multiplied.
+  bool scales_tensor() const { return scaling == Scaling::kTwoLevel; }
+  bool transforms() const { return transform != Transform::kNone; }
   /// Draws random bits, or looks back: TensorState matters.
-  bool needs_state() const;
+  bool needs_state() const {
+    return is_stochastic() || reads_history() ||
+           transform == Transform::kHadamard16Random;
+  }
   /// Products of codes and scales that are no powers of two need not be
   /// numbers of few bits: GEMMs multiply the sums of codes by such scales.
   bool scales_sums() const { return scale_format == ScaleFormat::kFp32; }
@@ -108,6 +131,7 @@ struct Quantization {
 
 std::string_view ScaleRuleName(ScaleRule rule);
 std::string_view ScaleFormatName(ScaleFormat format);
+std::string_view TransformName(Transform transform);
 std::string_view NonFinitePolicyName(NonFinitePolicy policy);
 /// Errors   ConfigError that lists the names.
 ScaleRule ScaleRuleByName(std::string_view name);

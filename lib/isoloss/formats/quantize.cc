@@ -6,7 +6,6 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/rng.h"
-#include "isoloss/formats/scaling.h"
 
 namespace isoloss::formats {
 namespace {
@@ -56,14 +55,15 @@ RandomBits RandomBitsOf(const TensorState& state, size_t row, size_t col,
 Matrix<float> Transformed(MatrixView<const float> values,
                           const Quantization& quantization,
                           const TensorState& state) {
-  const Transform* transform = quantization.transform;
-  const size_t length = transform == nullptr ? 1 : transform->length;
+  const size_t length = RunLength(quantization.transform);
+  const uint32_t negative =
+      NegativeElements(quantization.transform, state.transform_key);
   Matrix<float> result(values.rows(), RoundUp(values.cols(), length));
   for (size_t row = 0; row < values.rows(); ++row) {
     std::copy_n(values.Row(row), values.cols(), result.Row(row));
-    if (transform == nullptr) continue;
+    if (!quantization.transforms()) continue;
     for (size_t col = 0; col < result.cols(); col += length) {
-      transform->apply({result.Row(row) + col, length}, state.transform_key);
+      Hadamard16({result.Row(row) + col, length}, negative);
     }
   }
   return result;
@@ -98,7 +98,7 @@ Scale ScaleOfCell(const Quantization& quantization, uint32_t amax,
                ? InfinityScale(quantization)
                : NanScale(quantization);
   }
-  return quantization.scaling->of_cell(quantization, amax, tensor);
+  return ScaleOfFiniteCell(quantization, amax, tensor);
 }
 
 uint32_t CodeOf(float value, const Scale& scale,
@@ -110,7 +110,7 @@ uint32_t CodeOf(float value, const Scale& scale,
       quantization.scale_format == ScaleFormat::kNone && element.has_infinity;
   return Encode(element, value * scale.encode,
                 overflows ? Overflow::kNonFinite : Overflow::kSaturate,
-                *quantization.rounding, random);
+                quantization.rounding, random);
 }
 
 QuantizedTensor Quantize(MatrixView<const float> values,
@@ -151,7 +151,7 @@ QuantizedTensor Quantize(MatrixView<const float> values,
     for (size_t row = 0; row < part.rows(); ++row) {
       for (size_t col = 0; col < part.cols(); ++col) {
         const RandomBits random =
-            quantization.rounding->stochastic
+            quantization.is_stochastic()
                 ? RandomBitsOf(state, first_row + row, first_col + col,
                                quantization.random_bits)
                 : RandomBits{};

@@ -1,4 +1,4 @@
-// Look-up of what a .def file registers.
+// Look-up by name: of what a .def file registers, and of the values of a table.
 #pragma once
 
 #include <fmt/ranges.h>
@@ -9,9 +9,18 @@
 #include <vector>
 
 #include "isoloss/base/error.h"
+#include "isoloss/base/named.h"
 #include "isoloss/base/nearest_name.h"
 
 namespace isoloss::formats {
+
+[[noreturn]] inline void ThrowUnknownName(
+    std::string_view name, std::string_view what,
+    const std::vector<std::string>& names) {
+  ThrowError(ErrorKind::kConfig,
+             "{}: `{}` was given, but it must be one of {}.{}", what, name,
+             fmt::join(names, ", "), DidYouMean(name, names));
+}
 
 /// The entry of that name.
 /// Errors   ConfigError that lists the names and suggests the nearest.
@@ -23,9 +32,20 @@ const T& RegisteredByName(std::span<const T* const> entries,
     if (entry->name == name) return *entry;
     names.emplace_back(entry->name);
   }
-  ThrowError(ErrorKind::kConfig,
-             "{}: `{}` was given, but it must be one of {}.{}", what, name,
-             fmt::join(names, ", "), DidYouMean(name, names));
+  ThrowUnknownName(name, what, names);
+}
+
+/// The value of that name in a table.
+/// Errors   as RegisteredByName.
+template <typename T, size_t kCount>
+T ValueByName(const Named<T> (&table)[kCount], std::string_view name,
+              std::string_view what) {
+  std::vector<std::string> names;
+  for (const Named<T>& entry : table) {
+    if (entry.name == name) return entry.value;
+    names.emplace_back(entry.name);
+  }
+  ThrowUnknownName(name, what, names);
 }
 
 }  // namespace isoloss::formats

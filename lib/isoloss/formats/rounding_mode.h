@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
-#include <string_view>
+
+#include "isoloss/base/named.h"
 
 namespace isoloss::formats {
 
@@ -13,23 +13,47 @@ struct RandomBits {
   int count = 0;
 };
 
-/// Registered in rounding_modes.def; one file each, which defines
-/// kRoundingMode_<name>. Modes look at magnitudes: they are symmetric.
-struct RoundingMode {
-  std::string_view name;
-  /// Reads `random`: equal values need not get equal codes.
-  bool stochastic;
-  /// bits / 2^shift as an integer. 1 <= shift <= 63; bits < 2^31.
-  uint64_t (*drop)(uint64_t bits, int shift, RandomBits random);
-  std::string_view source;
+/// Modes look at magnitudes: they are symmetric.
+/// Source   IEEE 754-2019 (roundTiesToEven, roundTiesToAway, roundTowardZero);
+///          microxcaling, round = nearest, and cvt.rna (kHalfAway); gfloat,
+///          StochasticFastest, and TransformerEngine's software fallback
+///          (kStochastic).
+enum class RoundingMode {
+  kNearestEven,  ///< to nearest, ties to the even code
+  kHalfAway,     ///< to nearest, ties away from zero
+  kTowardZero,   ///< bits are cut off
+  kStochastic,   ///< away from zero with the probability of what is dropped:
+                 ///< equal values need not get equal codes
 };
+inline constexpr Named<RoundingMode> kRoundingModeNames[] = {
+    {"nearest_even", RoundingMode::kNearestEven},
+    {"half_away", RoundingMode::kHalfAway},
+    {"toward_zero", RoundingMode::kTowardZero},
+    {"stochastic", RoundingMode::kStochastic}};
 
-extern const RoundingMode kRoundingMode_nearest_even;
-
-/// All registered modes, in the order of rounding_modes.def.
-std::span<const RoundingMode* const> AllRoundingModes();
-
-/// Errors   ConfigError that lists the registered names.
-const RoundingMode& RoundingModeByName(std::string_view name);
+/// bits / 2^shift as an integer. 1 <= shift <= 63; bits < 2^31. `random` is
+/// read by kStochastic alone.
+inline uint64_t DropBits(RoundingMode mode, uint64_t bits, int shift,
+                         RandomBits random) {
+  const uint64_t half = uint64_t{1} << (shift - 1);
+  switch (mode) {
+    case RoundingMode::kNearestEven:
+      return (bits + half - 1 + (bits >> shift & 1)) >> shift;
+    case RoundingMode::kHalfAway:
+      return (bits + half) >> shift;
+    case RoundingMode::kTowardZero:
+      break;
+    case RoundingMode::kStochastic: {
+      // What is dropped, in units of 2^-count of a step, the rest cut off.
+      const uint64_t dropped = bits & ((uint64_t{1} << shift) - 1);
+      const uint64_t units = shift > random.count
+                                 ? dropped >> (shift - random.count)
+                                 : dropped << (random.count - shift);
+      const bool away = units + random.value >= uint64_t{1} << random.count;
+      return (bits >> shift) + (away ? 1 : 0);
+    }
+  }
+  return bits >> shift;
+}
 
 }  // namespace isoloss::formats

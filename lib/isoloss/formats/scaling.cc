@@ -2,26 +2,16 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <limits>
 
 #include "isoloss/formats/e8m0.h"
-#include "isoloss/formats/registered.h"
 
 namespace isoloss::formats {
 
 extern const Format kFormat_e4m3;
 
-#define ISOLOSS_SCALING(name) extern const Scaling kScaling_##name;
-#include "isoloss/formats/scalings.def"
-#undef ISOLOSS_SCALING
-
 namespace {
-
-constexpr const Scaling* kScalings[] = {
-#define ISOLOSS_SCALING(name) &kScaling_##name,
-#include "isoloss/formats/scalings.def"
-#undef ISOLOSS_SCALING
-};
 
 constexpr float kFloatMax = std::numeric_limits<float>::max();
 constexpr uint32_t kExponentField = 0x7F800000;
@@ -102,19 +92,7 @@ Scale E4m3Scale(const Quantization& quantization, float amax) {
   return scale;
 }
 
-}  // namespace
-
-std::span<const Scaling* const> AllScalings() { return kScalings; }
-
-const Scaling& ScalingByName(std::string_view name) {
-  return RegisteredByName(AllScalings(), name, "scaling");
-}
-
-void ScaleTensor(const Quantization& quantization, TensorAmax& amax) {
-  if (quantization.scaling->of_tensor == nullptr) return;
-  amax.scale = quantization.scaling->of_tensor(quantization, amax);
-}
-
+/// Of elements of which the largest magnitude has the finite bits `amax`.
 Scale ScaleOfAmax(const Quantization& quantization, uint32_t amax) {
   switch (quantization.scale_format) {
     case ScaleFormat::kNone:
@@ -128,6 +106,87 @@ Scale ScaleOfAmax(const Quantization& quantization, uint32_t amax) {
       return WideScale(quantization, std::bit_cast<float>(amax));
   }
   return {};
+}
+
+/// Without a history the scale is 1, as TransformerEngine begins.
+Scale DelayedScale(const Quantization& quantization, const TensorAmax& tensor) {
+  if (tensor.history) {
+    return ScaleOfAmax(quantization, std::bit_cast<uint32_t>(*tensor.history));
+  }
+  constexpr uint8_t kOneE8m0 = 127;
+  constexpr uint8_t kOneE4m3 = 0x38;
+  return {
+      1, 1,
+      quantization.scale_format == ScaleFormat::kE8m0 ? kOneE8m0 : kOneE4m3};
+}
+
+/// The largest product of an element and a cell's scale.
+float RangeOfTwoLevels(const Quantization& quantization) {
+  return MaxFinite(kFormat_e4m3) * MaxFinite(*quantization.element);
+}
+
+/// TransformerEngine multiplies the tensor by `encode` before it looks at
+/// cells; 1 beside an infinity, whose cell has the scale 448.
+Scale TeScale(float range, float amax) {
+  const float encode = std::min(range / amax, kFloatMax);
+  if (amax == 0 || encode == 0) return {};
+  return {.encode = encode, .decode = 1 / encode};
+}
+
+/// torchao divides by `decode`. Of a tensor of zeros it has 0, and beside an
+/// infinity infinity, which makes the tensor NaN; here these are 1.
+Scale TorchaoScale(float range, float amax) {
+  const float decode = amax / range;
+  if (decode == 0 || std::isinf(decode)) return {};
+  return {.encode = 1 / decode, .decode = decode};
+}
+
+Scale TwoLevelScaleOfTensor(const Quantization& quantization,
+                            const TensorAmax& tensor) {
+  const float amax = std::bit_cast<float>(tensor.current);
+  const float range = RangeOfTwoLevels(quantization);
+  return quantization.scale_rule == ScaleRule::kTorchao
+             ? TorchaoScale(range, amax)
+             : TeScale(range, amax);
+}
+
+Scale TwoLevelScale(const Quantization& quantization, uint32_t amax_bits,
+                    const TensorAmax& tensor) {
+  const float amax = std::bit_cast<float>(amax_bits);
+  const float largest = MaxFinite(*quantization.element);
+  const bool torchao = quantization.scale_rule == ScaleRule::kTorchao;
+  constexpr float kMinNormal = 0x1p-6f;
+  const float wanted =
+      torchao ? std::max(amax / largest / tensor.scale.decode, kMinNormal)
+              : amax * (tensor.scale.encode * (1 / largest));
+  Scale scale;
+  scale.byte =
+      static_cast<uint8_t>(Encode(kFormat_e4m3, wanted, Overflow::kSaturate));
+  scale.decode = Decode(kFormat_e4m3, scale.byte);
+  scale.encode =
+      torchao ? tensor.scale.encode / scale.decode
+              : std::min(1 / (scale.decode * tensor.scale.decode), kFloatMax);
+  return scale;
+}
+
+}  // namespace
+
+void ScaleTensor(const Quantization& quantization, TensorAmax& amax) {
+  if (!quantization.scales_tensor()) return;
+  amax.scale = TwoLevelScaleOfTensor(quantization, amax);
+}
+
+Scale ScaleOfFiniteCell(const Quantization& quantization, uint32_t amax,
+                        const TensorAmax& tensor) {
+  switch (quantization.scaling) {
+    case Scaling::kCurrent:
+      break;
+    case Scaling::kDelayed:
+      return DelayedScale(quantization, tensor);
+    case Scaling::kTwoLevel:
+      return TwoLevelScale(quantization, amax, tensor);
+  }
+  return ScaleOfAmax(quantization, amax);
 }
 
 Scale NanScale(const Quantization& quantization) {

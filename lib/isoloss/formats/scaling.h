@@ -1,10 +1,8 @@
-// Where scales come from.
+// Scales from largest magnitudes.
 #pragma once
 
 #include <cstdint>
 #include <optional>
-#include <span>
-#include <string_view>
 
 #include "isoloss/formats/quantization.h"
 
@@ -26,37 +24,16 @@ struct TensorAmax {
   uint32_t current = 0;
   /// Of the steps before; none: there were none.
   std::optional<float> history = {};
-  /// What Scaling::of_tensor made of it.
+  /// The scale that all cells share under kTwoLevel: of ScaleTensor.
   Scale scale = {};
 };
-
-/// Registered in scalings.def; one file each, which defines kScaling_<name>.
-struct Scaling {
-  std::string_view name;
-  /// Reads the amax of steps before, which somebody must keep.
-  bool reads_history;
-  /// `amax`: bits of the cell's largest magnitude, finite.
-  Scale (*of_cell)(const Quantization& quantization, uint32_t amax,
-                   const TensorAmax& tensor);
-  /// A second scale, which all cells share. Products are multiplied by what it
-  /// decodes to. Null: none.
-  Scale (*of_tensor)(const Quantization& quantization,
-                     const TensorAmax& tensor);
-  std::string_view source;
-};
-
-/// All registered scalings, in the order of scalings.def.
-std::span<const Scaling* const> AllScalings();
-
-/// Errors   ConfigError that lists the registered names.
-const Scaling& ScalingByName(std::string_view name);
 
 /// Fills in amax.scale.
 void ScaleTensor(const Quantization& quantization, TensorAmax& amax);
 
-/// The scale of elements of which the largest magnitude has the finite bits
-/// `amax`.
-Scale ScaleOfAmax(const Quantization& quantization, uint32_t amax);
+/// The scale of a cell whose largest magnitude has the finite bits `amax`.
+Scale ScaleOfFiniteCell(const Quantization& quantization, uint32_t amax,
+                        const TensorAmax& tensor);
 
 /// The scale of a cell in which a NaN or an infinity decides.
 Scale NanScale(const Quantization& quantization);

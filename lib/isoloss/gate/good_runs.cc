@@ -117,8 +117,9 @@ Check Decided(const Samples& samples, const FinalWindow& window,
 std::optional<Check> AgainstGoodRuns(const Evidence& evidence,
                                      const FinalWindow& window,
                                      const Policy& policy, double alpha) {
-  if (evidence.benign == nullptr || !evidence.pairing->IsForeign() ||
-      !evidence.benign->ensemble.provenance.IsForeign()) {
+  if (evidence.benign == nullptr ||
+      evidence.pairing->Knows(runlog::Fact::kExperiment) ||
+      evidence.benign->ensemble.provenance.Knows(runlog::Fact::kExperiment)) {
     return std::nullopt;
   }
   const NullEnsemble& ensemble = *evidence.benign;

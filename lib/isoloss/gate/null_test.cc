@@ -36,9 +36,9 @@ size_t SuggestedMembers(size_t members) {
 }
 
 void AppendNormality(std::string_view name, const stats::MaxT& test,
-                     Judgement& judgement) {
+                     LevelFindings& found) {
   if (!test.normality().has_value()) return;
-  judgement.measures.push_back(
+  found.measures.push_back(
       {fmt::format("{}_normality", name), test.normality()->p_value, "p",
        fmt::format("of the logarithm of the largest deviations of {} good "
                    "runs (Anderson-Darling); a small p means that the "
@@ -52,8 +52,8 @@ stats::MaxTResult JudgeAgainstNull(std::string_view name,
                                    const std::vector<NullStatistic>& statistics,
                                    const std::vector<double>& members,
                                    const std::vector<Observed>& observed,
-                                   double headroom, Judgement& judgement) {
-  const Policy& policy = judgement.policy;
+                                   double headroom, const Policy& policy,
+                                   LevelFindings& found) {
   std::vector<double> floors;
   for (const NullStatistic& statistic : statistics) {
     floors.push_back(statistic.floor);
@@ -113,8 +113,8 @@ stats::MaxTResult JudgeAgainstNull(std::string_view name,
         "--arm ARM --out FILE --runs {}",
         SuggestedMembers(test.null_maxima().size()));
   }
-  judgement.checks.push_back(std::move(check));
-  AppendNormality(name, test, judgement);
+  found.checks.push_back(std::move(check));
+  AppendNormality(name, test, found);
   return worst;
 }
 
@@ -146,14 +146,14 @@ Check TooFewMembers(const NullEnsemble& ensemble, size_t usable,
           .limit = static_cast<double>(policy.min_members),
           .evidence = fmt::format("{} of {}", Label(ensemble),
                                   ensemble.ensemble.members.size()),
-          .next = ensemble.ensemble.provenance.IsForeign()
-                      ? fmt::format(
+          .next = ensemble.ensemble.provenance.Knows(runlog::Fact::kExperiment)
+                      ? fmt::format("add members: isoloss lab ensemble build "
+                                    "EXPERIMENT --arm ARM --out FILE --runs {}",
+                                    policy.min_members)
+                      : fmt::format(
                             "build it from {} good runs or more: isoloss lab "
                             "ensemble build --from LOG... --out FILE",
-                            policy.min_members + 1)
-                      : fmt::format("add members: isoloss lab ensemble build "
-                                    "EXPERIMENT --arm ARM --out FILE --runs {}",
-                                    policy.min_members)};
+                            policy.min_members + 1)};
 }
 
 std::vector<const runlog::EnsembleMember*> UsableMembers(

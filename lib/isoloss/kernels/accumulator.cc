@@ -1,18 +1,24 @@
 #include "isoloss/kernels/accumulator.h"
 
 namespace isoloss::kernels {
-
-#define ISOLOSS_ACCUMULATOR(name) extern const Accumulator kAccumulator_##name;
-#include "isoloss/kernels/accumulators.def"
-#undef ISOLOSS_ACCUMULATOR
-
 namespace {
 
-constexpr const Accumulator* kAccumulators[] = {
-#define ISOLOSS_ACCUMULATOR(name) &kAccumulator_##name,
-#include "isoloss/kernels/accumulators.def"
-#undef ISOLOSS_ACCUMULATOR
-};
+/// About 14 bits are kept of FP8 products of Hopper.
+constexpr Accumulator kHopper = {.name = "hopper_f13",
+                                 .steps = 32,
+                                 .fraction_bits = 13,
+                                 .significand_bits = 14,
+                                 .source = "MMA-Sim c785138, wgmma of FP8"};
+
+/// FP8 and MXFP8 products of Blackwell are FP32, cut off.
+constexpr Accumulator kBlackwell = {
+    .name = "blackwell_f25",
+    .steps = 32,
+    .fraction_bits = 25,
+    .significand_bits = 24,
+    .source = "MMA-Sim c785138, tcgen05 of FP8 and MXFP8"};
+
+constexpr const Accumulator* kAccumulators[] = {&kHopper, &kBlackwell};
 
 }  // namespace
 

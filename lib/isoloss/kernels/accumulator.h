@@ -19,21 +19,21 @@ struct Elements {
   const int16_t* exponents;
 };
 
-/// Adds products of one instruction at a time. Registered in accumulators.def;
-/// one file each, which defines kAccumulator_<name>.
+/// Adds products of one instruction at a time, as truncating_sum.h defines.
 struct Accumulator {
   std::string_view name;
   /// Products of one instruction.
   size_t steps;
-  /// sum + the `count` <= steps products a[k] b[k].
-  float (*add)(float sum, const Elements& a, const Elements& b, size_t count);
+  /// Of the aligned terms, and of their sum.
+  int fraction_bits;
+  int significand_bits;
   std::string_view source;
 };
 
-/// All registered accumulators, in the order of accumulators.def.
+/// All accumulators.
 std::span<const Accumulator* const> AllAccumulators();
 
-/// Errors   ConfigError that lists the registered names.
+/// Errors   ConfigError that lists the names.
 const Accumulator& AccumulatorByName(std::string_view name);
 
 /// How the products of one output element are added up.

@@ -8,6 +8,7 @@
 #include "isoloss/kernels/prepare.h"
 #include "isoloss/kernels/rounding.h"
 #include "isoloss/kernels/tree.h"
+#include "isoloss/kernels/truncating_sum.h"
 
 namespace isoloss::kernels {
 namespace {
@@ -48,8 +49,9 @@ void AccumulatePiece(const PreparedOperand& a, size_t first,
     for (size_t j = 0; j < sums.cols(); ++j) {
       float sum = 0.0f;
       for (size_t k = begin; k < end; k += accumulator.steps) {
-        sum = accumulator.add(
-            sum, {a.values.Row(first + i) + k, a.exponents.Row(first + i) + k},
+        sum = TruncatingSum(
+            accumulator, sum,
+            {a.values.Row(first + i) + k, a.exponents.Row(first + i) + k},
             {b.values.Row(j) + k, b.exponents.Row(j) + k},
             std::min(accumulator.steps, end - k));
       }

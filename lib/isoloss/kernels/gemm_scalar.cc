@@ -10,6 +10,7 @@
 #include "isoloss/kernels/rounding.h"
 #include "isoloss/kernels/row_tasks.h"
 #include "isoloss/kernels/tree.h"
+#include "isoloss/kernels/truncating_sum.h"
 
 namespace isoloss::kernels {
 namespace {
@@ -47,8 +48,8 @@ float SumOfPiece(const Steps& a, const Steps& b, size_t begin, size_t end,
     return acc;
   }
   for (size_t k = begin; k < end; k += accumulator->steps) {
-    acc = accumulator->add(acc, a.From(k), b.From(k),
-                           std::min(accumulator->steps, end - k));
+    acc = TruncatingSum(*accumulator, acc, a.From(k), b.From(k),
+                        std::min(accumulator->steps, end - k));
   }
   return acc;
 }

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "isoloss/formats/hadamard.h"
-#include "isoloss/formats/transform.h"
 #include "isoloss/kernels/quantize.h"
 #include "isoloss/kernels/rowwise.h"
 
@@ -128,19 +127,10 @@ constexpr size_t kLogicalLanes = 16;
 
 void Transform(const Quantization& quantization,
                const formats::TensorState& state, MatrixView<float> tensor) {
-  if (quantization.transform == nullptr) return;
-  const size_t length = quantization.transform->length;
-  if (quantization.transform->negative != nullptr) {
-    HWY_DYNAMIC_DISPATCH(HadamardRows)
-    (quantization.transform->negative(state.transform_key), tensor);
-    return;
-  }
-  for (size_t row = 0; row < tensor.rows(); ++row) {
-    for (size_t col = 0; col < tensor.cols(); col += length) {
-      quantization.transform->apply({tensor.Row(row) + col, length},
-                                    state.transform_key);
-    }
-  }
+  if (!quantization.transforms()) return;
+  HWY_DYNAMIC_DISPATCH(HadamardRows)
+  (formats::NegativeElements(quantization.transform, state.transform_key),
+   tensor);
 }
 
 /// The bits of each cell's largest magnitude, a NaN or an infinity among them.
@@ -255,18 +245,7 @@ Matrix<float> QuantizedBefore(const Operand& operand, const TensorCut& cut) {
   const OperandState none;
   const OperandState& state =
       operand.state_before == nullptr ? none : *operand.state_before;
-  Matrix<float> scales;
-  const float of_tensor = QuantizeInPlace(values.view(), *operand.before,
-                                          state.Of(cut.number), scales);
-  const formats::Cell cell =
-      formats::CellIn(*operand.before, values.rows(), values.cols());
-  const bool scales_sums = operand.before->scales_sums();
-  for (size_t i = 0; i < values.rows(); ++i) {
-    for (size_t k = 0; k < values.cols(); ++k) {
-      if (scales_sums) values(i, k) *= scales(i / cell.rows, k / cell.cols);
-      values(i, k) *= of_tensor;
-    }
-  }
+  QuantizeTensor(values.view(), *operand.before, state.Of(cut.number));
   return values;
 }
 
@@ -276,7 +255,7 @@ bool IsFast(const Operand& operand, const PreparedOperand& prepared) {
            HWY_DYNAMIC_DISPATCH(CanRound)(*quantization);
   };
   const bool before_is_plain =
-      operand.before == nullptr || operand.before->transform == nullptr;
+      operand.before == nullptr || !operand.before->transforms();
   return prepared.exponents.size() == 0 && takes(operand.quantization) &&
          takes(operand.before) && before_is_plain;
 }
@@ -316,7 +295,7 @@ float QuantizeInPlace(MatrixView<float> tensor,
 
   ScaleTensor(quantization, of_tensor);
 
-  const bool stochastic = quantization.rounding->stochastic;
+  const bool stochastic = quantization.is_stochastic();
   CellRow cells(quantization, of_tensor, scales.cols());
   std::vector<uint16_t> random(
       stochastic ? tensor.cols() + kRandomBlock * kLogicalLanes : 0);
@@ -340,6 +319,29 @@ float QuantizeInPlace(MatrixView<float> tensor,
                 tensor.Row(row));
   }
   return of_tensor.scale.decode;
+}
+
+void QuantizeTensor(MatrixView<float> tensor, const Quantization& quantization,
+                    const formats::TensorState& state) {
+  if (!HWY_DYNAMIC_DISPATCH(CanRound)(quantization)) {
+    CopyRounded(
+        formats::Dequantize(formats::Quantize(tensor, quantization, state),
+                            quantization)
+            .view(),
+        Rounding::kFp32, tensor);
+    return;
+  }
+  Matrix<float> scales;
+  const float of_tensor = QuantizeInPlace(tensor, quantization, state, scales);
+  const formats::Cell cell =
+      formats::CellIn(quantization, tensor.rows(), tensor.cols());
+  const bool scales_sums = quantization.scales_sums();
+  for (size_t i = 0; i < tensor.rows(); ++i) {
+    for (size_t k = 0; k < tensor.cols(); ++k) {
+      if (scales_sums) tensor(i, k) *= scales(i / cell.rows, k / cell.cols);
+      tensor(i, k) *= of_tensor;
+    }
+  }
 }
 
 void PrepareTensor(const Operand& operand, const Pieces& pieces,

@@ -13,6 +13,12 @@ void PrepareTensor(const Operand& operand, const Pieces& pieces,
 void Prepare(const Operand& operand, const Pieces& pieces, bool exponents,
              PreparedOperand& prepared);
 
+/// In place: what formats::Dequantize makes of the quantised tensor. Columns
+/// are the contraction axis and fill whole runs of a transform.
+void QuantizeTensor(MatrixView<float> tensor,
+                    const formats::Quantization& quantization,
+                    const formats::TensorState& state);
+
 /// Quantises a tensor in place, as formats::Quantize: each element becomes the
 /// value of its code, times its cell's scale unless scales multiply sums.
 /// Columns are the contraction axis and fill whole runs of a transform.

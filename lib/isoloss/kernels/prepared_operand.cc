@@ -5,7 +5,6 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/rng.h"
-#include "isoloss/formats/scaling.h"
 
 namespace isoloss::formats {
 extern const Format kFormat_e4m3;
@@ -28,9 +27,8 @@ size_t ScaledSteps(const Quantization* quantization) {
 }
 
 size_t TransformLength(const Quantization* quantization) {
-  const bool transforms =
-      quantization != nullptr && quantization->transform != nullptr;
-  return transforms ? quantization->transform->length : 1;
+  return quantization == nullptr ? 1
+                                 : formats::RunLength(quantization->transform);
 }
 
 std::vector<Range> RangesOf(std::span<const size_t> ends, size_t whole) {
@@ -225,8 +223,8 @@ void Resize(const Operand& operand, const Pieces& pieces, bool exponents,
   prepared.values.Resize(extent, pieces.depth());
   const Quantization* quantization = operand.quantization;
   const bool factors =
-      quantization != nullptr && (quantization->scales_sums() ||
-                                  quantization->scaling->of_tensor != nullptr);
+      quantization != nullptr &&
+      (quantization->scales_sums() || quantization->scales_tensor());
   prepared.factors.Resize(factors ? extent : 0, factors ? pieces.count() : 0);
   prepared.exponents.Resize(exponents ? extent : 0,
                             exponents ? pieces.depth() : 0);

@@ -68,12 +68,15 @@ HWY_INLINE float WeightedDot(const float* dy, const float* w, const float* x,
   });
 }
 
-void RmsNormBackwardLeaf(MatrixView<const float> x,
-                         std::span<const float> weight,
-                         std::span<const float> rstd,
-                         MatrixView<const float> dy, Rounding rounding,
-                         bool add, MatrixView<float> dx,
-                         std::span<float> dweight) {
+void RmsNormBackwardLeaf(const RmsNormGradient& leaf) {
+  const MatrixView<const float> x = leaf.x;
+  const MatrixView<const float> dy = leaf.dy;
+  const MatrixView<float> dx = leaf.dx;
+  const std::span<const float> weight = leaf.weight;
+  const std::span<const float> rstd = leaf.rstd;
+  const std::span<float> dweight = leaf.dweight;
+  const Rounding rounding = leaf.rounding;
+  const bool add = leaf.add;
   const FloatTag d;
   const auto n = static_cast<float>(x.cols());
   std::fill(dweight.begin(), dweight.end(), 0.0f);
@@ -131,39 +134,6 @@ void FoldLeaves(MatrixView<float> leaves) {
   }
 }
 
-void RunBackward(const char* where, MatrixView<const float> x,
-                 std::span<const float> weight, std::span<const float> rstd,
-                 MatrixView<const float> dy, Rounding rounding, bool add,
-                 MatrixView<float> dx, std::span<float> dweight,
-                 ThreadTeam& team) {
-  RequireLength(where, "weight", weight.size(), x.cols());
-  RequireLength(where, "rstd", rstd.size(), x.rows());
-  RequireShape(where, "dy", dy, x.rows(), x.cols());
-  RequireShape(where, "dx", dx, x.rows(), x.cols());
-  RequireLength(where, "dweight", dweight.size(), x.cols());
-  if (x.rows() == 0) {
-    std::fill(dweight.begin(), dweight.end(), 0.0f);
-    return;
-  }
-  // Kept from call to call, like all scratch of a training step.
-  static thread_local Matrix<float> kept;
-  kept.ResizeUninitialized((x.rows() + kTokenLeaf - 1) / kTokenLeaf, x.cols());
-  const MatrixView<float> leaves = kept.view();  // of this thread, for all
-  ForRowRuns(x.rows(), x.cols(), kTokenLeaf, team,
-             [&](size_t run_first, size_t run_count) {
-               for (size_t row = 0; row < run_count; row += kTokenLeaf) {
-                 const size_t first = run_first + row;
-                 const size_t count = std::min(kTokenLeaf, run_count - row);
-                 HWY_DYNAMIC_DISPATCH(RmsNormBackwardLeaf)
-                 (x.Rows(first, count), weight, rstd.subspan(first, count),
-                  dy.Rows(first, count), rounding, add, dx.Rows(first, count),
-                  {leaves.Row(first / kTokenLeaf), x.cols()});
-               }
-             });
-  FoldLeaves(leaves);
-  std::copy_n(leaves.Row(0), x.cols(), dweight.begin());
-}
-
 }  // namespace
 
 void RmsNormForward(MatrixView<const float> x, std::span<const float> weight,
@@ -180,21 +150,34 @@ void RmsNormForward(MatrixView<const float> x, std::span<const float> weight,
   });
 }
 
-void RmsNormBackward(MatrixView<const float> x, std::span<const float> weight,
-                     std::span<const float> rstd, MatrixView<const float> dy,
-                     Rounding rounding, MatrixView<float> dx,
-                     std::span<float> dweight, ThreadTeam& team) {
-  RunBackward("RmsNormBackward", x, weight, rstd, dy, rounding, /*add=*/false,
-              dx, dweight, team);
-}
-
-void RmsNormBackwardAdd(MatrixView<const float> x,
-                        std::span<const float> weight,
-                        std::span<const float> rstd, MatrixView<const float> dy,
-                        Rounding rounding, MatrixView<float> dx,
-                        std::span<float> dweight, ThreadTeam& team) {
-  RunBackward("RmsNormBackwardAdd", x, weight, rstd, dy, rounding, /*add=*/true,
-              dx, dweight, team);
+void RmsNormBackward(const RmsNormGradient& gradient, ThreadTeam& team) {
+  constexpr const char* kWhere = "RmsNormBackward";
+  const size_t rows = gradient.x.rows();
+  const size_t cols = gradient.x.cols();
+  RequireLength(kWhere, "weight", gradient.weight.size(), cols);
+  RequireLength(kWhere, "rstd", gradient.rstd.size(), rows);
+  RequireShape(kWhere, "dy", gradient.dy, rows, cols);
+  RequireShape(kWhere, "dx", gradient.dx, rows, cols);
+  RequireLength(kWhere, "dweight", gradient.dweight.size(), cols);
+  if (rows == 0) {
+    std::fill(gradient.dweight.begin(), gradient.dweight.end(), 0.0f);
+    return;
+  }
+  // Kept from call to call, like all scratch of a training step.
+  static thread_local Matrix<float> kept;
+  kept.ResizeUninitialized((rows + kTokenLeaf - 1) / kTokenLeaf, cols);
+  const MatrixView<float> leaves = kept.view();  // of this thread, for all
+  ForRowRuns(rows, cols, kTokenLeaf, team,
+             [&](size_t run_first, size_t run_count) {
+               for (size_t row = 0; row < run_count; row += kTokenLeaf) {
+                 const size_t first = run_first + row;
+                 HWY_DYNAMIC_DISPATCH(RmsNormBackwardLeaf)
+                 (gradient.Rows(first, std::min(kTokenLeaf, run_count - row),
+                                {leaves.Row(first / kTokenLeaf), cols}));
+               }
+             });
+  FoldLeaves(leaves);
+  std::copy_n(leaves.Row(0), cols, gradient.dweight.begin());
 }
 
 }  // namespace isoloss::kernels

@@ -31,17 +31,15 @@ using VecU = hn::Vec<U32>;
 /// before the last rounding is exact.
 class ElementRounder {
  public:
-  enum class Mode { kNearestEven, kHalfAway, kTowardZero, kStochastic, kOther };
+  using Mode = formats::RoundingMode;
 
-  /// Formats whose quanta and their reciprocals are normal FP32 numbers, and
-  /// the modes that it knows.
+  /// Formats whose quanta and their reciprocals are normal FP32 numbers.
   static bool Takes(const formats::Quantization& quantization) {
-    return quantization.element->exponent_bits <= 5 &&
-           ModeOf(quantization) != Mode::kOther;
+    return quantization.element->exponent_bits <= 5;
   }
 
   explicit ElementRounder(const formats::Quantization& quantization)
-      : mode_(ModeOf(quantization)),
+      : mode_(quantization.rounding),
         bits_(quantization.random_bits),
         scales_sums_(quantization.scales_sums()),
         mantissa_bits_(
@@ -69,24 +67,10 @@ class ElementRounder {
         return ApplyAs<Mode::kTowardZero>(scales, of_cell, random, count, row);
       case Mode::kStochastic:
         return ApplyAs<Mode::kStochastic>(scales, of_cell, random, count, row);
-      case Mode::kOther:
-        break;
     }
   }
 
  private:
-  static Mode ModeOf(const formats::Quantization& quantization) {
-    constexpr std::pair<std::string_view, Mode> kModes[] = {
-        {"nearest_even", Mode::kNearestEven},
-        {"half_away", Mode::kHalfAway},
-        {"toward_zero", Mode::kTowardZero},
-        {"stochastic", Mode::kStochastic}};
-    for (const auto& [name, mode] : kModes) {
-      if (quantization.rounding->name == name) return mode;
-    }
-    return Mode::kOther;
-  }
-
   template <Mode kMode>
   HWY_INLINE void ApplyAs(const formats::Scale* scales, size_t of_cell,
                           const uint16_t* random, size_t count,

@@ -43,46 +43,103 @@ void RmsNormForward(MatrixView<const float> x, std::span<const float> weight,
                     float eps, Rounding rounding, MatrixView<float> y,
                     std::span<float> rstd, ThreadTeam& team);
 
+/// What the backward pass of RMSNorm reads and writes.
+/// Shapes   x, dy, dx [T, D]; weight, dweight [D]; rstd [T].
+struct RmsNormGradient {
+  MatrixView<const float> x;
+  std::span<const float> weight;
+  std::span<const float> rstd;
+  MatrixView<const float> dy;
+  Rounding rounding;
+  bool add;  ///< to what dx holds
+  MatrixView<float> dx;
+  std::span<float> dweight;
+
+  /// Of these tokens alone.
+  RmsNormGradient Rows(size_t first, size_t count,
+                       std::span<float> their_dweight) const {
+    return {x.Rows(first, count),  weight,       rstd.subspan(first, count),
+            dy.Rows(first, count), rounding,     add,
+            dx.Rows(first, count), their_dweight};
+  }
+};
+
 /// dx_i = round(r * fma(-c, x_i, g_i)), g = dy * w,
-/// c = ((r * r) / D) * sum(g * x);
+/// c = ((r * r) / D) * sum(g * x); with `add` round(dx_i + round(r * fma(…)));
 /// dweight_i = sum over tokens of (dy_i * x_i) * r, acc = fma(dy * x, r, acc);
 /// never rounded, overwritten.
-/// Shapes   x, dy, dx [T, D]; weight, dweight [D]; rstd [T].
-void RmsNormBackward(MatrixView<const float> x, std::span<const float> weight,
-                     std::span<const float> rstd, MatrixView<const float> dy,
-                     Rounding rounding, MatrixView<float> dx,
-                     std::span<float> dweight, ThreadTeam& team);
-/// The same, added to what dx holds: dx_i = round(dx_i + round(r * fma(…))).
-void RmsNormBackwardAdd(MatrixView<const float> x,
-                        std::span<const float> weight,
-                        std::span<const float> rstd, MatrixView<const float> dy,
-                        Rounding rounding, MatrixView<float> dx,
-                        std::span<float> dweight, ThreadTeam& team);
+void RmsNormBackward(const RmsNormGradient& gradient, ThreadTeam& team);
 
-/// Rotates adjacent pairs (2i, 2i+1) of each head slice in place by the angle
-/// whose cosine c and sine s stand in row positions[t]; `inverse` by its
-/// negative: x_2i = round(fma(x_2i, c, x_2i+1 * -s)),
+/// The columns of a [T, C] matrix that belong to each head: head h occupies
+/// columns [h * stride + offset, h * stride + offset + width). All heads have
+/// the same ones if the stride is 0.
+template <typename T>
+struct HeadColumns {
+  MatrixView<T> matrix;
+  size_t heads;
+  size_t stride;
+  size_t offset;
+  size_t width;
+
+  size_t rows() const { return matrix.rows(); }
+  T* Row(size_t row, size_t head) const {
+    return matrix.Row(row) + head * stride + offset;
+  }
+  MatrixView<T> Of(size_t head, size_t first_row, size_t count) const {
+    return matrix.Rows(first_row, count).Cols(head * stride + offset, width);
+  }
+  HeadColumns Rows(size_t first, size_t count) const {
+    return {matrix.Rows(first, count), heads, stride, offset, width};
+  }
+};
+
+/// to = from, head by head.
+/// Shapes   equal rows, heads and widths.
+void CopyHeads(const HeadColumns<const float>& from,
+               const HeadColumns<float>& to, ThreadTeam& team);
+
+/// out = round(the sum over heads, ascending from +0).
+/// Shapes   out [rows, width] of `from`.
+void SumHeads(const HeadColumns<const float>& from, Rounding rounding,
+              MatrixView<float> out, ThreadTeam& team);
+
+/// By which angle each token's pairs are rotated.
+/// Shapes   positions [T]; cos, sin [max position, pairs].
+struct RopeAngles {
+  std::span<const int32_t> positions;
+  MatrixView<const float> cos;
+  MatrixView<const float> sin;
+  bool inverse;  ///< by their negatives
+};
+
+/// Rotates adjacent pairs (2i, 2i+1) of each head in place by the angle whose
+/// cosine c and sine s stand in row positions[t]; inverse: by its negative.
+/// x_2i = round(fma(x_2i, c, x_2i+1 * -s)),
 /// x_2i+1 = round(fma(x_2i+1, c, x_2i * s)).
-/// Shapes   x [T, heads * stride]: head h occupies columns
-///          [h * stride + offset, h * stride + offset + 2 * cos.cols());
-///          cos, sin [max position, pairs].
-/// Errors   ShapeError also for a position outside the table.
-void ApplyRope(MatrixView<float> x, size_t heads, size_t stride, size_t offset,
-               std::span<const int32_t> positions, MatrixView<const float> cos,
-               MatrixView<const float> sin, bool inverse, Rounding rounding,
-               ThreadTeam& team);
+/// Errors   ShapeError also for a position outside the table, or columns that
+///          are no heads of two columns a pair.
+void ApplyRope(const HeadColumns<float>& x, const RopeAngles& angles,
+               Rounding rounding, ThreadTeam& team);
 
-/// In place: row i becomes softmax(scale * row) over its first
-/// first_length + i entries (at most cols): e_j = Exp((x_j - max x) * scale),
-/// p_j = e_j * (1 / sum e). The rest of the row is set to +0. scale > 0.
-/// Shapes   scores [Q, K]. Serial: attention runs one head per task.
-void CausalSoftmaxForward(MatrixView<float> scores, size_t first_length,
-                          float scale);
-/// In place: dp becomes ds = scale * (p * (dp - sum(dp * p))) on the allowed
-/// entries, +0 on the rest.
-/// Shapes   p, dp [Q, K].
-void CausalSoftmaxBackward(MatrixView<const float> p, size_t first_length,
-                           float scale, MatrixView<float> dp);
+/// Consecutive queries against keys: row i sees the first first_length + i of
+/// them (at most K).
+/// Shapes   all [Q, K].
+struct CausalBlock {
+  size_t first_length;
+  MatrixView<float> p;           ///< scores, which become probabilities
+  MatrixView<const float> read;  ///< what the product P V read of p, or p
+  MatrixView<float> dp;          ///< becomes the gradient of the scores
+};
+
+/// In place, of each block: rows of p become softmax(scale * row) over the keys
+/// that they see: e_j = Exp((x_j - max x) * scale), p_j = e_j * (1 / sum e).
+/// The rest of a row is set to +0. scale > 0.
+void CausalSoftmaxForward(std::span<const CausalBlock> blocks, float scale,
+                          ThreadTeam& team);
+/// In place, of each block: dp becomes scale * (p * (dp - sum(dp * read))) over
+/// the keys that a row sees, +0 on the rest.
+void CausalSoftmaxBackward(std::span<const CausalBlock> blocks, float scale,
+                           ThreadTeam& team);
 
 /// out = softmax(x) per row, as CausalSoftmaxForward with scale 1 and full
 /// rows / out = Sigmoid(x). FP32, not rounded.
@@ -178,6 +235,14 @@ struct AdamWScalars {
 void AdamWUpdate(std::span<float> parameter, std::span<float> first_moment,
                  std::span<float> second_moment,
                  std::span<const float> gradient, const AdamWScalars& scalars,
+                 ThreadTeam& team);
+
+/// The sum over tokens in FP64: leaves of kTokenLeaf, ascending, go up the
+/// aligned tree.
+double SumOfTokens(std::span<const float> values);
+/// The largest magnitude of the rounded values that are finite; 0: there is
+/// none.
+float FiniteAmax(MatrixView<const float> values, Rounding rounding,
                  ThreadTeam& team);
 
 /// Elements per leaf of SumOfSquares.

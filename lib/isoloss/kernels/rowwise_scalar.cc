@@ -77,19 +77,16 @@ void RmsNormForward(MatrixView<const float> x, std::span<const float> weight,
   }
 }
 
-void RmsNormBackwardLeaf(MatrixView<const float> x,
-                         std::span<const float> weight,
-                         std::span<const float> rstd,
-                         MatrixView<const float> dy, Rounding rounding,
-                         bool add, MatrixView<float> dx,
-                         std::span<float> dweight) {
+void RmsNormBackwardLeaf(const RmsNormGradient& leaf) {
+  const auto& [x, weight, rstd, dy, rounding, add, dx, dweight] = leaf;
   const size_t d = x.cols();
   std::fill(dweight.begin(), dweight.end(), 0.0f);
   for (size_t t = 0; t < x.rows(); ++t) {
     const float r = rstd[t];
-    const auto g = [&](size_t i) { return dy(t, i) * weight[i]; };
-    const float dot = LaneDot<float>(d, g, [&](size_t i) { return x(t, i); });
-    const float c = ((r * r) / static_cast<float>(d)) * dot;
+    const auto g = [&, t](size_t i) { return leaf.dy(t, i) * leaf.weight[i]; };
+    const auto of_x = [&, t](size_t i) { return leaf.x(t, i); };
+    const float c =
+        ((r * r) / static_cast<float>(d)) * LaneDot<float>(d, g, of_x);
     for (size_t i = 0; i < d; ++i) {
       const float dx_i = Rounded(r * std::fma(-c, x(t, i), g(i)), rounding);
       dweight[i] = std::fma(dy(t, i) * x(t, i), r, dweight[i]);
@@ -98,54 +95,30 @@ void RmsNormBackwardLeaf(MatrixView<const float> x,
   }
 }
 
-namespace {
-
-void RmsNormBackwardLeaves(MatrixView<const float> x,
-                           std::span<const float> weight,
-                           std::span<const float> rstd,
-                           MatrixView<const float> dy, Rounding rounding,
-                           bool add, MatrixView<float> dx,
-                           std::span<float> dweight) {
-  const size_t leaves = (x.rows() + kTokenLeaf - 1) / kTokenLeaf;
-  Matrix<float> partial(x.cols(), leaves);
-  std::vector<float> leaf_dweight(x.cols());
+void RmsNormBackward(const RmsNormGradient& gradient) {
+  const size_t rows = gradient.x.rows();
+  const size_t cols = gradient.x.cols();
+  const size_t leaves = (rows + kTokenLeaf - 1) / kTokenLeaf;
+  Matrix<float> partial(cols, leaves);
+  std::vector<float> dweight(cols);
   for (size_t leaf = 0; leaf < leaves; ++leaf) {
     const size_t first = leaf * kTokenLeaf;
-    const size_t count = std::min(kTokenLeaf, x.rows() - first);
-    RmsNormBackwardLeaf(x.Rows(first, count), weight,
-                        rstd.subspan(first, count), dy.Rows(first, count),
-                        rounding, add, dx.Rows(first, count), leaf_dweight);
-    for (size_t i = 0; i < x.cols(); ++i) partial(i, leaf) = leaf_dweight[i];
+    RmsNormBackwardLeaf(
+        gradient.Rows(first, std::min(kTokenLeaf, rows - first), dweight));
+    for (size_t i = 0; i < cols; ++i) partial(i, leaf) = dweight[i];
   }
-  for (size_t i = 0; i < x.cols(); ++i) {
-    dweight[i] = AlignedTreeSum(partial.Row(i), leaves);
+  for (size_t i = 0; i < cols; ++i) {
+    gradient.dweight[i] = AlignedTreeSum(partial.Row(i), leaves);
   }
 }
 
-}  // namespace
-
-void RmsNormBackward(MatrixView<const float> x, std::span<const float> weight,
-                     std::span<const float> rstd, MatrixView<const float> dy,
-                     Rounding rounding, MatrixView<float> dx,
-                     std::span<float> dweight) {
-  RmsNormBackwardLeaves(x, weight, rstd, dy, rounding, false, dx, dweight);
-}
-
-void RmsNormBackwardAdd(MatrixView<const float> x,
-                        std::span<const float> weight,
-                        std::span<const float> rstd, MatrixView<const float> dy,
-                        Rounding rounding, MatrixView<float> dx,
-                        std::span<float> dweight) {
-  RmsNormBackwardLeaves(x, weight, rstd, dy, rounding, true, dx, dweight);
-}
-
-void ApplyRope(MatrixView<float> x, size_t heads, size_t stride, size_t offset,
-               std::span<const int32_t> positions, MatrixView<const float> cos,
-               MatrixView<const float> sin, bool inverse, Rounding rounding) {
+void ApplyRope(const HeadColumns<float>& x, const RopeAngles& angles,
+               Rounding rounding) {
+  const auto& [positions, cos, sin, inverse] = angles;
   for (size_t t = 0; t < x.rows(); ++t) {
     const auto position = static_cast<size_t>(positions[t]);
-    for (size_t h = 0; h < heads; ++h) {
-      float* head = x.Row(t) + h * stride + offset;
+    for (size_t h = 0; h < x.heads; ++h) {
+      float* head = x.Row(t, h);
       for (size_t i = 0; i < cos.cols(); ++i) {
         const float c = cos(position, i);
         const float s = inverse ? -sin(position, i) : sin(position, i);
@@ -158,26 +131,44 @@ void ApplyRope(MatrixView<float> x, size_t heads, size_t stride, size_t offset,
   }
 }
 
-void CausalSoftmaxForward(MatrixView<float> scores, size_t first_length,
-                          float scale) {
-  for (size_t i = 0; i < scores.rows(); ++i) {
-    const size_t length = std::min(first_length + i, scores.cols());
-    float* row = scores.Row(i);
-    SoftmaxRow(row, length, scale, row);
-    std::fill(row + length, row + scores.cols(), 0.0f);
+void CopyHeads(const HeadColumns<const float>& from,
+               const HeadColumns<float>& to) {
+  for (size_t t = 0; t < to.rows(); ++t) {
+    for (size_t h = 0; h < to.heads; ++h) {
+      std::copy_n(from.Row(t, h), to.width, to.Row(t, h));
+    }
   }
 }
 
-void CausalSoftmaxBackward(MatrixView<const float> p, size_t first_length,
-                           float scale, MatrixView<float> dp) {
-  for (size_t i = 0; i < p.rows(); ++i) {
-    const size_t length = std::min(first_length + i, p.cols());
-    float* row = dp.Row(i);
-    const float dot = RowDot({row, length}, {p.Row(i), length});
-    for (size_t j = 0; j < length; ++j) {
-      row[j] = scale * (p(i, j) * (row[j] - dot));
+void SumHeads(const HeadColumns<const float>& from, Rounding rounding,
+              MatrixView<float> out) {
+  for (size_t t = 0; t < out.rows(); ++t) {
+    for (size_t i = 0; i < out.cols(); ++i) {
+      float sum = 0.0f;
+      for (size_t h = 0; h < from.heads; ++h) sum += from.Row(t, h)[i];
+      out(t, i) = Rounded(sum, rounding);
     }
-    std::fill(row + length, row + p.cols(), 0.0f);
+  }
+}
+
+void CausalSoftmaxForward(const CausalBlock& block, float scale) {
+  for (size_t i = 0; i < block.p.rows(); ++i) {
+    const size_t length = std::min(block.first_length + i, block.p.cols());
+    float* row = block.p.Row(i);
+    SoftmaxRow(row, length, scale, row);
+    std::fill(row + length, row + block.p.cols(), 0.0f);
+  }
+}
+
+void CausalSoftmaxBackward(const CausalBlock& block, float scale) {
+  for (size_t i = 0; i < block.p.rows(); ++i) {
+    const size_t length = std::min(block.first_length + i, block.p.cols());
+    float* row = block.dp.Row(i);
+    const float mean = RowDot({row, length}, {block.read.Row(i), length});
+    for (size_t j = 0; j < length; ++j) {
+      row[j] = scale * (block.p(i, j) * (row[j] - mean));
+    }
+    std::fill(row + length, row + block.p.cols(), 0.0f);
   }
 }
 
@@ -318,6 +309,17 @@ void AdamWUpdate(std::span<float> parameter, std::span<float> first_moment,
     const float denominator = std::sqrt(v) / c.bias2_sqrt + c.eps;
     parameter[i] = parameter[i] * c.decay - (c.step_size * m) / denominator;
   }
+}
+
+float FiniteAmax(MatrixView<const float> values, Rounding rounding) {
+  float largest = 0;
+  for (size_t i = 0; i < values.rows(); ++i) {
+    for (size_t j = 0; j < values.cols(); ++j) {
+      const float magnitude = std::fabs(Rounded(values(i, j), rounding));
+      if (std::isfinite(magnitude)) largest = std::max(largest, magnitude);
+    }
+  }
+  return largest;
 }
 
 double SumOfSquaresLeaf(std::span<const float> values) {

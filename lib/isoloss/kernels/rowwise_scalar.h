@@ -18,32 +18,20 @@ float RowDot(std::span<const float> a, std::span<const float> b);
 void RmsNormForward(MatrixView<const float> x, std::span<const float> weight,
                     float eps, Rounding rounding, MatrixView<float> y,
                     std::span<float> rstd);
-void RmsNormBackward(MatrixView<const float> x, std::span<const float> weight,
-                     std::span<const float> rstd, MatrixView<const float> dy,
-                     Rounding rounding, MatrixView<float> dx,
-                     std::span<float> dweight);
-void RmsNormBackwardAdd(MatrixView<const float> x,
-                        std::span<const float> weight,
-                        std::span<const float> rstd, MatrixView<const float> dy,
-                        Rounding rounding, MatrixView<float> dx,
-                        std::span<float> dweight);
-/// RmsNormBackward, or with `add` RmsNormBackwardAdd, on the rows of one leaf
-/// (at most kTokenLeaf): dweight is the sum over these rows alone.
-void RmsNormBackwardLeaf(MatrixView<const float> x,
-                         std::span<const float> weight,
-                         std::span<const float> rstd,
-                         MatrixView<const float> dy, Rounding rounding,
-                         bool add, MatrixView<float> dx,
-                         std::span<float> dweight);
+void RmsNormBackward(const RmsNormGradient& gradient);
+/// The same on the rows of one leaf (at most kTokenLeaf): dweight is the sum
+/// over these rows alone.
+void RmsNormBackwardLeaf(const RmsNormGradient& leaf);
 
-void ApplyRope(MatrixView<float> x, size_t heads, size_t stride, size_t offset,
-               std::span<const int32_t> positions, MatrixView<const float> cos,
-               MatrixView<const float> sin, bool inverse, Rounding rounding);
+void ApplyRope(const HeadColumns<float>& x, const RopeAngles& angles,
+               Rounding rounding);
+void CopyHeads(const HeadColumns<const float>& from,
+               const HeadColumns<float>& to);
+void SumHeads(const HeadColumns<const float>& from, Rounding rounding,
+              MatrixView<float> out);
 
-void CausalSoftmaxForward(MatrixView<float> scores, size_t first_length,
-                          float scale);
-void CausalSoftmaxBackward(MatrixView<const float> p, size_t first_length,
-                           float scale, MatrixView<float> dp);
+void CausalSoftmaxForward(const CausalBlock& block, float scale);
+void CausalSoftmaxBackward(const CausalBlock& block, float scale);
 void RowSoftmax(MatrixView<const float> x, MatrixView<float> out);
 void ElementSigmoid(MatrixView<const float> x, MatrixView<float> out);
 
@@ -76,6 +64,8 @@ void GatherCombineBackward(MatrixView<const float> rows,
 void AdamWUpdate(std::span<float> parameter, std::span<float> first_moment,
                  std::span<float> second_moment,
                  std::span<const float> gradient, const AdamWScalars& scalars);
+
+float FiniteAmax(MatrixView<const float> values, Rounding rounding);
 
 double SumOfSquares(std::span<const float> values);
 /// The sum over one leaf (at most kSquaresLeaf elements).

@@ -36,31 +36,29 @@ void SoftmaxRow(const float* x, size_t count, float scale, float* p) {
   });
 }
 
-void CausalSoftmaxForward(MatrixView<float> scores, size_t first_length,
-                          float scale) {
-  for (size_t i = 0; i < scores.rows(); ++i) {
-    const size_t length = std::min(first_length + i, scores.cols());
-    float* row = scores.Row(i);
+void CausalSoftmaxForward(const CausalBlock& block, float scale) {
+  for (size_t i = 0; i < block.p.rows(); ++i) {
+    const size_t length = std::min(block.first_length + i, block.p.cols());
+    float* row = block.p.Row(i);
     SoftmaxRow(row, length, scale, row);
-    std::fill(row + length, row + scores.cols(), 0.0f);
+    std::fill(row + length, row + block.p.cols(), 0.0f);
   }
 }
 
-void CausalSoftmaxBackward(MatrixView<const float> p, size_t first_length,
-                           float scale, MatrixView<float> dp) {
+void CausalSoftmaxBackward(const CausalBlock& block, float scale) {
   const FloatTag d;
   const auto scale_all = hn::Set(d, scale);
-  for (size_t i = 0; i < p.rows(); ++i) {
-    const size_t length = std::min(first_length + i, p.cols());
-    const float* p_row = p.Row(i);
-    float* row = dp.Row(i);
-    const auto dot = hn::Set(d, DotInLanes(row, p_row, length));
+  for (size_t i = 0; i < block.p.rows(); ++i) {
+    const size_t length = std::min(block.first_length + i, block.p.cols());
+    const float* p_row = block.p.Row(i);
+    float* row = block.dp.Row(i);
+    const auto mean = hn::Set(d, DotInLanes(row, block.read.Row(i), length));
     ForEachVector(d, length, [&](size_t j, size_t n) HWY_ATTR {
-      const auto centred = hn::Sub(LoadFirst(d, row + j, n), dot);
+      const auto centred = hn::Sub(LoadFirst(d, row + j, n), mean);
       const auto product = hn::Mul(LoadFirst(d, p_row + j, n), centred);
       StoreFirst(d, hn::Mul(scale_all, product), row + j, n);
     });
-    std::fill(row + length, row + p.cols(), 0.0f);
+    std::fill(row + length, row + block.p.cols(), 0.0f);
   }
 }
 
@@ -86,16 +84,24 @@ HWY_EXPORT(RowSoftmax);
 
 }  // namespace
 
-void CausalSoftmaxForward(MatrixView<float> scores, size_t first_length,
-                          float scale) {
+void CausalSoftmaxForward(std::span<const CausalBlock> blocks, float scale,
+                          ThreadTeam& team) {
   ISOLOSS_ASSERT(scale > 0.0f);
-  HWY_DYNAMIC_DISPATCH(CausalSoftmaxForward)(scores, first_length, scale);
+  team.ParallelFor(blocks.size(), [&](size_t i) {
+    HWY_DYNAMIC_DISPATCH(CausalSoftmaxForward)(blocks[i], scale);
+  });
 }
 
-void CausalSoftmaxBackward(MatrixView<const float> p, size_t first_length,
-                           float scale, MatrixView<float> dp) {
-  RequireShape("CausalSoftmaxBackward", "dp", dp, p.rows(), p.cols());
-  HWY_DYNAMIC_DISPATCH(CausalSoftmaxBackward)(p, first_length, scale, dp);
+void CausalSoftmaxBackward(std::span<const CausalBlock> blocks, float scale,
+                           ThreadTeam& team) {
+  constexpr const char* kWhere = "CausalSoftmaxBackward";
+  for (const auto& [first_length, p, read, dp] : blocks) {
+    RequireShape(kWhere, "read", read, p.rows(), p.cols());
+    RequireShape(kWhere, "dp", dp, p.rows(), p.cols());
+  }
+  team.ParallelFor(blocks.size(), [&](size_t i) {
+    HWY_DYNAMIC_DISPATCH(CausalSoftmaxBackward)(blocks[i], scale);
+  });
 }
 
 void RowSoftmax(MatrixView<const float> x, MatrixView<float> out,

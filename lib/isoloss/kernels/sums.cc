@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <vector>
 
 #include "isoloss/kernels/row_tasks.h"
@@ -73,6 +74,32 @@ void SumOfSquaresLeaves(std::span<const float> values, std::span<double> leaves,
                          first, std::min(kSquaresLeaf, run_count - i)));
                }
              });
+}
+
+double SumOfTokens(std::span<const float> values) {
+  const auto leaf = [&](size_t index) {
+    const size_t begin = index * kTokenLeaf;
+    const size_t end = std::min(values.size(), begin + kTokenLeaf);
+    double sum = 0.0;
+    for (size_t t = begin; t < end; ++t) sum += static_cast<double>(values[t]);
+    return sum;
+  };
+  return AlignedTreeSum(0, (values.size() + kTokenLeaf - 1) / kTokenLeaf, leaf);
+}
+
+float FiniteAmax(MatrixView<const float> values, Rounding rounding,
+                 ThreadTeam& team) {
+  std::atomic<float> largest = 0;
+  ForRowRuns(values.rows(), values.cols(), 1, team,
+             [&](size_t first, size_t count) {
+               const float found =
+                   scalar::FiniteAmax(values.Rows(first, count), rounding);
+               float before = largest;
+               while (before < found &&
+                      !largest.compare_exchange_weak(before, found)) {
+               }
+             });
+  return largest;
 }
 
 double SumOfSquares(std::span<const float> values, ThreadTeam& team) {

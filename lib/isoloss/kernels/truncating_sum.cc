@@ -35,8 +35,8 @@ float CutOff(double value, int significand_bits) {
 
 }  // namespace
 
-float TruncatingSum(float sum, const Elements& a, const Elements& b,
-                    size_t count, int fraction_bits, int significand_bits) {
+float TruncatingSum(const Accumulator& accumulator, float sum,
+                    const Elements& a, const Elements& b, size_t count) {
   int largest = ExponentOf(sum);
   float plain = sum;
   for (size_t k = 0; k < count; ++k) {
@@ -52,13 +52,14 @@ float TruncatingSum(float sum, const Elements& a, const Elements& b,
   if (!finite) return plain;
 
   // At most 2^(F + 2) each, F <= 25, so that 33 of them fit into 64 bits.
-  const int unit = largest - fraction_bits;
+  const int unit = largest - accumulator.fraction_bits;
   const auto units = [unit](double term) {
     return static_cast<int64_t>(std::trunc(std::ldexp(term, -unit)));
   };
   int64_t total = units(static_cast<double>(sum));
   for (size_t k = 0; k < count; ++k) total += units(Exact(a, b, k));
-  return CutOff(std::ldexp(static_cast<double>(total), unit), significand_bits);
+  return CutOff(std::ldexp(static_cast<double>(total), unit),
+                accumulator.significand_bits);
 }
 
 }  // namespace isoloss::kernels

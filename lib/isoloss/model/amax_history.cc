@@ -1,11 +1,9 @@
 #include "isoloss/model/amax_history.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "isoloss/expert_parallel/collectives.h"
-#include "isoloss/formats/scaling.h"
 
 namespace isoloss::model {
 namespace {
@@ -31,17 +29,6 @@ int LengthOf(const precision::ResolvedRecipe& recipe, size_t site,
       break;
   }
   return longer(dgrad.left, wgrad.left);
-}
-
-float FiniteAmax(MatrixView<const float> values) {
-  float largest = 0;
-  for (size_t i = 0; i < values.rows(); ++i) {
-    for (size_t j = 0; j < values.cols(); ++j) {
-      const float magnitude = std::fabs(values(i, j));
-      if (std::isfinite(magnitude)) largest = std::max(largest, magnitude);
-    }
-  }
-  return largest;
 }
 
 }  // namespace
@@ -76,10 +63,10 @@ const AmaxHistory::Entry* AmaxHistory::Find(std::string_view site,
 }
 
 void AmaxHistory::Note(std::string_view site, SiteTensor tensor, size_t group,
-                       MatrixView<const float> values) {
+                       float amax) {
   const Entry* entry = Find(site, tensor);
   if (entry == nullptr) return;
-  current_[entry->first + group] = FiniteAmax(values);
+  current_[entry->first + group] = amax;
 }
 
 std::optional<float> AmaxHistory::Of(std::string_view site, SiteTensor tensor,

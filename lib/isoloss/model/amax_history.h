@@ -28,8 +28,7 @@ class AmaxHistory {
   bool empty() const { return entries_.empty(); }
   /// What a call adds to the running step; a tensor without a history is left
   /// alone. `group`: in the whole model.
-  void Note(std::string_view site, SiteTensor tensor, size_t group,
-            MatrixView<const float> values);
+  void Note(std::string_view site, SiteTensor tensor, size_t group, float amax);
   /// Whether Note keeps anything of it.
   bool Notes(std::string_view site, SiteTensor tensor) const {
     return Find(site, tensor) != nullptr;

@@ -1,122 +1,364 @@
 #include "isoloss/model/attention_core.h"
 
 #include <algorithm>
+#include <initializer_list>
+#include <utility>
 
-#include "isoloss/kernels/gemm.h"
-#include "isoloss/kernels/rowwise.h"
+#include "isoloss/kernels/prepare.h"
+#include "isoloss/model/graph.h"
 
 namespace isoloss::model {
 namespace {
 
 using kernels::Contraction;
+using kernels::Operand;
 using kernels::Rounding;
+using precision::GemmRole;
 
-/// Buffers of the thread that runs a task, kept from task to task.
-struct CoreScratch {
-  kernels::PackedOperand keys;    // of the task, for scores
-  kernels::PackedOperand values;  // of the task, for their gradients
-  Matrix<float> probabilities;    // [block, keys]
-  Matrix<float> dscores;          // [block, keys]
-  Matrix<float> dkeys;            // [length, key width]
-  Matrix<float> dvalues;          // [length, value width]
-  ThreadTeam serial{1};
+/// Scores that a thread's share of a wave has: what stays in its cache.
+constexpr size_t kWaveScores = size_t{1} << 17;
+constexpr size_t kScoreAlignment = 16;
+
+size_t ScoreSize(const ScoreBlock& block) {
+  return (block.rows * block.keys() + kScoreAlignment - 1) / kScoreAlignment *
+         kScoreAlignment;
+}
+
+size_t CountQuantized(
+    std::initializer_list<const precision::GemmPrecision*> products) {
+  return static_cast<size_t>(std::ranges::count_if(
+      products, [](const auto* product) { return product->quantized(); }));
+}
+
+/// What one call of AttentionCore does.
+class AttentionPass {
+ public:
+  AttentionPass(const AttentionInputs& in, const AttentionSite& scores,
+                const AttentionSite& values, bool quantizes, GemmQueue& gemms,
+                ThreadTeam& team, AttentionCore::Scratch& scratch)
+      : in_(in),
+        scores_(scores),
+        values_(values),
+        quantizes_(quantizes),
+        gemms_(gemms),
+        team_(team),
+        s_(scratch) {
+    ListBlocks();
+    if (!quantizes_) PackColumns(in_.keys, s_.keys);
+  }
+
+  void Forward(const HeadColumns<float>& out) {
+    ForEachWave([&](std::span<const ScoreBlock> wave) {
+      QueueScores(wave);
+      gemms_.Run();
+      kernels::CausalSoftmaxForward(s_.wave, in_.scale, team_);
+      for (size_t i = 0; i < wave.size(); ++i) {
+        const ScoreBlock& b = wave[i];
+        gemms_.AddInner({.a = Left(values_, GemmRole::kFprop, b, s_.wave[i].p),
+                         .b = Right(values_, GemmRole::kFprop, b,
+                                    KeysOf(in_.values, b), Contraction::kRows),
+                         .c = QueriesOf(out, b),
+                         .rounding = in_.rounding});
+      }
+      gemms_.Run();
+    });
+  }
+
+  void Backward(const HeadColumns<const float>& dout,
+                const AttentionGradients& to) {
+    if (!quantizes_) PackColumns(in_.values, s_.values);
+    s_.zeros.Resize(kQueryBlock, std::max(in_.keys.width, in_.values.width));
+    ForEachWave([&](std::span<const ScoreBlock> wave) {
+      QueueScores(wave);
+      QueueProbabilityGradients(wave, dout);
+      gemms_.Run();
+      kernels::CausalSoftmaxForward(s_.wave, in_.scale, team_);
+      ReadProbabilities(wave);
+      kernels::CausalSoftmaxBackward(s_.wave, in_.scale, team_);
+      QueueGradients(wave, dout, to);
+      RunChains(wave, dout, to);
+    });
+    if (in_.rounding == Rounding::kFp32) return;
+    for (size_t head = 0; head < in_.queries.heads; ++head) {
+      for (const HeadColumns<float>* sums : {&to.keys, &to.values}) {
+        const MatrixView<float> all =
+            sums->Of(head, 0, in_.document_ends.back());
+        kernels::Cast(all, in_.rounding, all, team_);
+      }
+    }
+  }
+
+ private:
+  template <typename T>
+  static MatrixView<T> QueriesOf(const HeadColumns<T>& columns,
+                                 const ScoreBlock& b) {
+    return columns.Of(b.head, b.begin + b.first, b.rows);
+  }
+  template <typename T>
+  static MatrixView<T> KeysOf(const HeadColumns<T>& columns,
+                              const ScoreBlock& b) {
+    return columns.Of(b.head, b.begin, b.keys());
+  }
+
+  /// By ascending first query, as the sums over blocks are added.
+  void ListBlocks() {
+    size_t longest = 0;
+    size_t begin = 0;
+    for (const size_t end : in_.document_ends) {
+      longest = std::max(longest, end - std::exchange(begin, end));
+    }
+    s_.blocks.clear();
+    const size_t step = quantizes_ ? longest : kQueryBlock;
+    for (size_t first = 0; first < longest; first += step) {
+      begin = 0;
+      size_t number = 0;
+      for (const size_t end : in_.document_ends) {
+        const size_t length = end - begin;
+        for (size_t head = 0; head < in_.queries.heads; ++head, ++number) {
+          if (first >= length) continue;
+          s_.blocks.push_back(
+              {number, head, begin, first, std::min(step, length - first)});
+        }
+        begin = end;
+      }
+    }
+  }
+
+  void PackColumns(const HeadColumns<const float>& columns,
+                   std::vector<kernels::PackedOperand>& packed) {
+    packed.resize(in_.document_ends.size() * in_.queries.heads);
+    team_.ParallelFor(packed.size(), [&](size_t number) {
+      const size_t document = number / in_.queries.heads;
+      const size_t begin = document == 0 ? 0 : in_.document_ends[document - 1];
+      packed[number].Pack({columns.Of(number % in_.queries.heads, begin,
+                                      in_.document_ends[document] - begin)});
+    });
+  }
+
+  template <typename Use>
+  void ForEachWave(const Use& use) {
+    const size_t most = kWaveScores * static_cast<size_t>(team_.size());
+    const std::span<const ScoreBlock> blocks = s_.blocks;
+    for (size_t begin = 0; begin < blocks.size();) {
+      size_t end = begin;
+      size_t scores = 0;
+      do {
+        scores += ScoreSize(blocks[end++]);
+      } while (end < blocks.size() && scores + ScoreSize(blocks[end]) <= most);
+      const auto wave = blocks.subspan(begin, end - begin);
+      PlaceScores(wave, scores);
+      use(wave);
+      s_.states.clear();
+      begin = end;
+    }
+  }
+
+  void PlaceScores(std::span<const ScoreBlock> wave, size_t scores) {
+    s_.probabilities.ResizeUninitialized(1, scores);
+    s_.gradients.ResizeUninitialized(1, scores);
+    s_.wave.clear();
+    size_t at = 0;
+    for (const ScoreBlock& b : wave) {
+      const MatrixView<float> p(s_.probabilities.data() + at, b.rows, b.keys());
+      const MatrixView<float> dp(s_.gradients.data() + at, b.rows, b.keys());
+      s_.wave.push_back({b.first + 1, p, p, dp});
+      at += ScoreSize(b);
+    }
+  }
+
+  void QueueScores(std::span<const ScoreBlock> wave) {
+    for (size_t i = 0; i < wave.size(); ++i) {
+      const ScoreBlock& b = wave[i];
+      QueueScores(scores_, GemmRole::kFprop, b, QueriesOf(in_.queries, b),
+                  in_.keys, s_.keys, s_.wave[i].p);
+    }
+  }
+
+  void QueueProbabilityGradients(std::span<const ScoreBlock> wave,
+                                 const HeadColumns<const float>& dout) {
+    for (size_t i = 0; i < wave.size(); ++i) {
+      const ScoreBlock& b = wave[i];
+      QueueScores(values_, GemmRole::kDgrad, b, QueriesOf(dout, b), in_.values,
+                  s_.values, s_.wave[i].dp);
+    }
+  }
+
+  /// c = left right^T, of the shape of scores.
+  void QueueScores(const AttentionSite& site, GemmRole role,
+                   const ScoreBlock& b, MatrixView<const float> left,
+                   const HeadColumns<const float>& right,
+                   const std::vector<kernels::PackedOperand>& packed,
+                   MatrixView<float> c) {
+    if (!quantizes_) {
+      gemms_.AddInner({.a = {left}, .c = c, .packed_b = &packed[b.number]});
+      return;
+    }
+    gemms_.AddInner(
+        {.a = Left(site, role, b, left),
+         .b = Right(site, role, b, KeysOf(right, b), Contraction::kColumns),
+         .c = c});
+  }
+
+  /// What P V reads of P, where that is quantised.
+  void ReadProbabilities(std::span<const ScoreBlock> wave) {
+    const auto* quantization = values_.precision.fprop.left_operand();
+    if (quantization == nullptr) return;
+    s_.read.CopyFrom(s_.probabilities);
+    team_.ParallelFor(wave.size(), [&](size_t i) {
+      const MatrixView<float> p = s_.wave[i].p;
+      const MatrixView<float> read(
+          s_.read.data() + (p.data() - s_.probabilities.data()), p.rows(),
+          p.cols());
+      kernels::QuantizeTensor(
+          read, *quantization,
+          StateFor(values_, GemmRole::kFprop, OperandSide::kLeft, wave[i])
+              .Of(0));
+      s_.wave[i].read = read;
+    });
+  }
+
+  /// dQ; of dK and dV what is quantised, which is one product.
+  void QueueGradients(std::span<const ScoreBlock> wave,
+                      const HeadColumns<const float>& dout,
+                      const AttentionGradients& to) {
+    for (size_t i = 0; i < wave.size(); ++i) {
+      const ScoreBlock& b = wave[i];
+      const kernels::CausalBlock& scores = s_.wave[i];
+      gemms_.AddInner({.a = Left(scores_, GemmRole::kDgrad, b, scores.dp),
+                       .b = Right(scores_, GemmRole::kDgrad, b,
+                                  KeysOf(in_.keys, b), Contraction::kRows),
+                       .c = QueriesOf(to.queries, b),
+                       .rounding = in_.rounding});
+      if (values_.precision.wgrad.quantized()) {
+        gemms_.AddInner({.a = Right(values_, GemmRole::kWgrad, b, scores.p,
+                                    Contraction::kRows),
+                         .b = Left(values_, GemmRole::kWgrad, b,
+                                   QueriesOf(dout, b), Contraction::kRows),
+                         .c = KeysOf(to.values, b),
+                         .rounding = in_.rounding});
+      }
+      if (scores_.precision.wgrad.quantized()) {
+        gemms_.AddInner(
+            {.a = Left(scores_, GemmRole::kWgrad, b, scores.dp,
+                       Contraction::kRows),
+             .b = Right(scores_, GemmRole::kWgrad, b, QueriesOf(in_.queries, b),
+                        Contraction::kRows),
+             .c = KeysOf(to.keys, b),
+             .rounding = in_.rounding});
+      }
+    }
+  }
+
+  /// Of dK and dV what is not quantised, by blocks of queries, each added to
+  /// the sum of those before it.
+  void RunChains(std::span<const ScoreBlock> wave,
+                 const HeadColumns<const float>& dout,
+                 const AttentionGradients& to) {
+    size_t end = 0;
+    for (const ScoreBlock& b : wave) end = std::max(end, b.keys());
+    for (size_t from = wave.front().first; from < end; from += kQueryBlock) {
+      for (size_t i = 0; i < wave.size(); ++i) {
+        if (from < wave[i].first || from >= wave[i].keys()) continue;
+        if (!values_.precision.wgrad.quantized()) {
+          QueueLink(wave[i], from, s_.wave[i].p, dout, to.values);
+        }
+        if (!scores_.precision.wgrad.quantized()) {
+          QueueLink(wave[i], from, s_.wave[i].dp, in_.queries, to.keys);
+        }
+      }
+      gemms_.Run();
+    }
+  }
+
+  /// to += left^T right over one block of queries. Keys that are seen for the
+  /// first time have a sum of +0.
+  void QueueLink(const ScoreBlock& b, size_t from, MatrixView<const float> left,
+                 const HeadColumns<const float>& right,
+                 const HeadColumns<float>& to) {
+    const size_t rows = std::min(kQueryBlock, b.keys() - from);
+    const MatrixView<const float> queries = left.Rows(from - b.first, rows);
+    const auto add = [&](size_t key, size_t count,
+                         MatrixView<const float> addend) {
+      gemms_.AddInner(
+          {.a = {queries.Cols(key, count), Contraction::kRows},
+           .b = {right.Of(b.head, b.begin + from, rows), Contraction::kRows},
+           .c = to.Of(b.head, b.begin + key, count),
+           .addend = addend});
+    };
+    if (from > 0) add(0, from, to.Of(b.head, b.begin, from));
+    add(from, rows, s_.zeros.view().Rows(0, rows).Cols(0, to.width));
+  }
+
+  Operand Left(const AttentionSite& site, GemmRole role, const ScoreBlock& b,
+               MatrixView<const float> values,
+               Contraction contraction = Contraction::kColumns) {
+    return Read(site, role, OperandSide::kLeft, b, {values, contraction});
+  }
+  Operand Right(const AttentionSite& site, GemmRole role, const ScoreBlock& b,
+                MatrixView<const float> values, Contraction contraction) {
+    return Read(site, role, OperandSide::kRight, b, {values, contraction});
+  }
+  Operand Read(const AttentionSite& site, GemmRole role, OperandSide side,
+               const ScoreBlock& b, Operand operand) {
+    const precision::GemmPrecision& precision = site.precision.For(role);
+    operand.quantization = side == OperandSide::kLeft
+                               ? precision.left_operand()
+                               : precision.right_operand();
+    if (operand.quantization != nullptr &&
+        operand.quantization->needs_state()) {
+      operand.state = &s_.states.emplace_back(StateFor(site, role, side, b));
+    }
+    return operand;
+  }
+  kernels::OperandState StateFor(const AttentionSite& site, GemmRole role,
+                                 OperandSide side, const ScoreBlock& b) const {
+    return StateOf(in_.key, site.name, role, side, /*group=*/0,
+                   (in_.first_token + b.begin) * in_.queries.heads + b.head);
+  }
+
+  const AttentionInputs& in_;
+  const AttentionSite& scores_;
+  const AttentionSite& values_;
+  const bool quantizes_;
+  GemmQueue& gemms_;
+  ThreadTeam& team_;
+  AttentionCore::Scratch& s_;
 };
-
-CoreScratch& ThisThreadsCoreScratch() {
-  static thread_local CoreScratch scratch;
-  return scratch;
-}
-
-/// Rows of scratch.probabilities become those of queries [first, first + rows)
-/// of the task's document over its keys [0, first + rows), which are packed.
-void Probabilities(const AttentionInputs& in, const AttentionTask& task,
-                   size_t first, size_t rows, CoreScratch& scratch) {
-  Matrix<float>& probabilities = scratch.probabilities;
-  probabilities.ResizeUninitialized(rows, first + rows);
-  kernels::Gemm({.a = {in.queries.Of(task.head, task.begin + first, rows)},
-                 .c = probabilities.view(),
-                 .packed_b = &scratch.keys});
-  kernels::CausalSoftmaxForward(probabilities.view(), first + 1, in.scale);
-}
-
-/// sum[0:keys] += left^T right, where left is [block, keys].
-void AddTransposedProduct(MatrixView<const float> left,
-                          MatrixView<const float> right, Matrix<float>& sum) {
-  const MatrixView<float> target = sum.view().Rows(0, left.cols());
-  kernels::Gemm({.a = {left, Contraction::kRows},
-                 .b = {right, Contraction::kRows},
-                 .c = target,
-                 .addend = target});
-}
 
 }  // namespace
 
-AttentionTask TaskAt(const AttentionInputs& in, size_t index) {
-  const size_t document = index / in.heads;
-  const size_t begin = document == 0 ? 0 : in.document_ends[document - 1];
-  return {index % in.heads, begin, in.document_ends[document] - begin};
+AttentionCore::AttentionCore(const precision::AttentionPrecision& precision,
+                             const std::string& site, GemmQueue& gemms,
+                             ThreadTeam& team, Scratch& scratch)
+    : quantizes_(precision.quantizes()),
+      scores_{precision.Scores(), site + kAttentionScores},
+      values_{precision.Values(), site + kAttentionValues},
+      gemms_(gemms),
+      team_(team),
+      scratch_(scratch) {}
+
+size_t AttentionCore::quantized_forward() const {
+  return CountQuantized({&scores_.precision.fprop, &values_.precision.fprop});
 }
 
-void AttentionForward(const AttentionInputs& in, Rounding rounding,
-                      const HeadColumns<float>& out, ThreadTeam& team) {
-  team.ParallelFor(in.document_ends.size() * in.heads, [&](size_t index) {
-    const AttentionTask task = TaskAt(in, index);
-    CoreScratch& scratch = ThisThreadsCoreScratch();
-    scratch.keys.Pack({in.keys.Of(task.head, task.begin, task.length)});
-    for (size_t first = 0; first < task.length; first += kQueryBlock) {
-      const size_t rows = std::min(kQueryBlock, task.length - first);
-      Probabilities(in, task, first, rows, scratch);
-      kernels::Gemm({.a = {scratch.probabilities.cview()},
-                     .b = {in.values.Of(task.head, task.begin, first + rows),
-                           Contraction::kRows},
-                     .c = out.Of(task.head, task.begin + first, rows),
-                     .rounding = rounding});
-    }
-  });
+size_t AttentionCore::quantized_backward() const {
+  return CountQuantized({&scores_.precision.dgrad, &scores_.precision.wgrad,
+                         &values_.precision.dgrad, &values_.precision.wgrad});
 }
 
-void AttentionBackward(const AttentionInputs& in,
-                       const HeadColumns<const float>& dout, Rounding rounding,
-                       const HeadColumns<float>& dqueries,
-                       const HeadColumns<float>& dkeys,
-                       const HeadColumns<float>& dvalues, ThreadTeam& team) {
-  team.ParallelFor(in.document_ends.size() * in.heads, [&](size_t index) {
-    const AttentionTask task = TaskAt(in, index);
-    CoreScratch& scratch = ThisThreadsCoreScratch();
-    scratch.keys.Pack({in.keys.Of(task.head, task.begin, task.length)});
-    scratch.values.Pack({in.values.Of(task.head, task.begin, task.length)});
-    scratch.dkeys.Resize(task.length, in.keys.width);
-    scratch.dvalues.Resize(task.length, in.values.width);
-    for (size_t first = 0; first < task.length; first += kQueryBlock) {
-      const size_t rows = std::min(kQueryBlock, task.length - first);
-      const size_t keys = first + rows;
-      const auto dout_block = dout.Of(task.head, task.begin + first, rows);
-      Probabilities(in, task, first, rows, scratch);
-      AddTransposedProduct(scratch.probabilities.cview(), dout_block,
-                           scratch.dvalues);
+void AttentionCore::Forward(const AttentionInputs& in,
+                            const HeadColumns<float>& out) {
+  AttentionPass(in, scores_, values_, quantizes_, gemms_, team_, scratch_)
+      .Forward(out);
+  if (quantizes_) gemms_.CountOthers(quantized_forward(), 2);
+}
 
-      scratch.dscores.ResizeUninitialized(rows, keys);
-      kernels::Gemm({.a = {dout_block},
-                     .c = scratch.dscores.view(),
-                     .packed_b = &scratch.values});
-      kernels::CausalSoftmaxBackward(scratch.probabilities.cview(), first + 1,
-                                     in.scale, scratch.dscores.view());
-
-      kernels::Gemm(
-          {.a = {scratch.dscores.cview()},
-           .b = {in.keys.Of(task.head, task.begin, keys), Contraction::kRows},
-           .c = dqueries.Of(task.head, task.begin + first, rows),
-           .rounding = rounding});
-      AddTransposedProduct(scratch.dscores.cview(),
-                           in.queries.Of(task.head, task.begin + first, rows),
-                           scratch.dkeys);
-    }
-    kernels::Cast(scratch.dkeys.cview(), rounding,
-                  dkeys.Of(task.head, task.begin, task.length), scratch.serial);
-    kernels::Cast(scratch.dvalues.cview(), rounding,
-                  dvalues.Of(task.head, task.begin, task.length),
-                  scratch.serial);
-  });
+void AttentionCore::Backward(const AttentionInputs& in,
+                             const HeadColumns<const float>& dout,
+                             const AttentionGradients& gradients) {
+  AttentionPass(in, scores_, values_, quantizes_, gemms_, team_, scratch_)
+      .Backward(dout, gradients);
+  if (quantizes_) gemms_.CountOthers(quantized_backward(), 4);
 }
 
 }  // namespace isoloss::model

@@ -1,44 +1,30 @@
-// softmax(scale * Q K^T + causal mask) V for each document and head.
+// softmax(scale * Q K^T + causal mask) V for each document and head, with the
+// precision of a recipe (docs/model.md, section 16).
 #pragma once
 
 #include <cstddef>
+#include <deque>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "isoloss/base/matrix.h"
 #include "isoloss/base/threads.h"
+#include "isoloss/kernels/gemm.h"
 #include "isoloss/kernels/rounding.h"
+#include "isoloss/kernels/rowwise.h"
+#include "isoloss/model/gemm_queue.h"
+#include "isoloss/model/operand_states.h"
+#include "isoloss/precision/recipe.h"
 
 namespace isoloss::model {
 
 /// Queries are taken in blocks of so many rows, against all keys up to the
-/// block's end: about half of the score matrix is never computed, and memory
-/// stays linear in the tokens. Part of the definition, because gradients of
-/// keys and values are sums over blocks.
+/// block's end: about half of the score matrix is never computed. Part of the
+/// definition, because gradients of keys and values are sums over blocks.
 inline constexpr size_t kQueryBlock = 64;
 
-/// One document under one head.
-struct AttentionTask {
-  size_t head;
-  size_t begin;  ///< first token
-  size_t length;
-};
-
-/// The columns of a [T, heads * stride] matrix that belong to each head: head h
-/// occupies columns [h * stride + offset, h * stride + offset + width).
-template <typename T>
-struct HeadColumns {
-  MatrixView<T> matrix;
-  size_t stride;
-  size_t offset;
-  size_t width;
-
-  MatrixView<T> Of(size_t head, size_t first_row, size_t rows) const {
-    return matrix.Rows(first_row, rows).Cols(head * stride + offset, width);
-  }
-  MatrixView<T> Of(const AttentionTask& task) const {
-    return Of(task.head, task.begin, task.length);
-  }
-};
+using kernels::HeadColumns;
 
 struct AttentionInputs {
   HeadColumns<const float> queries;
@@ -46,27 +32,95 @@ struct AttentionInputs {
   HeadColumns<const float> values;
   /// Token t sees the tokens of its own document up to itself.
   std::span<const size_t> document_ends;
-  size_t heads;
   float scale;
+  /// Of the output and of the gradients.
+  kernels::Rounding rounding = kernels::Rounding::kFp32;
+  /// Of what random bits are drawn.
+  StepKey key = {};
+  /// Of this process, in the batch of all.
+  size_t first_token = 0;
 };
 
-/// Of as many tasks as there are documents times heads.
-AttentionTask TaskAt(const AttentionInputs& in, size_t index);
+struct AttentionGradients {
+  HeadColumns<float> queries;
+  HeadColumns<float> keys;
+  HeadColumns<float> values;
+};
 
-/// Scores, probabilities and their product with the values are FP32; the
-/// output is rounded once.
-void AttentionForward(const AttentionInputs& in, kernels::Rounding rounding,
-                      const HeadColumns<float>& out, ThreadTeam& team);
+/// Consecutive queries of one document under one head, against the keys up to
+/// the last of them.
+struct ScoreBlock {
+  size_t number;  ///< of the document and head
+  size_t head;
+  size_t begin;  ///< first token of the document
+  size_t first;  ///< query, counted from there
+  size_t rows;
 
-/// Recomputes the probabilities (the same bits as in AttentionForward). dkeys
-/// and dvalues are sums over query blocks: each block's product is an FP32
-/// chain over its queries, blocks are added in ascending order in FP32, and the
-/// sum is rounded once.
-void AttentionBackward(const AttentionInputs& in,
-                       const HeadColumns<const float>& dout,
-                       kernels::Rounding rounding,
-                       const HeadColumns<float>& dqueries,
-                       const HeadColumns<float>& dkeys,
-                       const HeadColumns<float>& dvalues, ThreadTeam& team);
+  size_t keys() const { return first + rows; }
+};
+
+/// The three products of S = Q K^T, or of O = P V.
+struct AttentionSite {
+  precision::LinearPrecision precision;
+  std::string name;
+};
+
+/// Scores, probabilities and their product with the values are FP32; the output
+/// is rounded once. dK and dV are sums over query blocks: each block's product
+/// is an FP32 chain over its queries, blocks are added in ascending order in
+/// FP32, and the sum is rounded once.
+///
+/// If the precision quantises an operand, each head of a document is computed
+/// as a whole. A product without a quantised operand has the same bits, if all
+/// values are finite. A tensor, of which a scale may depend on every value, is
+/// one head of one document. Quantisation blocks lie along the contraction of
+/// the product that reads it. Sums are those of kernels::Gemm; dK and dV are
+/// one chain over the queries where they have a quantised operand. The mean in
+/// dS = scale P (dP - mean) is sum(dP P'), P' being what the forward product
+/// read of P: what FlashAttention computes as sum(dO O).
+///
+/// Random bits: tensor (number of the document's first token in the whole
+/// batch) * heads + head of the operand's stream (StateOf), whose site is
+/// `site` and kAttentionScores or kAttentionValues.
+class AttentionCore {
+ public:
+  /// Buffers; one set serves all layers. Scores are computed in waves, whose
+  /// size does not depend on the batch unless one head needs more.
+  struct Scratch;
+
+  AttentionCore(const precision::AttentionPrecision& precision,
+                const std::string& site, GemmQueue& gemms, ThreadTeam& team,
+                Scratch& scratch);
+
+  void Forward(const AttentionInputs& in, const HeadColumns<float>& out);
+  /// Recomputes the probabilities (the same bits as in Forward).
+  void Backward(const AttentionInputs& in, const HeadColumns<const float>& dout,
+                const AttentionGradients& gradients);
+
+  /// Of the two products of a layer's forward pass and of the four of the other
+  /// those with a quantised operand.
+  size_t quantized_forward() const;
+  size_t quantized_backward() const;
+
+ private:
+  const bool quantizes_;
+  const AttentionSite scores_;
+  const AttentionSite values_;
+  GemmQueue& gemms_;
+  ThreadTeam& team_;
+  Scratch& scratch_;
+};
+
+struct AttentionCore::Scratch {
+  std::vector<ScoreBlock> blocks;
+  std::vector<kernels::CausalBlock> wave;  // their memory
+  Matrix<float> probabilities;
+  Matrix<float> gradients;
+  Matrix<float> read;
+  Matrix<float> zeros;                         // [kQueryBlock, width]
+  std::vector<kernels::PackedOperand> keys;    // of each document and head
+  std::vector<kernels::PackedOperand> values;  // the same
+  std::deque<kernels::OperandState> states;
+};
 
 }  // namespace isoloss::model

@@ -1,9 +1,5 @@
 #include "isoloss/model/attention_mla.h"
 
-#include <cstring>
-
-#include "isoloss/formats/bf16.h"
-#include "isoloss/kernels/row_tasks.h"
 #include "isoloss/kernels/rowwise.h"
 #include "isoloss/model/layer_context.h"
 
@@ -13,6 +9,8 @@ MlaAttention::MlaAttention(LayerContext& context, const std::string& name,
     : context_(context),
       name_(name),
       scratch_(scratch),
+      core_(context.recipe.recipe().attention, name + kAttentionCore,
+            context.gemms, context.team, scratch.core),
       wkv_a_(context, name + ".wkv_a"),
       kv_norm_(context, name + ".kv_norm.weight"),
       wkv_b_(context, name + ".wkv_b"),
@@ -24,13 +22,10 @@ MlaAttention::MlaAttention(LayerContext& context, const std::string& name,
     q_norm_.emplace(context, name + ".q_norm.weight");
     wq_b_.emplace(context, name + ".wq_b");
   }
-  const precision::AttentionPrecision& precision =
-      context.recipe.recipe().attention;
-  if (!precision.quantizes()) return;
-  quantized_.emplace(precision, name + kAttentionCore);
+  if (!context.recipe.recipe().attention.quantizes()) return;
   context.gemms_per_step += 6;
   context.quantized_gemms_per_step += static_cast<int64_t>(
-      quantized_->quantized_forward() + quantized_->quantized_backward());
+      core_.quantized_forward() + core_.quantized_backward());
 }
 
 void MlaAttention::Forward(MatrixView<const float> a, MatrixView<float> y) {
@@ -52,7 +47,7 @@ void MlaAttention::Forward(MatrixView<const float> a, MatrixView<float> y) {
   AssembleKeys();
 
   out_.ResizeUninitialized(a.rows(), c.n_heads * c.v_head_dim);
-  CoreForward({out_.view(), c.v_head_dim, 0, c.v_head_dim});
+  core_.Forward(Inputs(), Heads(out_.view(), 0, c.v_head_dim));
   context_.TapOutput(name_, "inner_attention", out_.view());
   wo_.QueueForward(out_.view(), rows, context_.rounding, y);
   context_.gemms.Run();
@@ -71,12 +66,11 @@ void MlaAttention::Backward(MatrixView<const float> a,
   s.dkeys.ResizeUninitialized(a.rows(), keys_.cols());
   s.dexpanded.ResizeUninitialized(a.rows(), expanded_.cols());
   s.dcompressed.ResizeUninitialized(a.rows(), compressed_.cols());
-  const size_t expanded_stride = c.qk_nope_head_dim + c.v_head_dim;
-  CoreBackward(
-      {s.dout.cview(), c.v_head_dim, 0, c.v_head_dim},
-      {s.dqueries.view(), c.qk_head_dim(), 0, c.qk_head_dim()},
-      {s.dkeys.view(), c.qk_head_dim(), 0, c.qk_head_dim()},
-      {s.dexpanded.view(), expanded_stride, c.qk_nope_head_dim, c.v_head_dim});
+  core_.Backward(
+      Inputs(), Heads(s.dout.cview(), 0, c.v_head_dim),
+      {.queries = Heads(s.dqueries.view(), 0, c.qk_head_dim()),
+       .keys = Heads(s.dkeys.view(), 0, c.qk_head_dim()),
+       .values = Heads(s.dexpanded.view(), c.qk_nope_head_dim, c.v_head_dim)});
   context_.TapGradient(name_, "inner_attention.q", s.dqueries.view());
   context_.TapGradient(name_, "inner_attention.k", s.dkeys.view());
   DisassembleKeyGradients();
@@ -140,14 +134,14 @@ void MlaAttention::RotateQueriesAndKey(MatrixView<float> queries,
                                        MatrixView<float> compressed,
                                        bool inverse) {
   const ModelConfig& c = context_.config;
-  const auto rotate = [&](MatrixView<float> x, size_t heads, size_t offset) {
-    kernels::ApplyRope(x, heads, x.cols() / heads, offset,
-                       context_.batch.positions, context_.rope.cos(),
-                       context_.rope.sin(), inverse, context_.rounding,
-                       context_.team);
-  };
-  rotate(queries, c.n_heads, c.qk_nope_head_dim);
-  rotate(compressed, 1, c.kv_lora_rank);
+  const kernels::RopeAngles angles = {context_.batch.positions,
+                                      context_.rope.cos(), context_.rope.sin(),
+                                      inverse};
+  const size_t rope = c.qk_rope_head_dim;
+  kernels::ApplyRope(Heads(queries, c.qk_nope_head_dim, rope), angles,
+                     context_.rounding, context_.team);
+  kernels::ApplyRope({compressed, 1, 0, c.kv_lora_rank, rope}, angles,
+                     context_.rounding, context_.team);
 }
 
 /// Key of head h = [k_nope of head h, the one rotated k_pe of all heads].
@@ -156,88 +150,45 @@ void MlaAttention::AssembleKeys() {
   const size_t nope = c.qk_nope_head_dim;
   const size_t rope = c.qk_rope_head_dim;
   keys_.ResizeUninitialized(queries_.rows(), queries_.cols());
-  kernels::ForEachRow(keys_.rows(), context_.team, [&](size_t t) {
-    for (size_t h = 0; h < c.n_heads; ++h) {
-      float* key = keys_.Row(t) + h * (nope + rope);
-      std::memcpy(key, expanded_.Row(t) + h * (nope + c.v_head_dim),
-                  nope * sizeof(float));
-      std::memcpy(key + nope, compressed_.Row(t) + c.kv_lora_rank,
-                  rope * sizeof(float));
-    }
-  });
+  kernels::CopyHeads(Heads(expanded_.cview(), 0, nope),
+                     Heads(keys_.view(), 0, nope), context_.team);
+  kernels::CopyHeads({compressed_.cview(), c.n_heads, 0, c.kv_lora_rank, rope},
+                     Heads(keys_.view(), nope, rope), context_.team);
 }
 
-/// Adjoint of AssembleKeys: the gradient of k_pe is the sum over heads,
-/// ascending, in FP32 from +0, rounded once.
+/// Adjoint of AssembleKeys: the gradient of k_pe is the sum over heads.
 void MlaAttention::DisassembleKeyGradients() {
   const ModelConfig& c = context_.config;
   const size_t nope = c.qk_nope_head_dim;
   const size_t rope = c.qk_rope_head_dim;
-  const bool round = context_.rounding == kernels::Rounding::kBf16;
-  kernels::ForEachRow(scratch_.dkeys.rows(), context_.team, [&](size_t t) {
-    float* dk_pe = scratch_.dcompressed.Row(t) + c.kv_lora_rank;
-    std::memset(dk_pe, 0, rope * sizeof(float));
-    for (size_t h = 0; h < c.n_heads; ++h) {
-      const float* dkey = scratch_.dkeys.Row(t) + h * (nope + rope);
-      std::memcpy(scratch_.dexpanded.Row(t) + h * (nope + c.v_head_dim), dkey,
-                  nope * sizeof(float));
-      for (size_t i = 0; i < rope; ++i) dk_pe[i] += dkey[nope + i];
-    }
-    for (size_t i = 0; round && i < rope; ++i) {
-      dk_pe[i] = formats::RoundToBf16(dk_pe[i]);
-    }
-  });
+  kernels::CopyHeads(Heads(scratch_.dkeys.cview(), 0, nope),
+                     Heads(scratch_.dexpanded.view(), 0, nope), context_.team);
+  kernels::SumHeads(
+      Heads(scratch_.dkeys.cview(), nope, rope), context_.rounding,
+      scratch_.dcompressed.view().Cols(c.kv_lora_rank, rope), context_.team);
 }
 
 void MlaAttention::TapRotated() const {
   const ModelConfig& c = context_.config;
   const size_t rope = c.qk_rope_head_dim;
   Matrix<float> rotated(queries_.rows(), c.n_heads * rope);
-  for (size_t t = 0; t < queries_.rows(); ++t) {
-    for (size_t h = 0; h < c.n_heads; ++h) {
-      std::memcpy(rotated.Row(t) + h * rope,
-                  queries_.Row(t) + h * c.qk_head_dim() + c.qk_nope_head_dim,
-                  rope * sizeof(float));
-    }
-  }
+  kernels::CopyHeads(Heads(queries_.cview(), c.qk_nope_head_dim, rope),
+                     Heads(rotated.view(), 0, rope), context_.team);
   context_.TapOutput(name_, "q_pe_rotated", rotated.view());
   context_.TapOutput(name_, "k_pe_rotated",
                      compressed_.cview().Cols(c.kv_lora_rank, rope));
 }
 
-void MlaAttention::CoreForward(const HeadColumns<float>& out) {
-  if (!quantized_) {
-    return AttentionForward(Inputs(), context_.rounding, out, context_.team);
-  }
-  quantized_->Forward(Inputs(), context_.key, context_.first_token,
-                      context_.rounding, out, context_.team);
-  context_.gemms.CountOthers(quantized_->quantized_forward(), 2);
-}
-
-void MlaAttention::CoreBackward(const HeadColumns<const float>& dout,
-                                const HeadColumns<float>& dqueries,
-                                const HeadColumns<float>& dkeys,
-                                const HeadColumns<float>& dvalues) {
-  if (!quantized_) {
-    return AttentionBackward(Inputs(), dout, context_.rounding, dqueries, dkeys,
-                             dvalues, context_.team);
-  }
-  quantized_->Backward(Inputs(), dout, context_.key, context_.first_token,
-                       context_.rounding, dqueries, dkeys, dvalues,
-                       context_.team);
-  context_.gemms.CountOthers(quantized_->quantized_backward(), 4);
-}
-
 AttentionInputs MlaAttention::Inputs() const {
   const ModelConfig& c = context_.config;
-  const size_t key_width = c.qk_head_dim();
-  return {.queries = {queries_.view(), key_width, 0, key_width},
-          .keys = {keys_.view(), key_width, 0, key_width},
-          .values = {expanded_.view(), c.qk_nope_head_dim + c.v_head_dim,
-                     c.qk_nope_head_dim, c.v_head_dim},
+  return {.queries = Heads(queries_.cview(), 0, c.qk_head_dim()),
+          .keys = Heads(keys_.cview(), 0, c.qk_head_dim()),
+          .values = Heads(expanded_.cview(), c.qk_nope_head_dim, c.v_head_dim),
           .document_ends = context_.batch.document_ends,
-          .heads = c.n_heads,
-          .scale = static_cast<float>(c.SoftmaxScale())};
+          .scale = static_cast<float>(c.SoftmaxScale()),
+          .rounding = context_.rounding,
+          .key = context_.key,
+          .first_token = context_.first_token};
 }
 
 }  // namespace isoloss::model

@@ -7,18 +7,17 @@
 
 #include "isoloss/base/matrix.h"
 #include "isoloss/model/attention_core.h"
-#include "isoloss/model/attention_quantized.h"
+#include "isoloss/model/layer_context.h"
 #include "isoloss/model/linear.h"
 #include "isoloss/model/norm.h"
 
 namespace isoloss::model {
 
-struct LayerContext;
-
 class MlaAttention {
  public:
   /// Buffers of the backward pass; one set serves all layers.
   struct Scratch {
+    AttentionCore::Scratch core;
     Matrix<float> dout;         // [T, H dv]
     Matrix<float> dqueries;     // [T, H (dn + dr)]
     Matrix<float> dkeys;        // [T, H (dn + dr)]
@@ -50,16 +49,18 @@ class MlaAttention {
   void DisassembleKeyGradients();
   void TapRotated() const;
   AttentionInputs Inputs() const;
-  void CoreForward(const HeadColumns<float>& out);
-  void CoreBackward(const HeadColumns<const float>& dout,
-                    const HeadColumns<float>& dqueries,
-                    const HeadColumns<float>& dkeys,
-                    const HeadColumns<float>& dvalues);
+  /// Columns [offset, offset + width) of each head's equal share.
+  template <typename T>
+  HeadColumns<T> Heads(MatrixView<T> matrix, size_t offset,
+                       size_t width) const {
+    const size_t heads = context_.config.n_heads;
+    return {matrix, heads, matrix.cols() / heads, offset, width};
+  }
 
   LayerContext& context_;
   std::string name_;
   Scratch& scratch_;
-  std::optional<QuantizedAttention> quantized_;  // if the recipe says so
+  AttentionCore core_;
   // One projection wq, or wq_a, q_norm and wq_b.
   std::optional<Linear> wq_;
   std::optional<Linear> wq_a_;

@@ -61,10 +61,10 @@ void TransformerBlock::Backward(MatrixView<const float> x,
                             dnormalised);
   }
   context_.TapGradient(name_, "ffn_norm", dnormalised);
-  ffn_norm_.BackwardAdd(mid_.view(), dnormalised, dx);
+  ffn_norm_.Backward(mid_.view(), dnormalised, dx, /*add=*/true);
   attention_.Backward(attention_in_.view(), dx, dnormalised);
   context_.TapGradient(name_, "attention_norm", dnormalised);
-  attention_norm_.BackwardAdd(x, dnormalised, dx);
+  attention_norm_.Backward(x, dnormalised, dx, /*add=*/true);
 }
 
 }  // namespace isoloss::model

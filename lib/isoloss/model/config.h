@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "isoloss/kernels/routing.h"
+
 namespace isoloss::model {
 
 /// How router logits become scores.
@@ -51,6 +53,13 @@ struct ModelConfig {
   double original_seq_len = 4096.0;
   double mscale = 1.0;
 
+  kernels::RouterRule router_rule() const {
+    return {.groups = num_expert_groups,
+            .limited_groups = num_limited_groups,
+            .normalises = route_norm,
+            .scale = static_cast<float>(route_scale),
+            .softmax = score_function == ScoreFunction::kSoftmax};
+  }
   size_t qk_head_dim() const { return qk_nope_head_dim + qk_rope_head_dim; }
   bool IsMoeLayer(size_t layer) const { return layer >= n_dense_layers; }
   size_t n_moe_layers() const {

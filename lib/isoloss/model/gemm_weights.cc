@@ -47,14 +47,11 @@ void GemmWeights::NoteAmax(const ParameterSet& master,
     if (!amax.Notes(weight.site, SiteTensor::kWeight)) continue;
     const Matrix<float>& values = master.parameters()[weight.parameter].values;
     const size_t out = values.rows() / weight.groups;
-    team.ParallelFor(weight.groups, [&](size_t group) {
-      ThreadTeam serial(1);
-      Matrix<float> rounded(out, values.cols());
-      kernels::Cast(values.view().Rows(group * out, out), rounding,
-                    rounded.view(), serial);
+    for (size_t group = 0; group < weight.groups; ++group) {
       amax.Note(weight.site, SiteTensor::kWeight, weight.first_group + group,
-                rounded.view());
-    });
+                kernels::FiniteAmax(values.view().Rows(group * out, out),
+                                    rounding, team));
+    }
   }
 }
 

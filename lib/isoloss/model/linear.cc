@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "isoloss/base/error.h"
+#include "isoloss/kernels/rowwise.h"
 #include "isoloss/model/layer_context.h"
 
 namespace isoloss::model {
@@ -10,11 +11,6 @@ namespace {
 
 using kernels::Contraction;
 using precision::GemmRole;
-
-bool IsQuantized(const kernels::GemmProblem& problem) {
-  return problem.a.quantization != nullptr ||
-         problem.right_quantization() != nullptr;
-}
 
 /// What group g owns of a matrix; nothing of an empty one.
 template <typename T>
@@ -31,29 +27,6 @@ std::span<const size_t> LeavesOf(const RowGroups& groups, size_t g) {
 }
 
 }  // namespace
-
-void GemmQueue::Add(const GemmTask& task) {
-  problems_.push_back(task.problem);
-  if (engine_) tasks_.push_back(task);
-}
-
-void GemmQueue::Run() {
-  if (engine_) {
-    engine_(tasks_, team_);
-    tasks_.clear();
-  } else {
-    kernels::GemmBatch(problems_, team_);
-  }
-  for (const kernels::GemmProblem& problem : problems_) {
-    ++executed_;
-    if (IsQuantized(problem)) ++quantized_;
-  }
-  problems_.clear();
-  for (const Announcement& announcement : announcements_) {
-    announcement.sink->OnTensor(announcement.tensor);
-  }
-  announcements_.clear();
-}
 
 Linear::Linear(LayerContext& context, std::string site)
     : context_(context), site_(std::move(site)) {
@@ -214,10 +187,13 @@ const kernels::OperandState* Linear::StateOf(
 
 void Linear::NoteAmax(SiteTensor tensor, MatrixView<const float> rows,
                       const RowGroups& groups) const {
-  if (context_.amax.empty()) return;
+  if (!context_.amax.Notes(site_, tensor)) return;
   const size_t first = groups.of_experts ? context_.mesh.experts().first : 0;
   for (size_t g = 0; g < groups_; ++g) {
-    context_.amax.Note(site_, tensor, first + g, RowsOf(rows, groups, g));
+    context_.amax.Note(
+        site_, tensor, first + g,
+        kernels::FiniteAmax(RowsOf(rows, groups, g), kernels::Rounding::kFp32,
+                            context_.team));
   }
 }
 

@@ -3,17 +3,14 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "isoloss/base/matrix.h"
-#include "isoloss/base/threads.h"
 #include "isoloss/kernels/gemm.h"
 #include "isoloss/model/amax_history.h"
-#include "isoloss/model/gemm_engine.h"
+#include "isoloss/model/gemm_queue.h"
 #include "isoloss/model/operand_states.h"
 #include "isoloss/model/tap.h"
 #include "isoloss/precision/recipe.h"
@@ -22,49 +19,6 @@ namespace isoloss::model {
 
 struct LayerContext;
 struct GemmWeight;
-
-/// Products that wait to be computed together, and how many were.
-class GemmQueue {
- public:
-  explicit GemmQueue(ThreadTeam& team) : team_(team) {}
-
-  /// Who computes from the next Run on; empty: kernels::GemmBatch.
-  void SetEngine(GemmEngine engine) { engine_ = std::move(engine); }
-
-  void Add(const GemmTask& task);
-  /// Has the next Run tell `sink` of a product that it computes. What `tensor`
-  /// refers to must live until then.
-  void Announce(TapSink& sink, const Tensor& tensor) {
-    announcements_.push_back({&sink, tensor});
-  }
-  /// Computes what was added since the last Run, then announces what was asked
-  /// for, in that order.
-  void Run();
-  /// Products that were computed elsewhere, and how many of them were
-  /// quantised.
-  void CountOthers(size_t quantized, size_t all) {
-    quantized_ += static_cast<int64_t>(quantized);
-    executed_ += static_cast<int64_t>(all);
-  }
-
-  /// Products computed so far: with a quantised operand, and all of them.
-  int64_t quantized() const { return quantized_; }
-  int64_t executed() const { return executed_; }
-
- private:
-  struct Announcement {
-    TapSink* sink;
-    Tensor tensor;
-  };
-
-  ThreadTeam& team_;
-  GemmEngine engine_;
-  std::vector<kernels::GemmProblem> problems_;
-  std::vector<GemmTask> tasks_;  // the same, for an engine
-  std::vector<Announcement> announcements_;
-  int64_t quantized_ = 0;
-  int64_t executed_ = 0;
-};
 
 /// Which rows of an activation meet which of a layer's weight matrices.
 struct RowGroups {

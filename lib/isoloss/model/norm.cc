@@ -1,6 +1,6 @@
 #include "isoloss/model/norm.h"
 
-#include "isoloss/formats/quantize.h"
+#include "isoloss/kernels/prepare.h"
 #include "isoloss/kernels/rowwise.h"
 #include "isoloss/model/layer_context.h"
 
@@ -28,8 +28,7 @@ void RmsNorm::ReadGain() {
   const kernels::OperandState state =
       StateOf(context_.key, name_, precision::GemmRole::kFprop,
               OperandSide::kRight, /*group=*/0, /*first_tensor=*/0);
-  gain_ = formats::Dequantize(
-      formats::Quantize(gain_.view(), quantization, state.Of(0)), quantization);
+  kernels::QuantizeTensor(gain_.view(), quantization, state.Of(0));
   context_.gemms.CountOthers(1, 1);
 }
 
@@ -42,19 +41,17 @@ void RmsNorm::Forward(MatrixView<const float> x, MatrixView<float> y) {
 }
 
 void RmsNorm::Backward(MatrixView<const float> x, MatrixView<const float> dy,
-                       MatrixView<float> dx) {
+                       MatrixView<float> dx, bool add) {
   if (quantizes_gain_) context_.gemms.CountOthers(1, 2);
-  kernels::RmsNormBackward(x, Gain(), rstd_, dy, context_.rounding, dx,
-                           {context_.Gradient(parameter_).data(), x.cols()},
+  kernels::RmsNormBackward({x,
+                            Gain(),
+                            rstd_,
+                            dy,
+                            context_.rounding,
+                            add,
+                            dx,
+                            {context_.Gradient(parameter_).data(), x.cols()}},
                            context_.team);
-}
-
-void RmsNorm::BackwardAdd(MatrixView<const float> x, MatrixView<const float> dy,
-                          MatrixView<float> dx) {
-  if (quantizes_gain_) context_.gemms.CountOthers(1, 2);
-  kernels::RmsNormBackwardAdd(x, Gain(), rstd_, dy, context_.rounding, dx,
-                              {context_.Gradient(parameter_).data(), x.cols()},
-                              context_.team);
 }
 
 }  // namespace isoloss::model

@@ -19,13 +19,11 @@ class RmsNorm {
 
   /// Shapes   x, y [T, D]; x may be a window of a wider matrix.
   void Forward(MatrixView<const float> x, MatrixView<float> y);
-  /// Overwrites dx and the weight's gradient. `x` as in Forward.
+  /// Overwrites the weight's gradient, and dx unless its values are to be added
+  /// to it: the gradient of a residual's input, of which the norm is a branch.
+  /// Then the sum is rounded, too. `x` as in Forward.
   void Backward(MatrixView<const float> x, MatrixView<const float> dy,
-                MatrixView<float> dx);
-  /// The same, but adds to dx what Backward would give: the gradient of a
-  /// residual's input, of which the norm is a branch. Rounds both.
-  void BackwardAdd(MatrixView<const float> x, MatrixView<const float> dy,
-                   MatrixView<float> dx);
+                MatrixView<float> dx, bool add = false);
 
  private:
   /// Makes gain_ what multiplies.

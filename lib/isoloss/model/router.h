@@ -9,37 +9,14 @@
 #include <vector>
 
 #include "isoloss/base/matrix.h"
-#include "isoloss/model/config.h"
+#include "isoloss/kernels/routing.h"
 #include "isoloss/model/linear.h"
 #include "isoloss/model/router_figures.h"
+#include "isoloss/model/routing_source.h"
 
 namespace isoloss::model {
 
 struct LayerContext;
-
-/// Chooses the top_k experts of one token by scores + bias, inside the best
-/// groups if the configuration limits groups (a group counts the sum of its two
-/// best). Of equals the lower index wins, for groups and for experts.
-/// Shapes   scores, bias [E]; expert_ids [K] receives ids by falling biased
-///          score.
-/// Special  NaN compares with nothing, so a scan keeps what it has; still no id
-///          is chosen twice or outside the kept groups.
-void SelectExperts(const ModelConfig& config, std::span<const float> scores,
-                   std::span<const float> bias, std::span<int32_t> expert_ids);
-
-/// w_k = s[id_k] (unbiased); with route_norm divided by their sum + 1e-20; then
-/// times route_scale. FP32, sums over slots in slot order.
-void CombineWeights(const ModelConfig& config, std::span<const float> scores,
-                    std::span<const int32_t> expert_ids,
-                    std::span<float> weights);
-
-/// Adjoint of CombineWeights and of the score function: dlogits from dweights.
-/// Shapes   scores, dlogits [E]; expert_ids, dweights [K].
-void RouterScoreBackward(const ModelConfig& config,
-                         std::span<const float> scores,
-                         std::span<const int32_t> expert_ids,
-                         std::span<const float> dweights,
-                         std::span<float> dlogits);
 
 class Router {
  public:
@@ -70,18 +47,24 @@ class Router {
                 MatrixView<float> db);
 
  private:
-  void Choose(size_t token);
+  void Choose();
+  void ChooseBy(const RoutingSource& source);
+  void EditChoice();
+  void SumFigures();
 
   LayerContext& context_;
   std::string name_;
   size_t moe_layer_;
   Scratch& scratch_;
+  const kernels::RouterRule rule_;
   Linear gate_;
-  std::vector<float> bias_;     // [E]
-  Matrix<float> logits_;        // [T, E]
-  Matrix<float> scores_;        // [T, E]
-  Matrix<int32_t> expert_ids_;  // [T, K]
-  Matrix<float> weights_;       // [T, K]
+  std::vector<float> bias_;        // [E]
+  Matrix<float> logits_;           // [T, E]
+  Matrix<float> scores_;           // [T, E]
+  Matrix<int32_t> expert_ids_;     // [T, K]
+  Matrix<float> weights_;          // [T, K]
+  std::vector<int64_t> flips_;     // [T]
+  std::vector<double> entropies_;  // [T]
   RouterSums sums_;
 };
 

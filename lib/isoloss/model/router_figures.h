@@ -23,12 +23,6 @@ struct RouterFigures {
   int64_t flips = 0;
 };
 
-/// Entropy in nats of scores / sum(scores): ln(S) - sum(s ln s) / S, in FP64,
-/// sums in four lanes. Logarithms of scores come from a table made by
-/// kernels::Log, which would take several times as long; good to 1e-12.
-/// Special  scores that are 0 count nothing; NaN if one is NaN or all are 0.
-double ScoreEntropy(std::span<const float> scores);
-
 /// One layer's figures of this process's tokens: leaves of kernels::kTokenLeaf
 /// tokens, which threads may take in any order. Memory is reused.
 class RouterSums {
@@ -39,7 +33,7 @@ class RouterSums {
   size_t leaves() const { return leaves_.size(); }
   /// Adds token `token` of this process, which is `global_token` of the batch,
   /// to its leaf: tokens of one leaf ascend.
-  void Add(size_t token, size_t global_token, std::span<const float> scores,
+  void Add(size_t token, size_t global_token, double entropy,
            std::span<const int32_t> expert_ids, int64_t flips);
 
   /// Sums over all leaves: entropies go up the aligned tree.

@@ -12,12 +12,11 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/expert_parallel/collectives.h"
+#include "isoloss/kernels/embedding.h"
 #include "isoloss/kernels/rowwise.h"
 #include "isoloss/model/announce.h"
 #include "isoloss/model/block.h"
-#include "isoloss/model/embedding.h"
 #include "isoloss/model/layer_context.h"
-#include "isoloss/model/loss.h"
 #include "isoloss/model/norm.h"
 
 namespace isoloss::model {
@@ -107,7 +106,7 @@ struct Transformer::Impl {
   std::vector<MixtureOfExperts*> moe_layers;
   RmsNorm norm;
   Linear head;
-  EmbeddingGradient embedding_gradient;
+  kernels::EmbeddingGradient embedding_gradient;
 
   // Of the last Forward.
   Matrix<float> embedded;                              // [T, D]
@@ -132,8 +131,8 @@ double Transformer::Impl::Forward() {
   context.rope.Reach(static_cast<size_t>(*last) + 1);
 
   embedded.ResizeUninitialized(tokens, config.dim);
-  GatherEmbedding(context.Weight(embedding), batch.tokens, embedded.view(),
-                  context.team);
+  kernels::GatherRows(context.Weight(embedding), batch.tokens, embedded.view(),
+                      context.team);
   kernels::Cast(embedded.view(), context.rounding, embedded.view(),
                 context.team);
   context.TapOutput("tok_embeddings", "", embedded.view());
@@ -158,7 +157,8 @@ double Transformer::Impl::Forward() {
   kernels::CrossEntropy(logits.view(), batch.labels, 0.0f, context.rounding,
                         token_losses, MatrixView<float>(), context.team);
   context.TapOutput("loss", "", {token_losses.data(), tokens, 1});
-  return expert_parallel::Sum(context.mesh, LossSum(token_losses)) /
+  return expert_parallel::Sum(context.mesh,
+                              kernels::SumOfTokens(token_losses)) /
          static_cast<double>(counted_labels);
 }
 
@@ -287,8 +287,11 @@ void Transformer::SetGemmEngine(GemmEngine engine) {
 
 double Transformer::Forward(const TokenBatch& batch, TapSink* tap) {
   CheckBatch(impl_->context.config, batch);
-  impl_->counted_labels = static_cast<size_t>(expert_parallel::Sum(
-      impl_->context.mesh, static_cast<int64_t>(CountedLabels(batch.labels))));
+  const int64_t counted = std::ranges::count_if(
+      batch.labels,
+      [](int32_t label) { return label != kernels::kIgnoredLabel; });
+  impl_->counted_labels =
+      static_cast<size_t>(expert_parallel::Sum(impl_->context.mesh, counted));
   if (impl_->counted_labels == 0) {
     ThrowError(ErrorKind::kShape,
                "Transformer::Forward: none of {} labels counts (all are {}), "

@@ -51,8 +51,7 @@ bool Block(Side& side) {
   return true;
 }
 
-bool Rounding(Side& side, const char* mode) {
-  const formats::RoundingMode* rounding = &formats::RoundingModeByName(mode);
+bool Rounding(Side& side, formats::RoundingMode rounding) {
   if (!side.quantization || side.quantization->rounding == rounding) {
     return false;
   }
@@ -201,10 +200,14 @@ constexpr SideMistake kSideMistakes[] = {
      "{} was quantised from the original values, not from quantised ones",
      OnlyOnce},
     {"truncated", "elements of {} were rounded toward zero",
-     [](Side& side) { return Rounding(side, "toward_zero"); }},
+     [](Side& side) {
+       return Rounding(side, formats::RoundingMode::kTowardZero);
+     }},
     {"ties_away",
      "elements of {} halfway between two were rounded away from zero",
-     [](Side& side) { return Rounding(side, "half_away"); }},
+     [](Side& side) {
+       return Rounding(side, formats::RoundingMode::kHalfAway);
+     }},
     {"from_bf16", "{} was rounded to BF16 first",
      RoundedFirst<formats::RoundToBf16>},
     {"from_tf32", "{} was rounded to TF32 first", RoundedFirst<RoundToTf32>},

@@ -8,7 +8,6 @@
 
 #include "isoloss/formats/mx_block.h"
 #include "isoloss/formats/quantize.h"
-#include "isoloss/formats/scaling.h"
 #include "isoloss/oracle/scalar_quantize.h"
 
 namespace isoloss::oracle {
@@ -82,7 +81,9 @@ struct Row {
 };
 
 using formats::Quantization;
+using formats::RoundingMode;
 using formats::ScaleFormat;
+using formats::Transform;
 
 /// A row is one cell.
 Quantization Scaled(const char* element, ScaleFormat format, ScaleRule rule) {
@@ -95,31 +96,31 @@ Quantization Scaled(const char* element, ScaleFormat format, ScaleRule rule) {
 /// Cells of two elements under a scale of the tensor.
 Quantization TwoLevel(ScaleRule rule) {
   Quantization q = Scaled("e2m1", ScaleFormat::kE4m3, rule);
-  q.scaling = &formats::ScalingByName("two_level");
+  q.scaling = formats::Scaling::kTwoLevel;
   q.cell = {1, 2};
   return q;
 }
 
 Quantization Delayed() {
   Quantization q = Scaled("e4m3", ScaleFormat::kFp32, ScaleRule::kTe);
-  q.scaling = &formats::ScalingByName("delayed");
+  q.scaling = formats::Scaling::kDelayed;
   q.cell = {0, 0};
   q.history = 1;
   return q;
 }
 
 /// A cast.
-Quantization Rounded(const char* rounding, int random_bits = 0) {
+Quantization Rounded(RoundingMode rounding, int random_bits = 0) {
   Quantization q = {.element = &formats::FormatByName("e4m3"),
                     .scale_format = ScaleFormat::kNone};
-  q.rounding = &formats::RoundingModeByName(rounding);
+  q.rounding = rounding;
   q.random_bits = random_bits;
   return q;
 }
 
-Quantization Transformed(const char* transform) {
-  Quantization q = Rounded("nearest_even");
-  q.transform = &formats::TransformByName(transform);
+Quantization Transformed(Transform transform) {
+  Quantization q = Rounded(RoundingMode::kNearestEven);
+  q.transform = transform;
   return q;
 }
 
@@ -171,15 +172,23 @@ std::vector<Row> Rows() {
        {0x7Fp-6f, 0x1p-6f, 0x1.8p-6f, -0x1.4p-5f},
        {0x7Fp-6f, 0x1p-6f, 0x2p-6f, -0x2p-6f}},
       // Halfway between 16 and 18, between 18 and 20.
-      {Rounded("half_away"), {17, 19, -17, 500}, {18, 20, -18, 448}},
-      {Rounded("toward_zero"), {17.9f, 19, -17, 500}, {16, 18, -16, 448}},
+      {Rounded(RoundingMode::kHalfAway),
+       {17, 19, -17, 500},
+       {18, 20, -18, 448}},
+      {Rounded(RoundingMode::kTowardZero),
+       {17.9f, 19, -17, 500},
+       {16, 18, -16, 448}},
       // Philox of zeros begins 6627E8D5 E169C58D (Random123): E8, 66, C5 and E1
       // are the upper halves of 16 bits each; half a step goes up from 80 on.
-      {Rounded("stochastic", 8), {17, 17, 17, -17}, {18, 16, 18, -18}},
+      {Rounded(RoundingMode::kStochastic, 8),
+       {17, 17, 17, -17},
+       {18, 16, 18, -18}},
       // A run is filled up with zeros: sums and differences over four.
-      {Transformed("hadamard16"), {4, 8, 16, 32}, {15, -5, -9, 3}},
-      {Transformed("hadamard16_te"), {4, 8, 16, 32}, {-1, 11, 7, -13}},
-      {Transformed("hadamard16_random"), {4, 8, 16, 32}, {11, -1, -13, 7}},
+      {Transformed(Transform::kHadamard16), {4, 8, 16, 32}, {15, -5, -9, 3}},
+      {Transformed(Transform::kHadamard16Te), {4, 8, 16, 32}, {-1, 11, 7, -13}},
+      {Transformed(Transform::kHadamard16Random),
+       {4, 8, 16, 32},
+       {11, -1, -13, 7}},
   };
 }
 

@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "isoloss/base/error.h"
-#include "isoloss/formats/scaling.h"
 #include "isoloss/model/graph.h"
 #include "isoloss/oracle/scalar_product.h"
 #include "isoloss/oracle/scalar_quantize.h"
@@ -16,6 +15,8 @@ using formats::Cell;
 using formats::NonFinitePolicy;
 using formats::ScaleFormat;
 using formats::ScaleRule;
+using formats::Scaling;
+using formats::Transform;
 
 using Activation = decltype(precision::Recipe::activation);
 
@@ -26,10 +27,10 @@ struct OperandFormat {
   ScaleFormat scale = ScaleFormat::kE8m0;
   Cell cell = {1, 32};
   NonFinitePolicy non_finite = NonFinitePolicy::kBlockNan;
-  const char* scaling = "current";
+  Scaling scaling = Scaling::kCurrent;
   int history = 0;
   int random_bits = 0;  ///< 0: to nearest even
-  const char* transform = nullptr;
+  Transform transform = Transform::kNone;
 
   std::optional<formats::Quantization> Spec() const {
     if (element == nullptr) return std::nullopt;
@@ -38,14 +39,12 @@ struct OperandFormat {
         .scale_rule = rule,
         .non_finite = non_finite,
         .scale_format = scale,
-        .scaling = &formats::ScalingByName(scaling),
+        .scaling = scaling,
         .cell = cell,
-        .rounding = &formats::RoundingModeByName(
-            random_bits > 0 ? "stochastic" : "nearest_even"),
+        .rounding = random_bits > 0 ? formats::RoundingMode::kStochastic
+                                    : formats::RoundingMode::kNearestEven,
         .random_bits = random_bits,
-        .transform = transform == nullptr
-                         ? nullptr
-                         : &formats::TransformByName(transform),
+        .transform = transform,
         .history = history};
   }
 };
@@ -61,7 +60,9 @@ constexpr OperandFormat kE3m2 = {"e3m2", ScaleRule::kRceil};
 constexpr OperandFormat kE2m3 = {"e2m3", ScaleRule::kRceil};
 constexpr OperandFormat kE2m1Floor = {"e2m1", ScaleRule::kFloor};
 constexpr OperandFormat kE2m1Random = {
-    .element = "e2m1", .random_bits = 16, .transform = "hadamard16_random"};
+    .element = "e2m1",
+    .random_bits = 16,
+    .transform = Transform::kHadamard16Random};
 
 // ---- TransformerEngine -----------------------------------------------------
 
@@ -71,26 +72,30 @@ constexpr OperandFormat kTeMxSquare = {
     .element = "e4m3", .cell = {32, 32}, .non_finite = kTe};
 
 constexpr OperandFormat OfTensor(const char* element,
-                                 const char* scaling = "current",
+                                 Scaling scaling = Scaling::kCurrent,
                                  int history = 0) {
   return {element, ScaleRule::kTe, ScaleFormat::kFp32, {0, 0}, kTe,
           scaling, history};
 }
 constexpr OperandFormat kTensorE4m3 = OfTensor("e4m3");
 constexpr OperandFormat kTensorE5m2 = OfTensor("e5m2");
-constexpr OperandFormat kDelayedE4m3 = OfTensor("e4m3", "delayed", 1024);
-constexpr OperandFormat kDelayedE5m2 = OfTensor("e5m2", "delayed", 1024);
+constexpr OperandFormat kDelayedE4m3 =
+    OfTensor("e4m3", Scaling::kDelayed, 1024);
+constexpr OperandFormat kDelayedE5m2 =
+    OfTensor("e5m2", Scaling::kDelayed, 1024);
 
 constexpr OperandFormat Nvfp4(size_t rows, int random_bits = 0,
-                              const char* transform = nullptr) {
-  return {"e2m1",      ScaleRule::kTe, ScaleFormat::kE4m3, {rows, 16}, kTe,
-          "two_level", /*history=*/0,  random_bits,        transform};
+                              Transform transform = Transform::kNone) {
+  return {"e2m1",   ScaleRule::kTe,     ScaleFormat::kE4m3, {rows, 16},
+          kTe,      Scaling::kTwoLevel, /*history=*/0,      random_bits,
+          transform};
 }
 constexpr OperandFormat kFp4 = Nvfp4(1);
 constexpr OperandFormat kFp4Square = Nvfp4(16);
 constexpr OperandFormat kFp4Random = Nvfp4(1, 8);
-constexpr OperandFormat kFp4Turned = Nvfp4(1, 0, "hadamard16_te");
-constexpr OperandFormat kFp4RandomTurned = Nvfp4(1, 8, "hadamard16_te");
+constexpr OperandFormat kFp4Turned = Nvfp4(1, 0, Transform::kHadamard16Te);
+constexpr OperandFormat kFp4RandomTurned =
+    Nvfp4(1, 8, Transform::kHadamard16Te);
 
 // ---- DeepSeek-V3 and torchao's FP8 -----------------------------------------
 

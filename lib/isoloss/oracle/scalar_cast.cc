@@ -5,12 +5,11 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <string_view>
-
-#include "isoloss/base/error.h"
 
 namespace isoloss::oracle {
 namespace {
+
+using formats::RoundingMode;
 
 /// 2^exponent, a normal number.
 double PowerOfTwo(int exponent) {
@@ -22,33 +21,21 @@ int FloorLog2(double size) {
   return static_cast<int>(std::bit_cast<uint64_t>(size) >> 52) - 1023;
 }
 
-GridRounding RoundingByName(std::string_view name) {
-  if (name == "nearest_even") return GridRounding::kNearestEven;
-  if (name == "half_away") return GridRounding::kHalfAway;
-  if (name == "toward_zero") return GridRounding::kTowardZero;
-  if (name == "stochastic") return GridRounding::kStochastic;
-  ThrowError(ErrorKind::kConfig,
-             "oracle: rounding {} was given, but it knows nearest_even, "
-             "half_away, toward_zero and stochastic. State the new one in "
-             "oracle/scalar_cast.cc.",
-             name);
-}
-
 /// Does a number go up that lies `part` of a step above `steps` whole ones?
-bool GoesUp(GridRounding rounding, int64_t steps, double part, uint32_t random,
+bool GoesUp(RoundingMode rounding, int64_t steps, double part, uint32_t random,
             int bits) {
   switch (rounding) {
-    case GridRounding::kNearestEven: {
+    case RoundingMode::kNearestEven: {
       // Without jumps, which no processor could predict.
       const int beyond = part > 0.5 ? 1 : 0;
       const int tie = part == 0.5 ? 1 : 0;
       return (beyond | (tie & static_cast<int>(steps % 2))) != 0;
     }
-    case GridRounding::kHalfAway:
+    case RoundingMode::kHalfAway:
       return part >= 0.5;
-    case GridRounding::kTowardZero:
+    case RoundingMode::kTowardZero:
       return false;
-    case GridRounding::kStochastic:
+    case RoundingMode::kStochastic:
       break;
   }
   const double all = PowerOfTwo(bits);
@@ -70,9 +57,9 @@ double LargestOf(const formats::Format& format) {
 int LeastExponent(const formats::Format& format) { return 1 - format.bias; }
 
 ElementCast::ElementCast(const formats::Format& format,
-                         const formats::RoundingMode& rounding)
+                         formats::RoundingMode rounding)
     : format_(format),
-      rounding_(RoundingByName(rounding.name)),
+      rounding_(rounding),
       largest_(LargestOf(format)),
       least_exponent_(LeastExponent(format)) {}
 
@@ -102,7 +89,7 @@ float ElementCast::Cast(float value, bool overflows, uint32_t random,
 
 float NearestE4m3(float value) {
   static const ElementCast cast(formats::FormatByName("e4m3"),
-                                formats::kRoundingMode_nearest_even);
+                                formats::RoundingMode::kNearestEven);
   return cast.Cast(value, /*overflows=*/false, /*random=*/0, /*bits=*/0);
 }
 

@@ -15,16 +15,11 @@ double LargestOf(const formats::Format& format);
 /// Exponent of the smallest normal number.
 int LeastExponent(const formats::Format& format);
 
-/// How a number between two neighbours of a grid is rounded.
-enum class GridRounding { kNearestEven, kHalfAway, kTowardZero, kStochastic };
-
 /// The cast to one format under one rounding; what depends on them alone is
 /// found once, since tensors have many elements.
 class ElementCast {
  public:
-  /// Errors   ConfigError for a rounding that the oracle does not know.
-  ElementCast(const formats::Format& format,
-              const formats::RoundingMode& rounding);
+  ElementCast(const formats::Format& format, formats::RoundingMode rounding);
 
   /// `value` on the format's grid: neighbours are 2^(e - mantissa_bits) apart,
   /// e the value's exponent or, if that is more, the smallest normal's. The
@@ -40,7 +35,7 @@ class ElementCast {
 
  private:
   formats::Format format_;
-  GridRounding rounding_;
+  formats::RoundingMode rounding_;
   double largest_;
   int least_exponent_;
 };

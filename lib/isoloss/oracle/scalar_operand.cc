@@ -5,7 +5,6 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/rng.h"
-#include "isoloss/formats/scaling.h"
 #include "isoloss/oracle/scalar_cast.h"
 #include "isoloss/oracle/scalar_quantize.h"
 
@@ -24,9 +23,8 @@ size_t ScaledSteps(const Quantization* quantization) {
 }
 
 size_t RunOf(const Quantization* quantization) {
-  return quantization != nullptr && quantization->transform != nullptr
-             ? quantization->transform->length
-             : 1;
+  return quantization == nullptr ? 1
+                                 : formats::RunLength(quantization->transform);
 }
 
 /// The stored values after the quantisation along their rows.
@@ -165,7 +163,7 @@ PreparedSide PrepareSide(const ScalarOperand& operand,
   if (exponents) side.exponents.Resize(rows, pieces.depth());
   if (quantization != nullptr &&
       (quantization->scale_format == ScaleFormat::kFp32 ||
-       quantization->scaling->name == "two_level")) {
+       quantization->scaling == formats::Scaling::kTwoLevel)) {
     side.factors.Resize(rows, pieces.pieces.size());
   }
   size_t begin = 0;

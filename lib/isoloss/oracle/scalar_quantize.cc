@@ -7,7 +7,6 @@
 #include <span>
 #include <string_view>
 
-#include "isoloss/base/error.h"
 #include "isoloss/base/rng.h"
 
 namespace isoloss::oracle {
@@ -38,36 +37,28 @@ float HadamardElement(const Run& x, size_t i, size_t first, size_t length) {
 }
 
 /// +1 or -1 for each element of a run.
-std::array<int, kRun> SignsOf(std::string_view transform, uint64_t key) {
-  std::array<int, kRun> signs;
-  signs.fill(1);
-  if (transform == "hadamard16") return signs;
-  if (transform == "hadamard16_te") {
+std::array<int, kRun> SignsOf(formats::Transform transform, uint64_t key) {
+  if (transform == formats::Transform::kHadamard16Te) {
     return {1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1, 1, -1, 1, -1, -1};
   }
-  if (transform == "hadamard16_random") {
-    for (size_t i = 0; i < kRun; ++i) signs[i] = (key >> i) % 2 == 1 ? -1 : 1;
-    return signs;
-  }
-  ThrowError(ErrorKind::kConfig,
-             "oracle: transform {} was given, but it knows hadamard16, "
-             "hadamard16_te and hadamard16_random. State the new one in "
-             "oracle/scalar_quantize.cc.",
-             transform);
+  std::array<int, kRun> signs;
+  signs.fill(1);
+  if (transform != formats::Transform::kHadamard16Random) return signs;
+  for (size_t i = 0; i < kRun; ++i) signs[i] = (key >> i) % 2 == 1 ? -1 : 1;
+  return signs;
 }
 
 /// The last run of a row is filled up with zeros.
 Matrix<float> Transformed(MatrixView<const float> values,
                           const Quantization& quantization, uint64_t key) {
-  const bool transforms = quantization.transform != nullptr;
+  const bool transforms = quantization.transforms();
   const size_t runs = (values.cols() + kRun - 1) / kRun;
   Matrix<float> result(values.rows(), transforms ? runs * kRun : values.cols());
   for (size_t row = 0; row < values.rows(); ++row) {
     std::copy_n(values.Row(row), values.cols(), result.Row(row));
   }
   if (!transforms) return result;
-  const std::array<int, kRun> signs =
-      SignsOf(quantization.transform->name, key);
+  const std::array<int, kRun> signs = SignsOf(quantization.transform, key);
   Run run;
   for (size_t row = 0; row < values.rows(); ++row) {
     for (float* x = result.Row(row); x < result.Row(row) + result.cols();
@@ -132,7 +123,7 @@ uint32_t ScalarRandom(const formats::TensorState& state, size_t row, size_t col,
 
 ScalarCoder::ScalarCoder(const Quantization& quantization)
     : quantization_(quantization),
-      cast_(*quantization.element, *quantization.rounding) {}
+      cast_(*quantization.element, quantization.rounding) {}
 
 float ScalarCoder::Code(float value, const ScalarScale& scale,
                         uint32_t random) const {
@@ -156,10 +147,8 @@ formats::TensorState StateOfTensor(uint64_t seed, uint64_t step,
 }
 
 bool NeedsState(const Quantization& quantization) {
-  const bool random_signs = quantization.transform != nullptr &&
-                            quantization.transform->name == "hadamard16_random";
   return quantization.random_bits > 0 || quantization.history > 0 ||
-         random_signs;
+         quantization.transform == formats::Transform::kHadamard16Random;
 }
 
 ScalarTensor ScalarQuantize(MatrixView<const float> values,

@@ -5,8 +5,6 @@
 #include <limits>
 #include <string_view>
 
-#include "isoloss/base/error.h"
-#include "isoloss/formats/scaling.h"
 #include "isoloss/oracle/scalar_cast.h"
 
 namespace isoloss::oracle {
@@ -169,24 +167,21 @@ ScalarScale ScaleOfCell(const Quantization& quantization, float amax,
                         const TensorMagnitudes& tensor) {
   if (quantization.scale_format == ScaleFormat::kNone) return {};
   if (!std::isfinite(amax)) return NonFiniteScale(quantization);
-  const std::string_view scaling = quantization.scaling->name;
-  if (scaling == "current") return CurrentScale(quantization, amax);
-  if (scaling == "delayed") {
-    return tensor.history ? CurrentScale(quantization, *tensor.history)
-                          : ScalarScale{};
+  switch (quantization.scaling) {
+    case formats::Scaling::kCurrent:
+      break;
+    case formats::Scaling::kDelayed:
+      return tensor.history ? CurrentScale(quantization, *tensor.history)
+                            : ScalarScale{};
+    case formats::Scaling::kTwoLevel:
+      return TwoLevelScale(quantization, amax, tensor.current);
   }
-  if (scaling == "two_level") {
-    return TwoLevelScale(quantization, amax, tensor.current);
-  }
-  ThrowError(ErrorKind::kConfig,
-             "oracle: scaling {} was given, but it knows current, delayed and "
-             "two_level. State the new one in oracle/scalar_scale.cc.",
-             scaling);
+  return CurrentScale(quantization, amax);
 }
 
 float ScaleOfTensor(const Quantization& quantization,
                     const TensorMagnitudes& tensor) {
-  if (quantization.scaling->name != "two_level") return 1.0f;
+  if (quantization.scaling != formats::Scaling::kTwoLevel) return 1.0f;
   return quantization.scale_rule == ScaleRule::kTorchao
              ? OuterDecode(quantization, tensor.current)
              : 1.0f / OuterEncode(quantization, tensor.current);

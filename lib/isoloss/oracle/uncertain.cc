@@ -106,7 +106,8 @@ UncertainScale ScaleOf(const Quantization& quantization, const Magnitude& cell,
   }
   // Between the corners a scale of two levels may leave their range by as much
   // as the tensor's magnitude is uncertain.
-  if (quantization.scaling->name == "two_level" && tensor.most > 0.0f) {
+  if (quantization.scaling == formats::Scaling::kTwoLevel &&
+      tensor.most > 0.0f) {
     const double room =
         static_cast<double>(tensor.most) / static_cast<double>(tensor.least);
     const auto widen = [room](Interval& range) {

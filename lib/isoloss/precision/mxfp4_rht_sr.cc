@@ -9,7 +9,7 @@ Recipe mxfp4_rht_sr() {
   const auto forward = MxOperand("e4m3", formats::ScaleRule::kRceil);
   const auto backward =
       Stochastic(Transformed(MxOperand("e2m1", formats::ScaleRule::kRceil),
-                             "hadamard16_random"),
+                             formats::Transform::kHadamard16Random),
                  kBits);
   Recipe recipe = RecipeOf(Uniform(backward));
   recipe.fprop = {forward, forward};

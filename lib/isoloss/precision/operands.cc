@@ -1,6 +1,5 @@
 #include "isoloss/precision/operands.h"
 
-#include "isoloss/formats/scaling.h"
 #include "isoloss/precision/site_presets.h"
 
 namespace isoloss::precision {
@@ -26,18 +25,18 @@ Quantization Nvfp4Operand(bool square) {
           .scale_rule = formats::ScaleRule::kTe,
           .non_finite = formats::NonFinitePolicy::kTe,
           .scale_format = formats::ScaleFormat::kE4m3,
-          .scaling = &formats::ScalingByName("two_level"),
+          .scaling = formats::Scaling::kTwoLevel,
           .cell = {square ? kBlock : 1, kBlock}};
 }
 
 Quantization Stochastic(Quantization operand, int bits) {
-  operand.rounding = &formats::RoundingModeByName("stochastic");
+  operand.rounding = formats::RoundingMode::kStochastic;
   operand.random_bits = bits;
   return operand;
 }
 
-Quantization Transformed(Quantization operand, std::string_view transform) {
-  operand.transform = &formats::TransformByName(transform);
+Quantization Transformed(Quantization operand, formats::Transform transform) {
+  operand.transform = transform;
   return operand;
 }
 

@@ -25,7 +25,7 @@ formats::Quantization Stochastic(formats::Quantization operand, int bits);
 
 /// The operand after the named transform.
 formats::Quantization Transformed(formats::Quantization operand,
-                                  std::string_view transform);
+                                  formats::Transform transform);
 
 /// The same for both operands of all three products.
 LinearPrecision Uniform(const formats::Quantization& operand);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "isoloss/base/named.h"
-#include "isoloss/formats/scaling.h"
+#include "isoloss/formats/quantization.h"
 #include "isoloss/precision/recipe.h"
 
 namespace isoloss::precision {
@@ -43,18 +43,15 @@ void Visit(Fields& fields, formats::Quantization& operand) {
   constexpr auto kMaxBlock = static_cast<int64_t>(formats::kMaxCell);
   fields.Choice("element", operand.element,
                 Entries(formats::AllFormats(), operand.element));
-  fields.Choice("scaling", operand.scaling,
-                Entries(formats::AllScalings(), operand.scaling));
+  fields.Choice("scaling", operand.scaling, formats::kScalingNames);
   fields.Integer("block_rows", operand.cell.rows, 0, kMaxBlock);
   fields.Integer("block_columns", operand.cell.cols, 0, kMaxBlock);
   fields.Choice("scale_format", operand.scale_format,
                 formats::kScaleFormatNames);
   fields.Choice("scale_rule", operand.scale_rule, formats::kScaleRuleNames);
-  fields.Choice("rounding", operand.rounding,
-                Entries(formats::AllRoundingModes(), operand.rounding));
+  fields.Choice("rounding", operand.rounding, formats::kRoundingModeNames);
   fields.Integer("random_bits", operand.random_bits, 0, 16);
-  fields.Choice("transform", operand.transform,
-                EntriesOrNone(formats::AllTransforms(), operand.transform));
+  fields.Choice("transform", operand.transform, formats::kTransformNames);
   fields.Choice("non_finite", operand.non_finite,
                 formats::kNonFinitePolicyNames);
   fields.Integer("history", operand.history, 0, formats::kMaxHistory);

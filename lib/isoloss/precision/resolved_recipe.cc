@@ -208,8 +208,8 @@ void ValidateProducts(const Recipe& recipe, const LinearPrecision& precision) {
         "wgrad's operand a format.",
         recipe.name);
   }
-  if ((wgrad.left_again && precision.dgrad.left->transform != nullptr) ||
-      (wgrad.right_again && precision.fprop.left->transform != nullptr)) {
+  if ((wgrad.left_again && precision.dgrad.left->transforms()) ||
+      (wgrad.right_again && precision.fprop.left->transforms())) {
     ThrowError(ErrorKind::kConfig,
                "recipe {}: wgrad quantises again what was transformed before, "
                "so that its values are no longer those of the tensor. Drop the "

@@ -1,5 +1,4 @@
 // TransformerEngine's first FP8 recipe: scales from the steps before.
-#include "isoloss/formats/scaling.h"
 #include "isoloss/precision/operands.h"
 #include "isoloss/precision/registry.h"
 
@@ -8,7 +7,7 @@ namespace {
 
 formats::Quantization Delayed(std::string_view element) {
   auto operand = Fp8Operand(element, formats::ScaleRule::kTe, {0, 0});
-  operand.scaling = &formats::ScalingByName("delayed");
+  operand.scaling = formats::Scaling::kDelayed;
   operand.history = 1024;
   return operand;
 }

@@ -9,8 +9,8 @@ Recipe te_nvfp4() {
   const auto x = Nvfp4Operand(/*square=*/false);
   const auto dy = Stochastic(x, kBits);
   Recipe recipe = RecipeOf(ByTensor(x, Nvfp4Operand(/*square=*/true), dy));
-  recipe.wgrad = {Transformed(dy, "hadamard16_te"),
-                  Transformed(x, "hadamard16_te")};
+  recipe.wgrad = {Transformed(dy, formats::Transform::kHadamard16Te),
+                  Transformed(x, formats::Transform::kHadamard16Te)};
   recipe.last_layers = 1;
   recipe.name = "te_nvfp4";
   recipe.summary = "NVFP4, 2-D weights; wgrad rotated, gradients stochastic";

@@ -51,11 +51,11 @@ std::string WrongOutsideSites(const Quantization& quantization) {
     return "has delayed scaling, but only linear layers keep a history: give "
            "scaling = \"current\"";
   }
-  if (quantization.transform != nullptr) {
+  if (quantization.transforms()) {
     return fmt::format(
         "has the transform {}, but only linear layers transform operands: give "
         "none",
-        quantization.transform->name);
+        formats::TransformName(quantization.transform));
   }
   return "";
 }
@@ -102,7 +102,7 @@ std::string WrongPrecision(const GemmPrecision& precision, GemmRole role) {
     }
   }
   const auto transform_of = [](const Quantization* operand) {
-    return operand == nullptr ? nullptr : operand->transform;
+    return operand == nullptr ? formats::Transform::kNone : operand->transform;
   };
   if (transform_of(precision.left_operand()) !=
       transform_of(precision.right_operand())) {

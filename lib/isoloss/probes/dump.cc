@@ -121,11 +121,10 @@ runlog::DumpedCells CellsOf(const model::Tensor& tensor, Direction direction,
                             const runlog::DumpedTensor& dumped) {
   const formats::Quantization& quantization =
       *QuantizationOf(tensor, direction);
-  const formats::Transform* transform = quantization.transform;
   const auto cols = static_cast<size_t>(dumped.cols);
   runlog::DumpedCells cells;
   for (const size_t extent : {quantization.cell.rows, quantization.cell.cols,
-                              transform == nullptr ? 1 : transform->length}) {
+                              formats::RunLength(quantization.transform)}) {
     cells.extents.push_back(static_cast<int64_t>(extent));
   }
   size_t begin = 0;

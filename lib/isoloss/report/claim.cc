@@ -6,10 +6,13 @@
 #include <string>
 
 #include "isoloss/base/printable.h"
-#include "isoloss/report/json_numbers.h"
+#include "isoloss/document/json.h"
 
 namespace isoloss::report {
 namespace {
+
+using document::Json;
+using document::PutNumber;
 
 constexpr int64_t kClaimSchemaVersion = 1;
 

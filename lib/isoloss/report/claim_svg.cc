@@ -6,13 +6,21 @@
 #include <vector>
 
 #include "isoloss/base/printable.h"
-#include "isoloss/report/ci_result.h"
+#include "isoloss/document/result.h"
+#include "isoloss/document/svg.h"
+#include "isoloss/document/svg_axes.h"
+#include "isoloss/document/text_layout.h"
 #include "isoloss/report/claim.h"
-#include "isoloss/report/svg.h"
-#include "isoloss/report/svg_axes.h"
 
 namespace isoloss::report {
 namespace {
+
+using document::Shortened;
+using document::SvgAxis;
+using document::SvgLine;
+using document::SvgPicture;
+using document::SvgText;
+namespace colour = document::colour;
 
 constexpr int kClaimWidth = 860;
 constexpr int kClaimHead = 88;

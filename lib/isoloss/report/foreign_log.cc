@@ -12,6 +12,9 @@
 namespace isoloss::report {
 namespace {
 
+using document::Json;
+using document::PutInteger;
+
 using foreign::ForeignRun;
 using foreign::Series;
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "isoloss/document/json.h"
 #include "isoloss/foreign/foreign_run.h"
-#include "isoloss/report/json_numbers.h"
 
 namespace isoloss::report {
 
@@ -19,7 +19,7 @@ std::string RenderForeignLog(const std::string& file,
 /// "significant", "scientific", "exact", "repeated", "copies", "step",
 /// "value"}]}]}. Values that are not finite are the strings "nan", "inf" and
 /// "-inf".
-Json ForeignLogJson(const std::string& file,
-                    const std::vector<foreign::ForeignRun>& runs);
+document::Json ForeignLogJson(const std::string& file,
+                              const std::vector<foreign::ForeignRun>& runs);
 
 }  // namespace isoloss::report

@@ -8,10 +8,15 @@
 #include <optional>
 #include <string>
 
-#include "isoloss/report/json_numbers.h"
+#include "isoloss/document/json.h"
 
 namespace isoloss::report {
 namespace {
+
+using document::IntervalJson;
+using document::Json;
+using document::PutInteger;
+using document::PutNumber;
 
 using indicators::Growth;
 using indicators::IndicatorRun;

@@ -6,12 +6,22 @@
 #include <string>
 #include <string_view>
 
+#include "isoloss/document/svg.h"
+#include "isoloss/document/svg_axes.h"
 #include "isoloss/report/indicators.h"
-#include "isoloss/report/svg.h"
-#include "isoloss/report/svg_axes.h"
 
 namespace isoloss::report {
 namespace {
+
+using document::SignedTick;
+using document::SvgAxis;
+using document::SvgKey;
+using document::SvgLegend;
+using document::SvgLine;
+using document::SvgPicture;
+using document::SvgText;
+using document::SvgTitle;
+namespace colour = document::colour;
 
 using indicators::Alarm;
 using indicators::IndicatorRun;

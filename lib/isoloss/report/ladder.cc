@@ -7,11 +7,14 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "isoloss/report/json_numbers.h"
+#include "isoloss/document/json.h"
 #include "isoloss/scaling/size_text.h"
 
 namespace isoloss::report {
 namespace {
+
+using document::Json;
+using document::PutNumber;
 
 using scaling::ArmStatement;
 using scaling::GapFit;
@@ -115,8 +118,8 @@ std::string ArmLines(const ArmStatement& arm, double confidence) {
 }
 
 Json IntervalJson(const GapInterval& interval) {
-  return report::IntervalJson(interval.estimate, interval.lower,
-                              interval.upper);
+  return document::IntervalJson(interval.estimate, interval.lower,
+                                interval.upper);
 }
 
 Json FitJson(const GapFit& fit) {

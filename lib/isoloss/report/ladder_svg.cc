@@ -6,13 +6,24 @@
 #include <string>
 #include <string_view>
 
+#include "isoloss/document/svg.h"
+#include "isoloss/document/svg_axes.h"
 #include "isoloss/report/ladder.h"
-#include "isoloss/report/svg.h"
-#include "isoloss/report/svg_axes.h"
 #include "isoloss/scaling/size_text.h"
 
 namespace isoloss::report {
 namespace {
+
+using document::SignedTick;
+using document::SvgAxis;
+using document::SvgKey;
+using document::SvgLabels;
+using document::SvgLegend;
+using document::SvgLine;
+using document::SvgPicture;
+using document::SvgText;
+using document::SvgTitle;
+namespace colour = document::colour;
 
 using scaling::ArmStatement;
 using scaling::GapInterval;

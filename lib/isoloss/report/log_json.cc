@@ -10,6 +10,10 @@
 namespace isoloss::report {
 namespace {
 
+using document::Json;
+using document::PutInteger;
+using document::PutNumber;
+
 Json CaseJson(const report::ProbeCaseSummary& of) {
   Json json{{"case", of.name},
             {"steps", of.steps},

@@ -5,13 +5,18 @@
 #include <initializer_list>
 
 #include "isoloss/compare/exchange_summary.h"
+#include "isoloss/document/text_layout.h"
 #include "isoloss/report/evidence_summary.h"
 #include "isoloss/report/live_view.h"
 #include "isoloss/report/recipe_text.h"
-#include "isoloss/report/text_layout.h"
 
 namespace isoloss::report {
 namespace {
+
+using document::Chart;
+using document::DrawChart;
+using document::FieldLine;
+using document::TextStyle;
 
 // Logs of other programs tell less: nothing stands for what they lack.
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "isoloss/report/chart.h"
+#include "isoloss/document/chart.h"
 #include "isoloss/report/run_summary.h"
 #include "isoloss/runlog/ensemble.h"
 #include "isoloss/runlog/probe_log.h"
@@ -22,7 +22,7 @@ struct ShownRun {
 };
 
 /// `file`, who made the run, its mesh, loss curve, `summary` and events.
-std::string RenderRunLog(const ShownRun& run, const TextStyle& style);
+std::string RenderRunLog(const ShownRun& run, const document::TextStyle& style);
 std::string RenderProbeLog(const runlog::ProbeLog& log,
                            const std::string& file);
 std::string RenderEnsembleLog(const runlog::Ensemble& ensemble,

@@ -17,11 +17,12 @@
 namespace isoloss::report {
 namespace {
 
+using document::Json;
+
 constexpr size_t kMostVerdictBytes = 700'000;
 constexpr size_t kMostGrowthEntries = 50;
 constexpr size_t kMostFlipPoints = 200;
 constexpr size_t kMostFlipBytes = 200'000;
-constexpr size_t kMostKillMatrixBytes = 400'000;
 constexpr size_t kMostProbes = 100;
 constexpr size_t kMostEnvelopeSteps = 5'000;
 
@@ -205,18 +206,6 @@ Json OracleJson(std::span<const gate::Probe> probes, PageBudget& budget) {
     if (!entry.is_null()) list.push_back(std::move(entry));
   }
   return list;
-}
-
-Json KillMatrixJson(Json matrix, PageBudget& budget) {
-  if (matrix.is_null()) return nullptr;
-  const auto drop_curves = [](Json& cells) {
-    for (Json& cell : cells) cell.erase("loss_nats");
-  };
-  if (PageJson(matrix).size() > kMostKillMatrixBytes) {
-    for (Json& mutant : matrix["mutants"]) drop_curves(mutant["cells"]);
-    drop_curves(matrix["benign"]);
-  }
-  return budget.Fit(std::move(matrix), "the kill matrix");
 }
 
 }  // namespace isoloss::report

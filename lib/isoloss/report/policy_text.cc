@@ -7,10 +7,17 @@
 #include <string>
 #include <utility>
 
+#include "isoloss/document/text_layout.h"
 #include "isoloss/gate/policy.h"
-#include "isoloss/report/text_layout.h"
 
 namespace isoloss::report {
+namespace {
+
+using document::Json;
+using document::TextStyle;
+using document::Wrap;
+
+}  // namespace
 
 std::string PolicyText(const TextStyle& style) {
   const auto paragraph = [&](size_t indent, const std::string& text) {

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "isoloss/report/chart.h"
-#include "isoloss/report/json_numbers.h"
+#include "isoloss/document/chart.h"
+#include "isoloss/document/json.h"
 
 namespace isoloss::report {
 
@@ -13,10 +13,10 @@ namespace isoloss::report {
 ///   margin_percent = 0.25 # % of the baseline's loss
 ///       differences of the loss below it do not matter
 ///       values: (0, 100)
-std::string PolicyText(const TextStyle& style);
+std::string PolicyText(const document::TextStyle& style);
 
 /// The same as {"keys": [{"name", "default", "unit", "values", "meaning"}]}.
 /// The default is a string that holds TOML.
-Json PolicyJson();
+document::Json PolicyJson();
 
 }  // namespace isoloss::report

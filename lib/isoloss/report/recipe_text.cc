@@ -6,10 +6,13 @@
 #include <map>
 #include <vector>
 
-#include "isoloss/report/text_layout.h"
+#include "isoloss/document/text_layout.h"
 
 namespace isoloss::report {
 namespace {
+
+using document::TextStyle;
+using document::Wrap;
 
 /// Sites of which the log says the same.
 struct Group {

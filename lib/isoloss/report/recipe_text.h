@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "isoloss/report/chart.h"
+#include "isoloss/document/chart.h"
 
 namespace isoloss::report {
 
@@ -18,6 +18,6 @@ namespace isoloss::report {
 /// Groups are in the order of their first sites. A line of another form is a
 /// group of its own and stands as it is.
 std::string RecipeText(std::string_view resolved_recipe,
-                       const TextStyle& style);
+                       const document::TextStyle& style);
 
 }  // namespace isoloss::report

@@ -12,10 +12,15 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/saturating.h"
-#include "isoloss/report/text_layout.h"
+#include "isoloss/document/text_layout.h"
 
 namespace isoloss::report {
 namespace {
+
+using document::kRed;
+using document::Paint;
+using document::TextStyle;
+using document::Wrap;
 
 using runlog::RunLog;
 

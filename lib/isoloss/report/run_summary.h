@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "isoloss/report/chart.h"
+#include "isoloss/document/chart.h"
 #include "isoloss/runlog/run_log.h"
 
 namespace isoloss::report {
@@ -79,6 +79,6 @@ std::string RenderRunSummary(const RunSummary& summary);
 
 /// Events, one line each; kinds that say that something went wrong stand out.
 std::string RenderEvents(const std::vector<runlog::Event>& events,
-                         const TextStyle& style);
+                         const document::TextStyle& style);
 
 }  // namespace isoloss::report

@@ -8,12 +8,17 @@
 #include <string_view>
 #include <vector>
 
-#include "isoloss/report/text_layout.h"
+#include "isoloss/document/text_layout.h"
 #include "isoloss/runlog/schema.h"
 
 namespace isoloss::report {
 namespace {
 
+using document::Json;
+using document::kBold;
+using document::Paint;
+using document::TextStyle;
+using document::Wrap;
 using runlog::Column;
 using runlog::Role;
 using runlog::ValueType;

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "isoloss/report/chart.h"
-#include "isoloss/report/json_numbers.h"
+#include "isoloss/document/chart.h"
+#include "isoloss/document/json.h"
 
 namespace isoloss::report {
 
@@ -17,11 +17,11 @@ namespace isoloss::report {
 ///     loss_nats  float64 [rows]  nat
 ///       Mean training loss over the step's labels, before its update
 ///       values: finite, above 0, at most FLT_MAX
-std::string SchemaText(const TextStyle& style);
+std::string SchemaText(const document::TextStyle& style);
 
 /// The same as {"groups": [{"name", "meaning", "datasets": [{"name", "type",
 /// "unit", "values", "meaning"}]}]}. The first group has the name "" and the
 /// attributes of the file.
-Json SchemaJson();
+document::Json SchemaJson();
 
 }  // namespace isoloss::report

@@ -1,11 +1,15 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "isoloss/report/json_numbers.h"
+#include "isoloss/document/json.h"
 #include "isoloss/report/sites.h"
 
 namespace isoloss::report {
 namespace {
+
+using document::IntervalJson;
+using document::Json;
+using document::PutNumber;
 
 using sites::SetFinding;
 using sites::Statement;

@@ -7,12 +7,27 @@
 #include <string_view>
 #include <vector>
 
+#include "isoloss/document/svg.h"
+#include "isoloss/document/svg_axes.h"
 #include "isoloss/report/sites.h"
-#include "isoloss/report/svg.h"
-#include "isoloss/report/svg_axes.h"
 
 namespace isoloss::report {
 namespace {
+
+using document::SignedTick;
+using document::SvgAxis;
+using document::SvgDot;
+using document::SvgForest;
+using document::SvgForestRow;
+using document::SvgKey;
+using document::SvgLabels;
+using document::SvgLegend;
+using document::SvgLine;
+using document::SvgPicture;
+using document::SvgText;
+using document::SvgTitle;
+namespace colour = document::colour;
+using document::kSvgForestRow;
 
 using sites::SetFinding;
 using sites::Statement;

@@ -8,12 +8,20 @@
 #include <string_view>
 #include <vector>
 
-#include "isoloss/report/json_numbers.h"
-#include "isoloss/report/svg.h"
-#include "isoloss/report/svg_axes.h"
+#include "isoloss/document/json.h"
+#include "isoloss/document/svg.h"
+#include "isoloss/document/svg_axes.h"
 
 namespace isoloss::report {
 namespace {
+
+using document::IntervalJson;
+using document::Json;
+using document::SvgParagraph;
+using document::SvgPicture;
+using document::SvgText;
+using document::SvgTitle;
+namespace colour = document::colour;
 
 using stress::Separation;
 using stress::StressMap;

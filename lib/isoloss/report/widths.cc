@@ -9,12 +9,24 @@
 #include <string>
 #include <vector>
 
-#include "isoloss/report/json_numbers.h"
-#include "isoloss/report/svg.h"
-#include "isoloss/report/svg_axes.h"
+#include "isoloss/document/json.h"
+#include "isoloss/document/svg.h"
+#include "isoloss/document/svg_axes.h"
 
 namespace isoloss::report {
 namespace {
+
+using document::IntervalJson;
+using document::Json;
+using document::SvgForest;
+using document::SvgForestRow;
+using document::SvgKey;
+using document::SvgLegend;
+using document::SvgParagraph;
+using document::SvgPicture;
+using document::SvgTitle;
+namespace colour = document::colour;
+using document::kSvgForestRow;
 
 using compare::OperandTransfer;
 using compare::WidthTransfer;

@@ -329,7 +329,7 @@ std::vector<Violation> CheckForeign(const RunLog& log) {
 }  // namespace
 
 std::vector<Violation> CheckDomains(const RunLog& log) {
-  if (log.provenance.IsForeign()) return CheckForeign(log);
+  if (!log.provenance.Knows(Fact::kRecording)) return CheckForeign(log);
   const Recording recording(log.provenance);
   // Bytes between pairs are written down at evaluations, and only those that
   // belong to the mesh that /exchange tells of.
@@ -385,7 +385,7 @@ std::vector<Violation> CheckForeign(const ProbeLog& log) {
 }  // namespace
 
 std::vector<Violation> CheckDomains(const ProbeLog& log) {
-  if (log.provenance.IsForeign()) return CheckForeign(log);
+  if (!log.provenance.Knows(Fact::kGraph)) return CheckForeign(log);
   ColumnCheck check(View(log), kSchemaVersion, [](When) { return true; });
   check.Check(SchemaOf<ProbeLog>());
   if (!log.provenance.graph.empty()) {

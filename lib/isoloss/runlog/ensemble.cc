@@ -442,7 +442,8 @@ std::vector<Violation> CheckForeign(const Ensemble& ensemble) {
 }  // namespace
 
 std::vector<Violation> CheckDomains(const Ensemble& ensemble) {
-  if (ensemble.provenance.IsForeign()) return CheckForeign(ensemble);
+  if (!ensemble.provenance.Knows(Fact::kRecording))
+    return CheckForeign(ensemble);
   const Tables tables = TablesOf(ensemble);
   ColumnCheck check(View(tables), ensemble.run_schema_version,
                     [](When) { return true; });

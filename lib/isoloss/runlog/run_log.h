@@ -213,6 +213,18 @@ struct Told {
   double loss_step = 0;
 };
 
+/// What a log may tell of its run. A log of isoloss tells all of it. A log of
+/// another program tells what its trainer chose to write.
+enum class Fact {
+  kExperiment,  ///< declares the arms, seeds, schedule and what must be equal
+  kRecording,   ///< which attributes, columns and rows are due
+  kEveryStep,   ///< has a row for each step, from 1 on
+  kBits,        ///< holds each value with all of its bits
+  kBatches,     ///< each step draws its sequences anew; digests identify them
+  kGraph,       ///< each operation of a probed step can be computed again
+  kRecipe,      ///< which GEMM has which formats
+};
+
 /// Who made the run, from what, how. Everything that must agree between two
 /// arms but the declared change is in `config_digest`.
 struct Provenance {
@@ -221,8 +233,11 @@ struct Provenance {
   ModelGraph graph;  ///< of the model, with the recipe; empty before version 5
   Origin origin;
 
-  /// Another program has trained it, so that most of this may be empty.
-  bool IsForeign() const { return !origin.format.empty(); }
+  /// Whether the log tells `fact`. Where it does, its absence is a fault.
+  bool Knows(Fact fact) const {
+    const bool is_ours = origin.format.empty();
+    return is_ours || (fact == Fact::kRecipe && !graph.empty());
+  }
 };
 
 struct RunLog {

@@ -25,9 +25,9 @@ Errors ReadErrors(const fs::path& path, size_t products) {
   const campaign::JsonFile file(path, "file of gradient errors");
   file.Check(R"({"errors": [["n"]]})");
   Errors errors;
-  for (const report::Json& of_product : file.json()["errors"]) {
+  for (const document::Json& of_product : file.json()["errors"]) {
     std::vector<double> values;
-    for (const report::Json& value : of_product) {
+    for (const document::Json& value : of_product) {
       values.push_back(value.is_null()
                            ? std::numeric_limits<double>::quiet_NaN()
                            : value.get<double>());
@@ -44,7 +44,7 @@ Errors ReadErrors(const fs::path& path, size_t products) {
 }
 
 void WriteErrors(const fs::path& path, const Errors& errors) {
-  report::Json json{{"errors", report::Json::array()}};
+  document::Json json{{"errors", document::Json::array()}};
   for (const std::vector<double>& of_product : errors) {
     json["errors"].push_back(of_product);  // what is not finite becomes null
   }

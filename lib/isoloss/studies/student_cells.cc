@@ -21,7 +21,7 @@ namespace isoloss::studies {
 namespace {
 
 namespace fs = std::filesystem;
-using report::Json;
+using document::Json;
 
 /// Of all students that train side by side.
 constexpr double kMostBytesSideBySide = 0x1p30;

@@ -1,0 +1,101 @@
+#include "isoloss/kernels/embedding.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <numeric>
+
+#include "isoloss/kernels/row_tasks.h"
+
+namespace isoloss::kernels {
+namespace {
+
+/// sum += row, element by element.
+void AddRow(const float* row, size_t size, float* sum) {
+  for (size_t i = 0; i < size; ++i) sum[i] += row[i];
+}
+
+/// The tree over sequences for one token id.
+struct SequenceTree {
+  std::span<const size_t> sequence_ends;
+  MatrixView<const float> dx;
+  MatrixView<float> nodes;  // row l: the node computed last at depth l
+
+  /// nodes[depth] = sum over `positions` (ascending, not empty), all in
+  /// sequences [first, first + width), width a power of two: the node above
+  /// those leaves. Uses deeper rows.
+  void ComputeNode(std::span<const size_t> positions, size_t first,
+                   size_t width, size_t depth) const {
+    float* sum = nodes.Row(depth);
+    if (width == 1) {
+      std::fill_n(sum, dx.cols(), 0.0f);
+      for (const size_t position : positions) {
+        AddRow(dx.Row(position), dx.cols(), sum);
+      }
+      return;
+    }
+    const size_t half = width / 2;
+    const auto border =
+        first + half <= sequence_ends.size()
+            ? std::lower_bound(positions.begin(), positions.end(),
+                               sequence_ends[first + half - 1])
+            : positions.end();
+    const auto left = static_cast<size_t>(border - positions.begin());
+    if (left == 0) return ComputeNode(positions, first + half, half, depth);
+    if (left == positions.size()) {
+      return ComputeNode(positions, first, half, depth);
+    }
+    ComputeNode(positions.first(left), first, half, depth);
+    ComputeNode(positions.subspan(left), first + half, half, depth + 1);
+    AddRow(nodes.Row(depth + 1), dx.cols(), sum);
+  }
+};
+
+}  // namespace
+
+void GatherRows(MatrixView<const float> table, std::span<const int32_t> index,
+                MatrixView<float> out, ThreadTeam& team) {
+  ForEachRow(index.size(), team, [&](size_t t) {
+    std::memcpy(out.Row(t), table.Row(static_cast<size_t>(index[t])),
+                table.cols() * sizeof(float));
+  });
+}
+
+void EmbeddingGradient::GroupPositions(std::span<const int32_t> tokens,
+                                       size_t vocab) {
+  // A counting sort is stable, so positions stay ascending within an id.
+  id_begins_.assign(vocab + 1, 0);
+  for (const int32_t id : tokens) ++id_begins_[static_cast<size_t>(id) + 1];
+  std::partial_sum(id_begins_.begin(), id_begins_.end(), id_begins_.begin());
+  next_.assign(id_begins_.begin(), id_begins_.end() - 1);
+  positions_.resize(tokens.size());
+  for (size_t t = 0; t < tokens.size(); ++t) {
+    positions_[next_[static_cast<size_t>(tokens[t])]++] = t;
+  }
+}
+
+void EmbeddingGradient::Add(std::span<const int32_t> tokens,
+                            std::span<const size_t> sequence_ends,
+                            MatrixView<const float> dx,
+                            MatrixView<float> dtable, ThreadTeam& team) {
+  GroupPositions(tokens, dtable.rows());
+  const size_t width = std::bit_ceil(sequence_ends.size());
+  nodes_.ResizeUninitialized(std::bit_width(width), dx.cols());
+  // Threads take columns: a few ids may have most of the tokens.
+  constexpr size_t kCacheLine = 64 / sizeof(float);
+  ForRowRuns(dx.cols(), dx.rows(), kCacheLine, team,
+             [&](size_t first, size_t count) {
+               const SequenceTree tree{sequence_ends, dx.Cols(first, count),
+                                       nodes_.view().Cols(first, count)};
+               for (size_t id = 0; id < dtable.rows(); ++id) {
+                 const auto positions = std::span(positions_)
+                                            .first(id_begins_[id + 1])
+                                            .subspan(id_begins_[id]);
+                 if (positions.empty()) continue;
+                 tree.ComputeNode(positions, 0, width, 0);
+                 AddRow(tree.nodes.Row(0), count, dtable.Row(id) + first);
+               }
+             });
+}
+
+}  // namespace isoloss::kernels
