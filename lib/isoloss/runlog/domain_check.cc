@@ -14,7 +14,6 @@
 #include "isoloss/runlog/provenance_check.h"
 #include "isoloss/runlog/recording.h"
 #include "isoloss/runlog/relations.h"
-#include "isoloss/runlog/step_relations.h"
 
 namespace isoloss::runlog {
 namespace {

@@ -8,7 +8,9 @@ namespace {
 /// The version of the layout that brought what is told of flips' shape.
 constexpr int64_t kShape = 2;
 
-Columns OracleList() {
+}  // namespace
+
+Columns ListOf(const OracleColumns& /*part*/) {
   return {
 #define ISOLOSS_ORACLE(type, name, unit, meaning, domain, since) \
   Column({#name, unit, meaning, domain}, &OracleColumns::name,   \
@@ -18,7 +20,7 @@ Columns OracleList() {
   };
 }
 
-Columns RoutingList() {
+Columns ListOf(const OracleRoutingColumns& /*part*/) {
   return {
 #define ISOLOSS_ROUTING(type, name, unit, meaning, domain, since)     \
   Column({#name, unit, meaning, domain}, &OracleRoutingColumns::name, \
@@ -28,7 +30,7 @@ Columns RoutingList() {
   };
 }
 
-Columns PrecisionList() {
+Columns ListOf(const PrecisionColumns& /*part*/) {
   return {
 #define ISOLOSS_PRECISION(type, name, unit, meaning, domain, since) \
   Column({#name, unit, meaning, domain}, &PrecisionColumns::name,   \
@@ -38,7 +40,7 @@ Columns PrecisionList() {
   };
 }
 
-Columns RoutingFlipList() {
+Columns ListOf(const RoutingFlipColumns& /*part*/) {
   return {
 #define ISOLOSS_FLIP_SHARE(type, name, unit, meaning, domain, since) \
   Column({#name, unit, meaning, domain}, &RoutingFlipColumns::name)  \
@@ -47,13 +49,15 @@ Columns RoutingFlipList() {
   };
 }
 
-Columns PlainStepList() {
+Columns ListOf(const PlainStepColumns& /*part*/) {
   return {
 #define ISOLOSS_PLAIN_STEP(type, name, unit, meaning, domain, since) \
   Column({#name, unit, meaning, domain}, &PlainStepColumns::name).Since(since),
 #include "isoloss/runlog/probe_log.def"
   };
 }
+
+namespace {
 
 /// A group in which all columns are required.
 template <typename Part>
@@ -132,36 +136,6 @@ Group WithoutRule(Group steps) {
 }
 
 }  // namespace
-
-template <>
-const Columns& ColumnsOf<OracleColumns>() {
-  static const Columns columns = OracleList();
-  return columns;
-}
-
-template <>
-const Columns& ColumnsOf<OracleRoutingColumns>() {
-  static const Columns columns = RoutingList();
-  return columns;
-}
-
-template <>
-const Columns& ColumnsOf<PrecisionColumns>() {
-  static const Columns columns = PrecisionList();
-  return columns;
-}
-
-template <>
-const Columns& ColumnsOf<RoutingFlipColumns>() {
-  static const Columns columns = RoutingFlipList();
-  return columns;
-}
-
-template <>
-const Columns& ColumnsOf<PlainStepColumns>() {
-  static const Columns columns = PlainStepList();
-  return columns;
-}
 
 std::span<const Group> ComparisonGroups() {
   static const Schema schema = ComparisonSchema();

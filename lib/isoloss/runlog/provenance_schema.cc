@@ -17,37 +17,11 @@ Columns AttributeList() {
   };
 }
 
-/// Absent where isoloss itself has trained the run, as of each that it keeps a
-/// journal of.
 Columns OriginList() {
-  using O = Origin;
-  const auto of = [](const char* name, const char* unit,
-                     const char* description, const Domain& domain,
-                     auto value) {
-    return Column(Field{name, unit, description, domain}.Optional(), value);
-  };
-  const Domain half_unit = Domain::Real(0, kMostFp32);
   return {
-      of("origin", "",
-         "Format of the log that it was read from, or who recorded it; "
-         "absent: isoloss trained the run",
-         Domain::Text(), &O::format),
-      of("loss_values", "1",
-         "What a loss is: absent: of its step; 1: mean over the interval; "
-         "2: mean of a chart's bucket; 3: smoothed",
-         Domain::Count(0, 3), &O::loss_values),
-      of("loss_thinned", "", "Points of the curve were left out; absent: none",
-         Domain::Text(), &O::loss_thinned),
-      of("top_k", "1",
-         "Experts that each token of a step has in every MoE layer; absent: "
-         "nobody told, or routers see other tokens than labels count",
-         Domain::Count(), &O::top_k),
-      of("loss_half_unit", "nat",
-         "Half a unit of the last digit of a loss; absent: all are there",
-         half_unit, &O::loss_half_unit),
-      of("lr_half_unit", "1",
-         "Half a unit of the last digit of a learning rate; likewise",
-         half_unit, &O::lr_half_unit),
+#define ISOLOSS_ORIGIN(type, member, value, name, unit, meaning, domain) \
+  {Field{name, unit, meaning, domain}.Optional(), &Origin::member},
+#include "isoloss/runlog/provenance.def"
   };
 }
 

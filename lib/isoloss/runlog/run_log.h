@@ -164,16 +164,8 @@ enum class LossValues : uint8_t {
 /// How a run that another program trained came to be a run log, and how well it
 /// tells the run's numbers.
 struct Origin {
-  /// Format of the log, "torchtitan", or who recorded it; "": isoloss itself
-  /// has trained the run.
-  std::string format;
-  int64_t loss_values = 0;    ///< a LossValues
-  bool loss_thinned = false;  ///< points of the log were left out
-  int64_t top_k = 0;          ///< experts of each token of a step; 0: unknown
-  /// Half a unit of the last place that was written, the largest; 0: none was
-  /// rounded away.
-  double loss_half_unit = 0;
-  double lr_half_unit = 0;
+#define ISOLOSS_ORIGIN(type, member, value, ...) type member = value;
+#include "isoloss/runlog/provenance.def"
 
   /// The worst one, if a file has a number that is none.
   LossValues values() const {

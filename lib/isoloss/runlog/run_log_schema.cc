@@ -6,15 +6,6 @@
 namespace isoloss::runlog {
 namespace {
 
-Columns StepList() {
-  return {
-#define ISOLOSS_STEP(type, name, unit, meaning, domain, ...)            \
-  {Field{#name, unit, meaning, domain} __VA_ARGS__, &StepColumns::name, \
-   &StepRow::name},
-#include "isoloss/runlog/run_log.def"
-  };
-}
-
 Columns EvalList() {
   using C = EvalColumns;
   return {
@@ -41,7 +32,18 @@ Field StepIndex(Relation relation) {
           Domain::Step().With(relation)};
 }
 
-Columns ParameterList() {
+}  // namespace
+
+Columns ListOf(const StepColumns& /*part*/) {
+  return {
+#define ISOLOSS_STEP(type, name, unit, meaning, domain, ...)            \
+  {Field{#name, unit, meaning, domain} __VA_ARGS__, &StepColumns::name, \
+   &StepRow::name},
+#include "isoloss/runlog/run_log.def"
+  };
+}
+
+Columns ListOf(const ParameterColumns& /*part*/) {
   using C = ParameterColumns;
   const Axis parameters("parameters", &C::count);
   return {
@@ -62,6 +64,8 @@ Columns ParameterList() {
        {parameters}},
   };
 }
+
+namespace {
 
 Columns TensorList() {
   using C = TensorColumns;
@@ -91,12 +95,12 @@ Columns TensorList() {
     column.offset += i * sizeof(std::vector<double>);
     column.axes = {tensors};
   }
-  const auto histogram = [&](const char* name, const char* description,
-                             std::vector<int32_t> C::*values) {
-    columns.emplace_back(Field{name, "block", description,
-                               Domain::Count().With(Relation::kScales)}
-                             .Only(When::kStatistics),
-                         values, std::vector{tensors, bytes});
+  const auto histogram = [&](const char* name, const char* meaning,
+                             auto values) {
+    const Domain blocks = Domain::Count().With(Relation::kScales);
+    columns.emplace_back(
+        Field{name, "block", meaning, blocks}.Only(When::kStatistics), values,
+        std::vector{tensors, bytes});
   };
   histogram("e8m0_histogram", "Blocks along rows with each E8M0 byte",
             &C::e8m0_histogram);
@@ -212,18 +216,6 @@ Schema WholeSchema() {
 }
 
 }  // namespace
-
-template <>
-const Columns& ColumnsOf<StepColumns>() {
-  static const Columns columns = StepList();
-  return columns;
-}
-
-template <>
-const Columns& ColumnsOf<ParameterColumns>() {
-  static const Columns columns = ParameterList();
-  return columns;
-}
 
 template <>
 const Schema& SchemaOf<RunLog>() {

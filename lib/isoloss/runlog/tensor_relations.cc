@@ -1,5 +1,3 @@
-#include "isoloss/runlog/tensor_relations.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 
 #include "isoloss/base/portable_math.h"
 #include "isoloss/runlog/recording.h"
+#include "isoloss/runlog/relations.h"
 #include "isoloss/runlog/tensor_entry.h"
 
 namespace isoloss::runlog {
