@@ -16,8 +16,7 @@ install(FILES
   ${CMAKE_CURRENT_LIST_DIR}/isolossDependencies.cmake
   DESTINATION ${config_dir} COMPONENT development)
 
-# The experiments of the documents, and the goldens that `isoloss golden check`, `mutants run`
-# and verdicts read.
+# The experiments of the documents, and the goldens that `isoloss golden check` and verdicts read.
 install(DIRECTORY experiments DESTINATION share/isoloss COMPONENT program)
 install(DIRECTORY golden/curves golden/ensembles DESTINATION share/isoloss/golden COMPONENT program)
 install(FILES golden/preset_gate.toml golden/suite_gate.toml

@@ -43,11 +43,11 @@ void TimedGemm(const GemmProblem& problem) {
 void RealGemmBatch(std::span<const GemmProblem> problems, Executor& executor)
     ISOLOSS_REAL(
         "_ZN7isoloss7kernels9GemmBatchESt4spanIKNS0_11GemmProblemELm"
-        "18446744073709551615EERNS_10ThreadTeamE");
+        "18446744073709551615EERNS_8ExecutorE");
 void TimedGemmBatch(std::span<const GemmProblem> problems, Executor& executor)
     ISOLOSS_WRAP(
         "_ZN7isoloss7kernels9GemmBatchESt4spanIKNS0_11GemmProblemELm"
-        "18446744073709551615EERNS_10ThreadTeamE");
+        "18446744073709551615EERNS_8ExecutorE");
 void TimedGemmBatch(std::span<const GemmProblem> problems, Executor& executor) {
   Timed([&] { RealGemmBatch(problems, executor); });
 }

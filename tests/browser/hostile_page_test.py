@@ -1,5 +1,5 @@
-"""Texts of files that try to be markup or code stay text: every string of a log,
-a verdict and a kill matrix."""
+"""Texts of files that try to be markup or code stay text: every string of a log
+and a verdict."""
 
 import json
 import shutil
@@ -15,23 +15,8 @@ from sealed_log import edited_log
 HOSTILE = "</script><script>hit=1</script><!--<img src=x onerror=hit=1>\"' \u2028${hit=1}&lt;"
 # What the program computes with, so that other words would be refused.
 FIXED_ATTRIBUTES = {"exchange", "routing", "perturbation"}
-# Words of a closed list in verdict.json and kill_matrix.json.
+# Words of a closed list in verdict.json.
 FIXED_KEYS = {"outcome", "question", "relation"}
-
-KILL_MATRIX = {
-    "schema_version": 1, "question": "precision",
-    "score": {"count": 1, "of": 1, "lower_95": 2.5, "upper_95": 100},
-    "false_alarms": {"count": 0, "of": 1, "lower_95": 0, "upper_95": 97.5},
-    "columns": [{"title": "a", "rule": "a",
-                 "bugs_caught": {"count": 1, "of": 1, "lower_95": 2.5, "upper_95": 100},
-                 "false_alarms": {"count": 0, "of": 1, "lower_95": 0, "upper_95": 97.5}}],
-    "levels": ["L0", "L1"], "peers": [],
-    "mutants": [{"name": "a", "group": "a", "class": "a", "models": "a", "link": "a",
-                 "cells": [{"seed": 1, "levels": ["PASS", "FAIL"], "verdict": "FAIL",
-                            "finding": "a"}]}],
-    "benign": [{"seed": 1, "levels": ["PASS", "PASS"], "verdict": "PASS", "finding": ""}],
-}
-
 
 def hostile(json_value, key=""):
     """All strings in it but words of closed lists."""
@@ -70,11 +55,9 @@ class HostilePage(PageTest):
         logs[1].rename(named)
         forged = {key: value for key, value in hostile(self.verdict).items() if key != "digest"}
         verdict = self.write("hostile_verdict.json", json.dumps(forged))
-        matrix = self.write("hostile_matrix.json", json.dumps(hostile(KILL_MATRIX)))
 
         result = self.run_isoloss("report", logs[0], named, *self.runs.glob("probes/*.h5"),
-                                  "--verdict", verdict, "--kill-matrix", matrix, "--out",
-                                  "hostile.html")
+                                  "--verdict", verdict, "--out", "hostile.html")
 
         self.assertEqual(result.returncode, PASS, result.stderr)
         page = (self.folder / "hostile.html").read_text(encoding="utf-8")
@@ -89,7 +72,7 @@ class HostilePage(PageTest):
         shown = self.browser.run("document.getElementById('main').textContent")
         self.assertNotIn("can't be drawn", shown)
         for place, what in (("#verdict", "headline"), ("#tensors", "tensors"),
-                            ("#evidence", "kill matrix"), ("#provenance", "attributes")):
+                            ("#provenance", "attributes")):
             self.assertIn("<script>hit=1</script>", self.browser.run(
                 f"document.querySelector('{place}').textContent"), what)
         self.assertIn("<img", self.browser.run("document.title"))

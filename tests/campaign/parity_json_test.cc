@@ -36,8 +36,8 @@ TEST(ParityJson, NamesTheFirstDifference) {
                  .meshed = std::numeric_limits<double>::quiet_NaN(),
                  .process = 3};
 
-  const report::Json json = ParityJson(found);
-  const report::Json& first = json["first_difference"];
+  const document::Json json = ParityJson(found);
+  const document::Json& first = json["first_difference"];
 
   EXPECT_EQ(json["outcome"], "FAIL");
   EXPECT_EQ(first["step"], 1);

@@ -315,16 +315,13 @@ class Files(ProgramTest):
 
     def test_gitlab_passes_numerics_that_did_not_change(self):
         self.assertEqual(self.gate_gitlab(UNCHANGED, "main", "readme"), PASS)
-        self.assertIn("isoloss_exit_code 0\n",
-                      (self.report / "check" / "metrics.txt").read_text())
-        self.assertEqual((self.report / "check" / "codequality.json").read_text(), "[]\n")
+        self.assertIn('failures="0" errors="0"', self.junit("check.xml"))
 
     def test_gitlab_fails_numerics_that_changed(self):
         self.assertEqual(self.gate_gitlab(UNCHANGED, "main", "rate"), INVALID)
-        self.assertIn("isoloss_exit_code 3\n",
-                      (self.report / "check" / "metrics.txt").read_text())
+        self.assertIn('failures="0" errors="1"', self.junit("check.xml"))
         self.assertEqual(self.gate_gitlab(UNCHANGED, "old", "old-bumped"), FAIL)
-        self.assertIn('failures="2" errors="0"', self.junit("check/junit.xml"))
+        self.assertIn('failures="2" errors="0"', self.junit("check.xml"))
         self.assertEqual(self.gate_gitlab(CHANGED, "old", "old-bumped"), FAIL)
         self.assertIn("No history.toml has a new entry", self.output)
 
@@ -334,8 +331,7 @@ class Files(ProgramTest):
         self.assertEqual(self.gate_gitlab(CHANGED, "old", "old-updated"), PASS)
         self.assertIn(f'+reason = "{REASON}"', (self.report / "golden.diff").read_text())
         self.assertIn('skipped="1"', self.junit("base.xml"))
-        reports = GITLAB[".isoloss"]["artifacts"]["reports"]
-        for path in (*reports["junit"], reports["codequality"], reports["metrics"]):
+        for path in GITLAB[".isoloss"]["artifacts"]["reports"]["junit"]:
             self.assertTrue((self.work / path).is_file(), path)
         self.assertEqual(self.gate_gitlab(CHANGED, "main", "removed"), FAIL)
         self.assertIn("Restore it", self.output)

@@ -1,8 +1,6 @@
 """Reports for CI systems, read by parsers of others: a report with one of each status,
-and one whose every text is hostile (tests/report/ci_samples.h)."""
+and one whose every text is hostile (tests/document/result_samples.h)."""
 
-import json
-import math
 import os
 import pathlib
 import re
@@ -143,43 +141,6 @@ class Annotations(Samples):
         output = "a\n ::warning title=b%2Cc::d%0Ae\n::stop-commands::t\n::error::f\n::t::\n##[g]\n"
         self.assertEqual(ci_readers.workflow_commands(output), [
             ("warning", {"title": "b,c"}, "d\ne"), ("##", {}, "##[g]")])
-
-
-class Gitlab(Samples):
-    def test_code_quality_has_the_documented_keys(self):
-        for name in ("sample", "hostile"):
-            issues = json.loads(self.read(f"{name}-codequality.json"))
-            self.assertTrue(issues)
-            for issue in issues:
-                self.assertEqual(set(issue), {"description", "check_name", "fingerprint",
-                                              "severity", "location"})
-                self.assertIn(issue["severity"], ("info", "minor", "major", "critical", "blocker"))
-                self.assertTrue(issue["location"]["path"])
-                self.assertEqual(issue["location"]["lines"], {"begin": 1})
-            self.assertEqual(len({issue["fingerprint"] for issue in issues}), len(issues))
-
-    def test_a_parser_of_openmetrics_reads_the_numbers(self):
-        samples = ci_readers.openmetrics(self.read("sample-metrics.txt"))
-        self.assertEqual(samples["isoloss_exit_code", ()], 1)
-        counts = {dict(labels)["status"]: value for (name, labels), value in samples.items()
-                  if name == "isoloss_checks" and "mxfp8" in dict(labels)["suite"]}
-        self.assertEqual(counts, {"skipped": 1, "pass": 1, "noticed": 2, "inconclusive": 1,
-                                  "failure": 2, "error": 2})
-        statistics = {dict(labels)["check"]: value for (name, labels), value in samples.items()
-                      if name == "isoloss_check_statistic"}
-        self.assertEqual(statistics["final_window"], 0.4)
-        self.assertTrue(math.isnan(statistics["valid"]))
-
-    def test_hostile_names_of_metrics_stay_apart(self):
-        text = self.read("hostile-metrics.txt")
-        samples = ci_readers.openmetrics(text)
-        labels = [dict(labels) for name, labels in samples if name == "isoloss_check_statistic"]
-        self.assertEqual(len(labels), 15)
-        for label in labels:
-            self.assertIn(SCRIPT, label["check"])
-        names = ci_readers.gitlab_metric_names(text)
-        self.assertEqual(len(names), len(samples))
-        self.assertEqual(len(set(names)), len(names))
 
 
 del Samples

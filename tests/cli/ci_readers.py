@@ -104,23 +104,3 @@ def rendered(markdown):
         ["cmark-gfm", "--unsafe", "-e", "table", "-e", "autolink", "-e", "strikethrough", "-e",
          "tasklist"], input=markdown, encoding="utf-8", stdout=subprocess.PIPE, check=True).stdout)
     return page
-
-
-def openmetrics(text):
-    """Samples of a metrics report: (name, labels) to value, by the parser of
-    Prometheus' own client."""
-    from prometheus_client.openmetrics.parser import text_string_to_metric_families
-    samples = {}
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            key = (sample.name, tuple(sorted(sample.labels.items())))
-            if key in samples:
-                raise AssertionError(f"{key} comes twice")
-            samples[key] = sample.value
-    return samples
-
-
-def gitlab_metric_names(text):
-    """As GitLab reads the lines: what stands behind `#` is a comment."""
-    return [re.split(r" (?=[^ ]*$)", line.split("#")[0].strip())[0] for line in text.splitlines()
-            if line.split("#")[0].strip()]

@@ -16,8 +16,7 @@ from program import (BINARY, ENVIRONMENT, ProgramTest, FAIL, INCONCLUSIVE, INTER
 from sealed_log import edited_log
 
 HOSTILE = "<script>]]>|`x`@octocat %0A,a:b\n::error::no\r\x1b[31m"
-REPORTS = ("junit.xml", "summary.md", "gitlab/junit.xml", "gitlab/codequality.json",
-           "gitlab/metrics.txt")
+REPORTS = ("junit.xml", "summary.md")
 
 
 class CiTest(ProgramTest):
@@ -30,7 +29,7 @@ class CiTest(ProgramTest):
     @property
     def options(self):
         return ("--junit", self.place / "junit.xml", f"--markdown={self.place}/summary.md",
-                "--gitlab", self.place / "gitlab", "--github")
+                "--github")
 
     @property
     def github(self):
@@ -40,10 +39,13 @@ class CiTest(ProgramTest):
         return self.run_isoloss(*arguments, *self.options, environment=self.github, **options)
 
     def suites(self):
-        texts = [(self.place / name).read_bytes() for name in ("junit.xml", "gitlab/junit.xml")]
-        self.assertEqual(*texts)
-        self.assertEqual(ci_readers.junit_faults(texts[0].decode()), [])
-        return list(junitparser.JUnitXml.fromstring(texts[0]))
+        text = (self.place / "junit.xml").read_bytes()
+        self.assertEqual(ci_readers.junit_faults(text.decode()), [])
+        return list(junitparser.JUnitXml.fromstring(text))
+
+    def exit_code_of(self, suite):
+        """That the report says, beside those of its tests."""
+        return int({p.name: p.value for p in suite.properties()}["exit_code"])
 
     def errors(self, result):
         """Annotations; nothing else that was printed is a command."""
@@ -58,16 +60,11 @@ class CiTest(ProgramTest):
         suite, = self.suites()
         self.assertEqual((suite.tests, suite.failures, suite.errors, suite.skipped), (1, 0, 1, 0))
         text = (self.place / "summary.md").read_text()
-        issue, = json.loads((self.place / "gitlab" / "codequality.json").read_text())
-        self.assertEqual(issue["severity"], "blocker")
-        metrics = ci_readers.openmetrics((self.place / "gitlab" / "metrics.txt").read_text())
-        reported = INTERRUPTED if code < 0 else code
-        self.assertEqual(metrics["isoloss_exit_code", ()], reported)
+        self.assertEqual(self.exit_code_of(suite), INTERRUPTED if code < 0 else code)
         page = ci_readers.rendered(text)
         for word in words:
             self.assertIn(word, next(iter(suite)).result[0].message)
             self.assertIn(word, page.text.replace("\u200b", ""))
-            self.assertIn(word, issue["description"])
         if annotated:
             (properties, data), = self.errors(result)
             self.assertIn("(error)", properties["title"])
@@ -88,8 +85,7 @@ class Verdicts(CiTest):
     def outcome(self, *arguments):
         result = self.run_ci("gate", *self.logs, *arguments)
         suite, = self.suites()
-        metrics = ci_readers.openmetrics((self.place / "gitlab" / "metrics.txt").read_text())
-        self.assertEqual(metrics["isoloss_exit_code", ()], result.returncode)
+        self.assertEqual(self.exit_code_of(suite), result.returncode)
         self.assertIn(f"exit code {result.returncode}", (self.place / "summary.md").read_text())
         self.assertEqual(self.step.read_text(), "Of an earlier command.\n" +
                          (self.place / "summary.md").read_text())
@@ -117,9 +113,6 @@ class Verdicts(CiTest):
         self.assertIsInstance(cases["verdict"].result[0], junitparser.Failure)
         self.assertEqual(cases["verdict"].result[0].type, "inconclusive")
         self.assertIn("(inconclusive)", self.errors(result)[0][0]["title"])
-        severities = {issue["severity"] for issue in
-                      json.loads((self.place / "gitlab" / "codequality.json").read_text())}
-        self.assertIn("major", severities)
 
     def test_a_loss_that_is_nan_is_a_failure_and_no_error(self):
         for log in self.logs:
@@ -248,15 +241,13 @@ class Targets(CiTest):
         (self.place / "folder").mkdir()
         for option, path, word in (("--junit", "folder", "no file"),
                                    ("--junit", "none/a.xml", "no folder"),
-                                   ("--gitlab", "none/a", "no folder"),
-                                   ("--gitlab", "step.md", "no folder"),
                                    ("--markdown", "none/a.md", "no folder")):
             with self.subTest(option=option, path=path):
                 self.assert_nothing_begun(
                     self.run_isoloss("gate", "none.h5", option, self.place / path), word, option)
 
     def test_an_empty_name_is_not_that_of_no_file(self):
-        for option in ("--junit", "--markdown", "--gitlab", "--out", "--policy"):
+        for option in ("--junit", "--markdown", "--out", "--policy"):
             self.assert_refused(self.run_isoloss("gate", "none.h5", option, ""), option,
                                 "is empty", code=USAGE)
 

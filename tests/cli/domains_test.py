@@ -1,7 +1,6 @@
-"""A wrong number in a sealed log, an edited power record and options that are
-no numbers never end in exit code 0."""
+"""A wrong number in a sealed log and options that are no numbers never end in
+exit code 0."""
 
-import json
 import math
 
 import numpy
@@ -103,30 +102,6 @@ class Domains(ProgramTest):
 
                 self.assertEqual(result.returncode, code, result.stdout)
             log.write_bytes(sound)
-
-    def test_an_edited_power_record_is_refused(self):
-        record = {"schema_version": 3, "tool_version": "isoloss 0.1.0",
-                  "commit": "96130e629ee6", "policy_digest": "55ccd0a3867a8998",
-                  "experiment": "golden_nano", "config_digest": "00ff", "parameters": 7,
-                  "recipe": "mxfp8_rceil", "arm": "mxfp8",
-                  "ensemble_digests": ["c10527c81cdb4cf9"],
-                  "levels": ["L0", "L1", "L2", "L4", "L5"],
-                  "bugs": 69, "bugs_caught": 69, "benign_runs": 300, "false_alarms": 0,
-                  "digest": "56b5b4b2b2430e61"}
-        whole = self.write("power.json", json.dumps(record))
-        result = self.run_isoloss("gate", *self.logs.values(), "--power", whole)
-        self.assertNotIn("edited", result.stderr)
-        self.assertNotEqual(result.stdout, "")
-        for key, value in (("bugs_caught", 60), ("benign_runs", 3000),
-                           ("ensemble_digests", []), ("digest", "0")):
-            with self.subTest(key=key):
-                path = self.write("power.json",
-                                  json.dumps({**record, key: value}))
-
-                result = self.run_isoloss("gate", *self.logs.values(),
-                                          "--power", path)
-
-                self.assert_refused(result, str(path), "digest", "edited")
 
     def test_no_option_takes_what_is_no_number(self):
         a, b = (self.logs[name] for name in ("bf16-seed1", "mxfp8-seed1"))

@@ -73,9 +73,7 @@ class DryRun(ProgramTest):
         for arguments, words in (
                 (["tiny.toml", "--arm", "bf61"], ["`bf61`"]),
                 (["tiny.toml", "--dump", "nothing"], ["`nothing`"]),
-                (["tiny.toml", "--dump", "wq_", "--dump-steps", "21"], ["21"]),
-                (["tiny.toml", "--arm", "bf16", "--mutant", "nothing"],
-                 ["nothing"])):
+                (["tiny.toml", "--dump", "wq_", "--dump-steps", "21"], ["21"])):
             with self.subTest(arguments=arguments):
                 self.assert_refused_alike("run", *arguments, words=words)
 
@@ -87,8 +85,7 @@ class DryRun(ProgramTest):
                  ["none.toml"]),
                 (["tiny.toml", "--against", "none.h5"], ["none.h5"]),
                 (["tiny.toml", "--ensemble", "none.h5"], ["none.h5"]),
-                (["tiny.toml", "--probe", "none.h5"], ["none.h5"]),
-                (["tiny.toml", "--power", "none.json"], ["none.json"])):
+                (["tiny.toml", "--probe", "none.h5"], ["none.h5"])):
             with self.subTest(arguments=arguments):
                 self.assert_refused_alike("verify", *arguments, words=words)
 

@@ -1,10 +1,13 @@
 """export: run logs as CSV and JSON lines that other programs read."""
 
 import csv
+import fcntl
 import io
 import json
 import math
+import os
 import struct
+import subprocess
 
 import h5py
 
@@ -101,6 +104,22 @@ class Export(ProgramTest):
         self.assertIn("NaN", values)
         self.assertTrue(any(isinstance(value, float) and math.isfinite(value)
                             for value in values))
+
+    def test_what_a_killed_export_left_is_removed(self):
+        ended = subprocess.Popen(["true"])
+        ended.wait()
+        file = self.folder / "killed.csv"
+        self.export("--group", "steps", "--out", file)
+        stale = file.with_name(f".{file.name}.{ended.pid}-0.tmp")
+        others = [file.with_name(f".{file.name}.{os.getpid()}-0.tmp"),  # of one that lives
+                  file.with_name(f".{file.name}.{ended.pid}-1.tmp"),  # of one on another machine
+                  file.with_name(f".another.{ended.pid}-0.tmp"), file.with_name(f".{file.name}.tmp")]
+        for path in (stale, *others):
+            path.write_text("half")
+        with open(others[1], encoding="utf-8") as locked:
+            fcntl.flock(locked, fcntl.LOCK_EX)
+            self.export("--group", "steps", "--out", file)
+        self.assertEqual([path.exists() for path in (stale, *others)], [False] + [True] * 4)
 
     def test_wrong_arguments_are_refused(self):
         self.assert_refused(

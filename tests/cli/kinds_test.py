@@ -199,10 +199,8 @@ class Kinds(ProgramTest):
 
     def test_one_arm_is_the_candidate_or_must_be_named(self):
         self.write("three.toml", TINY + '[arms.floor]\nrecipe = "mxfp8_floor"\n')
-        for arguments in (("ensemble", "build", "three.toml", "--out", "e.h5"),
-                          ("mutants", "run", "three.toml")):
-            self.assert_refused(self.run_isoloss(*arguments), "mxfp8, floor",
-                                "--arm", code=INVALID)
+        self.assert_refused(self.run_isoloss("ensemble", "build", "three.toml", "--out", "e.h5"),
+                            "mxfp8, floor", "--arm", code=INVALID)
 
 
 class Json(ProgramTest):
@@ -224,8 +222,6 @@ class Json(ProgramTest):
                 (("golden", "check", "missing"), None, INVALID),
                 (("ensemble", "build", "tiny.toml", "--arm", "fp8", "--out", "e.h5"),
                  "config", INVALID),
-                (("mutants", "list", "--group", "none"), "config", INVALID),
-                (("mutants", "run", "tiny.toml", "--arm", "fp8"), "config", INVALID),
                 (("gate",), "usage", 2),
                 (("gate", "--no-such-option"), "usage", 2)):
             with self.subTest(arguments=arguments):

@@ -93,20 +93,6 @@ class Results(ProgramTest):
                             self.assertIn(word, result.stderr)
                         self.assertEqual(self.files("other"), before)
 
-    def test_a_run_with_a_mutant_is_another_run(self):
-        arguments = ("--arm", "mxfp8", "--set=train.seeds=[1]")
-        mutant = ("--mutant", "loss_last_nan")
-        self.passed(self.command("run", "mutant", *arguments, *mutant), PASS, FAIL)
-        before = self.files("mutant")
-
-        result = self.command("run", "mutant", *arguments)
-
-        self.assertEqual(result.returncode, INVALID, result.stderr)
-        self.assertIn("loss_last_nan", result.stderr)
-        # The log that it edited is not edited twice.
-        self.passed(self.command("run", "mutant", *arguments, *mutant), PASS, FAIL)
-        self.assertEqual(self.files("mutant"), before)
-
     def test_a_damaged_log_is_not_replaced(self):
         log = self.make_logs("damaged", "train.seeds=[1]")["bf16-seed1"]
         log.write_bytes(log.read_bytes()[:-100])
@@ -361,17 +347,6 @@ class Results(ProgramTest):
         self.assertEqual(result.returncode, INVALID, result.stderr)
         self.assertIn("zoomed/A: it holds files of a run", result.stderr)
         self.assertEqual(self.files("zoomed/A"), before)
-
-    def test_a_kill_matrix_replaces_no_record_of_another(self):
-        record = self.write("power/power.json", "{}\n")
-
-        result = self.run_isoloss("mutants", "run", "tiny.toml", "--mutants",
-                                  "truncation", "--out", "power")
-
-        self.assert_refused(result, "power/power.json", "--out")
-        self.assertEqual(record.read_text(), "{}\n")
-        self.assertEqual(sorted(p.name for p in record.parent.iterdir()),
-                         ["power.json"])
 
     def test_goldens_are_not_computed_into_a_folder_with_files(self):
         source = pathlib.Path(__file__).parent.parent.parent

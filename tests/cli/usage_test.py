@@ -15,7 +15,7 @@ COMMANDS = ("verify", "gate", "compare", "check-tensors", "golden", "init", "run
 
 # Types of values that a shell can complete, or that are free text.
 TEXTS = ("TEXT", "PATTERN", "FILE", "FOLDER", "TOML", "HDF5", "LOG", "JSON", "RECIPE", "FORMAT",
-         "MUTANT", "PRESET", "KEY=VALUE", "K/N", "RUNS")
+         "PRESET", "KEY=VALUE", "K/N", "RUNS")
 
 # No value of any option is longer in a message.
 LONGEST = 400
@@ -60,20 +60,20 @@ class Usage(ProgramTest):
             self.assertRegex(text, rf"(?m)^  {name} +[A-Z].*\n(  \w|\n)")  # in one line
 
     def test_a_command_that_lacks_its_sub_command_lists_them(self):
-        for command in ((), ("study",), ("lab",), ("golden",), ("lab", "history")):
+        for command in ((), ("study",), ("lab",), ("golden",), ("lab", "ensemble")):
             with self.subTest(command=command):
                 result = subprocess.run([BINARY, *command], capture_output=True, text=True, check=False)
                 self.assertEqual((result.returncode, result.stdout, result.stderr.strip()),
                                  (USAGE, "", self.help_of(*command).strip()))
 
     def test_help_is_a_command_too(self):
-        for command in ((), ("run",), ("ladder",), ("lab", "history", "show")):
+        for command in ((), ("run",), ("ladder",), ("golden", "check")):
             result = self.run_isoloss("help", *command)
             self.assertEqual((result.returncode, result.stdout), (PASS, self.help_of(*command)))
 
     def test_former_names_of_moved_commands_work(self):
         moved = [(above, name) for above in ("study", "lab") for name in commands_in(self.help_of(above))]
-        self.assertEqual(len(moved), 15)
+        self.assertEqual(len(moved), 13)
         for above, name in moved:
             self.assertEqual(self.help_of(name), self.help_of(above, name))
 
@@ -196,7 +196,7 @@ class Usage(ProgramTest):
                         self.assert_refused(result, f"`{name}`", "must be",
                                             *words, code=USAGE)
                         self.assertLess(len(result.stderr), LONGEST)
-        # run, compare, parity, probe, show, watch, ensemble, mutants, export
+        # run, compare, parity, probe, show, watch, ensemble, export
         self.assertGreaterEqual(seen, 15)
 
     def test_a_kernel_that_is_not_there_is_named_with_those_that_are(self):

@@ -1,5 +1,4 @@
 // Every comparison follows the schema: no column, old or new, is left out.
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,16 +16,17 @@
 #include "isoloss/compare/golden.h"
 #include "isoloss/compare/tensor_divergence.h"
 #include "isoloss/runlog/rows.h"
+#include "isoloss/runlog/schema.h"
 #include "isoloss/runlog/shared_columns.h"
 
 namespace isoloss::compare {
 namespace {
 
 using runlog::Field;
+using runlog::Role;
 using runlog::RunLog;
 using runlog::SampleLog;
 using runlog::Scope;
-using runlog::Shape;
 using testing::HasSubstr;
 
 /// Far more than any tolerance allows.
@@ -39,8 +39,8 @@ void Change(T& value) {
 
 /// As recorded in a group that another dataset of it says something of: which
 /// steps and places there are.
-bool IsIndex(const runlog::Dataset<RunLog>& dataset) {
-  return dataset.shape == Shape::kIndex || dataset.shape == Shape::kLabels;
+bool IsIndex(const runlog::Column& column) {
+  return column.role == Role::kIndex || column.role == Role::kLabels;
 }
 
 /// What FirstRecordedDifference leaves to others.
@@ -48,29 +48,20 @@ bool IsLeftToOthers(const Field& field) {
   return field.domain.is_digest() || field.scope == Scope::kSlots;
 }
 
-/// Calls check(name, dataset, log) for each reproducible dataset of SampleLog()
+/// Calls check(name, column, log) for each reproducible dataset of SampleLog()
 /// with that one's last value changed. Returns how many there are.
 int ForEachChange(
-    const std::function<void(const std::string&, const runlog::Dataset<RunLog>&,
+    const std::function<void(const std::string&, const runlog::Column&,
                              const RunLog&)>& check) {
   int changed = 0;
-  RunLog sample = SampleLog();
-  const size_t groups = runlog::Groups(sample).size();
-  for (size_t g = 0; g < groups; ++g) {
-    const size_t datasets = runlog::Groups(sample)[g].datasets.size();
-    for (size_t d = 0; d < datasets; ++d) {
+  for (const runlog::Group& group : runlog::RowGroups()) {
+    for (const runlog::Column& column : group.columns) {
+      if (!column.IsRecorded() || !column.field.reproducible) continue;
       RunLog log = SampleLog();
-      const auto all = runlog::Groups(log);
-      const auto& dataset = all[g].datasets[d];
-      const bool empty = std::visit(
-          [](auto* values) {
-            if (!values->empty()) Change(values->back());
-            return values->empty();
-          },
-          dataset.values);
-      if (empty || !dataset.field.reproducible) continue;
-      check(fmt::format("/{}/{}", all[g].name, dataset.field.name), dataset,
-            log);
+      if (runlog::View(log).Count(column) == 0) continue;
+      runlog::MutableView(log).WithValues(
+          column, [](auto& values) { Change(values.back()); });
+      check(group.PathOf(column), column, log);
       ++changed;
     }
   }
@@ -79,12 +70,12 @@ int ForEachChange(
 
 TEST(EveryColumn, IsInTheExactComparisons) {
   const int changed = ForEachChange([](const std::string& name,
-                                       const auto& dataset, const RunLog& log) {
+                                       const auto& column, const RunLog& log) {
     EXPECT_THAT(CompareContent(SampleLog(), log).differing,
                 testing::Contains(name));
-    if (dataset.shape == Shape::kIndex) return;  // these steps have no partner
+    if (column.role == Role::kIndex) return;  // these steps have no partner
     EXPECT_THAT(FirstDifference(SampleLog(), log), HasSubstr(name));
-    if (dataset.shape == Shape::kLabels) return;  // names of one log are listed
+    if (column.role == Role::kLabels) return;  // names of one log are listed
     const auto first = FindDivergence(SampleLog(), log).first;
     ASSERT_TRUE(first.has_value()) << name;
     EXPECT_THAT(
@@ -97,21 +88,21 @@ TEST(EveryColumn, IsInTheExactComparisons) {
 
 TEST(EveryColumn, IsARecordedDifferenceUnlessLeftToOthers) {
   int compared = 0;
-  ForEachChange([&](const std::string& name, const auto& dataset,
-                    const RunLog& log) {
-    if (IsIndex(dataset)) return;
-    const auto difference = FirstRecordedDifference(SampleLog(), log);
-    EXPECT_NE(difference.has_value(), IsLeftToOthers(dataset.field)) << name;
-    compared += difference.has_value() ? 1 : 0;
-  });
+  ForEachChange(
+      [&](const std::string& name, const auto& column, const RunLog& log) {
+        if (IsIndex(column)) return;
+        const auto difference = FirstRecordedDifference(SampleLog(), log);
+        EXPECT_NE(difference.has_value(), IsLeftToOthers(column.field)) << name;
+        compared += difference.has_value() ? 1 : 0;
+      });
 
   EXPECT_GT(compared, 60);
 }
 
 TEST(EveryColumn, OfTheMeshIsComparedOnOneMeshOnly) {
-  ForEachChange([](const std::string& name, const auto& dataset, RunLog log) {
-    const Scope scope = dataset.field.scope;
-    if (IsIndex(dataset) || scope == Scope::kTraining || scope == Scope::kSlots)
+  ForEachChange([](const std::string& name, const auto& column, RunLog log) {
+    const Scope scope = column.field.scope;
+    if (IsIndex(column) || scope == Scope::kTraining || scope == Scope::kSlots)
       return;
     log.provenance.ranks += 1;
     EXPECT_FALSE(FindDivergence(SampleLog(), log).first.has_value()) << name;
@@ -145,30 +136,38 @@ TEST(EveryColumn, OfOtherExtentsIsListed) {
 class InventedColumn {
  public:
   InventedColumn(std::vector<double> a, std::vector<double> b)
-      : values_a_(std::move(a)), values_b_(std::move(b)) {}
+      : a_(Holding(std::move(a))), b_(Holding(std::move(b))) {}
 
   std::optional<runlog::StepDifference> First(const runlog::Rule& rule) const {
     return FirstInSteps(moe_.Steps(), {{&column_}}, rule);
   }
 
  private:
-  runlog::Dataset<const RunLog> Holding(const std::vector<double>& values) {
-    return {Field{"invented", "1", "New", runlog::Domain::Real()},
-            Shape::kRows,
-            &values,
-            {{"layers", log_.moe.layers}}};
+  /// In place of a column that SampleLog() has.
+  static RunLog Holding(std::vector<double> values) {
+    RunLog log = SampleLog();
+    log.moe.router_entropy = std::move(values);
+    return log;
   }
 
-  const RunLog log_ = SampleLog();
-  const runlog::SharedColumns shared_{log_, log_};
+  const RunLog a_;
+  const RunLog b_;
+  const runlog::SharedColumns shared_{a_, b_};
   const runlog::SharedGroup& moe_ = shared_.group("moe");
-  const std::vector<double> values_a_;
-  const std::vector<double> values_b_;
-  const runlog::Dataset<const RunLog> a_ = Holding(values_a_);
-  const runlog::Dataset<const RunLog> b_ = Holding(values_b_);
-  const size_t layers_ = a_.Width();
-  const runlog::SharedColumn column_ = {&moe_,   &a_,     &b_,   moe_.rows,
-                                        layers_, layers_, false, layers_};
+  const runlog::Column invented_ = {
+      {"invented", "1", "New", runlog::Domain::Real()},
+      &runlog::MoeColumns::router_entropy,
+      {{"layers", &runlog::MoeColumns::layers}}};
+  const size_t layers_ = static_cast<size_t>(a_.moe.layers);
+  const runlog::SharedColumn column_ = {&moe_,
+                                        &invented_,
+                                        runlog::View(a_.moe),
+                                        runlog::View(b_.moe),
+                                        moe_.rows,
+                                        layers_,
+                                        layers_,
+                                        false,
+                                        layers_};
 };
 
 TEST(EveryColumn, OfTomorrowIsComparedFromItsFirstDay) {

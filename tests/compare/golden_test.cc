@@ -1,6 +1,5 @@
 #include "isoloss/compare/golden.h"
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,11 +7,10 @@
 #include <cstring>
 #include <limits>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "../runlog/sample_log.h"
-#include "isoloss/runlog/datasets.h"
+#include "isoloss/runlog/schema.h"
 
 namespace isoloss::compare {
 namespace {
@@ -37,26 +35,19 @@ void ChangeLastBit(double& value) {
 
 TEST(ContentDigest, DependsOnTheLastBitOfEveryReproducibleDataset) {
   const std::string original = ContentDigest(SampleLog());
-  RunLog shape = SampleLog();
-  const auto groups = runlog::Groups(shape);
   int changed = 0;
 
-  for (size_t g = 0; g < groups.size(); ++g) {
-    for (size_t d = 0; d < groups[g].datasets.size(); ++d) {
+  for (const runlog::Group& group : runlog::RowGroups()) {
+    for (const runlog::Column& column : group.columns) {
+      if (!column.IsRecorded()) continue;
       RunLog log = SampleLog();
-      const auto all = runlog::Groups(log);
-      const auto& dataset = all[g].datasets[d];
-      std::visit(
-          [](auto* values) {
-            if (!values->empty()) ChangeLastBit(values->back());
-          },
-          dataset.values);
-      const std::string name =
-          fmt::format("/{}/{}", all[g].name, dataset.field.name);
-      const bool empty = std::visit(
-          [](auto* values) { return values->empty(); }, dataset.values);
+      const bool empty = runlog::View(log).Count(column) == 0;
+      runlog::MutableView(log).WithValues(column, [&](auto& values) {
+        if (!empty) ChangeLastBit(values.back());
+      });
+      const std::string name = group.PathOf(column);
 
-      if (empty || !dataset.field.reproducible) {
+      if (empty || !column.field.reproducible) {
         EXPECT_EQ(ContentDigest(log), original) << name;
         continue;
       }

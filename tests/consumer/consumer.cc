@@ -72,21 +72,23 @@ precision::Recipe E3m4Recipe() {
 }
 
 /// The final training losses of each pair lie within 1 nat.
-void JudgeLastLoss(const gate::Evidence& evidence, gate::Judgement& judgement) {
+gate::LevelFindings JudgeLastLoss(const gate::Evidence& evidence,
+                                  const gate::Policy& /*policy*/) {
   double widest = 0;
   for (const compare::SeedPair& pair : evidence.pairing->pairs) {
     widest =
         std::max(widest, std::fabs(pair.candidate->log.steps.loss_nats.back() -
                                    pair.baseline->log.steps.loss_nats.back()));
   }
-  judgement.checks.push_back(
-      {.name = "last_loss",
-       .outcome = widest < 1.0 ? gate::Outcome::kPass : gate::Outcome::kFail,
-       .quantity = "widest gap of last losses",
-       .value = widest,
-       .relation = "<",
-       .limit = 1.0,
-       .unit = "nats"});
+  const gate::Outcome outcome =
+      widest < 1.0 ? gate::Outcome::kPass : gate::Outcome::kFail;
+  return {.checks = {{.name = "last_loss",
+                      .outcome = outcome,
+                      .quantity = "widest gap of last losses",
+                      .value = widest,
+                      .relation = "<",
+                      .limit = 1.0,
+                      .unit = "nats"}}};
 }
 
 constexpr gate::Level kLastLoss = {

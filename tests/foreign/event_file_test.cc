@@ -14,7 +14,6 @@
 #include "event_file_bytes.h"
 #include "isoloss/base/error.h"
 #include "isoloss/base/temporary_folder.h"
-#include "isoloss/foreign/event_writer.h"
 
 namespace isoloss::foreign {
 namespace {
@@ -402,41 +401,6 @@ TEST(MergeEventFiles, KeepsWhatIsSaidOfEachFile) {
   EXPECT_EQ(run.lost_bytes, 3u);
   EXPECT_THAT(run.note, HasSubstr("first: the file ends within record 2"));
   EXPECT_THAT(run.note, HasSubstr("second: the file ends within record 2"));
-}
-
-TEST(EventWriter, WritesTheBytesOfTheFormat) {
-  EventWriter writer(1.25);
-  writer.Add("loss", -3, 1.5, 0.75F);
-  writer.Add("loss", 0, 1.5, 0.0F);
-
-  EXPECT_EQ(writer.content(), Record(Fp64(1, 1.25) + Text(3, "brain.Event:2") +
-                                     Text(10, Text(1, "isoloss"))) +
-                                  SimpleEvent(-3, "loss", 0.75F) +
-                                  SimpleEvent(0, "loss", 0.0F));
-}
-
-TEST(EventWriter, WritesWhatIsReadBack) {
-  EventWriter writer(100);
-  EventSeries series;
-  for (int64_t step = -5; step < 300; ++step) {
-    const auto value = static_cast<float>(1.0 / static_cast<double>(step + 6));
-    const std::string tag = step % 3 == 0 ? "a" : "b/\xC3\xA4";
-    writer.Add(tag, step, 100.5, value);
-    series[tag].push_back({step, 100.5, value});
-  }
-
-  const EventFile file = ParseEventFile(writer.content(), "events");
-
-  EXPECT_EQ(file.series, series);
-  EXPECT_TRUE(LooksLikeEventFile(writer.content()));
-}
-
-TEST(EventFileName, DependsOnTheTimeOnly) {
-  EXPECT_EQ(EventFileName(1'700'000'000.9),
-            "events.out.tfevents.1700000000.isoloss");
-  EXPECT_EQ(EventFileName(0), "events.out.tfevents.0000000000.isoloss");
-  EXPECT_EQ(EventFileName(NAN), EventFileName(0));
-  EXPECT_EQ(EventFileName(1e300), EventFileName(0));
 }
 
 }  // namespace

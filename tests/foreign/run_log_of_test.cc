@@ -38,7 +38,7 @@ TEST(RunLogOf, HasWhatTheLogTellsAndNothingElse) {
   EXPECT_THAT(log.steps.lr, ElementsAre(1e-4, 1e-4));
   EXPECT_THAT(log.steps.tokens_seen, ElementsAre(100, 200));
   EXPECT_THAT(log.steps.batch_digest, IsEmpty());
-  EXPECT_TRUE(log.provenance.IsForeign());
+  EXPECT_FALSE(log.provenance.Knows(runlog::Fact::kExperiment));
   EXPECT_EQ(log.provenance.tokens_per_step, 100);
   EXPECT_EQ(log.provenance.steps_planned, 2);
   EXPECT_EQ(log.provenance.config_digest, "");

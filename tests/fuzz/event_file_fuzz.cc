@@ -8,7 +8,6 @@
 #include "fuzz/entry_point.h"
 #include "isoloss/base/error.h"
 #include "isoloss/foreign/event_file.h"
-#include "isoloss/foreign/event_writer.h"
 
 namespace {
 
@@ -23,16 +22,15 @@ void Read(const std::string& bytes) {
     ISOLOSS_ASSERT(file.lost_bytes <= bytes.size());
     ISOLOSS_ASSERT(file.note.empty() ? file.lost_bytes == 0 : true);
     size_t points = 0;
-    foreign::EventWriter writer(1);
+    std::string written = VersionRecord();
     for (const auto& [tag, series] : file.series) {
       points += series.size();
       for (const foreign::EventScalar& point : series) {
-        writer.Add(tag, point.step, point.wall_time,
-                   static_cast<float>(point.value));
+        written +=
+            SimpleEvent(point.step, tag, static_cast<float>(point.value));
       }
     }
-    const foreign::EventFile again =
-        foreign::ParseEventFile(writer.content(), "again");
+    const foreign::EventFile again = foreign::ParseEventFile(written, "again");
     ISOLOSS_ASSERT(again.note.empty() && again.records == points + 1);
     const foreign::EventFile run = foreign::MergeEventFiles({file, again});
     ISOLOSS_ASSERT(run.series.size() == file.series.size());

@@ -1,5 +1,5 @@
-// Any bytes as looks.json and as power.json: refused with an Error, or a record
-// that can be written and read again.
+// Any bytes as looks.json: refused with an Error, or a record that can be
+// written and read again.
 //
 // What is a JSON object is also read with a digest that fits, so that the
 // checks behind the digest are reached.
@@ -13,7 +13,6 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/text_file.h"
 #include "isoloss/gate/looks.h"
-#include "isoloss/gate/power_record.h"
 #include "isoloss/gate/sealed_json.h"
 #include "support/temporary_folder.h"
 
@@ -41,11 +40,8 @@ void Check(const Read& read, const Write& write) {
 }
 
 void CheckText(std::string_view text) {
-  const auto restore = [text] { std::ofstream(File()) << text; };
-  restore();
+  std::ofstream(File()) << text;
   Check(ReadLooks, WriteLooks);
-  restore();
-  Check(ReadPowerRecord, WritePowerRecord);
 }
 
 }  // namespace
@@ -76,14 +72,6 @@ std::vector<std::string> FuzzSeeds() {
                          .nominal_alpha = 0.01,
                          .outcomes = {{"mxfp8", "INCONCLUSIVE"}}}}},
              File());
-  seeds.push_back(text());
-  WritePowerRecord({.tool_version = "isoloss 0.1.0",
-                    .policy_digest = "00ff",
-                    .bugs = 3,
-                    .bugs_caught = 2,
-                    .benign_runs = 5,
-                    .false_alarms = 1},
-                   File());
   seeds.push_back(text());
   return seeds;
 }

@@ -11,6 +11,7 @@
 #include "isoloss/base/text_file.h"
 #include "isoloss/compare/integrity.h"
 #include "isoloss/gate/level.h"
+#include "isoloss/gate/verdict.h"
 
 namespace isoloss::gate {
 namespace {
@@ -59,26 +60,42 @@ TEST(CheckTitles, NameEveryCheckOfTheGateAndNothingElse) {
 TEST(CheckTitles, NameEveryLevel) {
   for (const Level* level : Ladder()) {
     EXPECT_THAT(level->title, Not(IsEmpty())) << level->name;
-    EXPECT_EQ(LevelTitle(level->name), level->title);
+    EXPECT_EQ(LevelTitle(level->id), level->title);
   }
-  EXPECT_EQ(LevelTitle("X1"), "X1");
 }
 
 TEST(CheckTitles, OfOtherProgramsAreTheirIds) {
-  EXPECT_EQ(TitleOf({.name = "final_window"}), "final loss");
-  EXPECT_EQ(TitleOf({.name = "last_loss_of_all"}), "last loss of all");
+  Check own{.name = "last_loss_of_all"};
+  Entitle("X1", own);
+
+  EXPECT_EQ(own.level, "X1");
+  EXPECT_EQ(own.title, "last loss of all");
+  EXPECT_EQ(own.remedy, "");
+}
+
+TEST(CheckTitles, AreWrittenIntoChecks) {
+  Check window{.name = "final_window"};
+  Check course{.name = "trajectory", .subject = "loss of step 1"};
+  Entitle("L5", window);
+  Entitle("L5", course);
+
+  EXPECT_EQ(window.title, "final loss");
+  EXPECT_EQ(window.subject, "final loss");
+  EXPECT_EQ(course.title, "course of training");
+  EXPECT_EQ(course.subject, "loss of step 1");
 }
 
 TEST(CheckTitles, SayWhatToDoAboutAFailureThatDoesNotSayItself) {
-  const Check failed{.name = "seeds", .outcome = Outcome::kInvalid};
+  Check failed{.name = "seeds", .outcome = Outcome::kInvalid};
+  Entitle("L0", failed);
   Check with_remedy = failed;
   with_remedy.next = "look here";
   Check passed = failed;
   passed.outcome = Outcome::kPass;
 
-  EXPECT_TRUE(NextOf(failed).starts_with("give exactly one log"));
-  EXPECT_EQ(NextOf(with_remedy), "look here");
-  EXPECT_EQ(NextOf(passed), "");
+  EXPECT_TRUE(failed.WhatToDo().starts_with("give exactly one log"));
+  EXPECT_EQ(with_remedy.WhatToDo(), "look here");
+  EXPECT_EQ(passed.WhatToDo(), "");
 }
 
 }  // namespace

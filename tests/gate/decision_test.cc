@@ -200,8 +200,8 @@ TEST_F(DecisionTest, NamesTheLevelsThatHadNoEvidence) {
       Judge({.pairing = &pairing, .candidate_probes = probes}, {});
 
   EXPECT_EQ(bare.outcome, Outcome::kPass);
-  EXPECT_THAT(bare.without_evidence, ElementsAre("L2", "L3", "L4"));
-  EXPECT_THAT(probed.without_evidence, ElementsAre("L3", "L4"));
+  EXPECT_THAT(bare.WithoutEvidence(), ElementsAre("L2", "L3", "L4"));
+  EXPECT_THAT(probed.WithoutEvidence(), ElementsAre("L3", "L4"));
 }
 
 TEST_F(DecisionTest, ARecipeThatTheOracleDoesNotUnderstandIsInconclusive) {
@@ -333,54 +333,6 @@ TEST_F(DecisionTest, ABadProbeFailsWhateverLevelsAreListed) {
 
   EXPECT_EQ(judgement.outcome, Outcome::kFail);
   EXPECT_EQ(CheckNamed(judgement, "elements").outcome, Outcome::kFail);
-}
-
-// ---- measured power --------------------------------------------------------
-
-PowerRecord SampleRecord(const Policy& policy, const NullEnsemble& benign) {
-  return {.tool_version = "isoloss " + GetBuildInfo().version,
-          .commit = GetBuildInfo().commit,
-          .policy_digest = PolicyDigest(policy),
-          .experiment = "mxfp8_vs_bf16",
-          .config_digest = "c1",
-          .parameters = 2000,
-          .recipe = "mxfp8_rceil",
-          .arm = "mxfp8",
-          .ensemble_digests = {benign.ensemble.digest},
-          .levels = {"L0", "L1", "L2", "L4", "L5"},
-          .bugs = 41,
-          .bugs_caught = 41,
-          .benign_runs = 300,
-          .false_alarms = 0};
-}
-
-class PowerTest : public DecisionTest {
- protected:
-  std::string WhyUnknown(const PowerRecord& record, bool probe) const {
-    const compare::Pairing pairing = versions_.Pair();
-    const std::vector<Probe> probes = {SampleProbe(versions_.now[0])};
-    Evidence evidence{
-        .pairing = &pairing, .benign = &benign_, .power = &record};
-    if (probe) evidence.candidate_probes = probes;
-    return Judge(evidence, Regression()).power_unknown;
-  }
-};
-
-TEST_F(PowerTest, IsKnownOnlyForTheSamePolicyProgramAndEvidence) {
-  const PowerRecord record = SampleRecord(Regression(), benign_);
-  PowerRecord other_policy = record;
-  other_policy.policy_digest = PolicyDigest({});
-  PowerRecord other_program = record;
-  other_program.tool_version = "isoloss 0.0.9";
-
-  PowerRecord other_recipe = record;
-  other_recipe.recipe = "nvfp4";
-
-  EXPECT_EQ(WhyUnknown(record, true), "");
-  EXPECT_THAT(WhyUnknown(other_recipe, true), HasSubstr("recipe nvfp4"));
-  EXPECT_THAT(WhyUnknown(record, false), HasSubstr("with evidence for L2"));
-  EXPECT_THAT(WhyUnknown(other_policy, true), HasSubstr("with policy"));
-  EXPECT_THAT(WhyUnknown(other_program, true), HasSubstr("isoloss 0.0.9"));
 }
 
 }  // namespace

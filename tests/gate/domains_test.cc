@@ -15,18 +15,17 @@
 #include <type_traits>
 #include <vector>
 
+#include "full_evidence.h"
 #include "isoloss/runlog/domain_check.h"
-#include "isoloss/runlog/probe_schema.h"
+#include "isoloss/runlog/probe_log_schema.h"
 #include "isoloss/runlog/reader.h"
 #include "isoloss/runlog/relations.h"
 #include "isoloss/runlog/schema.h"
-#include "judged_runs.h"
-#include "sample_evidence.h"
-#include "support/full_columns.h"
 
 namespace isoloss::gate {
 namespace {
 
+using runlog::Column;
 using runlog::Domain;
 using runlog::Field;
 using runlog::Relation;
@@ -55,70 +54,65 @@ Place PlaceOf(std::string name, const Domain& domain, T& value) {
           }};
 }
 
-/// What visitors of columns have in common: each dataset is one.
-template <typename Visitor>
-class ColumnVisitor {
- public:
-  void LayoutVersion(const Field&, int64_t) {}
-  void Version(const Field&, int64_t) {}
-  void Group(const char* name, const char*, int64_t) { group = name; }
-  void Count(const Field&, int64_t&) {}
-  template <typename T>
-  void RequiredColumn(const Field& field, std::vector<T>& values) {
-    static_cast<Visitor*>(this)->Column(field, values);
+/// Adds the first and the last value of a column.
+template <typename T>
+void AddEnds(const std::string& name, const Domain& domain, T& first, T& last,
+             std::vector<Place>& places) {
+  if constexpr (std::is_arithmetic_v<T>) {
+    EXPECT_FALSE(domain.is_text()) << name;
+    places.push_back(PlaceOf(name + " first", domain, first));
+    places.push_back(PlaceOf(name + " last", domain, last));
   }
-  template <typename T>
-  void Array(const Field& field, std::vector<T>& values,
-             std::initializer_list<runlog::Axis<int64_t>>) {
-    static_cast<Visitor*>(this)->Column(field, values);
-  }
-  void Labels(const Field& field, std::vector<std::string>& names,
-              const runlog::Axis<int64_t>&) {
-    static_cast<Visitor*>(this)->Column(field, names);
-  }
+}
 
-  std::string group;
-};
-
-/// Visitor of all schemas behind the places: the first and the last value of
-/// each column.
-class Places : public ColumnVisitor<Places> {
- public:
-  template <typename T>
-  void Attribute(const Field& field, T& value) {
+void AddAttribute(const Column& column, runlog::MutableView log,
+                  std::vector<Place>& places) {
+  log.WithValue(column, [&]<typename T>(T& value) {
     if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) {
+      const Field& field = column.field;
       EXPECT_FALSE(field.domain.is_text()) << field.name;
-      places.push_back(
-          PlaceOf(std::string("attribute ") + field.name, field.domain, value));
+      places.push_back(PlaceOf("attribute " + field.name, field.domain, value));
     }
+  });
+}
+
+void AddColumn(const std::string& group, const Column& column,
+               runlog::MutableView log, std::vector<Place>& places) {
+  const std::string name = fmt::format("/{}/{}", group, column.field.name);
+  const Domain& domain = column.field.domain;
+  if (!column.IsRecorded()) {
+    if (column.type != runlog::ValueType::kDouble) return;
+    auto& events = log.Values<runlog::Event>(column);
+    const auto time = [&column](runlog::Event& event) -> double& {
+      return runlog::MutableView(event).At<double>(column.in_row);
+    };
+    AddEnds(name, domain, time(events.front()), time(events.back()), places);
+    return;
   }
-  template <typename T>
-  void Column(const Field& field, std::vector<T>& values) {
-    const std::string name = fmt::format("/{}/{}", group, field.name);
+  log.WithValues(column, [&](auto& values) {
     EXPECT_FALSE(values.empty())
         << name << " has no value to spoil: fill it (support/full_columns.h)";
-    if constexpr (std::is_arithmetic_v<T>) {
-      EXPECT_FALSE(field.domain.is_text()) << name;
-      if (values.empty()) return;
-      places.push_back(PlaceOf(name + " first", field.domain, values.front()));
-      places.push_back(PlaceOf(name + " last", field.domain, values.back()));
-    }
-  }
-  template <typename T>
-  void Member(const Field& field, std::vector<runlog::Event>& rows,
-              T runlog::Event::*member) {
-    if constexpr (std::is_arithmetic_v<T>) {
-      ASSERT_FALSE(rows.empty());
-      const std::string name = fmt::format("/{}/{}", group, field.name);
-      places.push_back(
-          PlaceOf(name + " first", field.domain, rows.front().*member));
-      places.push_back(
-          PlaceOf(name + " last", field.domain, rows.back().*member));
-    }
-  }
+    if (values.empty()) return;
+    AddEnds(name, domain, values.front(), values.back(), places);
+  });
+}
 
+/// All places of a log.
+template <typename Log>
+std::vector<Place> PlacesOf(Log& log) {
   std::vector<Place> places;
-};
+  const runlog::MutableView view(log);
+  for (const runlog::Group& group : runlog::SchemaOf<Log>()) {
+    for (const Column& column : group.columns) {
+      if (column.role == runlog::Role::kAttribute) {
+        AddAttribute(column, view, places);
+      } else if (!group.IsFile()) {
+        AddColumn(group.name, column, view, places);
+      }
+    }
+  }
+  return places;
+}
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
@@ -168,252 +162,63 @@ void ExpectNoPass(std::span<const Place> places,
   EXPECT_LT(judge(), Outcome::kFail) << "a place was not put back";
 }
 
-/// An experiment that passes, whose logs have every column.
-Runs FullRuns() {
-  Runs runs = HealthyRuns();
-  for (auto& run : runs) {
-    testing::FillColumns(run.log);
-  }
-  return runs;
-}
-
 TEST(Domains, NoWrongValueOfARunLogPasses) {
   Runs runs = FullRuns();
   const auto judge = [&] { return JudgeRuns(runs).outcome; };
   ASSERT_EQ(judge(), Outcome::kPass)
       << ::testing::PrintToString(JudgeRuns(runs).checks.back().quantity);
-  Places places;
-  runlog::VisitRunLog(places, runs[kCandidate3].log);
 
-  ExpectNoPass(places.places, judge, /*has_sums=*/true);
+  ExpectNoPass(PlacesOf(runs[kCandidate3].log), judge, /*has_sums=*/true);
 }
-
-/// A regression with a probe that has every column and two ensembles.
-struct FullEvidence {
-  TwoVersions versions{4};
-  std::vector<Probe> probes;
-  NullEnsemble benign = BenignEnsemble(20);
-  NullEnsemble seeds = SeedsEnsemble(12);
-
-  FullEvidence() { probes.push_back(PrecisionProbe(versions.now[0])); }
-
-  Judgement Judged() const {
-    const compare::Pairing pairing = versions.Pair();
-    return Judge({.pairing = &pairing,
-                  .candidate_probes = probes,
-                  .benign = &benign,
-                  .seeds = &seeds},
-                 Regression());
-  }
-};
 
 TEST(Domains, NoWrongValueOfAProbeLogPasses) {
   FullEvidence evidence;
   ASSERT_EQ(evidence.Judged().outcome, Outcome::kPass)
       << evidence.Judged().checks.back().quantity;
-  Places places;
-  runlog::VisitProbeLog(places, evidence.probes[0].log);
 
   ExpectNoPass(
-      places.places, [&] { return evidence.Judged().outcome; },
+      PlacesOf(evidence.probes[0].log),
+      [&] { return evidence.Judged().outcome; },
       /*has_sums=*/true);
 }
 
-void VisitEnsemble(Places& places, runlog::Ensemble& ensemble, bool precise) {
-  const auto column = [&](const Field& field, auto& values) {
-    // Benign ensembles have no teacher-forced steps.
-    if (!values.empty()) places.Column(field, values);
-  };
-  runlog::VisitProvenance(places, ensemble.provenance);
+/// Places of a member; benign ensembles have no teacher-forced steps.
+template <typename Part>
+void AddPart(const char* group, Part& part, std::vector<Place>& places) {
+  const runlog::MutableView view(part);
+  for (const Column& column : runlog::ColumnsOf<Part>()) {
+    if (view.Count(column) > 0) AddColumn(group, column, view, places);
+  }
+}
+
+void AddAttributes(runlog::Provenance& provenance, std::vector<Place>& places) {
+  for (const Column& column : runlog::AttributeGroup().columns) {
+    AddAttribute(column, runlog::MutableView(provenance), places);
+  }
+}
+
+std::vector<Place> PlacesOfEnsemble(runlog::Ensemble& ensemble, bool precise) {
+  std::vector<Place> places;
+  AddAttributes(ensemble.provenance, places);
   runlog::EnsembleMember& member = ensemble.members[1];
-  places.group = "steps";
-  runlog::VisitSteps(column, member.steps);
-  places.group = "reference_steps";
-  runlog::VisitSteps(column, member.reference_steps);
-  places.group = "parameters";
-  runlog::VisitParameterColumns(column, member.parameters);
-  places.group = "reference_parameters";
-  runlog::VisitParameterColumns(column, member.reference_parameters);
-  if (!precise) return;
-  runlog::VisitProvenance(places, ensemble.reference_provenance);
-  places.group = "precision";
-  runlog::VisitPrecision(column, member.precision);
-  places.group = "routing_flips";
-  runlog::VisitRoutingFlips(column, member.routing_flips);
+  AddPart("steps", member.steps, places);
+  AddPart("reference_steps", member.reference_steps, places);
+  AddPart("parameters", member.parameters, places);
+  AddPart("reference_parameters", member.reference_parameters, places);
+  if (!precise) return places;
+  AddAttributes(ensemble.reference_provenance, places);
+  AddPart("precision", member.precision, places);
+  AddPart("routing_flips", member.routing_flips, places);
+  return places;
 }
 
 TEST(Domains, NoWrongValueOfAnEnsemblePasses) {
   FullEvidence evidence;
   for (NullEnsemble* ensemble : {&evidence.benign, &evidence.seeds}) {
-    Places places;
-    VisitEnsemble(places, ensemble->ensemble, ensemble == &evidence.seeds);
     ExpectNoPass(
-        places.places, [&] { return evidence.Judged().outcome; },
+        PlacesOfEnsemble(ensemble->ensemble, ensemble == &evidence.seeds),
+        [&] { return evidence.Judged().outcome; },
         /*has_sums=*/true);
-  }
-}
-
-/// A column that a test may remove.
-struct Removable {
-  std::string name;
-  std::function<void()> remove;
-  std::function<void()> put_back;
-};
-
-/// Visitor of all schemas behind the columns, whatever their type.
-class Removables : public ColumnVisitor<Removables> {
- public:
-  template <typename T>
-  void Attribute(const Field&, T&) {}
-  template <typename T>
-  void Column(const Field& field, std::vector<T>& values) {
-    if (values.empty()) return;
-    columns.push_back({fmt::format("/{}/{}", group, field.name),
-                       [&values] { values.clear(); },
-                       [&values, was = values] { values = was; }});
-  }
-  template <typename T>
-  void Member(const Field&, std::vector<runlog::Event>&, T runlog::Event::*) {}
-
-  std::vector<Removable> columns;
-};
-
-/// Removes each column, one at a time.
-template <typename Content>
-void ExpectEachColumnIsMissed(const std::vector<Removable>& columns,
-                              const Content& content) {
-  for (const Removable& column : columns) {
-    column.remove();
-    EXPECT_FALSE(runlog::CheckDomains(content).empty()) << column.name;
-    column.put_back();
-  }
-  EXPECT_TRUE(runlog::CheckDomains(content).empty());
-}
-
-TEST(Domains, NoColumnOfARunLogMayBeMissing) {
-  Runs runs = FullRuns();
-  Removables columns;
-  runlog::VisitRunLog(columns, runs[0].log);
-  // A new column is at least known to be optional (Field::when) or here.
-  EXPECT_GE(columns.columns.size(), 84);
-
-  ExpectEachColumnIsMissed(columns.columns, runs[0].log);
-}
-
-TEST(Domains, NoGroupOfARunLogMayBeMissing) {
-  const Runs runs = FullRuns();
-  const auto expect_missed = [&](const auto& remove) {
-    runlog::RunLog log = runs[0].log;
-    remove(log);
-    EXPECT_FALSE(runlog::CheckDomains(log).empty());
-  };
-  expect_missed([](auto& log) { log.eval = {}; });
-  expect_missed([](auto& log) { log.parameters = {}; });
-  expect_missed([](auto& log) { log.tensors = {}; });
-  expect_missed([](auto& log) { log.moe = {}; });
-  expect_missed([](auto& log) { log.exchange = {}; });
-  expect_missed([](auto& log) { log.provenance.graph = {}; });
-  expect_missed([](auto& log) { log.provenance.graph.recipe = {}; });
-  expect_missed([](auto& log) { log.provenance.experiment_text.clear(); });
-}
-
-TEST(Domains, TheGraphKnowsParametersAndTensors) {
-  const Runs runs = FullRuns();
-  for (const bool of_tensors : {false, true}) {
-    runlog::RunLog log = runs[0].log;
-    (of_tensors ? log.tensors.names : log.parameters.names)[0] = "other";
-    EXPECT_THAT(
-        runlog::CheckDomains(log).at(0).message,
-        ::testing::HasSubstr("names has `other`, but /graph does not know it"));
-  }
-}
-
-TEST(Domains, RowsThatTheExperimentAsksForMayNotBeMissing) {
-  const Runs runs = FullRuns();
-  const auto expect_missed = [&](const auto& remove) {
-    runlog::RunLog log = runs[0].log;
-    remove(log);
-    EXPECT_FALSE(runlog::CheckDomains(log).empty());
-  };
-  expect_missed([](auto& log) {
-    log.eval.step.pop_back();
-    log.eval.loss_nats.pop_back();
-    log.eval.per_sequence_loss_nats.resize(2);
-  });
-  expect_missed([](auto& log) {
-    auto& tensors = log.tensors;
-    tensors.step.pop_back();
-    tensors.digest.pop_back();
-    for (auto& statistic : tensors.statistics) statistic.pop_back();
-    tensors.e8m0_histogram.resize(runlog::kScaleBytes);
-    tensors.e8m0_histogram_columnwise.resize(runlog::kScaleBytes);
-  });
-}
-
-/// What the run does not record need not be there, and older versions lack what
-/// came later.
-TEST(Domains, WhatWasNotRecordedIsNotMissed) {
-  EXPECT_TRUE(runlog::CheckDomains(ArmRun(true, 1, 0).log).empty());
-  EXPECT_TRUE(
-      runlog::CheckDomains(testing::SyntheticRun(true, 1, 0).log).empty());
-  runlog::RunLog log = FullRuns()[0].log;
-  // Resumed on another mesh behind step 20.
-  log.events.push_back({1.75e9, "mesh", "/exchange ends here"});
-  auto& x = log.exchange;
-  for (auto* column :
-       {&x.step, &x.bytes_to_self, &x.bytes_within_nodes,
-        &x.bytes_between_nodes, &x.messages, &x.assignments, &x.dispatch_rows,
-        &x.rank_rows, &x.node_rows, &x.max_rows_per_rank,
-        &x.max_rows_per_expert, &x.empty_experts}) {
-    column->resize(20);
-  }
-  for (auto* column : {&x.bytes_sent, &x.bytes_received}) column->resize(40);
-  x.wait_seconds.resize(40);
-  x.bytes_by_pair.clear();
-  EXPECT_TRUE(runlog::CheckDomains(log).empty());
-  // With an evaluation at step 15, the last one before the change.
-  auto& text = log.provenance.experiment_text;
-  const std::string every = "eval_every = ";
-  text.replace(text.find(every), every.size() + 2, every + "15");
-  testing::FillAttributes(log.provenance);
-  log.eval.step = {0, 15, 30, 45, 50};
-  log.eval.loss_nats.assign(5, 2.5);
-  log.eval.per_sequence_loss_nats.assign(10, 2.5);
-  x.bytes_by_pair = {4 * 15, 6 * 15, 10 * 15, 10 * 15};
-  for (const auto& violation : runlog::CheckDomains(log)) {
-    ADD_FAILURE() << violation.message;
-  }
-}
-
-TEST(Domains, NoColumnOfAProbeLogOrEnsembleMayBeMissing) {
-  FullEvidence evidence;
-  Removables of_probe;
-  runlog::VisitProbeLog(of_probe, evidence.probes[0].log);
-  ExpectEachColumnIsMissed(of_probe.columns, evidence.probes[0].log);
-
-  auto& ensemble = evidence.seeds.ensemble;
-  for (const auto part : {&runlog::EnsembleMember::steps,
-                          &runlog::EnsembleMember::reference_steps}) {
-    const auto members = ensemble.members;
-    runlog::VisitSteps(
-        [&](const Field& field, auto& column) {
-          if (&column ==
-              static_cast<const void*>(&(ensemble.members[0].*part).step)) {
-            return;
-          }
-          for (auto& member : ensemble.members) {
-            runlog::VisitSteps(
-                [&](const Field& other, auto& values) {
-                  if (std::string_view(field.name) == other.name) {
-                    values.clear();
-                  }
-                },
-                member.*part);
-          }
-          EXPECT_FALSE(runlog::CheckDomains(ensemble).empty()) << field.name;
-          ensemble.members = members;
-        },
-        ensemble.members[0].*part);
   }
 }
 
@@ -525,11 +330,10 @@ TEST(Domains, StepsOfAnEnsembleCountFromOne) {
 /// A rule that no column names would not stand in the documentation.
 TEST(Domains, EveryRelationIsNamedByAColumn) {
   Runs runs = FullRuns();
-  Places places;
-  runlog::VisitRunLog(places, runs[0].log);
+  const std::vector<Place> places = PlacesOf(runs[0].log);
   for (const runlog::RelationRule& rule : runlog::RelationRules()) {
     EXPECT_TRUE(std::any_of(
-        places.places.begin(), places.places.end(),
+        places.begin(), places.end(),
         [&](const Place& place) { return place.domain.Has(rule.relation); }))
         << rule.rule;
   }

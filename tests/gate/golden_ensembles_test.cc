@@ -56,16 +56,15 @@ TEST_P(GoldenEnsembles, LetABenignChangePass) {
   const compare::Pairing pairing =
       compare::PairBySeed(arm, {&approved}, arm, {&judged});
   const std::vector<Probe> probes = {SizesOf(judged.log)};
-  Judgement judgement;
-  judgement.policy.question = compare::Question::kRegression;
-  judgement.steps_planned = judged.log.steps.step.back();
+  Policy policy;
+  policy.question = compare::Question::kRegression;
 
-  kLevel_l4_early_window.run(
+  const LevelFindings found = kLevel_l4_early_window.run(
       {.pairing = &pairing, .candidate_probes = probes, .benign = &benign},
-      judgement);
+      policy);
 
-  ASSERT_EQ(judgement.checks.size(), 2);
-  for (const Check& check : judgement.checks) {
+  ASSERT_EQ(found.checks.size(), 2);
+  for (const Check& check : found.checks) {
     EXPECT_EQ(check.outcome, Outcome::kPass) << check.quantity;
   }
 }

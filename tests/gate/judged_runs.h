@@ -54,8 +54,8 @@ inline const Check& CheckNamed(const Judgement& judgement,
                                const std::string& name) {
   for (const Check& check : judgement.checks) {
     if (check.outcome == Outcome::kPass) continue;
-    EXPECT_NE(NextOf(check), "") << check.level << " " << check.name;
-    EXPECT_EQ(NextOf(check).find('\n'), std::string::npos) << check.name;
+    EXPECT_NE(check.WhatToDo(), "") << check.level << " " << check.name;
+    EXPECT_EQ(check.WhatToDo().find('\n'), std::string::npos) << check.name;
   }
   for (const Check& check : judgement.checks) {
     if (check.name == name) return check;

@@ -40,16 +40,17 @@ TEST(Ladder, EachLevelHasARowOfItsQuestionInTheDocument) {
   }
 }
 
-void FindNothing(const Evidence&, Judgement& judgement) {
-  judgement.checks.push_back({.name = "mine", .outcome = Outcome::kPass});
+LevelFindings FindNothing(const Evidence&, const Policy&) {
+  return {.checks = {{.name = "mine", .outcome = Outcome::kPass}}};
 }
 
-void FindFault(const Evidence&, Judgement& judgement) {
-  judgement.checks.push_back({.name = "mine", .outcome = Outcome::kFail});
+LevelFindings FindFault(const Evidence&, const Policy&) {
+  return {.checks = {{.name = "mine", .outcome = Outcome::kFail}}};
 }
 
 /// A level that a program brings along.
-constexpr Level LevelThat(void (*run)(const Evidence&, Judgement&)) {
+constexpr Level LevelThat(LevelFindings (*run)(const Evidence&,
+                                               const Policy&)) {
   return {.id = LevelId::kFirstOther,
           .name = "mine",
           .question = "",

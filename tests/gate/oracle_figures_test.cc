@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sample_evidence.h"
+#include "support/earlier_probe.h"
 
 namespace isoloss::gate {
 namespace {
@@ -57,13 +58,7 @@ TEST(OracleFigures, HoldTheRunsLogToTheRoutingAndBytesOfTheOracle) {
                                     "give 12")));
 
   // A probe of an earlier program has none of them.
-  probe.schema_version = 1;
-  runlog::VisitRoutingDigest(
-      [](const runlog::Field&, auto& column) { column.clear(); },
-      probe.routing);
-  runlog::VisitPlainBytes(
-      [](const runlog::Field&, auto& column) { column.clear(); },
-      probe.plain_steps);
+  testing::MakeFirstLayout(probe);
   EXPECT_FALSE(judge().has_value());
 }
 

@@ -15,7 +15,7 @@
 #include "isoloss/compare/pair.h"
 #include "isoloss/gate/evidence.h"
 #include "isoloss/gate/judge.h"
-#include "isoloss/runlog/probe_schema.h"
+#include "isoloss/runlog/probe_log_schema.h"
 #include "support/synthetic_runs.h"
 
 namespace isoloss::gate {
@@ -253,12 +253,11 @@ inline Probe SampleProbe(const compare::Run& run) {
 
 /// As if the probe had seen fewer steps of case plain.
 inline void KeepPlainSteps(size_t steps, Probe& probe) {
-  runlog::VisitPlainSteps(
-      [steps](const runlog::Field&, auto& column) { column.resize(steps); },
-      probe.log.plain_steps);
-  runlog::VisitPlainBytes(
-      [steps](const runlog::Field&, auto& column) { column.resize(steps); },
-      probe.log.plain_steps);
+  using Steps = runlog::PlainStepColumns;
+  for (const runlog::Column& column : runlog::ColumnsOf<Steps>()) {
+    runlog::MutableView(probe.log.plain_steps)
+        .WithValues(column, [steps](auto& values) { values.resize(steps); });
+  }
 }
 
 /// What a candidate of this seed shows against BF16 in a teacher-forced step.

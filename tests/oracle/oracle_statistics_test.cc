@@ -14,8 +14,8 @@
 #include "isoloss/gate/oracle_noise.h"
 #include "isoloss/oracle/comparison.h"
 #include "isoloss/oracle/exact_dot.h"
-#include "isoloss/runlog/probe_schema.h"
 #include "oracle/sum_orders.h"
+#include "support/earlier_probe.h"
 
 namespace isoloss {
 namespace {
@@ -141,7 +141,7 @@ TEST(RowNoise, FindsOneBadRowInAThousand) {
   const gate::Check check = CheckRowNoise({&probe}, policy);
   EXPECT_EQ(check.outcome, Outcome::kFail);
   EXPECT_THAT(check.findings,
-              testing::ElementsAre(HasSubstr(
+              ::testing::ElementsAre(HasSubstr(
                   "row 777 of layers.0.wq_wgrad in case plain, step 1")));
 }
 
@@ -318,10 +318,7 @@ TEST(FlipSides, FindAnAccumulatorThatCutsOff) {
 
 TEST(OracleStatistics, SayWhatAnEarlierProgramsProbeDoesNotTell) {
   gate::Probe old = ProbeOfProducts(Grid::kFp32, CutOff, 64, 2);
-  old.log.schema_version = 1;
-  runlog::VisitOracleShape(
-      [](const runlog::Field&, auto& column) { column.clear(); },
-      old.log.oracle);
+  isoloss::testing::MakeFirstLayout(old.log);
 
   for (const auto check : {CheckFlipSides, CheckRowNoise, CheckSignedError}) {
     const gate::Check result = check({&old}, {});

@@ -1,4 +1,4 @@
-#include "isoloss/report/brief.h"
+#include "isoloss/document/brief.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -11,10 +11,18 @@
 
 #include "gate/judged_runs.h"
 #include "isoloss/gate/check_titles.h"
-#include "isoloss/report/reading.h"
+#include "isoloss/report/sentences.h"
+#include "isoloss/report/verdict_result.h"
 
 namespace isoloss::report {
 namespace {
+
+using document::kBriefLines;
+
+std::string RenderBrief(const gate::Judgement& judgement,
+                        const document::TextStyle& style) {
+  return document::RenderBrief(BriefResultOf(judgement, style), style);
+}
 
 using gate::Check;
 using gate::Judgement;
@@ -80,22 +88,29 @@ Judgement Open() {
   return Judged({-0.2, 0.6}, policy);
 }
 
+void Add(std::string_view level, Check check, Judgement& judgement) {
+  gate::Entitle(level, check);
+  judgement.checks.push_back(std::move(check));
+}
+
 /// Every check of the gate, with much to say.
 Judgement EverythingFails() {
   Judgement judgement = Judged({0.45, 0.50, 0.55, 0.50});
   const std::string much(700, 'x');
   for (const gate::CheckTitle& title : gate::CheckTitles()) {
-    judgement.checks.push_back({.level = "L2",
-                                .name = std::string(title.id),
-                                .outcome = Outcome::kFail,
-                                .quantity = "much " + much,
-                                .evidence = "and " + much,
-                                .next = "look at " + much});
+    Add("L2",
+        {.name = std::string(title.id),
+         .outcome = Outcome::kFail,
+         .quantity = "much " + much,
+         .evidence = "and " + much,
+         .next = "look at " + much},
+        judgement);
   }
-  judgement.checks.push_back({.level = "L5",
-                              .name = "held_out",
-                              .outcome = Outcome::kInconclusive,
-                              .quantity = "not shown"});
+  Add("L5",
+      {.name = "held_out",
+       .outcome = Outcome::kInconclusive,
+       .quantity = "not shown"},
+      judgement);
   return judgement;
 }
 
@@ -104,10 +119,11 @@ Judgement ManyNullArms() {
   for (int i = 0; i < 200; ++i) {
     judgement.controls->nulls.push_back(
         {.arm = fmt::format("null{}", i), .recipe = "bf16"});
-    judgement.checks.push_back({.level = "L5",
-                                .name = "null_arm",
-                                .outcome = Outcome::kInconclusive,
-                                .quantity = "was not judged"});
+    Add("L5",
+        {.name = "null_arm",
+         .outcome = Outcome::kInconclusive,
+         .quantity = "was not judged"},
+        judgement);
   }
   judgement.outcome = Outcome::kInconclusive;
   return judgement;
@@ -124,7 +140,7 @@ Judgement ManySeeds(size_t seeds) {
 Judgement WithNames(Judgement judgement, const std::string& name) {
   judgement.experiment = judgement.baseline.arm = judgement.candidate.arm =
       name;
-  judgement.corpus_digest = judgement.power_unknown = name;
+  judgement.corpus_digest = name;
   judgement.warnings.assign(40, name);
   for (Check& check : judgement.checks) check.evidence = name;
   judgement.controls->control = gate::ControlArm{.arm = name, .recipe = name};
@@ -177,7 +193,7 @@ TEST(Brief, NamesEveryCheckThatGatesAndDidNotPass) {
     const std::string text = OnOneLine(RenderBrief(judgement, {}));
     for (const Check& check : judgement.checks) {
       if (!check.gates || check.outcome == Outcome::kPass) continue;
-      EXPECT_THAT(text, HasSubstr(gate::TitleOf(check)));
+      EXPECT_THAT(text, HasSubstr(check.title));
       EXPECT_THAT(text, HasSubstr(check.level));
     }
   }
@@ -186,10 +202,11 @@ TEST(Brief, NamesEveryCheckThatGatesAndDidNotPass) {
 // Another unit explains all that was measured.
 TEST(Brief, BeginsWithARelationOfAllLosses) {
   Judgement judgement = EverythingFails();
-  judgement.checks.push_back({.level = "L5",
-                              .name = "first_step",
-                              .outcome = Outcome::kInconclusive,
-                              .quantity = "each loss is 4 times the other"});
+  Add("L5",
+      {.name = "first_step",
+       .outcome = Outcome::kInconclusive,
+       .quantity = "each loss is 4 times the other"},
+      judgement);
 
   const std::string text = OnOneLine(RenderBrief(judgement, {}));
 
@@ -252,7 +269,8 @@ TEST(Brief, DropsNoSentenceInSilence) {
   for (const int width : {60, 70, 80, 100, 120}) {
     const std::string text =
         OnOneLine(RenderBrief(judgement, {.width = width}));
-    for (const std::string& sentence : ReadingOf(judgement).could_have_seen) {
+    for (const std::string& sentence :
+         ResultOf(judgement, "").could_have_seen) {
       EXPECT_TRUE(text.find(sentence) != std::string::npos ||
                   text.find(" more: --verbose)") != std::string::npos)
           << width << ": " << sentence;

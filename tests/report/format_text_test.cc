@@ -11,6 +11,9 @@
 namespace isoloss::report {
 namespace {
 
+using document::Json;
+using document::TextStyle;
+
 using formats::AllFormats;
 using formats::Format;
 using formats::FormatByName;

@@ -10,6 +10,8 @@
 namespace isoloss::report {
 namespace {
 
+using document::TextStyle;
+
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;

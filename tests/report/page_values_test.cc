@@ -10,6 +10,8 @@
 namespace isoloss::report {
 namespace {
 
+using document::Json;
+
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;

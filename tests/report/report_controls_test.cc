@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gate/judged_runs.h"
+#include "isoloss/document/text.h"
 #include "isoloss/report/controls.h"
 #include "isoloss/report/json.h"
 #include "json_schema.h"
@@ -19,6 +20,10 @@ using gate::Outcome;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
+std::string Text(const gate::Judgement& judgement) {
+  return document::RenderText(ControlsDocument(judgement));
+}
+
 ArmTest Test(Outcome outcome, double mean) {
   return {.name = "final_window",
           .outcome = outcome,
@@ -29,6 +34,7 @@ ArmTest Test(Outcome outcome, double mean) {
 
 gate::Judgement Judged(gate::Controls controls) {
   gate::Judgement judgement = gate::JudgeRuns(gate::HealthyRuns());
+  controls.candidate = gate::TestsOf(judgement);
   judgement.controls = std::move(controls);
   return judgement;
 }
@@ -45,8 +51,8 @@ ControlArm Control(Outcome outcome, double mean) {
       .arm = "mxfp4", .recipe = "mxfp4_floor", .tests = {Test(outcome, mean)}};
 }
 
-TEST(ControlsText, ShowsTheCandidateBesideNullArmsAndControl) {
-  EXPECT_EQ(ControlsText(Judged(
+TEST(ControlsDocument, ShowsTheCandidateBesideNullArmsAndControl) {
+  EXPECT_EQ(Text(Judged(
                 {.nulls = {Null()}, .control = Control(Outcome::kFail, 1.0)})),
             R"(  candidate mxfp8
     final_window    +0.055 %  sd  0.013 %  [+0.040 %, +0.070 %]    PASS
@@ -59,19 +65,18 @@ TEST(ControlsText, ShowsTheCandidateBesideNullArmsAndControl) {
 )");
 }
 
-TEST(ControlsText, SaysWhereItsFiguresAreTokens) {
+TEST(ControlsDocument, SaysWhereItsFiguresAreTokens) {
   gate::Judgement judgement = Judged({.nulls = {Null()}});
   judgement.policy.margin_tokens_percent = 5;
 
-  EXPECT_THAT(ControlsText(judgement),
+  EXPECT_THAT(Text(judgement),
               HasSubstr("  extra tokens in % of the baseline's:\n  candidate"));
 }
 
-TEST(ControlsText, SaysThatNoneIsNamed) {
-  EXPECT_EQ(ControlsText(Judged({})),
-            "  control: none named; null arms: none\n");
+TEST(ControlsDocument, SaysThatNoneIsNamed) {
+  EXPECT_EQ(Text(Judged({})), "  control: none named; null arms: none\n");
   gate::Judgement regression;
-  EXPECT_EQ(ControlsText(regression), "");
+  EXPECT_EQ(Text(regression), "");
 }
 
 TEST(ControlStatement, SaysWhatBecameOfTheControl) {
@@ -91,7 +96,7 @@ TEST(ControlStatement, SaysWhatBecameOfTheControl) {
             "control: none, since mxfp8 itself is judged");
 }
 
-TEST(ControlsJson, FitsTheSchemaWhateverTheControlsCameTo) {
+TEST(ControlsDocument, FitsTheSchemaWhateverTheControlsCameTo) {
   std::ifstream file(ISOLOSS_SOURCE_DIR "/docs/verdict.schema.json");
   const auto schema = nlohmann::json::parse(file);
   ControlArm alone = Control(Outcome::kInconclusive, 1.0);

@@ -7,7 +7,6 @@
 #include <limits>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -25,27 +24,18 @@ RunLog FullLog() {
   return log;
 }
 
-/// Attributes of a text that no log of this layout lacks.
-struct Texts {
-  template <typename T>
-  void Attribute(const Field& field, T& value) {
-    if constexpr (std::is_same_v<T, std::string>) {
-      if (!field.optional) texts.emplace_back(field.name, &value);
-    }
-  }
-  std::vector<std::pair<std::string, std::string*>> texts;
-};
-
 TEST(Provenance, HasNoEmptyText) {
   RunLog log = FullLog();
-  Texts found;
-  VisitProvenance(found, log.provenance);
-  EXPECT_GE(found.texts.size(), 18);
-  for (const auto& [name, text] : found.texts) {
-    const std::string was = std::exchange(*text, "");
-    EXPECT_FALSE(CheckDomains(log).empty()) << name;
-    *text = was;
+  int texts = 0;
+  for (const Column& column : AttributeGroup().columns) {
+    if (column.type != ValueType::kString || column.field.optional) continue;
+    auto& text = MutableView(log.provenance).At<std::string>(column.offset);
+    const std::string was = std::exchange(text, "");
+    EXPECT_FALSE(CheckDomains(log).empty()) << column.field.name;
+    text = was;
+    ++texts;
   }
+  EXPECT_GE(texts, 18);
   EXPECT_TRUE(CheckDomains(log).empty());
   // A run that was stopped has no last weights.
   log.provenance.final_weights_digest.clear();

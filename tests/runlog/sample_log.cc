@@ -4,11 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <initializer_list>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <string_view>
+#include <type_traits>
 
 #include "isoloss/runlog/rows.h"
 #include "isoloss/runlog/schema.h"
@@ -18,24 +17,26 @@ namespace isoloss::runlog {
 namespace {
 
 /// Gives every provenance field a value of its own.
-class Filler {
- public:
-  void Attribute(const Field& field, std::string& value) {
-    const std::string_view name = field.name;
-    const bool has_lines =
-        name == "experiment_text" || name == "resolved_recipe";
-    value = fmt::format("{}: \"größe\"{}line {}", name, has_lines ? "\n" : ", ",
-                        ++count_);
+void Fill(Provenance& provenance) {
+  int count = 0;
+  for (const Column& column : AttributeGroup().columns) {
+    const std::string& name = column.field.name;
+    MutableView(provenance).WithValue(column, [&]<typename T>(T& value) {
+      if constexpr (std::is_same_v<T, std::string>) {
+        const bool has_lines =
+            name == "experiment_text" || name == "resolved_recipe";
+        value = fmt::format("{}: \"größe\"{}line {}", name,
+                            has_lines ? "\n" : ", ", ++count);
+      } else if constexpr (std::is_same_v<T, int64_t>) {
+        value = (int64_t{1} << 40) + ++count;
+      } else if constexpr (std::is_same_v<T, double>) {
+        value = 0.1 * ++count;
+      } else {
+        value = true;
+      }
+    });
   }
-  void Attribute(const Field&, int64_t& value) {
-    value = (int64_t{1} << 40) + ++count_;
-  }
-  void Attribute(const Field&, double& value) { value = 0.1 * ++count_; }
-  void Attribute(const Field&, bool& value) { value = true; }
-
- private:
-  int count_ = 0;
-};
+}
 
 std::string Text(int32_t value) { return fmt::to_string(value); }
 std::string Text(int64_t value) { return fmt::to_string(value); }
@@ -45,74 +46,21 @@ std::string Text(const std::string& value) {
   return nlohmann::json(value).dump();
 }
 
-/// Visitor of the schema behind DumpLines.
-class Dumper {
- public:
-  void Version(const Field& field, int64_t version) {
-    Attribute(field, version);
+/// The line of a dataset: "steps/lr [1] 5 = 0.001 0.002".
+template <typename T>
+std::string DatasetLine(const Group& group, const Column& column,
+                        const View& log, const std::vector<T>& values) {
+  const bool is_labels = column.role == Role::kLabels;
+  const size_t width = is_labels ? 1 : log.Width(column);
+  std::string extent = fmt::to_string(values.size() / width);
+  for (const Axis& axis : column.axes) {
+    if (!is_labels) extent += fmt::format("x{}", log.Size(axis));
   }
-  template <typename T>
-  void Attribute(const Field& field, const T& value) {
-    if (field.optional && value == T{}) return;  // nor is it written
-    lines.push_back(fmt::format("{} = {}", field.name, Text(value)));
-  }
-  void Group(const char* name, const char* /*description*/, int64_t /*since*/) {
-    group_ = name;
-  }
-  template <typename T>
-  void Column(const Field& field, const std::vector<T>& values) {
-    if (!values.empty()) {
-      AddDataset(field, fmt::format("{}", values.size()), values);
-    }
-  }
-  template <typename T>
-  void RequiredColumn(const Field& field, const std::vector<T>& values) {
-    Column(field, values);
-  }
-  template <typename T>
-  void Array(const Field& field, const std::vector<T>& values,
-             std::initializer_list<Axis<const int64_t>> axes) {
-    if (values.empty()) return;
-    size_t width = 1;
-    std::string columns;
-    for (const auto& axis : axes) {
-      width *= static_cast<size_t>(axis.size);
-      columns += fmt::format("x{}", axis.size);
-    }
-    AddDataset(field, fmt::format("{}{}", values.size() / width, columns),
-               values);
-  }
-  void Labels(const Field& field, const std::vector<std::string>& names,
-              const Axis<const int64_t>& /*axis*/) {
-    Column(field, names);
-  }
-  void Count(const Field& field, int64_t rows) {
-    std::vector<int64_t> values;
-    for (int64_t row = 0; row < rows; ++row) values.push_back(row);
-    Column(field, values);
-  }
-  template <typename T>
-  void Member(const Field& field, const std::vector<Event>& rows,
-              T Event::*member) {
-    std::vector<T> values;
-    for (const Event& row : rows) values.push_back(row.*member);
-    Column(field, values);
-  }
-
-  std::vector<std::string> lines;
-
- private:
-  template <typename T>
-  void AddDataset(const Field& field, const std::string& extent,
-                  const std::vector<T>& values) {
-    std::vector<std::string> texts;
-    for (const T& value : values) texts.push_back(Text(value));
-    lines.push_back(fmt::format("{}/{} [{}] {} = {}", group_, field.name,
-                                field.unit, extent, fmt::join(texts, " ")));
-  }
-
-  std::string group_;
-};
+  std::vector<std::string> texts;
+  for (const T& value : values) texts.push_back(Text(value));
+  return fmt::format("{}/{} [{}] {} = {}", group.name, column.field.name,
+                     column.field.unit, extent, fmt::join(texts, " "));
+}
 
 /// `count` values, each unlike those of other `first`s.
 template <typename T>
@@ -195,8 +143,7 @@ RunLog SampleLog() {
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   RunLog log;
-  Filler filler;
-  VisitProvenance(filler, log.provenance);
+  Fill(log.provenance);
   log.provenance.resolved_recipe = std::string(100'000, 'r') + "\nend";
   log.provenance.final_weights_digest = "";
   log.provenance.entropy_floor_nats = kNan;
@@ -247,10 +194,30 @@ RunLog SampleRows(int64_t step) {
 }
 
 std::vector<std::string> DumpLines(const RunLog& log) {
-  Dumper dumper;
-  VisitRunLog(dumper, log);
-  std::sort(dumper.lines.begin(), dumper.lines.end());
-  return dumper.lines;
+  std::vector<std::string> lines;
+  const View view(log);
+  for (const Group& group : SchemaOf<RunLog>()) {
+    for (const Column& column : group.columns) {
+      if (!group.IsFile()) {
+        view.WithValues(column, [&](const auto& values) {
+          if (values.empty()) return;
+          lines.push_back(DatasetLine(group, column, view, values));
+        });
+        continue;
+      }
+      if (column.role == Role::kRunVersion) {  // of the file that is written
+        lines.push_back(
+            fmt::format("{} = {}", column.field.name, column.newest));
+        continue;
+      }
+      view.WithValue(column, [&]<typename T>(const T& value) {
+        if (column.field.optional && value == T{}) return;  // nor is it written
+        lines.push_back(fmt::format("{} = {}", column.field.name, Text(value)));
+      });
+    }
+  }
+  std::sort(lines.begin(), lines.end());
+  return lines;
 }
 
 }  // namespace isoloss::runlog

@@ -50,9 +50,10 @@ std::string LastPlace(const std::string& group, const std::string& name) {
   const RunLog log = SampleLog();
   const SharedColumns shared(log, log);
   for (const SharedColumn& column : shared.all()) {
-    if (column.group->a.name != group || column.field().name != name) continue;
+    if (column.group->of->name != group || column.field().name != name)
+      continue;
     SharedValue value = {&column, column.rows.back(), 0, 0, 0};
-    value.a = column.a->size() - 1;
+    value.a = column.a.Count(*column.of) - 1;
     return value.Place();
   }
   return "no such column";

@@ -78,11 +78,9 @@ TEST(StepColumns, AppendAddsOneValueToEveryColumn) {
   EXPECT_THAT(columns.step, ElementsAre(1, 2));
   EXPECT_THAT(columns.loss_nats, ElementsAre(5.5, 5.25));
   EXPECT_THAT(columns.quantized_gemms, ElementsAre(12, 13));
-  VisitSteps(
-      [](const Field& field, const auto& column) {
-        EXPECT_EQ(column.size(), 2) << field.name;
-      },
-      columns);
+  for (const Column& column : ColumnsOf<StepColumns>()) {
+    EXPECT_EQ(View(columns).Count(column), 2) << column.field.name;
+  }
 }
 
 TEST(WriteRunLog, IsReadableWithPlainH5py) {

@@ -120,7 +120,7 @@ class Sweeps(ProgramTest):
         self.assertNotIn("unbound variable", self.logs_of("shared"))
         self.assertEqual(states[jobs[0]], {"COMPLETED"}, self.logs_of("shared"))
         attempts = re.findall(r"attempt (\d+): (\d+) processes on (\S+)\.",
-                              (self.folder / "shared/sweep/log/stage1-1.txt").read_text())
+                              (self.folder / "shared/sweep/log/element-1.txt").read_text())
         self.assertEqual(len(attempts), 2, self.logs_of("shared"))
         self.assertEqual(attempts[0][1], "2", attempts)
         self.assertNotIn(victim, call("scontrol", "show", "hostnames", attempts[1][2]).split(), attempts)
@@ -138,18 +138,6 @@ class Sweeps(ProgramTest):
         self.assertEqual((self.folder / "again/sweep/elements.txt").read_text().split("\t")[0], "mxfp8-seed2")
         self.assertEqual((self.folder / "again/bf16-seed1.h5").stat().st_mtime_ns, kept)
         self.assertTrue((self.folder / "again/mxfp8-seed2.h5").exists())
-
-    def test_stages_wait_for_each_other(self):
-        experiment = self.write("stages.toml", TINY)
-        result = self.run_isoloss("submit", experiment, "--engine", "slurm", "--command", "mutants run",
-                                  "--elements", "3", "--", "--mutants", "wgrad_first_share_only", "--out", "stages")
-        self.assertEqual(result.returncode, PASS, result.stderr)
-        jobs = re.findall(r"(?:array|job) (\d+)", result.stdout)
-        self.assertEqual(len(jobs), 3)
-        states = self.wait_for(jobs)
-
-        self.assertEqual(set().union(*states.values()), {"COMPLETED"}, self.logs_of("stages"))
-        self.assertTrue((self.folder / "stages/kill_matrix.json").exists())
 
 
 if __name__ == "__main__":

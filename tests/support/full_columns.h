@@ -120,7 +120,7 @@ inline void FillTensors(runlog::RunLog& log) {
   }
 }
 
-/// Everything that VisitRunLog visits.
+/// Gives every column of the schema values.
 inline void FillColumns(runlog::RunLog& log) {
   log.schema_version = runlog::kSchemaVersion;
   log.provenance.experiment_text = SyntheticText(/*full=*/true);

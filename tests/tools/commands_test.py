@@ -106,8 +106,6 @@ class Commands(unittest.TestCase):
         for line, fault in (("isoloss runn e.toml", "'runn' is no sub-command"),
                             ("isoloss golden chekc", "'chekc' is no sub-command of isoloss golden"),
                             ("build/release/bin/isoloss run e.toml --resum", "--resum is no option"),
-                            ("isoloss lab history bisect --good a --bad b -- isoloss runn e.toml",
-                             "'runn' is no sub-command"),
                             ("isoloss run golden/none/x.toml", "golden/none/x.toml doesn't exist")):
             self.assertIn(fault, "; ".join(faults(line)))
         self.assertEqual(faults("cmake --preset dev"), [])

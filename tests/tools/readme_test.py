@@ -161,8 +161,6 @@ class Documents(unittest.TestCase):
             ("steps = 140\nwarmup_steps = 20\nseeds = [1, 2, 3, 4, 5, 6, 7, 8]\n\n[arms.bf16]",
              "steps = 20\nwarmup_steps = 4\nseeds = [1, 2, 3, 4]\n\n[arms.bf16]"),
             ("[arms.bf16]\n", f'[gate]\npolicy = "{FAST_POLICY}"\n\n[arms.bf16]\n'),
-            # Any number of runs of any of the mutants: one of one.
-            ("--benign 300", "--benign 1 --seeds 1 --mutants scale_floor"),
         ), ELSEWHERE)
 
     def test_tutorial_and_tasks_work_in_their_order(self):

@@ -1,4 +1,5 @@
-// isoloss check-tensors: recorded operations of any trainer against the oracle.
+// Implements `isoloss check-tensors`, which checks recorded operations of any
+// trainer against the oracle.
 
 #include "isoloss/campaign/check_tensors.h"
 
@@ -40,8 +41,8 @@ Json FindingJson(const campaign::CheckedTensors& checked,
   if (finding.is_right()) return json;
   json["worst_row"] = row.worst_row;
   json["worst_column"] = row.worst_column;
-  report::PutNumber(json, "worst_value", row.worst_value);
-  report::PutNumber(json, "worst_expected", row.worst_expected);
+  document::PutNumber(json, "worst_value", row.worst_value);
+  document::PutNumber(json, "worst_expected", row.worst_expected);
   json["text"] = campaign::Sentences(finding);
   if (!finding.explanation) {
     json["explanation"] = nullptr;

@@ -9,7 +9,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
 #include "isoloss/base/random_token.h"
-#include "isoloss/report/github.h"
+#include "isoloss/document/github.h"
 #include "isoloss/transport/launch.h"
 
 namespace isoloss::cli {
@@ -17,38 +17,38 @@ namespace {
 
 constexpr const char* kJunit = "--junit";
 constexpr const char* kMarkdown = "--markdown";
-constexpr const char* kGitlab = "--gitlab";
 constexpr const char* kGithub = "--github";
 constexpr const char* kSummaryVariable = "GITHUB_STEP_SUMMARY";
 
 bool Speaks() { return transport::DetectLaunch().process == 0; }
 
-/// "" where GitHub Actions does not run the step.
+/// Returns "" if GitHub Actions does not run the step.
 std::string SummaryFile() {
   const char* file = std::getenv(kSummaryVariable);
   return file == nullptr ? "" : file;
 }
 
-/// With it the runner's commands are stopped; "" while they are obeyed.
+/// GitHub's runner obeys no commands in the output until it reads this token.
+/// If it is "", the runner obeys them.
 std::string stop_token;
 
 void StopCommands() {
   stop_token = RandomToken();
-  fmt::print("{}", report::GithubStop(stop_token));
+  fmt::print("{}", document::GithubStop(stop_token));
   std::fflush(stdout);
 }
 
-/// Everything that was said before must have been read by then.
-void PrintAnnotations(const report::CiReport& report) {
+/// The runner must have read all earlier output before it reads annotations.
+void PrintAnnotations(const document::Report& report) {
   std::fflush(stderr);
-  if (!stop_token.empty()) fmt::print("{}", report::GithubResume(stop_token));
+  if (!stop_token.empty()) fmt::print("{}", document::GithubResume(stop_token));
   stop_token.clear();
-  fmt::print("{}", report::RenderGithubAnnotations(report));
+  fmt::print("{}", document::RenderGithubAnnotations(report));
   std::fflush(stdout);
 }
 
-/// The value of `option` at argv[i], as `--junit FILE` or `--junit=FILE`; "" if
-/// it is another word.
+/// Returns the value of `option` at argv[i], given as `--junit FILE` or
+/// `--junit=FILE`; "" if argv[i] is another word.
 std::string ValueAt(int argc, char** argv, int i, std::string_view option) {
   const std::string_view word = argv[i];
   if (word == option) {
@@ -73,7 +73,6 @@ Named NamedBy(int argc, char** argv) {
     };
     take(kJunit, named.targets.junit);
     take(kMarkdown, named.targets.markdown);
-    take(kGitlab, named.targets.gitlab);
     if (std::string_view(argv[i]) == kGithub) {
       named.github = true;
       named.targets.summary = SummaryFile();
@@ -82,7 +81,8 @@ Named NamedBy(int argc, char** argv) {
   return named;
 }
 
-/// "isoloss golden check": the words before the first option or file.
+/// Returns the words before the first option or file, such as "isoloss golden
+/// check".
 std::string CommandOf(int argc, char** argv) {
   std::string command = "isoloss";
   for (int i = 1; i < argc && i < 3; ++i) {
@@ -104,9 +104,6 @@ void CiArguments::Declare(CLI::App& app, const std::string& command) {
             "check");
   AddOption(app, kMarkdown, targets_.markdown,
             "Write it as Markdown to this file: a comment on a pull request");
-  AddOption(app, kGitlab, targets_.gitlab,
-            "Write junit.xml, codequality.json and metrics.txt to this folder, "
-            "for GitLab");
   AddFlag(app, kGithub, github_,
           "In a step of GitHub Actions: append the Markdown to the step's "
           "summary, and print annotations")
@@ -132,11 +129,11 @@ void CiArguments::Begin() {
   if (github_) StopCommands();
 }
 
-void CiArguments::Write(const report::CiReport& report) const {
+void CiArguments::Write(const document::Report& report) const {
   if (targets_.Any()) campaign::WriteCiFiles(targets_, report);
 }
 
-void CiArguments::Annotate(const report::CiReport& report) const {
+void CiArguments::Annotate(const document::Report& report) const {
   if (github_) PrintAnnotations(report);
 }
 
@@ -144,11 +141,11 @@ void ReportErrorToCi(int argc, char** argv, const std::string& kind,
                      const std::string& message, campaign::ExitCode code) {
   const Named named = NamedBy(argc, argv);
   if (!Speaks() || (!named.targets.Any() && !named.github)) return;
-  const report::CiReport report = report::CiErrorReport(
+  const document::Report report = document::ErrorReport(
       CommandOf(argc, argv), static_cast<int>(code), kind, message);
   for (const std::string& fault :
        campaign::WriteCiError(named.targets, report)) {
-    // That of the command line is the error itself, which has been said.
+    // An error of the command line is `message` itself, which has been printed.
     if (fault == message) continue;
     fmt::print(stderr, "isoloss: {}\n", PrintableMessage(fault));
   }

@@ -1,4 +1,5 @@
-// isoloss lab doctor: is this machine, with this build, fit for its work?
+// Implements `isoloss lab doctor`, which examines whether this machine, with
+// this build, is fit for its work.
 
 #include "isoloss/campaign/doctor.h"
 
@@ -14,8 +15,8 @@
 #include "commands.h"
 #include "doctor_job.h"
 #include "isoloss/base/printable.h"
+#include "isoloss/document/text_layout.h"
 #include "isoloss/report/terminal_width.h"
-#include "isoloss/report/text_layout.h"
 #include "json_output.h"
 #include "value_names.h"
 
@@ -34,25 +35,25 @@ struct DoctorArguments {
 const char* ColorOf(Health health) {
   switch (health) {
     case Health::kOk:
-      return report::kGreen;
+      return document::kGreen;
     case Health::kNote:
-      return report::kYellow;
+      return document::kYellow;
     case Health::kProblem:
-      return report::kRed;
+      return document::kRed;
   }
-  return report::kDim;
+  return document::kDim;
 }
 
-/// health, topic, text; below it what to do.
-void Print(const HealthCheck& check, const report::TextStyle& style) {
+/// Prints health, topic and text, and below them what to do.
+void Print(const HealthCheck& check, const document::TextStyle& style) {
   constexpr size_t kHealth = 9;
   constexpr size_t kIndent = kHealth + 12;
   const auto lines = [&](const std::string& text) {
-    return report::WrappedLines(Printable(text), kIndent, kIndent, text.size(),
-                                style);
+    return document::WrappedLines(Printable(text), kIndent, kIndent,
+                                  text.size(), style);
   };
   const std::string health = campaign::HealthName(check.health);
-  std::string first = report::Paint(health, ColorOf(check.health), style) +
+  std::string first = document::Paint(health, ColorOf(check.health), style) +
                       fmt::format("{:{}}{:<{}}", "", kHealth - health.size(),
                                   check.topic, kIndent - kHealth);
   for (const std::string& line : lines(check.text)) {
@@ -67,7 +68,7 @@ void Print(const HealthCheck& check, const report::TextStyle& style) {
   }
 }
 
-/// "9 ok, 2 notes, 1 problem".
+/// Returns a text such as "9 ok, 2 notes, 1 problem".
 std::string CountsText(const campaign::Examination& found) {
   const size_t notes = found.Count(Health::kNote);
   const size_t problems = found.Count(Health::kProblem);
@@ -107,13 +108,13 @@ ExitCode Doctor(const DoctorArguments& arguments) {
     PrintAsJson(found, code);
     return code;
   }
-  const report::TextStyle style = report::TerminalStyle(/*ascii=*/false);
+  const document::TextStyle style = report::TerminalStyle(/*ascii=*/false);
   for (const HealthCheck& check : found.checks) Print(check, style);
   const std::string result =
       fmt::format("{}: {}, in {:.1f} seconds (exit code {})",
                   fit ? "This machine is fit" : "This machine is not fit",
                   CountsText(found), found.seconds, static_cast<int>(code));
-  fmt::print("\n{}\n", report::Wrap(result, 0, 0, style));
+  fmt::print("\n{}\n", document::Wrap(result, 0, 0, style));
   return code;
 }
 

@@ -17,9 +17,9 @@
 #include "isoloss/campaign/job_health.h"
 #include "isoloss/campaign/run_cost.h"
 #include "isoloss/campaign/train_arms.h"
+#include "isoloss/document/text_layout.h"
 #include "isoloss/report/node_table.h"
 #include "isoloss/report/terminal_width.h"
-#include "isoloss/report/text_layout.h"
 #include "isoloss/transport/launch.h"
 #include "isoloss/transport/mpi_job.h"
 #include "value_names.h"
@@ -29,11 +29,12 @@ namespace {
 
 using campaign::JobHealth;
 
-/// No wait for another process is longer, whatever the experiment allows: the
-/// parts of the check take some ten seconds in all on a loaded machine.
+/// No wait for another process is longer, even if the experiment allows more:
+/// the parts of the check take some ten seconds in all on a loaded machine.
 constexpr double kMostPatience = 20;
 
-/// One line for each, in one call: processes of many nodes append to one file.
+/// Writes one line for each node, all in one call, since processes of many
+/// nodes append to one file.
 void AppendToSickFile(const std::string& file,
                       const std::vector<campaign::SickNode>& sick) {
   if (file.empty() || sick.empty()) return;
@@ -59,7 +60,7 @@ void AppendToSickFile(const std::string& file,
 }
 
 void PrintTable(const JobHealth& job, const campaign::JobNeeds& needs) {
-  const report::TextStyle style = report::TerminalStyle(/*ascii=*/false);
+  const document::TextStyle style = report::TerminalStyle(/*ascii=*/false);
   std::vector<report::NodeRow> rows = campaign::RowsOf(job);
   for (report::NodeRow& row : rows) row.host = Printable(row.host);
   fmt::print("{}", report::DrawNodeTable(rows, style));
@@ -68,7 +69,7 @@ void PrintTable(const JobHealth& job, const campaign::JobNeeds& needs) {
       const std::string text =
           fmt::format("note: {}: process {}: {}.", Printable(process.node),
                       process.process, Printable(note));
-      fmt::print("{}\n", report::Wrap(text, 0, 0, style));
+      fmt::print("{}\n", document::Wrap(text, 0, 0, style));
     }
   }
   const std::string result = fmt::format(
@@ -82,7 +83,7 @@ void PrintTable(const JobHealth& job, const campaign::JobNeeds& needs) {
       job.processes.size(), job.seconds, campaign::SizeText(needs.memory),
       campaign::SizeText(needs.disk), campaign::kMostSecondsOff,
       job.healthy() ? 0 : 1);
-  fmt::print("\n{}\n", report::Wrap(result, 0, 0, style));
+  fmt::print("\n{}\n", document::Wrap(result, 0, 0, style));
 }
 
 }  // namespace
@@ -137,7 +138,8 @@ ExitCode ExamineDoctorJob(const DoctorJobArguments& arguments,
     }
     std::fflush(stdout);
   }
-  // Also of what process 0 says of this node, which may have lost it.
+  // The list also has what process 0 says of this node, which may have lost
+  // process 0.
   for (const campaign::SickNode& node : sick) {
     std::fputs(fmt::format("sick: {}: {}\n", Printable(node.node),
                            Printable(node.reason))
@@ -146,7 +148,7 @@ ExitCode ExamineDoctorJob(const DoctorJobArguments& arguments,
   }
   AppendToSickFile(arguments.sick_file, sick);
   if (job.hangs) {
-    // MPI_Finalize would wait for it.
+    // MPI_Finalize would wait for the process that hangs.
     transport::EndJob("a process of the job does not answer",
                       static_cast<int>(code));
   }

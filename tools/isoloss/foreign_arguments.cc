@@ -25,7 +25,7 @@ void ForeignArguments::Declare(CLI::App& app) {
 
 void ForeignArguments::RequireUse(const std::vector<compare::Run>& runs) const {
   const bool used = std::ranges::any_of(runs, [](const compare::Run& run) {
-    return run.log.provenance.IsForeign();
+    return !run.log.provenance.Knows(runlog::Fact::kExperiment);
   });
   if (used || (read.loss.empty() && read.step.empty())) return;
   ThrowError(ErrorKind::kConfig,

@@ -1,4 +1,5 @@
-// isoloss lab formats: number formats and what they can hold.
+// Implements `isoloss lab formats`, which shows number formats and what they
+// can hold.
 
 #include <fmt/format.h>
 
@@ -24,7 +25,7 @@ struct FormatsArguments {
 };
 
 ExitCode Formats(const FormatsArguments& arguments) {
-  const report::TextStyle style = report::TerminalStyle(arguments.ascii);
+  const document::TextStyle style = report::TerminalStyle(arguments.ascii);
   if (!arguments.name.empty()) {
     const formats::Format& format = formats::FormatByName(arguments.name);
     if (arguments.json) {

@@ -1,4 +1,4 @@
-// isoloss gate: a verdict on logs, whoever made them.
+// Implements `isoloss gate`, which gives a verdict on logs of any program.
 
 #include <fmt/format.h>
 
@@ -14,8 +14,9 @@
 #include "isoloss/campaign/judge_arms.h"
 #include "isoloss/campaign/log_files.h"
 #include "isoloss/campaign/seed_looks.h"
+#include "isoloss/document/text.h"
 #include "isoloss/gate/policy.h"
-#include "isoloss/report/policy_text.h"
+#include "isoloss/report/policy_document.h"
 #include "isoloss/report/terminal_width.h"
 #include "json_output.h"
 #include "value_names.h"
@@ -26,50 +27,110 @@ namespace isoloss::cli {
 namespace {
 
 ExitCode ShowKeys(const ReportArguments& arguments) {
+  const document::Document keys = report::PolicyKeysDocument();
   if (arguments.json) {
-    PrintJson(report::PolicyJson());
+    PrintJson(document::ToJson(keys));
     return ExitCode::kPass;
   }
-  report::TextStyle style = report::TerminalStyle(arguments.ascii);
+  document::TextStyle style = report::TerminalStyle(arguments.ascii);
   style.width =
       std::min(style.width, report::TerminalWidth().value_or(style.width));
-  fmt::print("{}", report::PolicyText(style));
+  fmt::print("{}", document::RenderText(keys, style));
   return ExitCode::kPass;
 }
 
-Action DeclareGate(CLI::App& app) {
-  struct Arguments {
-    std::vector<std::filesystem::path> logs;
-    std::vector<std::filesystem::path> against;
-    std::string baseline;
-    std::string control;
-    PolicyArguments policy;
-    EvidenceArguments evidence;
-    ForeignArguments foreign;
-    std::filesystem::path out;
-    ReportArguments report;
-    bool keys = false;
-  };
-  auto arguments = std::make_shared<Arguments>();
+struct GateArguments {
+  std::vector<std::filesystem::path> logs;
+  std::vector<std::filesystem::path> against;
+  std::string baseline;
+  std::string control;
+  PolicyArguments policy;
+  EvidenceArguments evidence;
+  ForeignArguments foreign;
+  std::filesystem::path out;
+  ReportArguments report;
+  bool keys = false;
+};
+
+/// Logs and evidence, aligned where other programs wrote the logs.
+campaign::JudgedRuns ReadJudged(const GateArguments& arguments,
+                                const gate::Policy& policy) {
+  const bool whole = !arguments.against.empty() ||
+                     policy.question == compare::Question::kRegression;
+  campaign::JudgedRuns judged{
+      .runs = campaign::ReadRuns(
+          arguments.logs, arguments.foreign.read,
+          whole ? campaign::Keep::kAll : campaign::Keep::kForPrecision),
+      .approved = campaign::ReadRuns(arguments.against, arguments.foreign.read),
+      .evidence = arguments.evidence.Read()};
+  arguments.foreign.RequireUse(judged.runs);
+  if (judged.approved.empty() && arguments.baseline.empty()) {
+    judged.approved = campaign::ApprovedOf(judged.runs, judged.evidence);
+  }
+  campaign::AlignForeignRuns(judged.runs, judged.approved,
+                             arguments.foreign.Alignment());
+  return judged;
+}
+
+std::vector<gate::Judgement> Judge(const GateArguments& arguments,
+                                   const gate::Policy& policy,
+                                   campaign::JudgedRuns& judged) {
+  if (!judged.approved.empty()) {
+    return campaign::JudgeAgainstApproved(judged.runs, judged.approved, policy,
+                                          judged.evidence);
+  }
+  const std::string baseline_arm =
+      arguments.baseline.empty() ? compare::BaselineArm(judged.runs.front())
+                                 : arguments.baseline;
+  if (policy.question == compare::Question::kPrecision) {
+    judged.evidence.looks = campaign::LooksBeside(arguments.logs, judged.runs,
+                                                  baseline_arm, policy);
+  }
+  return campaign::JudgeArms(judged.runs, baseline_arm, policy, judged.evidence,
+                             arguments.control.empty()
+                                 ? std::nullopt
+                                 : std::optional(arguments.control));
+}
+
+ExitCode Gate(GateArguments& arguments) {
+  if (arguments.keys) return ShowKeys(arguments.report);
+  arguments.report.ci.Begin();
+  const std::filesystem::path& file = arguments.policy.file;
+  const gate::Policy policy = arguments.policy.Chosen(
+      file.empty() ? gate::Policy{} : gate::ReadPolicy(file));
+  campaign::JudgedRuns judged = ReadJudged(arguments, policy);
+  const auto judgements = Judge(arguments, policy, judged);
+  return ReportVerdicts(judgements, judged, arguments.report, arguments.out,
+                        arguments.logs.front());
+}
+
+/// The logs, and what they are judged against.
+Option DeclareLogs(CLI::App& app, GateArguments& arguments) {
   const Option logs = AddOption(
-      app, "logs", arguments->logs,
+      app, "logs", arguments.logs,
       "Run logs (HDF5) of two or more arms, one file per seed; a folder "
       "stands for the run logs in it. Logs of other programs as isoloss "
       "import reads them; ARM=FILE names the arm of their runs");
   logs.Required().TypeName(kLogFile);
-  AddOption(app, "--baseline", arguments->baseline,
+  AddOption(app, "--baseline", arguments.baseline,
             "Arm to judge the others against (default: the "
             "experiment's first arm, as the logs say)");
-  AddOption(app, "--against", arguments->against,
+  AddOption(app, "--against", arguments.against,
             "Approved logs, or folders of them: judge each arm against "
             "its own earlier runs "
             "(policy question `regression`)")
       .TypeName(kLogFile)
       .Excludes("--baseline");
-  AddOption(app, "--control", arguments->control,
+  AddOption(app, "--control", arguments.control,
             "Arm that must come out worse, else there is no PASS (default: "
             "the experiment's `gate.control`, as the logs say)")
       .Excludes("--against");
+  return logs;
+}
+
+Action DeclareGate(CLI::App& app) {
+  auto arguments = std::make_shared<GateArguments>();
+  const Option logs = DeclareLogs(app, *arguments);
   arguments->evidence.Declare(app);
   arguments->foreign.Declare(app);
   arguments->policy.Declare(app, "");
@@ -79,54 +140,13 @@ Action DeclareGate(CLI::App& app) {
   arguments->report.Declare(app, "gate");
   AddFlag(app, "--keys", arguments->keys,
           "Instead of a verdict: print the keys of a policy with their "
-          "defaults, meanings and values. Example: isoloss gate --keys")
+          "defaults, meanings and values")
       .Waives(logs)
       .Excludes("logs")
       .Excludes("--against")
       .Excludes("--policy")
       .Excludes("--out");
-  return [arguments] {
-    if (arguments->keys) return ShowKeys(arguments->report);
-    arguments->report.ci.Begin();
-    const std::filesystem::path& file = arguments->policy.file;
-    const gate::Policy policy = arguments->policy.Chosen(
-        file.empty() ? gate::Policy{} : gate::ReadPolicy(file));
-    const bool whole = !arguments->against.empty() ||
-                       policy.question == compare::Question::kRegression;
-    campaign::JudgedRuns judged{
-        .runs = campaign::ReadRuns(
-            arguments->logs, arguments->foreign.read,
-            whole ? campaign::Keep::kAll : campaign::Keep::kForPrecision),
-        .approved =
-            campaign::ReadRuns(arguments->against, arguments->foreign.read),
-        .evidence = arguments->evidence.Read()};
-    arguments->foreign.RequireUse(judged.runs);
-    if (judged.approved.empty() && arguments->baseline.empty()) {
-      judged.approved = campaign::ApprovedOf(judged.runs, judged.evidence);
-    }
-    campaign::AlignForeignRuns(judged.runs, judged.approved,
-                               arguments->foreign.Alignment());
-    const std::vector<compare::Run>& runs = judged.runs;
-    if (!judged.approved.empty()) {
-      return ReportVerdicts(campaign::JudgeAgainstApproved(
-                                runs, judged.approved, policy, judged.evidence),
-                            judged, arguments->report, arguments->out,
-                            arguments->logs.front());
-    }
-    const std::string baseline_arm = arguments->baseline.empty()
-                                         ? compare::BaselineArm(runs.front())
-                                         : arguments->baseline;
-    if (policy.question == compare::Question::kPrecision) {
-      judged.evidence.looks =
-          campaign::LooksBeside(arguments->logs, runs, baseline_arm, policy);
-    }
-    return ReportVerdicts(
-        campaign::JudgeArms(runs, baseline_arm, policy, judged.evidence,
-                            arguments->control.empty()
-                                ? std::nullopt
-                                : std::optional(arguments->control)),
-        judged, arguments->report, arguments->out, arguments->logs.front());
-  };
+  return [arguments] { return Gate(*arguments); };
 }
 
 }  // namespace

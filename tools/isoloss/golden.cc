@@ -1,5 +1,5 @@
-// isoloss golden: runs whose every bit is kept, checked and changed with a
-// reason only.
+// Implements `isoloss golden`, which keeps runs whose every bit is checked, and
+// changes them with a reason only.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -16,7 +16,6 @@
 #include "isoloss/campaign/golden_check.h"
 #include "isoloss/campaign/golden_ci.h"
 #include "isoloss/campaign/golden_update.h"
-#include "isoloss/mutants/mutant.h"
 #include "json_output.h"
 #include "value_names.h"
 
@@ -26,7 +25,6 @@ namespace {
 struct CheckArguments {
   campaign::GoldenCheckPlan plan;
   bool exact = false;
-  std::string mutant;
   bool json = false;
   CiArguments ci;
 };
@@ -46,11 +44,9 @@ void PrintExact(const campaign::ExactLane& lane) {
   }
 }
 
-void Print(const campaign::CheckedGoldens& checked, const std::string& mutant) {
+void Print(const campaign::CheckedGoldens& checked) {
   const std::string path = Printable(checked.folder.string());
-  fmt::print(
-      "golden {}{}\n", path,
-      mutant.empty() ? "" : fmt::format(", with `{}` planted in it", mutant));
+  fmt::print("golden {}\n", path);
   for (const campaign::ExactLane& lane : checked.exact) PrintExact(lane);
   for (const campaign::LaneOutcome& lane : checked.lanes) {
     fmt::print("  {:<20} lane: {}{}{}\n", lane.lane, lane.outcome,
@@ -59,7 +55,7 @@ void Print(const campaign::CheckedGoldens& checked, const std::string& mutant) {
   for (const campaign::ArmOutcome& arm : checked.statistical) {
     fmt::print("  {:<20} statistical: {}\n", arm.arm, arm.levels);
   }
-  if (checked.drift && mutant.empty()) {
+  if (checked.drift) {
     fmt::print(
         "DRIFT: bits of {0} changed{1}. If that is meant: isoloss golden "
         "update {0} --reason \"...\"\n",
@@ -96,46 +92,43 @@ Json JsonOf(const campaign::CheckedGoldens& checked, ExitCode code) {
   return json;
 }
 
-/// What there is of all folders.
+/// Collects the results of all folders.
 struct Found {
   ExitCode code = ExitCode::kPass;
   Json json{{"exit_code", 0}, {"goldens", Json::array()}};
-  std::vector<report::CiSuite> suites;
+  std::vector<document::Result> results;
   std::vector<campaign::CheckedGoldens> unprinted;
 
   void Add(const campaign::CheckedGoldens& folder, bool exact) {
     const ExitCode own = campaign::CodeOf(folder, exact);
     code = Worse(code, own);
     json["goldens"].push_back(JsonOf(folder, own));
-    suites.push_back(campaign::SuiteOf(folder, exact));
+    results.push_back(campaign::ResultOf(folder, exact));
   }
 };
 
 ExitCode Check(CheckArguments& arguments) {
   arguments.ci.Begin();
-  if (!arguments.mutant.empty()) {
-    arguments.plan.mutant = mutants::MutantByName(arguments.mutant);
-  }
   Found found;
   const auto on_checked = [&](const campaign::CheckedGoldens& folder) {
     found.Add(folder, arguments.exact);
     if (arguments.json) return;
-    // Reports come first, lest a result be printed that is then not in them.
+    // Reports are written first, so that no printed result is missing in them.
     if (arguments.ci.Asked()) {
       found.unprinted.push_back(folder);
     } else {
-      Print(folder, arguments.mutant);
+      Print(folder);
     }
   };
   if (!campaign::CheckGoldens(arguments.plan, on_checked)) {
     return ExitCode::kInterrupted;
   }
-  const report::CiReport ci =
-      report::MakeCiReport(arguments.ci.command(), static_cast<int>(found.code),
-                           std::move(found.suites));
+  const document::Report ci =
+      document::MakeReport(arguments.ci.command(), static_cast<int>(found.code),
+                           std::move(found.results));
   arguments.ci.Write(ci);
   for (const campaign::CheckedGoldens& folder : found.unprinted) {
-    Print(folder, arguments.mutant);
+    Print(folder);
   }
   if (arguments.json) {
     found.json["exit_code"] = static_cast<int>(found.code);
@@ -157,10 +150,6 @@ Action DeclareGoldenCheck(CLI::App& app) {
           "Changed bits are a failure, whatever the gate says of them");
   AddFlag(app, "--draft", arguments->plan.draft,
           "Take goldens that were made by a modified source");
-  AddOption(app, "--mutant", arguments->mutant,
-            "Plant a bug or a benign variant in all arms but the baseline "
-            "(isoloss lab mutants list): what would a check say of it?")
-      .TypeName(kMutantName);
   DeclareJson(app, arguments->json, "with all lanes of each golden");
   arguments->ci.Declare(app, "golden check");
   return [arguments] { return Check(*arguments); };

@@ -1,4 +1,5 @@
-// isoloss init: an experiment file for a text of the user's.
+// Implements `isoloss init`, which writes an experiment file for a text of the
+// user's.
 
 #include <fmt/format.h>
 
@@ -11,9 +12,9 @@
 #include "commands.h"
 #include "isoloss/base/printable.h"
 #include "isoloss/campaign/new_experiment.h"
+#include "isoloss/document/text_layout.h"
 #include "isoloss/report/live_view.h"
 #include "isoloss/report/terminal_width.h"
-#include "isoloss/report/text_layout.h"
 #include "isoloss/sweeps/scripts.h"
 #include "json_output.h"
 #include "value_names.h"
@@ -36,11 +37,11 @@ std::vector<std::string> NextCommands(
 }
 
 void Print(const campaign::WrittenExperiment& written) {
-  const report::TextStyle style = report::TerminalStyle(/*ascii=*/false);
+  const document::TextStyle style = report::TerminalStyle(/*ascii=*/false);
   const train::Experiment& experiment = written.experiment;
   const std::vector<train::Run> runs = train::PlanRuns(experiment);
   const auto field = [&](const char* name, const std::string& text) {
-    fmt::print("{}", report::FieldLine(name, Printable(text), style));
+    fmt::print("{}", document::FieldLine(name, Printable(text), style));
   };
   field("wrote", experiment.path.string());
   field("corpus",

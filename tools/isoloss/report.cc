@@ -1,8 +1,8 @@
-// isoloss report: runs, verdicts and evidence as one HTML page.
+// Implements `isoloss report`, which shows runs, verdicts and evidence as one
+// HTML page.
 
 #include <fmt/format.h>
 
-#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -13,7 +13,6 @@
 #include "commands.h"
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
-#include "isoloss/campaign/live_page.h"
 #include "isoloss/campaign/report_files.h"
 #include "isoloss/campaign/report_page.h"
 #include "json_output.h"
@@ -27,48 +26,17 @@ struct ReportPageArguments {
   campaign::ReportPlan plan;
   fs::path out = "report.html";
   bool json = false;
-  bool watch = false;
-  uint64_t port = 0;
-  double interval_seconds = campaign::LivePagePlan().interval_seconds;
 };
 
-/// Every file or folder that it reads.
+/// Returns every file or folder that the report reads.
 std::vector<fs::path> Inputs(const campaign::ReportPlan& plan) {
   std::vector<fs::path> inputs = plan.paths;
   inputs.insert(inputs.end(), plan.against.begin(), plan.against.end());
   inputs.push_back(plan.verdict);
-  inputs.push_back(plan.kill_matrix);
   return inputs;
 }
 
-ExitCode WatchRuns(const ReportPageArguments& arguments) {
-  const auto& paths = arguments.plan.paths;
-  if (paths.size() != 1) {
-    ThrowError(ErrorKind::kConfig,
-               "report: {} paths are given, but --watch shows the runs of one "
-               "folder, or one run. Give one of them.",
-               paths.size());
-  }
-  const auto end = campaign::ServeLivePage(
-      {.path = paths.front(),
-       .baseline = arguments.plan.baseline,
-       .port = static_cast<uint16_t>(arguments.port),
-       .interval_seconds = arguments.interval_seconds},
-      [&](const std::string& address) {
-        fmt::print("Open {} in a browser of this machine. Ctrl-C ends it.\n",
-                   address);
-        std::fflush(stdout);
-      });
-  // As `isoloss watch` ends.
-  if (end == campaign::LivePageEnd::kSignal) return ExitCode::kPass;
-  fmt::print("The runs have ended. `isoloss report {}` writes their page.\n",
-             Printable(paths.front().string()));
-  return end == campaign::LivePageEnd::kUnreadable ? ExitCode::kInvalid
-                                                   : ExitCode::kPass;
-}
-
 ExitCode Report(const ReportPageArguments& arguments) {
-  if (arguments.watch) return WatchRuns(arguments);
   campaign::CheckReportPage(arguments.out, Inputs(arguments.plan));
   const campaign::ReportFiles files = campaign::ReadReportFiles(arguments.plan);
   const size_t bytes =
@@ -113,28 +81,7 @@ Action DeclareReport(CLI::App& app) {
             "regression was given against");
   AddOption(app, "--verdict", plan.verdict,
             "A verdict.json, in place of those that lie in folders");
-  AddOption(app, "--kill-matrix", plan.kill_matrix,
-            "A kill_matrix.json, as `isoloss lab mutants run` writes it");
   DeclareJson(app, arguments->json, "of what was read and where the page is");
-  AddFlag(app, "--watch", arguments->watch,
-          "Write no file, but serve a page of runs that are being made, which "
-          "takes new steps by itself, to browsers of this machine; ends when "
-          "the runs have ended, or with Ctrl-C")
-      .Excludes("--out")
-      .Excludes("--against")
-      .Excludes("--verdict")
-      .Excludes("--kill-matrix")
-      .Excludes("--json");
-  AddOption(app, "--port", arguments->port,
-            "Port of 127.0.0.1 at which that page is; 0: one that is free")
-      .IntegerIn(0, 65535)
-      .Needs("--watch")
-      .ShowDefault();
-  AddOption(app, "--interval", arguments->interval_seconds,
-            "Seconds between two looks at the runs")
-      .NumberIn(0.1, 3600.0)
-      .Needs("--watch")
-      .ShowDefault();
   Describe(app,
            "Write one HTML page that shows runs, verdicts and their evidence. "
            "It needs no other file and no network");

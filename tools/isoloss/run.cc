@@ -1,4 +1,5 @@
-// isoloss run: train arms, write logs, judge nothing.
+// Implements `isoloss run`, which trains arms and writes logs, but judges
+// nothing.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -17,26 +18,12 @@
 #include "isoloss/base/printable.h"
 #include "isoloss/campaign/interrupt.h"
 #include "isoloss/campaign/train_arms.h"
-#include "isoloss/mutants/mutant.h"
-#include "isoloss/runlog/reader.h"
-#include "isoloss/runlog/writer.h"
 #include "json_output.h"
 #include "run_choice_arguments.h"
 #include "value_names.h"
 
 namespace isoloss::cli {
 namespace {
-
-/// As if the tool that wrote them had been faulty.
-void EditLogs(const mutants::Mutant& mutant,
-              const campaign::ExecutedRuns& executed) {
-  for (size_t run = 0; run < executed.logs.size(); ++run) {
-    if (executed.kept[run]) continue;  // it was edited then
-    runlog::RunLog log = runlog::ReadRunLog(executed.logs[run]);
-    mutant.edit_log(log);
-    runlog::WriteRunLog(log, executed.logs[run]);
-  }
-}
 
 Json RunJson(const campaign::ExecutedRuns& executed,
              const std::filesystem::path& folder, ExitCode code) {
@@ -51,18 +38,84 @@ Json RunJson(const campaign::ExecutedRuns& executed,
   return json;
 }
 
+struct RunArguments : ExperimentArguments {
+  std::string arm;
+  RunChoiceArguments runs;
+  bool print_steps = false;
+  std::optional<int64_t> stop_after;
+  std::vector<std::string> dump;
+  std::vector<uint64_t> dump_steps;
+  bool json = false;
+
+  /// --dump and --dump-steps are overrides, so that they are checked like the
+  /// file.
+  train::Experiment LoadWithDumps() {
+    if (!dump.empty()) {
+      // JSON's strings are TOML's, whatever the patterns hold.
+      overrides.push_back(
+          "log.dump_tensors=" +
+          Json(dump).dump(-1, ' ', false, Json::error_handler_t::replace));
+    }
+    if (!dump_steps.empty()) {
+      overrides.push_back(
+          fmt::format("log.dump_steps=[{}]", fmt::join(dump_steps, ", ")));
+    }
+    return Load();
+  }
+};
+
+/// Prints what the runs left, and returns the exit code.
+ExitCode ReportRuns(const campaign::ExecutedRuns& executed,
+                    const campaign::TrainArmsOptions& options,
+                    const std::filesystem::path& folder, bool json) {
+  const bool stopped = executed.interrupted || executed.stopped_by;
+  const ExitCode code = stopped            ? ExitCode::kInterrupted
+                        : executed.aborted ? ExitCode::kFail
+                                           : ExitCode::kPass;
+  if (executed.stopped_by) {
+    fmt::print(stderr,
+               "isoloss: stopped, since {} has finished step {}. The same "
+               "command with {} instead of --stop-after goes on.\n",
+               *executed.stopped_by, *options.stop_after, options.how_to_go_on);
+  }
+  if (json) {
+    PrintJson(RunJson(executed, folder, code));
+    return code;
+  }
+  for (const std::filesystem::path& log : executed.logs) {
+    if (!log.empty()) fmt::print("{}\n", Printable(log.string()));
+  }
+  return code;
+}
+
+ExitCode Run(RunArguments& arguments) {
+  const train::Experiment experiment = arguments.LoadWithDumps();
+  const campaign::TrainArmsOptions options = {
+      .dry_run = arguments.dry_run,
+      .leftovers = arguments.leftovers(),
+      .print_steps = arguments.print_steps,
+      .stop_after = arguments.stop_after,
+      .how_to_go_on = arguments.HowToGoOn(experiment)};
+  const std::filesystem::path folder = arguments.Folder(experiment);
+  campaign::TrainingPlan plan =
+      campaign::PlanTraining(experiment, arguments.arm);
+  if (!arguments.runs.list.empty()) {
+    campaign::WriteRunList(campaign::ListRuns(experiment, plan.runs, folder),
+                           arguments.runs.list);
+    return ExitCode::kPass;
+  }
+  arguments.runs.choice().Keep(plan.runs);
+  campaign::ListenToSignals();
+  const campaign::ExecutedRuns executed =
+      campaign::TrainArms(experiment, plan, folder, options);
+  if (arguments.dry_run || !campaign::SpeaksForTheJob()) {
+    return ExitCode::kPass;
+  }
+  return ReportRuns(executed, options, folder, arguments.json);
+}
+
 Action DeclareRun(CLI::App& app) {
-  struct Arguments : ExperimentArguments {
-    std::string arm;
-    RunChoiceArguments runs;
-    bool print_steps = false;
-    std::optional<int64_t> stop_after;
-    std::string mutant;
-    std::vector<std::string> dump;
-    std::vector<uint64_t> dump_steps;
-    bool json = false;
-  };
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<RunArguments>();
   arguments->Declare(app);
   AddOption(app, "--arm", arguments->arm,
             std::string("Train this arm") + kAllArmsHelp);
@@ -89,78 +142,7 @@ Action DeclareRun(CLI::App& app) {
   DeclareJson(app, arguments->json, "with the list `logs` and `exit_code`")
       .Excludes("--print-steps")
       .Excludes("--dry-run");
-  AddOption(app, "--mutant", arguments->mutant,
-            "Plant this known bug in the arm (isoloss lab mutants list); the "
-            "log names it in an event")
-      .TypeName(kMutantName)
-      .Needs("--arm")
-      .Excludes("--resume");
-  return [arguments] {
-    // As overrides, so that they are checked like the file.
-    if (!arguments->dump.empty()) {
-      // JSON's strings are TOML's, whatever the patterns hold.
-      arguments->overrides.push_back(
-          "log.dump_tensors=" +
-          Json(arguments->dump)
-              .dump(-1, ' ', false, Json::error_handler_t::replace));
-    }
-    if (!arguments->dump_steps.empty()) {
-      arguments->overrides.push_back(fmt::format(
-          "log.dump_steps=[{}]", fmt::join(arguments->dump_steps, ", ")));
-    }
-    const train::Experiment experiment = arguments->Load();
-    std::optional<mutants::Mutant> mutant;
-    if (!arguments->mutant.empty()) {
-      mutant = mutants::MutantByName(arguments->mutant);
-    }
-    campaign::TrainArmsOptions options = {
-        .dry_run = arguments->dry_run,
-        .leftovers = arguments->leftovers(),
-        .print_steps = arguments->print_steps,
-        .stop_after = arguments->stop_after,
-        .how_to_go_on = arguments->HowToGoOn(experiment)};
-    const std::filesystem::path folder = arguments->Folder(experiment);
-    if (mutant) {
-      options.run_hooks = [&](const train::Run& run) {
-        return mutants::Plant(*mutant, experiment, *run.arm, run.seed);
-      };
-    }
-    campaign::TrainingPlan plan =
-        campaign::PlanTraining(experiment, arguments->arm);
-    if (!arguments->runs.list.empty()) {
-      campaign::WriteRunList(campaign::ListRuns(experiment, plan.runs, folder),
-                             arguments->runs.list);
-      return ExitCode::kPass;
-    }
-    arguments->runs.choice().Keep(plan.runs);
-    campaign::ListenToSignals();
-    const campaign::ExecutedRuns executed =
-        campaign::TrainArms(experiment, plan, folder, options);
-    if (arguments->dry_run || !campaign::SpeaksForTheJob())
-      return ExitCode::kPass;
-    if (mutant && mutant->edit_log && !executed.interrupted) {
-      EditLogs(*mutant, executed);
-    }
-    const bool stopped = executed.interrupted || executed.stopped_by;
-    const ExitCode code = stopped            ? ExitCode::kInterrupted
-                          : executed.aborted ? ExitCode::kFail
-                                             : ExitCode::kPass;
-    if (executed.stopped_by) {
-      fmt::print(stderr,
-                 "isoloss: stopped, since {} has finished step {}. The same "
-                 "command with {} instead of --stop-after goes on.\n",
-                 *executed.stopped_by, *options.stop_after,
-                 options.how_to_go_on);
-    }
-    if (arguments->json) {
-      PrintJson(RunJson(executed, arguments->Folder(experiment), code));
-      return code;
-    }
-    for (const std::filesystem::path& log : executed.logs) {
-      if (!log.empty()) fmt::print("{}\n", Printable(log.string()));
-    }
-    return code;
-  };
+  return [arguments] { return Run(*arguments); };
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What help calls the values of options.
+// Defines how help names the values of options.
 #pragma once
 
 namespace isoloss::cli {
@@ -11,7 +11,6 @@ inline constexpr const char* kLogFile = "LOG";  ///< HDF5 or a journal
 inline constexpr const char* kJsonFile = "JSON";
 inline constexpr const char* kRecipeName = "RECIPE";
 inline constexpr const char* kFormatName = "FORMAT";
-inline constexpr const char* kMutantName = "MUTANT";
 inline constexpr const char* kPresetName = "PRESET";
 inline constexpr const char* kSetting = "KEY=VALUE";
 

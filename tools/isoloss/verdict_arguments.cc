@@ -10,11 +10,12 @@
 #include "isoloss/base/printable.h"
 #include "isoloss/campaign/judge_arms.h"
 #include "isoloss/campaign/log_files.h"
-#include "isoloss/report/brief.h"
+#include "isoloss/document/brief.h"
+#include "isoloss/document/text.h"
 #include "isoloss/report/json.h"
-#include "isoloss/report/terminal.h"
 #include "isoloss/report/terminal_width.h"
-#include "isoloss/report/verdict_suite.h"
+#include "isoloss/report/verdict_document.h"
+#include "isoloss/report/verdict_result.h"
 #include "json_output.h"
 #include "value_names.h"
 
@@ -28,16 +29,12 @@ void EvidenceArguments::Declare(CLI::App& app) {
             "Null ensembles (isoloss lab ensemble build), or folders of them: "
             "benign ones judge regression, those of seeds precision")
       .TypeName(kHdf5File);
-  AddOption(app, "--power", power,
-            "What this gate was measured to catch (isoloss lab mutants run)")
-      .TypeName(kJsonFile);
 }
 
 campaign::EvidenceFiles EvidenceArguments::Read() const {
   campaign::EvidenceFiles evidence;
   campaign::ReadProbes(campaign::ProbeFiles(probes), evidence);
   campaign::ReadEnsembles(campaign::EnsembleFiles(ensembles), evidence);
-  if (!power.empty()) evidence.power = gate::ReadPowerRecord(power);
   return evidence;
 }
 
@@ -67,16 +64,34 @@ Option ReportArguments::Declare(CLI::App& app, const std::string& command) {
 
 namespace {
 
-report::CiReport CiReportOf(const std::vector<gate::Judgement>& judgements,
+document::Report CiReportOf(const std::vector<gate::Judgement>& judgements,
                             const CiArguments& ci, ExitCode code,
                             const std::filesystem::path& file) {
-  std::vector<report::CiSuite> suites;
+  std::vector<document::Result> results;
   for (const gate::Judgement& judgement : judgements) {
-    suites.push_back(
-        report::SuiteOf(judgement, campaign::RepositoryPath(file)));
+    results.push_back(
+        report::ResultOf(judgement, campaign::RepositoryPath(file)));
   }
-  return report::MakeCiReport(ci.command(), static_cast<int>(code),
-                              std::move(suites));
+  return document::MakeReport(ci.command(), static_cast<int>(code),
+                              std::move(results));
+}
+
+void PrintVerdicts(const std::vector<gate::Judgement>& judgements,
+                   const ReportArguments& arguments) {
+  const document::TextStyle style = report::TerminalStyle(arguments.ascii);
+  if (!arguments.verbose) {
+    std::vector<document::Result> results;
+    for (const gate::Judgement& judgement : judgements) {
+      results.push_back(report::BriefResultOf(judgement, style));
+    }
+    fmt::print("{}", document::RenderBriefs(results, style));
+    return;
+  }
+  for (const gate::Judgement& judgement : judgements) {
+    if (&judgement != &judgements.front()) fmt::print("\n");
+    fmt::print("{}",
+               document::RenderText(report::DocumentOf(judgement), style));
+  }
 }
 
 }  // namespace
@@ -91,8 +106,8 @@ ExitCode ReportVerdicts(const std::vector<gate::Judgement>& judgements,
     severest = std::max(severest, judgement.outcome);
   }
   const auto code = static_cast<ExitCode>(gate::ExitCode(severest));
-  const report::CiReport ci = CiReportOf(judgements, arguments.ci, code, file);
-  // First, lest a verdict be printed that is then said not to be written.
+  const document::Report ci = CiReportOf(judgements, arguments.ci, code, file);
+  // Files come first: a verdict that can't be written must not be printed.
   std::vector<std::string> files;
   if (!folder.empty()) {
     files = campaign::WriteVerdicts(judgements, judged, folder);
@@ -101,15 +116,7 @@ ExitCode ReportVerdicts(const std::vector<gate::Judgement>& judgements,
   if (arguments.json) {
     PrintJsonText(report::RenderJson(judgements));
   } else {
-    const report::TextStyle style = report::TerminalStyle(arguments.ascii);
-    if (!arguments.verbose) {
-      fmt::print("{}", report::RenderBriefs(judgements, style));
-    }
-    for (const gate::Judgement& judgement : judgements) {
-      if (!arguments.verbose) break;
-      if (&judgement != &judgements.front()) fmt::print("\n");
-      fmt::print("{}", report::RenderTerminal(judgement, style));
-    }
+    PrintVerdicts(judgements, arguments);
   }
   if (!folder.empty()) {
     std::fflush(stdout);

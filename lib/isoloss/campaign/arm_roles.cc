@@ -10,6 +10,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/nearest_name.h"
 #include "isoloss/compare/treatment.h"
+#include "isoloss/model/graph.h"
 #include "isoloss/runlog/recording.h"
 #include "isoloss/train/arm_recipes.h"
 #include "isoloss/train/mesh_setup.h"
@@ -19,7 +20,8 @@
 namespace isoloss::campaign {
 namespace {
 
-/// `others`: all arms but the baseline. `where` begins a message.
+/// Gives each of `others`, which are all arms but the baseline, its role.
+/// `where` begins a message.
 ArmRoles Share(const std::vector<std::string>& others,
                const std::string& control, const std::string& where,
                const std::function<bool(const std::string& arm)>& is_null) {
@@ -30,7 +32,8 @@ ArmRoles Share(const std::vector<std::string>& others,
   }
   if (!roles.candidates.empty()) return roles;
   if (std::ranges::count(others, control) == 0) {
-    // How far does chance go here? What a control shows is no part of that.
+    // Without candidates the null arms are judged, which shows how far chance
+    // goes. A control plays no part in that.
     return {.candidates = std::move(roles.nulls)};
   }
   ThrowError(ErrorKind::kConfig,
@@ -40,27 +43,32 @@ ArmRoles Share(const std::vector<std::string>& others,
              where, control, fmt::join(others, ", "));
 }
 
-/// As far as IsNullOf looks at it. Recipes of other names that come to the same
-/// are told apart by what they compute, which no run has shown yet.
-compare::Run PlannedRun(const train::Experiment& experiment,
-                        const train::Arm& arm,
-                        const precision::ResolvedRecipe& recipe) {
-  compare::Run run;
-  runlog::Provenance& p = run.log.provenance;
-  p.recipe = recipe.recipe().name;
-  p.resolved_recipe = recipe.Describe();
-  p.numerics_digest = p.recipe;
-  p.exchange = train::DescribeExchange(experiment, arm);
-  p.perturbation = train::DescribePerturbation(arm);
-  return run;
+/// Returns whether the runs of `arm` will differ from those of `baseline` by
+/// their perturbation alone (compare::IsNullOf). Recipes of two names may
+/// compute the same, but no run has shown so yet, so they are never null arms
+/// here.
+bool IsPlannedNull(const train::Experiment& experiment, const train::Arm& arm,
+                   const train::Arm& baseline) {
+  const auto graph_sites = model::GemmSites(experiment.model);
+  const auto formats = [&](const train::Arm& of) {
+    return precision::ResolvedRecipe(train::ArmRecipe(of), graph_sites)
+        .Describe();
+  };
+  return train::ArmRecipe(arm).name == train::ArmRecipe(baseline).name &&
+         formats(arm) == formats(baseline) &&
+         train::DescribeExchange(experiment, arm) ==
+             train::DescribeExchange(experiment, baseline) &&
+         train::DescribePerturbation(arm) !=
+             train::DescribePerturbation(baseline);
 }
 
-/// Of the text that an experiment's logs have; "" if it names none.
+/// Returns the control that the run's experiment text names; "" if it names
+/// none.
 std::string ControlIn(const compare::Run& run) {
   const auto keys = runlog::KeysOf(run.log.provenance.experiment_text);
   const auto found = keys.find("gate.control");
   if (found == keys.end() || found->second.size() < 2) return "";
-  return found->second.substr(1, found->second.size() - 2);  // the quotes
+  return found->second.substr(1, found->second.size() - 2);  // no quotes
 }
 
 void CheckControl(const std::string& control, const std::string& baseline_arm,
@@ -79,7 +87,7 @@ void CheckControl(const std::string& control, const std::string& baseline_arm,
              DidYouMean(control, others));
 }
 
-/// Those of `all` that are named, in its order.
+/// Returns the arms of `all` that `names` has, in the order of `all`.
 std::vector<std::string> Named(const train::Experiment& experiment,
                                const std::vector<std::string>& all,
                                const std::vector<std::string>& names) {
@@ -119,15 +127,11 @@ bool HasRole(const ArmRoles& roles, const std::string& arm) {
 
 ArmRoles RolesOf(const train::Experiment& experiment,
                  const std::vector<std::string>& judged) {
-  const auto recipes = train::ResolveRecipes(experiment);
   const std::vector<std::string> all = train::ArmNames(experiment);
   const std::vector<std::string> others(all.begin() + 1, all.end());
-  const auto planned = [&](size_t i) {
-    return PlannedRun(experiment, experiment.arms[i], recipes[i]);
-  };
   const auto is_null = [&](const std::string& arm) {
-    const auto place = std::ranges::find(all, arm) - all.begin();
-    return compare::IsNullOf(planned(static_cast<size_t>(place)), planned(0));
+    return IsPlannedNull(experiment, train::ArmNamed(experiment, arm),
+                         experiment.arms.front());
   };
   const std::string control = experiment.gate.control.value_or("");
   if (judged.empty()) {

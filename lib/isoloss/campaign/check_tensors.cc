@@ -14,9 +14,9 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
 #include "isoloss/base/text_file.h"
+#include "isoloss/document/text_layout.h"
 #include "isoloss/operations/operation_file.h"
 #include "isoloss/precision/recipe_file.h"
-#include "isoloss/report/text_layout.h"
 
 namespace isoloss::campaign {
 namespace {
@@ -49,7 +49,8 @@ void CheckSameRun(const std::vector<OperationFile>& files,
   }
 }
 
-/// But for a sentence that begins with a name, such as `fprop_w`.
+/// Makes the first letter a capital, unless the sentence begins with a name,
+/// such as `fprop_w`.
 std::string Capital(std::string sentence) {
   const size_t word = sentence.find(' ');
   if (!sentence.empty() && sentence.find('_') > word) {
@@ -88,7 +89,7 @@ std::vector<NonFiniteTensor> NonFiniteOf(
 }
 
 std::string NonFiniteText(const CheckedTensors& checked,
-                          const report::TextStyle& style) {
+                          const document::TextStyle& style) {
   std::string text;
   for (const NonFiniteTensor& found : checked.non_finite) {
     const OperationFile& file = checked.files[found.file];
@@ -98,14 +99,14 @@ std::string NonFiniteText(const CheckedTensors& checked,
         file.operations[found.operation].type, file.step, found.elements,
         found.of, found.tensor,
         found.is_expected ? ", and the step was to be skipped" : "");
-    text += report::Wrap(sentence, 0, 2, style) + "\n";
+    text += document::Wrap(sentence, 0, 2, style) + "\n";
   }
   return text;
 }
 
 constexpr size_t kMostNames = 20;
 
-/// The first of them, and how many more there are.
+/// Lists the first of `names`, and says how many more there are.
 template <typename Names>
 std::string FirstOf(const Names& names) {
   const size_t count = std::min(names.size(), kMostNames);
@@ -118,9 +119,10 @@ std::string FirstOf(const Names& names) {
           : "");
 }
 
-/// Open points, each once with all steps, ranks and modules that have it.
+/// Lists the open points, each once, with all steps, ranks and modules that
+/// have it.
 std::string OpenText(const CheckedTensors& checked,
-                     const report::TextStyle& style) {
+                     const document::TextStyle& style) {
   struct Whose {
     std::set<std::string> modules;
     std::set<std::pair<int64_t, int64_t>> places;
@@ -135,7 +137,7 @@ std::string OpenText(const CheckedTensors& checked,
   std::string text;
   for (const auto& [key, whose] : points) {
     const auto [step, rank] = *whose.places.begin();
-    text += report::Wrap(
+    text += document::Wrap(
                 fmt::format(
                     "{}, step {}, rank {}{}: {}{}.",
                     key.first ? "Note" : "Open", step, rank,
@@ -152,9 +154,10 @@ std::string OpenText(const CheckedTensors& checked,
   return text;
 }
 
-/// Modules by what became of them and why; of many the first.
+/// Groups modules by whether they are quantised and why, and shows the first of
+/// each group.
 std::string ModulesText(const CheckedTensors& checked,
-                        const report::TextStyle& style) {
+                        const document::TextStyle& style) {
   std::map<std::pair<bool, std::string>, std::vector<std::string>> by_reason;
   for (const operations::ModuleChoice& choice : checked.modules) {
     by_reason[{choice.quantized, choice.reason}].push_back(
@@ -162,16 +165,16 @@ std::string ModulesText(const CheckedTensors& checked,
   }
   std::string text;
   for (const auto& [key, names] : by_reason) {
-    text += report::Wrap(fmt::format("{} ({}; {} of {} linear modules): {}.",
-                                     key.first ? "Taken as quantised"
-                                               : "Not taken as quantised",
-                                     Printable(key.second), names.size(),
-                                     checked.modules.size(), FirstOf(names)),
-                         0, 2, style) +
+    text += document::Wrap(fmt::format("{} ({}; {} of {} linear modules): {}.",
+                                       key.first ? "Taken as quantised"
+                                                 : "Not taken as quantised",
+                                       Printable(key.second), names.size(),
+                                       checked.modules.size(), FirstOf(names)),
+                           0, 2, style) +
             "\n";
   }
   for (const std::string& remark : checked.pattern_remarks) {
-    text += report::Wrap(remark, 0, 2, style) + "\n";
+    text += document::Wrap(remark, 0, 2, style) + "\n";
   }
   return text;
 }
@@ -224,9 +227,9 @@ std::string SummaryOf(const CheckedTensors& checked) {
       others, elements, reasons.empty() ? "" : " " + reasons);
 }
 
-/// A table of the findings that are right, or of those that are not.
+/// Prints a table of the findings that are right, or of those that are not.
 std::string TableOf(const CheckedTensors& checked, bool right,
-                    const report::TextStyle& style) {
+                    const document::TextStyle& style) {
   std::string text;
   size_t file = checked.files.size();
   size_t operation = 0;
@@ -243,7 +246,7 @@ std::string TableOf(const CheckedTensors& checked, bool right,
                         row.elements, row.equal, row.flips, row.other);
     const std::string sentences = Sentences(finding);
     if (sentences.empty()) continue;
-    text += "    " + report::Wrap(sentences, 4, 4, style) + "\n";
+    text += "    " + document::Wrap(sentences, 4, 4, style) + "\n";
   }
   return text;
 }
@@ -298,7 +301,8 @@ CheckedTensors CheckTensors(const CheckTensorsRequest& request,
   return checked;
 }
 
-/// What leaves a tenth of the elements is not the cause.
+/// A mistake that leaves more than a tenth of the differing elements
+/// unexplained is not the cause.
 static bool IsCause(const operations::Explanation& why, int64_t others) {
   constexpr int64_t kTenth = 10;
   return why.other <= others / kTenth;
@@ -359,7 +363,7 @@ std::string Sentences(const Finding& finding) {
   if (why && IsCause(*why, row.other)) {
     text += AdviceFor(why->name);
   } else {
-    // A remark names places itself.
+    // A remark has the places already.
     if (finding.remark.empty()) text += WorstText(row);
     if (!finding.untried.empty()) text += " " + finding.untried;
     if (!finding.knows_previous) {
@@ -368,7 +372,7 @@ std::string Sentences(const Finding& finding) {
           "one step old was not tried: give that file, too.";
     }
   }
-  // One that leaves most of them tells nothing.
+  // A second mistake that leaves most elements unexplained tells nothing.
   if (!why || why->runner_up.empty() ||
       (!why->is_ambiguous && why->runner_up_other > row.other / 2)) {
     return text;
@@ -386,7 +390,7 @@ std::string Sentences(const Finding& finding) {
 }
 
 std::string RenderChecked(const CheckedTensors& checked, bool all,
-                          const report::TextStyle& style) {
+                          const document::TextStyle& style) {
   std::string table = TableOf(checked, /*right=*/false, style);
   if (all) table += TableOf(checked, /*right=*/true, style);
   const auto passed =
@@ -395,7 +399,7 @@ std::string RenderChecked(const CheckedTensors& checked, bool all,
     table = fmt::format("{:<36}{:>11}{:>11}{:>11}{:>11}\n", "operation",
                         "elements", "equal", "flips", "other") +
             table +
-            report::Wrap(
+            document::Wrap(
                 "flips: another order of FP32 sums gives these values. other: "
                 "no order gives these.",
                 0, 0, style) +
@@ -403,7 +407,7 @@ std::string RenderChecked(const CheckedTensors& checked, bool all,
   }
   if (!all && passed > 0) {
     table +=
-        report::Wrap(
+        document::Wrap(
             fmt::format("Without others: {} of {} tensors. --all lists them.",
                         passed, checked.findings.size()),
             0, 0, style) +
@@ -411,7 +415,8 @@ std::string RenderChecked(const CheckedTensors& checked, bool all,
   }
   return table + NonFiniteText(checked, style) + OpenText(checked, style) +
          ModulesText(checked, style) +
-         report::Wrap(SummaryOf(checked) + LeftOutText(checked), 0, 0, style) +
+         document::Wrap(SummaryOf(checked) + LeftOutText(checked), 0, 0,
+                        style) +
          "\n";
 }
 

@@ -3,9 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string_view>
 #include <system_error>
@@ -13,63 +11,38 @@
 #include "isoloss/base/atomic_file.h"
 #include "isoloss/base/error.h"
 #include "isoloss/base/files.h"
-#include "isoloss/base/text_file.h"
 #include "isoloss/campaign/output_file.h"
-#include "isoloss/report/gitlab.h"
-#include "isoloss/report/junit.h"
-#include "isoloss/report/markdown.h"
+#include "isoloss/document/junit.h"
+#include "isoloss/document/markdown.h"
 
 namespace isoloss::campaign {
 namespace {
 
 namespace fs = std::filesystem;
 
-bool IsCodeQuality(const fs::path& file) {
-  const auto json = nlohmann::json::parse(ReadTextFile(file, ""), nullptr,
-                                          /*allow_exceptions=*/false);
-  return json.is_array() &&
-         std::ranges::all_of(json, [](const nlohmann::json& issue) {
-           if (!issue.is_object()) return false;
-           const auto name = issue.find("check_name");
-           return name != issue.end() && name->is_string() &&
-                  name->get_ref<const std::string&>().starts_with(
-                      report::kCodeQualityPrefix);
-         });
-}
-
-/// One file that is replaced as a whole.
+/// An Output is a file that is replaced as a whole.
 struct Output {
   fs::path path;
   const char* option;
-  std::string (*render)(const report::CiReport& report);
+  std::string (*render)(const document::Report& report);
   IsEarlierOutput is_earlier;
 };
 
 std::vector<Output> OutputsOf(const CiTargets& targets) {
-  const IsEarlierOutput is_junit = HasFirstLineOf(report::kJunitFirstLine);
   std::vector<Output> outputs;
   if (!targets.junit.empty()) {
-    outputs.push_back(
-        {targets.junit, "--junit", report::RenderJunit, is_junit});
+    outputs.push_back({targets.junit, "--junit", document::RenderJunit,
+                       HasFirstLineOf(document::kJunitFirstLine)});
   }
   if (!targets.markdown.empty()) {
-    outputs.push_back({targets.markdown, "--markdown", report::RenderMarkdown,
-                       HasFirstLineOf(report::kMarkdownFirstLine)});
-  }
-  if (!targets.gitlab.empty()) {
-    const fs::path& folder = targets.gitlab;
-    outputs.push_back(
-        {folder / "junit.xml", "--gitlab", report::RenderJunit, is_junit});
-    outputs.push_back({folder / "codequality.json", "--gitlab",
-                       report::RenderCodeQuality, IsCodeQuality});
-    outputs.push_back({folder / "metrics.txt", "--gitlab",
-                       report::RenderMetrics,
-                       HasFirstLineOf(report::kMetricsFirstLine)});
+    outputs.push_back({targets.markdown, "--markdown", document::RenderMarkdown,
+                       HasFirstLineOf(document::kMarkdownFirstLine)});
   }
   return outputs;
 }
 
-/// The folder of a file that is to be written, as it may be given.
+/// Returns the folder of a file that is to be written; "." if the path has
+/// none.
 fs::path FolderOf(const fs::path& path) {
   const fs::path folder = path.parent_path();
   return folder.empty() ? fs::path(".") : folder;
@@ -85,34 +58,12 @@ void RequireFolder(const fs::path& folder, const fs::path& output,
              output.string(), option, folder.string(), option);
 }
 
-/// --gitlab may make its own folder, but none above it.
-void MakeReportFolder(const fs::path& folder) {
-  if (folder.empty()) return;
-  std::error_code error;
-  fs::create_directory(folder, error);
-  if (error && !fs::is_directory(folder)) {
-    ThrowError(ErrorKind::kIo,
-               "{}: the folder can't be made: {}. Give "
-               "--gitlab another one.",
-               folder.string(), error.message());
-  }
-}
-
 void CheckFolders(const CiTargets& targets) {
   if (!targets.junit.empty()) {
     RequireFolder(FolderOf(targets.junit), targets.junit, "--junit");
   }
   if (!targets.markdown.empty()) {
     RequireFolder(FolderOf(targets.markdown), targets.markdown, "--markdown");
-  }
-  std::error_code error;
-  if (!targets.gitlab.empty() && !fs::is_directory(targets.gitlab, error)) {
-    // `reports/` has an empty name in the folder `reports`.
-    const fs::path folder = targets.gitlab.has_filename()
-                                ? targets.gitlab
-                                : targets.gitlab.parent_path();
-    RequireFolder(FolderOf(folder), folder, "--gitlab");
-    if (fs::exists(folder, error)) RequireFolder(folder, folder, "--gitlab");
   }
 }
 
@@ -156,17 +107,16 @@ Descriptor OpenSummary(const fs::path& path) {
   return file;
 }
 
-/// In one piece, behind what the step has written so far.
-void AppendSummary(const fs::path& path, const report::CiReport& report) {
-  const std::string text = report::RenderMarkdown(report);
+/// Writes in one piece, after what the step has written before.
+void AppendSummary(const fs::path& path, const document::Report& report) {
+  const std::string text = document::RenderMarkdown(report);
   WriteAll(OpenSummary(path), std::as_bytes(std::span(text)), path);
 }
 
 }  // namespace
 
 bool CiTargets::Any() const {
-  return !(junit.empty() && markdown.empty() && gitlab.empty() &&
-           summary.empty());
+  return !(junit.empty() && markdown.empty() && summary.empty());
 }
 
 void CheckCiTargets(const CiTargets& targets) {
@@ -177,8 +127,7 @@ void CheckCiTargets(const CiTargets& targets) {
   if (!targets.summary.empty()) OpenSummary(targets.summary);
 }
 
-void WriteCiFiles(const CiTargets& targets, const report::CiReport& report) {
-  MakeReportFolder(targets.gitlab);
+void WriteCiFiles(const CiTargets& targets, const document::Report& report) {
   for (const Output& output : OutputsOf(targets)) {
     WriteFileAtomically(output.path, output.render(report));
   }
@@ -190,14 +139,14 @@ void BeginCiFiles(const CiTargets& targets, const std::string& command) {
   CiTargets files = targets;
   files.summary.clear();
   WriteCiFiles(files,
-               report::CiErrorReport(
+               document::ErrorReport(
                    command, 130, "unfinished",
                    "It began and left no verdict: it is still at work, or was "
                    "killed."));
 }
 
 std::vector<std::string> WriteCiError(const CiTargets& targets,
-                                      const report::CiReport& report) {
+                                      const document::Report& report) {
   std::vector<std::string> faults;
   const auto attempt = [&](const CiTargets& one) {
     try {
@@ -207,10 +156,10 @@ std::vector<std::string> WriteCiError(const CiTargets& targets,
       faults.emplace_back(error.what());
     }
   };
-  // Each for itself: one that can't be written is no reason to leave another.
+  // Each target has its own attempt: if one can't be written, the rest still
+  // are.
   if (!targets.junit.empty()) attempt({.junit = targets.junit});
   if (!targets.markdown.empty()) attempt({.markdown = targets.markdown});
-  if (!targets.gitlab.empty()) attempt({.gitlab = targets.gitlab});
   if (!targets.summary.empty()) attempt({.summary = targets.summary});
   return faults;
 }

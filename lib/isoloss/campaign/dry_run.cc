@@ -4,10 +4,11 @@
 
 #include "isoloss/base/executor.h"
 #include "isoloss/campaign/run_cost.h"
+#include "isoloss/document/text.h"
+#include "isoloss/document/text_layout.h"
 #include "isoloss/report/live_view.h"
-#include "isoloss/report/recipe_text.h"
+#include "isoloss/report/recipe_document.h"
 #include "isoloss/report/terminal_width.h"
-#include "isoloss/report/text_layout.h"
 #include "isoloss/train/arm_recipes.h"
 #include "isoloss/train/cost.h"
 #include "isoloss/train/trainer.h"
@@ -29,7 +30,8 @@ std::string TimeText(const train::Experiment& experiment,
       train::FlopsPerToken(experiment) / 1e9, RatesText(rates));
 }
 
-/// `runs` are those that are trained, besides so many that are `kept`.
+/// Prints the cost of `runs`, which are trained. `kept` counts finished runs
+/// that are not.
 void PrintCost(const train::Experiment& experiment,
                const std::vector<train::Run>& runs, size_t kept) {
   if (kept > 0) {
@@ -48,13 +50,14 @@ void PrintCost(const train::Experiment& experiment,
 }
 
 void PrintPlan(const train::Experiment& experiment) {
-  const report::TextStyle style = report::TerminalStyle(false);
+  const document::TextStyle style = report::TerminalStyle(false);
   fmt::print("{}", experiment.ResolvedToml());
   const auto recipes = train::ResolveRecipes(experiment);
   for (size_t i = 0; i < recipes.size(); ++i) {
     fmt::print("\n# arm {}: recipe {}\n{}", experiment.arms[i].name,
                recipes[i].recipe().name,
-               report::RecipeText(recipes[i].Describe(), style));
+               document::RenderText(
+                   report::RecipeDocument(recipes[i].Describe()), style));
   }
 }
 
@@ -62,11 +65,11 @@ void PrintPlan(const train::Experiment& experiment) {
 
 void PrintCostLine(const char* name, const std::string& text) {
   const std::string begin = fmt::format("#   {:<6}  ", name);
-  report::TextStyle style = report::TerminalStyle(false);
+  document::TextStyle style = report::TerminalStyle(false);
   style.width -= static_cast<int>(begin.size());
   std::string margin = begin;
   for (const std::string& line :
-       report::WrappedLines(text, 0, 0, text.size(), style)) {
+       document::WrappedLines(text, 0, 0, text.size(), style)) {
     fmt::print("{}{}\n", margin, line);
     margin = fmt::format("#{:{}}", "", begin.size() - 1);
   }

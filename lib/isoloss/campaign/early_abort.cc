@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "isoloss/gate/judge.h"
+
 namespace isoloss::campaign {
 namespace {
 
@@ -13,7 +15,6 @@ gate::Check StopCheck(const HopelessPair& hopeless, const std::string& arm,
       fmt::format("{}seed {}, step {}: {}", its_own ? "" : hopeless.arm + ", ",
                   hopeless.seed, hopeless.step, hopeless.reason);
   gate::Check check;
-  check.level = gate::LevelName(gate::LevelId::l6_sequential);
   check.name = "sequential";
   check.outcome = its_own ? gate::Outcome::kFail : gate::Outcome::kInconclusive;
   check.quantity = its_own ? where : "stopped with an arm that had no hope";
@@ -35,33 +36,16 @@ gate::Check StopCheck(const HopelessPair& hopeless, const std::string& arm,
 std::vector<gate::Judgement> JudgeStopped(
     const HopelessPair& hopeless, const std::vector<compare::Run>& runs,
     const std::string& baseline_arm, const std::vector<std::string>& candidates,
-    const EvidenceFiles& evidence, const gate::Policy& policy,
+    const std::optional<gate::Looks>& looks, const gate::Policy& policy,
     const std::filesystem::path& folder) {
   std::vector<gate::Judgement> judgements;
   for (const std::string& arm : candidates) {
-    // Describes the arms. What the ladder says of partial runs does not count.
-    gate::Judgement judgement =
-        JudgeWith(compare::PairBySeed(baseline_arm,
-                                      compare::RunsOfArm(runs, baseline_arm),
-                                      arm, compare::RunsOfArm(runs, arm)),
-                  evidence, policy);
-    gate::Check check = StopCheck(hopeless, arm, policy, folder);
-    judgement.outcome = check.outcome;
-    judgement.levels = {
-        {gate::LevelName(gate::LevelId::l6_sequential), check.outcome}};
-    judgement.checks = {std::move(check)};
-    judgement.measures.clear();
-    judgement.divergences.clear();
-    judgement.final_window.reset();
-    judgement.warnings.clear();
-    judgement.bit_equal = false;
-    judgement.controls.reset();
-    judgement.precision.reset();
-    judgement.tensors.clear();
-    judgement.without_evidence.clear();
-    judgement.power.reset();
-    judgement.power_unknown = "nobody has measured that of stopping early";
-    judgements.push_back(std::move(judgement));
+    const auto pairing = compare::PairBySeed(
+        baseline_arm, compare::RunsOfArm(runs, baseline_arm), arm,
+        compare::RunsOfArm(runs, arm));
+    judgements.push_back(gate::JudgeStopped(
+        {.pairing = &pairing, .looks = looks ? &*looks : nullptr}, policy,
+        StopCheck(hopeless, arm, policy, folder)));
   }
   return judgements;
 }

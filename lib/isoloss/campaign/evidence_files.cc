@@ -35,7 +35,7 @@ void CheckArm(const std::string& file, const std::string& arm,
              file, arm, fmt::join(arms, ", "), DidYouMean(arm, arms));
 }
 
-/// The gate reads one ensemble of an arm, and of one kind.
+/// The gate reads only one ensemble of an arm, and only of one kind.
 void CheckEnsembles(const std::vector<gate::NullEnsemble>& ensembles,
                     compare::Question question) {
   using runlog::EnsembleKind;
@@ -44,7 +44,8 @@ void CheckEnsembles(const std::vector<gate::NullEnsemble>& ensembles,
       regression ? EnsembleKind::kBenign : EnsembleKind::kSeeds;
   std::map<std::string, std::string> files;  // by arm
   for (const gate::NullEnsemble& given : ensembles) {
-    const bool foreign = given.ensemble.provenance.IsForeign();
+    const bool foreign =
+        !given.ensemble.provenance.Knows(runlog::Fact::kExperiment);
     if (foreign && !regression) {
       ThrowError(ErrorKind::kConfig,
                  "{}: it holds good runs of one arm, but the question is {}, "
@@ -104,7 +105,8 @@ void CheckEvidenceIsUsed(const EvidenceFiles& evidence,
   }
   CheckEnsembles(evidence.ensembles, question);
   for (const gate::NullEnsemble& given : evidence.ensembles) {
-    if (given.ensemble.provenance.IsForeign()) continue;  // of any arm
+    if (!given.ensemble.provenance.Knows(runlog::Fact::kExperiment))
+      continue;  // it may judge any arm
     CheckArm(given.file, given.ensemble.provenance.arm, candidates);
   }
 }
@@ -116,7 +118,8 @@ const gate::NullEnsemble* EnsembleOf(const EvidenceFiles& evidence,
       evidence.ensembles, [&](const gate::NullEnsemble& candidate) {
         const auto& provenance = candidate.ensemble.provenance;
         return candidate.ensemble.kind == kind &&
-               (provenance.arm == arm || provenance.IsForeign());
+               (provenance.arm == arm ||
+                !provenance.Knows(runlog::Fact::kExperiment));
       });
   return found == evidence.ensembles.end() ? nullptr : &*found;
 }
@@ -140,8 +143,7 @@ gate::Judgement JudgeWith(const compare::Pairing& pairing,
        .benign = EnsembleOf(evidence, arm, EnsembleKind::kBenign),
        .seeds = EnsembleOf(evidence, arm, EnsembleKind::kSeeds),
        .controls = controls,
-       .looks = evidence.looks ? &*evidence.looks : nullptr,
-       .power = evidence.power ? &*evidence.power : nullptr},
+       .looks = evidence.looks ? &*evidence.looks : nullptr},
       policy);
 }
 

@@ -29,7 +29,7 @@ bool IsThere(const fs::path& path) {
   return fs::exists(path, error);
 }
 
-/// Of the run in a file, or in a folder of event files.
+/// Returns the name of the run in a file, or in a folder of event files.
 std::string NameOf(const fs::path& path) {
   const fs::path whole = fs::absolute(path).lexically_normal();
   const fs::path folder = whole.has_filename() ? whole : whole.parent_path();
@@ -46,7 +46,7 @@ bool BeginsAsHdf5(const fs::path& file) {
   return std::string_view(head.data(), head.size()) == kSignature;
 }
 
-/// Of TensorBoard; with run logs in it the folder is isoloss' own.
+/// TensorBoard has such folders. A folder with run logs belongs to isoloss.
 bool IsEventFolder(const fs::path& folder) {
   std::error_code error;
   bool events = false;
@@ -62,12 +62,13 @@ bool IsEventFolder(const fs::path& folder) {
 std::vector<compare::Run*> ForeignOf(std::span<compare::Run> runs) {
   std::vector<compare::Run*> foreign;
   for (compare::Run& run : runs) {
-    if (run.log.provenance.IsForeign()) foreign.push_back(&run);
+    if (!run.log.provenance.Knows(runlog::Fact::kExperiment))
+      foreign.push_back(&run);
   }
   return foreign;
 }
 
-/// Whether each has a seed of its own within its arm.
+/// Returns whether each run has a seed of its own within its arm.
 bool SeedsAreDistinct(const std::vector<compare::Run*>& runs) {
   std::set<std::pair<std::string, int64_t>> seen;
   return std::ranges::all_of(runs, [&](const compare::Run* run) {
@@ -76,7 +77,7 @@ bool SeedsAreDistinct(const std::vector<compare::Run*>& runs) {
   });
 }
 
-/// The only arm of these; "" if they have several.
+/// Returns the only arm of `runs`; "" if they have several.
 std::string OnlyArm(const std::vector<compare::Run*>& runs) {
   if (runs.empty()) return "";
   const std::string& arm = runs.front()->log.provenance.arm;
@@ -86,7 +87,7 @@ std::string OnlyArm(const std::vector<compare::Run*>& runs) {
   return only ? arm : "";
 }
 
-/// Numbers the seeds of both sides alike, unless they tell the same ones.
+/// Gives both sides the same seeds, unless they have them already.
 void PairInOrder(const std::vector<compare::Run*>& against,
                  const std::vector<compare::Run*>& judged) {
   const auto seeds = [](const std::vector<compare::Run*>& runs) {
@@ -107,7 +108,7 @@ void PairInOrder(const std::vector<compare::Run*>& against,
   }
 }
 
-/// Files may hold anything.
+/// Files may hold anything, so steps and losses are checked.
 void RequireSteps(const compare::Run& run) {
   const runlog::StepColumns& steps = run.log.steps;
   if (!steps.step.empty() && compare::Ascend(steps.step, 1) &&
@@ -123,7 +124,7 @@ void RequireSteps(const compare::Run& run) {
 
 void RequireGoodRun(const compare::Run& run) {
   const auto& log = run.log;
-  if (!log.provenance.IsForeign()) {
+  if (log.provenance.Knows(runlog::Fact::kExperiment)) {
     ThrowError(ErrorKind::kConfig,
                "{}: isoloss itself trained this run, but --from is for logs of "
                "other programs. Give an experiment, whose ensemble isoloss "
@@ -171,7 +172,7 @@ void RequireOwnRuns(const std::vector<compare::Run>& runs) {
   }
 }
 
-/// The first good runs of an ensemble, its reference first.
+/// Returns the first good runs of an ensemble, its reference first.
 std::vector<compare::Run> GoodRunsOf(const gate::NullEnsemble& given,
                                      size_t count) {
   const runlog::Ensemble& ensemble = given.ensemble;
@@ -241,7 +242,7 @@ std::vector<compare::Run> ReadForeignRuns(const ArmPath& given,
     }
     runlog::Provenance& provenance = run.log.provenance;
     provenance.arm = given.arm.empty() ? named.arm : Printable(given.arm);
-    // It becomes part of files' names.
+    // The arm becomes part of files' names.
     std::ranges::replace(provenance.arm, '/', '_');
     provenance.seed = named.seed >= 0 ? named.seed : found.seed.value_or(-1);
     runs.push_back(std::move(run));
@@ -286,12 +287,12 @@ void AlignForeignRuns(std::span<compare::Run> runs,
 std::vector<compare::Run> ApprovedOf(const std::vector<compare::Run>& runs,
                                      const EvidenceFiles& evidence) {
   const bool alone = std::ranges::all_of(runs, [&](const compare::Run& run) {
-    return run.log.provenance.IsForeign() &&
+    return !run.log.provenance.Knows(runlog::Fact::kExperiment) &&
            run.log.provenance.arm == runs.front().log.provenance.arm;
   });
   const auto ensemble = std::ranges::find_if(
       evidence.ensembles, [](const gate::NullEnsemble& given) {
-        return given.ensemble.provenance.IsForeign();
+        return !given.ensemble.provenance.Knows(runlog::Fact::kExperiment);
       });
   if (!alone || ensemble == evidence.ensembles.end()) return {};
   return GoodRunsOf(*ensemble, runs.size());

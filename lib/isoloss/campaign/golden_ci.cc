@@ -12,23 +12,23 @@
 namespace isoloss::campaign {
 namespace {
 
-using report::CiCase;
-using report::CiStatus;
+using document::Check;
+using document::Status;
 
-CiStatus StatusOf(ExitCode code) {
+Status StatusOf(ExitCode code) {
   switch (code) {
     case ExitCode::kPass:
-      return CiStatus::kPass;
+      return Status::kPass;
     case ExitCode::kInconclusive:
-      return CiStatus::kInconclusive;
+      return Status::kInconclusive;
     case ExitCode::kFail:
-      return CiStatus::kFailure;
+      return Status::kFailure;
     default:
-      return CiStatus::kError;
+      return Status::kError;
   }
 }
 
-CiStatus StatusOf(gate::Outcome outcome) {
+Status StatusOf(gate::Outcome outcome) {
   return StatusOf(static_cast<ExitCode>(gate::ExitCode(outcome)));
 }
 
@@ -39,15 +39,14 @@ std::string Remedy(const CheckedGoldens& checked) {
       checked.folder.string());
 }
 
-CiCase CaseOf(const CheckedGoldens& checked, const ExactLane& lane,
-              bool exact) {
+Check CaseOf(const CheckedGoldens& checked, const ExactLane& lane, bool exact) {
   const bool same = lane.Reproduced();
   return {.group = "exact",
           .name = lane.golden,
           .title = fmt::format("every bit of {}", lane.golden),
-          .status = same    ? CiStatus::kPass
-                    : exact ? CiStatus::kFailure
-                            : CiStatus::kNoticed,
+          .status = same    ? Status::kPass
+                    : exact ? Status::kFailure
+                            : Status::kNoticed,
           .statement =
               same ? fmt::format("every bit is the golden's ({} steps, {} "
                                  "tensors in {} of them)",
@@ -56,21 +55,21 @@ CiCase CaseOf(const CheckedGoldens& checked, const ExactLane& lane,
           .next = same ? "" : Remedy(checked)};
 }
 
-CiCase CaseOf(const LaneOutcome& lane) {
+Check CaseOf(const LaneOutcome& lane) {
   const bool passed = lane.outcome == LaneOutcome::kPass;
   const bool failed = lane.outcome == LaneOutcome::kFail;
   return {.group = "lane",
           .name = lane.lane,
           .title = fmt::format("lane {}", lane.lane),
-          .status = passed   ? CiStatus::kPass
-                    : failed ? CiStatus::kFailure
-                             : CiStatus::kSkipped,
+          .status = passed   ? Status::kPass
+                    : failed ? Status::kFailure
+                             : Status::kSkipped,
           .statement = passed   ? "the same bits, executed otherwise"
                        : failed ? lane.why
                                 : fmt::format("not run: {}", lane.why)};
 }
 
-CiCase CaseOf(const ArmOutcome& arm) {
+Check CaseOf(const ArmOutcome& arm) {
   return {.group = "statistical",
           .name = arm.arm,
           .title =
@@ -79,13 +78,11 @@ CiCase CaseOf(const ArmOutcome& arm) {
           .statement = arm.levels};
 }
 
-std::string Headline(const CheckedGoldens& checked,
-                     const std::string& outcome) {
+std::string Headline(const CheckedGoldens& checked) {
   const auto reproduced =
       std::ranges::count_if(checked.exact, &ExactLane::Reproduced);
-  return fmt::format("{}: goldens of {}: {} of {} reproduced bit for bit.",
-                     outcome, checked.folder.string(), reproduced,
-                     checked.exact.size());
+  return fmt::format("goldens of {}: {} of {} reproduced bit for bit.",
+                     checked.folder.string(), reproduced, checked.exact.size());
 }
 
 }  // namespace
@@ -95,42 +92,42 @@ ExitCode CodeOf(const CheckedGoldens& checked, bool exact) {
                                 : checked.code;
 }
 
-report::CiSuite SuiteOf(const CheckedGoldens& checked, bool exact) {
+document::Result ResultOf(const CheckedGoldens& checked, bool exact) {
   const ExitCode code = CodeOf(checked, exact);
-  const CiStatus status = StatusOf(code);
+  const Status status = StatusOf(code);
   const std::string outcome(
-      status == CiStatus::kError
+      status == Status::kError
           ? "INVALID"
-          : gate::OutcomeName(status == CiStatus::kPass ? gate::Outcome::kPass
-                              : status == CiStatus::kFailure
+          : gate::OutcomeName(status == Status::kPass ? gate::Outcome::kPass
+                              : status == Status::kFailure
                                   ? gate::Outcome::kFail
                                   : gate::Outcome::kInconclusive));
-  report::CiSuite suite{
+  document::Result result{
       .name = fmt::format("golden {}", checked.folder.string()),
       .file = RepositoryPath(checked.folder / "history.toml"),
       .status = status,
       .outcome = outcome,
       .exit_code = static_cast<int>(code),
-      .headline = Headline(checked, outcome)};
+      .headline = Headline(checked)};
   const BuildInfo build = GetBuildInfo();
-  suite.facts = {{"program", "isoloss " + build.version},
-                 {"commit", build.commit}};
+  result.facts = {{"program", "isoloss " + build.version},
+                  {"commit", build.commit}};
   for (const ExactLane& lane : checked.exact) {
-    suite.cases.push_back(CaseOf(checked, lane, exact));
+    result.checks.push_back(CaseOf(checked, lane, exact));
   }
   for (const LaneOutcome& lane : checked.lanes) {
-    suite.cases.push_back(CaseOf(lane));
+    result.checks.push_back(CaseOf(lane));
   }
   for (const ArmOutcome& arm : checked.statistical) {
-    suite.cases.push_back(CaseOf(arm));
+    result.checks.push_back(CaseOf(arm));
   }
-  for (const CiCase& one : suite.cases) {
-    if (!report::IsRed(one.status) && one.status != CiStatus::kNoticed)
+  for (const Check& one : result.checks) {
+    if (!document::IsRed(one.status) && one.status != Status::kNoticed)
       continue;
-    suite.why.push_back(fmt::format("{}: {}", one.title, one.statement));
+    result.reasons.push_back(fmt::format("{}: {}", one.title, one.statement));
   }
-  if (checked.drift) suite.next = {Remedy(checked)};
-  return suite;
+  if (checked.drift) result.next = {Remedy(checked)};
+  return result;
 }
 
 }  // namespace isoloss::campaign

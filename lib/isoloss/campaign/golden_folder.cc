@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Files that are a golden's by their ending, but of no planned run.
+/// Refuses files that end like a golden's but belong to no planned run.
 void RefuseLeftOver(const fs::path& folder,
                     const std::vector<std::string>& names) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
@@ -38,7 +38,7 @@ void RefuseLeftOver(const fs::path& folder,
   }
 }
 
-/// The golden's log, twin and history must be of one another.
+/// The golden's log, twin and history must belong together.
 compare::Run OpenGolden(const fs::path& folder, const std::string& name,
                         const History& history) {
   const fs::path file = folder / (name + ".h5");
@@ -88,7 +88,7 @@ void CheckWhole(const compare::Run& golden, const Suite& suite) {
              golden.file, steps, p.steps_planned);
 }
 
-/// The baseline is what others are judged by; a single arm is judged itself.
+/// Candidates are judged against the baseline. A single arm is judged itself.
 bool IsCandidate(const train::Experiment& experiment, const std::string& arm) {
   return experiment.arms.size() == 1 || arm != experiment.arms.front().name;
 }
@@ -127,7 +127,7 @@ void CheckConfiguration(const GoldenFolder& folder) {
     const runlog::Provenance& golden = folder.goldens[i].log.provenance;
     runlog::Provenance planned = train::DescribePlannedRun(
         experiment, *runs[i].arm, runs[i].seed, corpus);
-    // Other numerics are what a check is there to find.
+    // The check must find changed numerics, so they are no difference here.
     planned.numerics_digest = golden.numerics_digest;
     const std::string difference = train::RunDifference(golden, planned) +
                                    train::LogDifference(golden, planned);
@@ -149,48 +149,30 @@ std::string GoldenName(const compare::Run& golden) {
   return fs::path(golden.file).stem().string();
 }
 
+MakeHooks PlantInCandidates(const train::Experiment& experiment,
+                            const MakeHooks& plant) {
+  if (!plant) return {};
+  return [&experiment, plant](const train::Experiment& of_case,
+                              const train::Arm& arm, uint64_t seed) {
+    return IsCandidate(experiment, arm.name) ? plant(of_case, arm, seed)
+                                             : train::RunHooks{};
+  };
+}
+
 Rerun RunAll(const train::Experiment& experiment, const fs::path& out,
-             const mutants::Mutant* planted, bool quiet) {
+             const MakeHooks& hooks, bool quiet) {
   TrainArmsOptions options{.leftovers = train::Leftovers::kDiscard,
                            .quiet = quiet};
-  const auto is_planted = [&](const std::string& arm) {
-    return planted != nullptr && IsCandidate(experiment, arm);
-  };
-  options.run_hooks = [&](const train::Run& run) {
-    return is_planted(run.arm->name) && planted->plant
-               ? mutants::Plant(*planted, experiment, *run.arm, run.seed)
-               : train::RunHooks{};
-  };
+  if (hooks) {
+    options.run_hooks = [&](const train::Run& run) {
+      return hooks(experiment, *run.arm, run.seed);
+    };
+  }
   ListenToSignals();
   const ExecutedRuns executed =
       TrainArms(experiment, PlanTraining(experiment), out, options);
   if (executed.interrupted) return {{}, true};
-  Rerun rerun{ReadRuns(executed.logs), false};
-  for (compare::Run& run : rerun.runs) {
-    if (is_planted(run.log.provenance.arm) && planted->edit_log) {
-      planted->edit_log(run.log);
-    }
-  }
-  return rerun;
-}
-
-ProbeSettings SettingsOf(const train::Experiment& experiment,
-                         const gate::Policy& policy,
-                         const PlainSteps& plain_steps,
-                         const mutants::Mutant* planted) {
-  ProbeSettings settings;
-  settings.plain_steps = plain_steps;
-  settings.cases = ProbedCases(policy);
-  if (planted != nullptr && planted->plant) {
-    settings.hooks = [&experiment, planted](const train::Experiment& of_case,
-                                            const train::Arm& arm,
-                                            uint64_t seed) {
-      return IsCandidate(experiment, arm.name)
-                 ? mutants::Plant(*planted, of_case, arm, seed)
-                 : train::RunHooks{};
-    };
-  }
-  return settings;
+  return {ReadRuns(executed.logs), false};
 }
 
 EvidenceFiles ReadEvidence(const train::Experiment& experiment,
@@ -218,7 +200,7 @@ std::optional<EvidenceFiles> GatherEvidence(const train::Experiment& experiment,
                                             const PlainSteps& plain_steps) {
   const ProbedRuns probed = ProbeArms(
       experiment, train::LoadCorpusOf(experiment), train::ArmNames(experiment),
-      out, SettingsOf(experiment, policy, plain_steps, nullptr));
+      out, {.plain_steps = plain_steps, .cases = ProbedCases(policy)});
   if (probed.interrupted) return std::nullopt;
   return ReadEvidence(experiment, golden, probed.files);
 }

@@ -3,12 +3,12 @@
 #include <nlohmann/json.hpp>
 
 #include "isoloss/base/printable.h"
-#include "isoloss/report/json_numbers.h"
+#include "isoloss/document/json.h"
 
 namespace isoloss::campaign {
 namespace {
 
-using report::Json;
+using document::Json;
 
 Json TextsJson(const std::vector<std::string>& texts) {
   Json list = Json::array();

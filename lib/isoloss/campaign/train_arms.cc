@@ -26,8 +26,8 @@
 namespace isoloss::campaign {
 namespace {
 
-/// Whether looking at tensors took more than a tenth of the run's time, by the
-/// end of the event: ", 1.3 % of the run".
+/// Returns whether looking at tensors took more than a tenth of the run's time.
+/// The text of the event ends with the share: ", 1.3 % of the run".
 bool IsLargeCost(const runlog::Event& event) {
   constexpr double kTenth = 10;
   const size_t share = event.text.rfind(", ");
@@ -46,8 +46,8 @@ std::string Outcome(const runlog::RunLog& log) {
                      log.provenance.complete ? "" : ", ended early", cost);
 }
 
-/// torchtitan's line, behind the run's name; parsers of such lines skip what
-/// stands before `step:`.
+/// Prints torchtitan's line after the run's name. Parsers of such lines skip
+/// everything before `step:`.
 void PrintStep(const std::string& run, const runlog::StepRow& row) {
   fmt::print(
       "[{}] step: {:2}  loss: {:8.5f}  grad_norm: {:7.4f}  tps: {:.0f}\n", run,
@@ -55,7 +55,7 @@ void PrintStep(const std::string& run, const runlog::StepRow& row) {
   std::fflush(stdout);
 }
 
-/// Events that a user should hear of while the run goes on.
+/// A user should hear of these events while the run goes on.
 bool IsNews(const runlog::Event& event) {
   return event.kind == train::kResumeEvent || event.kind == "damage" ||
          event.kind == "abort";
@@ -66,7 +66,7 @@ std::string NewsOf(const runlog::Event& event) {
                                            : event.text;
 }
 
-/// Stops all runs on a signal, with a hopeless pair, or behind a step.
+/// Stops all runs on a signal, once a pair is hopeless, or after a step.
 class StopFlag {
  public:
   StopFlag(EarlyAbort* watch, std::optional<int64_t> last)
@@ -76,7 +76,7 @@ class StopFlag {
     return watch_ != nullptr || last_ ? &stop_ : &signal_;
   }
   bool signalled() const { return signal_.load(); }
-  /// The run that finished the last step first.
+  /// Returns the run that finished the last step first.
   const std::optional<std::string>& stopped_by() const { return stopped_by_; }
 
   void AfterStep(const train::Run& run, const runlog::StepRow& row) {
@@ -87,7 +87,7 @@ class StopFlag {
     }
     Watch(run, row);
   }
-  /// A step of any run, also of one that had finished before.
+  /// Takes a step of any run, even of one that had finished before.
   void Watch(const train::Run& run, const runlog::StepRow& row) {
     const bool hopeless = watch_ != nullptr && watch_->Add(run, row);
     if (hopeless || signal_.load()) stop_.store(true);
@@ -100,6 +100,127 @@ class StopFlag {
   std::atomic<bool> stop_{false};
   std::mutex mutex_;
   std::optional<std::string> stopped_by_;
+};
+
+/// Shows the runs of one call of TrainArms, and notes how they end.
+class TrainedArms {
+ public:
+  TrainedArms(const train::Experiment& experiment, const TrainingPlan& plan,
+              const std::filesystem::path& folder,
+              const TrainArmsOptions& options)
+      : experiment_(experiment),
+        plan_(plan),
+        folder_(folder),
+        options_(options),
+        names_(NamesOf(plan.runs)),
+        bars_(SpeaksForTheJob() && !options.print_steps && !options.quiet),
+        stop_(options.watch, options.stop_after),
+        progress_(bars_ ? names_ : std::vector<std::string>(),
+                  experiment.train.steps) {}
+
+  ExecutedRuns Execute() {
+    ExecutedRuns executed{train::ExecuteRuns(experiment_, plan_.runs,
+                                             plan_.corpus, folder_,
+                                             options_.leftovers, Hooks())};
+    if (options_.watch != nullptr) {
+      executed.hopeless = options_.watch->hopeless();
+    }
+    executed.stopped_by = stop_.stopped_by();
+    // The logs tell it, too: of several processes another one may have got the
+    // signal.
+    executed.interrupted =
+        !executed.hopeless && !executed.stopped_by &&
+        (stop_.signalled() ||
+         std::ranges::any_of(executed.logs, [](const auto& log) {
+           return log.empty() || IsPartial(log);
+         }));
+    executed.aborted = aborted_.load();
+    progress_.Clear();
+    return executed;
+  }
+
+ private:
+  static std::vector<std::string> NamesOf(const std::vector<train::Run>& runs) {
+    std::vector<std::string> names;
+    for (const train::Run& run : runs) names.push_back(run.Name());
+    return names;
+  }
+
+  train::RunnerHooks Hooks() {
+    train::RunnerHooks hooks;
+    hooks.on_step = [this](size_t run, const runlog::StepRow& row) {
+      stop_.AfterStep(plan_.runs[run], row);
+      if (options_.print_steps) {
+        PrintStep(names_[run], row);
+      } else if (bars_) {
+        progress_.Step(run, row.step, row.loss_nats);
+      }
+    };
+    hooks.on_event = [this](size_t run, const runlog::Event& event) {
+      if (IsNews(event) && !options_.quiet) {
+        progress_.Say(names_[run] + ": " + NewsOf(event));
+      }
+    };
+    hooks.on_kept = [this](size_t run, const runlog::RunLog& log) {
+      Keep(run, log);
+    };
+    hooks.on_accepted = [this](size_t missing, const std::string& discarded) {
+      if (SpeaksForTheJob()) Begin(missing, discarded);
+    };
+    hooks.on_finish = [this](size_t run, const runlog::RunLog& log) {
+      if (train::WasAborted(log)) aborted_.store(true);
+      if (bars_) progress_.Finish(run, Outcome(log));
+    };
+    hooks.stop = stop_.flag();
+    if (options_.run_hooks) {
+      hooks.run_hooks = [this](size_t run) {
+        return options_.run_hooks(plan_.runs[run]);
+      };
+    }
+    return hooks;
+  }
+
+  /// A run that had finished before.
+  void Keep(size_t run, const runlog::RunLog& log) {
+    kept_.emplace_back(run, Outcome(log));
+    if (train::WasAborted(log)) aborted_.store(true);
+    for (size_t i = 0; options_.watch && i < log.steps.step.size(); ++i) {
+      stop_.Watch(plan_.runs[run], train::RowAt(log.steps, i));
+    }
+  }
+
+  /// All runs are accepted, and `missing` of them will be trained.
+  void Begin(size_t missing, const std::string& discarded) {
+    if (!options_.quiet) {
+      if (!discarded.empty()) {
+        progress_.Say(fmt::format("{}: --restart discards {}.",
+                                  folder_.string(), discarded));
+      }
+      for (const auto& [run, outcome] : kept_) {
+        progress_.Say(names_[run] + ": kept, as it is finished: " + outcome);
+        if (bars_) progress_.Skip(run);
+      }
+    }
+    // An earlier verdict must not stand beside logs that it was not given on.
+    if (options_.judged || missing > 0) RemoveVerdicts(experiment_, folder_);
+    if (missing > 0) {
+      made_.emplace(folder_, "Choose another one with --out.");
+      job_.emplace(folder_, JobPlan{experiment_.train.steps, names_});
+    }
+  }
+
+  const train::Experiment& experiment_;
+  const TrainingPlan& plan_;
+  const std::filesystem::path& folder_;
+  const TrainArmsOptions& options_;
+  const std::vector<std::string> names_;
+  const bool bars_;
+  StopFlag stop_;
+  report::Progress progress_;
+  std::atomic<bool> aborted_{false};
+  std::optional<NewFolder> made_;  ///< goes away after the files in it
+  std::optional<JobFile> job_;
+  std::vector<std::pair<size_t, std::string>> kept_;  ///< run, its outcome
 };
 
 }  // namespace
@@ -125,86 +246,14 @@ ExecutedRuns TrainArms(const train::Experiment& experiment,
                        const TrainingPlan& plan,
                        const std::filesystem::path& folder,
                        const TrainArmsOptions& options) {
-  const std::vector<train::Run>& runs = plan.runs;
-  const corpus::Corpus& corpus = plan.corpus;
   if (SpeaksForTheJob()) CheckVerdicts(experiment, folder);
   if (options.dry_run) {
-    DryRun(experiment, runs, corpus, folder, options.run_hooks,
+    DryRun(experiment, plan.runs, plan.corpus, folder, options.run_hooks,
            options.leftovers);
     return {};
   }
-
-  std::vector<std::string> names;
-  for (const train::Run& run : runs) names.push_back(run.Name());
-  const bool bars = SpeaksForTheJob() && !options.print_steps && !options.quiet;
-  StopFlag stop(options.watch, options.stop_after);
-  report::Progress progress(bars ? names : std::vector<std::string>(),
-                            experiment.train.steps);
-  train::RunnerHooks hooks;
-  hooks.on_step = [&](size_t run, const runlog::StepRow& row) {
-    stop.AfterStep(runs[run], row);
-    if (options.print_steps) {
-      PrintStep(names[run], row);
-    } else if (bars) {
-      progress.Step(run, row.step, row.loss_nats);
-    }
-  };
-  hooks.on_event = [&](size_t run, const runlog::Event& event) {
-    if (IsNews(event) && !options.quiet)
-      progress.Say(names[run] + ": " + NewsOf(event));
-  };
-  std::atomic<bool> aborted{false};
-  std::optional<NewFolder> made;  // goes away after what it holds
-  std::optional<JobFile> job;
-  std::vector<std::pair<size_t, std::string>> kept;
-  hooks.on_kept = [&](size_t run, const runlog::RunLog& log) {
-    kept.emplace_back(run, Outcome(log));
-    if (train::WasAborted(log)) aborted.store(true);
-    for (size_t i = 0; options.watch && i < log.steps.step.size(); ++i) {
-      stop.Watch(runs[run], train::RowAt(log.steps, i));
-    }
-  };
-  hooks.on_accepted = [&](size_t missing, const std::string& discarded) {
-    if (!SpeaksForTheJob()) return;
-    if (!options.quiet) {
-      if (!discarded.empty()) {
-        progress.Say(fmt::format("{}: --restart discards {}.", folder.string(),
-                                 discarded));
-      }
-      for (const auto& [run, outcome] : kept) {
-        progress.Say(names[run] + ": kept, as it is finished: " + outcome);
-        if (bars) progress.Skip(run);
-      }
-    }
-    // An earlier verdict must not stand beside logs that it was not given on.
-    if (options.judged || missing > 0) RemoveVerdicts(experiment, folder);
-    if (missing > 0) {
-      made.emplace(folder, "Choose another one with --out.");
-      job.emplace(folder, JobPlan{experiment.train.steps, names});
-    }
-  };
-  hooks.on_finish = [&](size_t run, const runlog::RunLog& log) {
-    if (train::WasAborted(log)) aborted.store(true);
-    if (bars) progress.Finish(run, Outcome(log));
-  };
-  hooks.stop = stop.flag();
-  if (options.run_hooks) {
-    hooks.run_hooks = [&](size_t run) { return options.run_hooks(runs[run]); };
-  }
-  ExecutedRuns executed{train::ExecuteRuns(experiment, runs, corpus, folder,
-                                           options.leftovers, hooks)};
-  if (options.watch != nullptr) executed.hopeless = options.watch->hopeless();
-  executed.stopped_by = stop.stopped_by();
-  // By what the runs left, too: of several processes another one may have got
-  // the signal.
-  executed.interrupted =
-      !executed.hopeless && !executed.stopped_by &&
-      (stop.signalled() ||
-       std::ranges::any_of(executed.logs, [](const auto& log) {
-         return log.empty() || IsPartial(log);
-       }));
-  executed.aborted = aborted.load();
-  progress.Clear();
+  ExecutedRuns executed =
+      TrainedArms(experiment, plan, folder, options).Execute();
   if (executed.interrupted && SpeaksForTheJob() && !options.quiet &&
       !options.how_to_go_on.empty()) {
     fmt::print(stderr,

@@ -15,13 +15,13 @@
 namespace isoloss::campaign {
 namespace {
 
-using report::Json;
+using document::Json;
 
-/// What readers of a verdict rely on (docs/verdict.schema.json has all of it).
-/// Key `reading` is missing in files of earlier versions.
+/// Readers of a verdict rely on these keys; docs/verdict.schema.json has all of
+/// them. Key `reading` is missing in files of earlier versions.
 constexpr const char* kVerdictShape = R"({
   "schema_version": "i", "outcome": "s", "exit_code": "i",
-  "power_measured": "b", "power": "o", "experiment": "s",
+  "experiment": "s",
   "tool_version": "s", "commit": "s", "corpus": "s",
   "steps_planned": "i", "tokens_per_step": "i", "parameters": "i",
   "policy": {"margin_percent": "n"}, "policy_digest": "s", "evidence": ["s"], "looks": "o?",
@@ -53,19 +53,6 @@ constexpr const char* kReadingShape = R"({"reading": {"headline": "s",
   "reasons": ["s"], "could_have_seen": ["s"], "holds_for": ["s"],
   "next": ["s"]}})";
 
-constexpr const char* kKillMatrixShape = R"({
-  "schema_version": "i", "question": "s",
-  "score": {"count": "i", "of": "i", "lower_95": "n", "upper_95": "n"},
-  "false_alarms": {"count": "i", "of": "i", "lower_95": "n", "upper_95": "n"},
-  "columns": [{"title": "s", "rule": "s", "bugs_caught": "o",
-      "false_alarms": "o"}],
-  "levels": ["s"], "peers": ["s"],
-  "mutants": [{"name": "s", "group": "s", "class": "s", "models": "s",
-      "link": "s", "cells": [{"seed": "i", "levels": ["s?"], "verdict": "s",
-          "finding": "s"}]}],
-  "benign": [{"seed": "i", "levels": ["s?"], "verdict": "s", "finding": "s"}]
-})";
-
 gate::Outcome OutcomeOf(const Json& object, const std::filesystem::path& file) {
   const auto& name = object["outcome"].get_ref<const std::string&>();
   for (const gate::Outcome outcome :
@@ -79,7 +66,8 @@ gate::Outcome OutcomeOf(const Json& object, const std::filesystem::path& file) {
              file.string(), Printable(name.substr(0, 40)));
 }
 
-/// That nobody edited it. Files of earlier versions carry no digest.
+/// Checks that nobody edited the verdict. Files of earlier versions carry no
+/// digest.
 void CheckDigest(const Json& json, const std::filesystem::path& file) {
   if (!json.contains("digest") ||
       json["digest"] == report::VerdictDigest(json)) {
@@ -91,8 +79,8 @@ void CheckDigest(const Json& json, const std::filesystem::path& file) {
              file.string());
 }
 
-/// That the outcome and exit code of `whole` are those of the severest of
-/// `parts` that count, as gate::Severest has it.
+/// Checks that `whole` has the outcome and exit code of the severest of `parts`
+/// that count, as gate::Severest has it.
 void CheckOutcome(const Json& whole, const Json& parts,
                   const std::filesystem::path& file) {
   std::optional<gate::Outcome> severest;
@@ -136,12 +124,6 @@ std::vector<Json> ReadVerdictFile(const std::filesystem::path& path) {
     CheckDigest(file.json(), path);
   }
   return verdicts;
-}
-
-Json ReadKillMatrixFile(const std::filesystem::path& path) {
-  const JsonFile file(path, "kill matrix");
-  file.Check(kKillMatrixShape);
-  return file.json();
 }
 
 }  // namespace isoloss::campaign

@@ -1,20 +1,16 @@
-// Verdicts and kill matrices, read back from the files that isoloss wrote.
+// Reads verdicts back from the files that isoloss wrote.
 #pragma once
 
 #include <filesystem>
 #include <vector>
 
-#include "isoloss/report/json_numbers.h"
+#include "isoloss/document/json.h"
 
 namespace isoloss::campaign {
 
-/// The objects of verdict.json, one for each candidate.
+/// Returns the objects of verdict.json, one for each candidate.
 /// Errors   as ReadJsonFile; FormatError if an outcome is not that of its
-/// checks.
-std::vector<report::Json> ReadVerdictFile(const std::filesystem::path& path);
-
-/// kill_matrix.json of `isoloss lab mutants run`.
-/// Errors   as ReadJsonFile.
-report::Json ReadKillMatrixFile(const std::filesystem::path& path);
+///          checks.
+std::vector<document::Json> ReadVerdictFile(const std::filesystem::path& path);
 
 }  // namespace isoloss::campaign

@@ -4,13 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
-#include "isoloss/campaign/arm_roles.h"
 #include "isoloss/campaign/dry_run.h"
 #include "isoloss/campaign/early_abort.h"
 #include "isoloss/campaign/interrupt.h"
@@ -18,6 +18,7 @@
 #include "isoloss/campaign/log_files.h"
 #include "isoloss/campaign/pilot.h"
 #include "isoloss/campaign/probe_runs.h"
+#include "isoloss/campaign/question.h"
 #include "isoloss/campaign/run_cost.h"
 #include "isoloss/campaign/seed_looks.h"
 #include "isoloss/campaign/train_arms.h"
@@ -29,79 +30,46 @@
 namespace isoloss::campaign {
 namespace {
 
-/// What the runs had, if anything, when they were stopped.
+/// Reads the logs of runs that were stopped, if they have any.
 std::vector<compare::Run> ReadStopped(std::vector<std::filesystem::path> logs) {
   std::erase_if(logs, [](const auto& log) { return log.empty(); });
   return ReadRuns(logs);
 }
 
-/// Seeds that were trained before count like those of now; of approved runs
-/// only those with a run of their own can be judged.
-void AddOthers(const train::OtherLogs& others,
-               const std::vector<compare::Run>& approved,
+/// Adds logs of seeds that were trained before, which count like the planned
+/// ones.
+void AddOthers(const train::OtherLogs& others, const Question& question,
                std::vector<std::filesystem::path>& logs) {
   for (const train::OtherLogs::File& file : others.files) {
-    const bool judged =
-        approved.empty() ||
-        std::ranges::any_of(approved, [&](const compare::Run& other) {
-          return other.log.provenance.arm == file.arm->name &&
-                 other.log.provenance.seed == static_cast<int64_t>(file.seed);
-        });
-    if (judged) logs.push_back(file.path);
+    if (question.Takes(file.arm->name, static_cast<int64_t>(file.seed))) {
+      logs.push_back(file.path);
+    }
   }
 }
 
-void RequireSecondArm(const train::Experiment& experiment) {
-  if (experiment.arms.size() > 1) return;
-  ThrowError(ErrorKind::kConfig,
-             "{}: `arms` holds {} alone, but a verdict needs a second arm or "
-             "approved logs. Add an arm, give --against, or use `isoloss run`.",
-             experiment.path.string(), experiment.arms.front().name);
+std::unique_ptr<Question> QuestionOf(const VerifyPlan& plan) {
+  return plan.approved.empty()
+             ? QuestionOfArms(plan.experiment, plan.policy, plan.judged)
+             : QuestionOfApproved(plan.experiment, plan.policy, plan.approved);
 }
 
-/// Of a regression: the experiment's arms that there are approved runs of are
-/// candidates, and no arm is beside them.
-ArmRoles ApprovedArms(const train::Experiment& experiment,
-                      const std::vector<compare::Run>& approved) {
-  std::vector<std::string> arms = train::ArmNames(experiment);
-  std::erase_if(arms, [&](const std::string& arm) {
-    return compare::RunsOfArm(approved, arm).empty();
-  });
-  if (arms.empty()) {
-    ThrowError(ErrorKind::kConfig,
-               "{}: --against has {} logs, the first of arm {}, but the arms "
-               "here are {}. Give approved logs of one of them.",
-               experiment.path.string(), approved.size(),
-               approved.front().log.provenance.arm,
-               fmt::join(train::ArmNames(experiment), ", "));
-  }
-  return {.candidates = std::move(arms)};
-}
-
-ArmRoles RolesIn(const VerifyPlan& plan) {
-  if (!plan.approved.empty()) {
-    return ApprovedArms(plan.experiment, plan.approved);
-  }
-  RequireSecondArm(plan.experiment);
-  return RolesOf(plan.experiment, plan.judged);
-}
-
-/// What a verification does, in the order in which it does it.
+/// Has a function for each part of a verification, in the order in which they
+/// run.
 class Verifier {
  public:
   explicit Verifier(VerifyPlan plan)
       : plan_(std::move(plan)),
         baseline_arm_(plan_.experiment.arms.front().name),
-        roles_(RolesIn(plan_)) {}
+        question_(QuestionOf(plan_)) {}
 
   Verification Run() {
     ListenToSignals();
     CheckAbortEarly();
-    CheckEvidence();
-    TrainingPlan training = PlannedTraining();
+    question_->CheckEvidence(plan_.evidence);
+    TrainingPlan training = question_->Plan();
     PlanLooks(training);
     if (plan_.abort_early) {
-      watch_.emplace(baseline_arm_, roles_.candidates, plan_.policy,
+      watch_.emplace(baseline_arm_, question_->roles().candidates, plan_.policy,
                      static_cast<int64_t>(plan_.experiment.train.seeds.size()),
                      plan_.experiment.train.steps);
     }
@@ -121,7 +89,7 @@ class Verifier {
       return {};
     }
     if (SeveralLooks()) {
-      // Before hours of training, what a later part would be refused for.
+      // Errors that a later part would find come before hours of training.
       train::CheckRuns(plan_.experiment, training.runs, training.corpus,
                        plan_.folder, plan_.leftovers);
     }
@@ -129,7 +97,9 @@ class Verifier {
     std::vector<compare::Run> runs;
     if (auto ended = TrainInParts(training, runs)) return *std::move(ended);
     if (Probes()) {
-      const ProbedRuns probed = Probe(runs, training.corpus);
+      const ProbedRuns probed =
+          ProbeArms(WithTrainedSeeds(runs), training.corpus, ProbedArms(),
+                    plan_.folder, question_->Witness(runs));
       if (probed.interrupted) return {.interrupted = true};
       ReadProbes(probed.files, plan_.evidence);
     }
@@ -139,7 +109,7 @@ class Verifier {
   }
 
  private:
-  /// Verdicts with what they were given on; the last that is done.
+  /// Ends the verification: returns the verdicts with the runs that they cover.
   Verification Given(std::vector<gate::Judgement> judgements,
                      std::vector<compare::Run> runs) {
     return {.judgements = std::move(judgements),
@@ -147,36 +117,14 @@ class Verifier {
                        std::move(plan_.evidence)}};
   }
 
-  bool IsRegression() const { return !plan_.approved.empty(); }
-
-  /// A regression compares whole logs.
-  Keep KeptOfRuns() const {
-    return IsRegression() ||
-                   plan_.policy.question == compare::Question::kRegression
-               ? Keep::kAll
-               : Keep::kForPrecision;
-  }
-
-  /// The runs of all arms that have a role.
-  TrainingPlan PlannedTraining() const {
-    const bool alone = IsRegression() && roles_.candidates.size() == 1;
-    TrainingPlan training =
-        PlanTraining(plan_.experiment, alone ? roles_.candidates.front() : "");
-    if (plan_.judged.empty()) return training;
-    std::erase_if(training.runs, [&](const train::Run& run) {
-      return run.arm->name != baseline_arm_ && !HasRole(roles_, run.arm->name);
-    });
-    return training;
-  }
-
-  /// Judging is left to a call that sees all runs.
+  /// Leaves judging to a call that sees all runs.
   Verification TrainChosen(TrainingPlan& training) {
     plan_.only.Keep(training.runs);
     return {.interrupted = Train(training).interrupted};
   }
 
-  /// A verdict on some of the seeds would be a look, which a later one on all
-  /// of them would have to pay for.
+  /// A verdict on some of the seeds would be a look. A later verdict on all
+  /// seeds would have to pay for that look.
   void RequireAllRuns(const TrainingPlan& training) const {
     const RunList list = PlannedFiles(training.runs, plan_.folder);
     std::vector<std::string> missing;
@@ -197,9 +145,9 @@ class Verifier {
         missing.size() > shown ? ", ..." : "");
   }
 
-  /// Part by part until the looks between them say that it is enough, into
-  /// `runs`, with the logs of other seeds that lie beside them. Returns what
-  /// the verification ends with if it ends here.
+  /// Trains part by part until a look between them says that it is enough. Adds
+  /// the runs to `runs`, with the logs of other seeds in the folder. Returns a
+  /// result if the verification ends here.
   std::optional<Verification> TrainInParts(TrainingPlan& training,
                                            std::vector<compare::Run>& runs) {
     const std::vector<std::vector<train::Run>> parts =
@@ -211,32 +159,29 @@ class Verifier {
       if (!SpeaksForTheJob()) return Verification();
       if (executed.hopeless) {
         runs = ReadStopped(executed.logs);
-        std::vector<gate::Judgement> judgements = JudgeStopped(
-            *executed.hopeless, runs, baseline_arm_, roles_.candidates,
-            plan_.evidence, plan_.policy, plan_.folder);
+        std::vector<gate::Judgement> judgements =
+            JudgeStopped(*executed.hopeless, runs, baseline_arm_,
+                         question_->roles().candidates, plan_.evidence.looks,
+                         plan_.policy, plan_.folder);
         return Given(std::move(judgements), std::move(runs));
       }
       if (executed.interrupted) return Verification{.interrupted = true};
-      // The seeds of later parts, should they be there, are not to be seen yet.
+      // If seeds of later parts have logs, this look must not see them.
       for (size_t later = part + 1; later < parts.size(); ++later) {
         training.runs.insert(training.runs.end(), parts[later].begin(),
                              parts[later].end());
       }
       std::vector<std::filesystem::path> logs = executed.logs;
-      AddOthers(OtherSeeds(training), plan_.approved, logs);
-      runs = ReadRuns(logs, {}, KeptOfRuns());
+      AddOthers(OtherSeeds(training), *question_, logs);
+      runs = ReadRuns(logs, {}, question_->kept());
       if (looks_) plan_.evidence.looks = looks_->At(runs, plan_.policy);
       if (part + 1 < parts.size() && IsEnough(runs)) break;
     }
     return std::nullopt;
   }
 
-  /// Regression has other evidence, and no memory of looks.
   void PlanLooks(TrainingPlan& training) {
-    if (IsRegression() ||
-        plan_.policy.question == compare::Question::kRegression) {
-      return;
-    }
+    if (!question_->IsSequential()) return;
     looks_.emplace(plan_.experiment, training, plan_.folder, plan_.leftovers);
     if (looks_->parts().size() > 1) {
       RequireOneProcess("verify",
@@ -249,16 +194,16 @@ class Verifier {
     return looks_ && (looks_->parts().size() > 1 || looks_->HasLooks());
   }
 
-  /// What is no news is not said: one look, which is the first.
+  /// A single look that is the first one is no news.
   void AnnounceLooks() const {
     if (SeveralLooks()) {
       fmt::print(stderr, "isoloss: {}\n", looks_->Announcement(plan_.policy));
     }
   }
 
-  /// What the oracle will take, beside the training that is planned.
+  /// Says what the oracle will take, besides the planned training.
   void AnnounceProbes(const TrainingPlan& training) {
-    if (!Probes() || IsRegression()) return;
+    if (!Probes() || question_->RequiresOracle()) return;
     const size_t steps =
         OracleSteps(ProbedArms().size(), ProbedCases(plan_.policy).size());
     PrintCostLine(
@@ -269,11 +214,10 @@ class Verifier {
                     training.runs.size() * plan_.experiment.train.steps));
   }
 
-  /// Whether the plan can be expected to answer, by what its file says of
-  /// chance. Each of several looks has a power of its own.
+  /// Says whether the plan can be expected to answer, given
+  /// gate.spread_percent. Each of several looks has a power of its own.
   void AnnouncePower() const {
-    if (IsRegression() || SeveralLooks() || !SpeaksForTheJob() ||
-        plan_.policy.question != compare::Question::kPrecision) {
+    if (!question_->IsSequential() || SeveralLooks() || !SpeaksForTheJob()) {
       return;
     }
     const auto power = ExpectedPower(plan_.experiment, plan_.policy);
@@ -299,7 +243,7 @@ class Verifier {
                       .watch = watch_ ? &*watch_ : nullptr});
   }
 
-  /// The look between two parts: is every candidate decided?
+  /// Judges between two parts: is every candidate decided?
   bool IsEnough(const std::vector<compare::Run>& runs) {
     const std::vector<gate::Judgement> judgements = CandidatesOnly(Judge(runs));
     looks_->Remember(runs, judgements);
@@ -317,19 +261,20 @@ class Verifier {
     return enough;
   }
 
-  /// Arms beside them are judged, too, but do not say when it is enough.
+  /// Null arms and control are judged, too, but do not say when it is enough.
   std::vector<gate::Judgement> CandidatesOnly(
       std::vector<gate::Judgement> judgements) const {
     std::erase_if(judgements, [&](const gate::Judgement& judgement) {
-      return std::ranges::count(roles_.candidates, judgement.candidate.arm) ==
-             0;
+      return std::ranges::count(question_->roles().candidates,
+                                judgement.candidate.arm) == 0;
     });
     return judgements;
   }
 
   /// The oracle needs all ranks in one process.
   bool Probes() const {
-    return (IsRegression() || plan_.oracle) && plan_.evidence.probes.empty() &&
+    return (question_->RequiresOracle() || plan_.oracle) &&
+           plan_.evidence.probes.empty() &&
            transport::DetectLaunch().processes == 1;
   }
 
@@ -343,22 +288,16 @@ class Verifier {
                plan_.policy.margin_tokens_percent);
   }
 
-  void CheckEvidence() const {
-    CheckEvidenceIsUsed(
-        plan_.evidence,
-        IsRegression() ? compare::Question::kRegression : plan_.policy.question,
-        roles_.candidates, IsRegression() ? "" : baseline_arm_);
-  }
-
-  /// Before anything is computed: what could not be written at the end.
+  /// Refuses outputs that could not be written at the end, before anything is
+  /// computed.
   void CheckProbes(const corpus::Corpus& corpus) const {
     if (Probes() && plan_.leftovers != train::Leftovers::kDiscard) {
-      CheckProbeOutputs(plan_.experiment, roles_.candidates, corpus,
+      CheckProbeOutputs(plan_.experiment, question_->roles().candidates, corpus,
                         plan_.folder);
     }
   }
 
-  /// Says which seeds are left out.
+  /// Finds logs of other seeds, and says which of them are left out.
   train::OtherLogs OtherSeeds(const TrainingPlan& training) const {
     train::OtherLogs others = train::FindOtherSeeds(
         plan_.experiment, training.runs, training.corpus, plan_.folder);
@@ -369,10 +308,11 @@ class Verifier {
     return others;
   }
 
-  /// Arms that the oracle understands. Of the others the verdict is told why.
+  /// Returns the arms that the oracle understands. The verdict says why the
+  /// remaining arms have no probe.
   std::vector<std::string> ProbedArms() {
     std::vector<std::string> arms;
-    for (const std::string& name : roles_.candidates) {
+    for (const std::string& name : question_->roles().candidates) {
       const train::Arm& arm = train::ArmNamed(plan_.experiment, name);
       std::string gap = oracle::WhyNotUnderstood(train::ArmRecipe(arm),
                                                  !arm.own_recipe.has_value(),
@@ -386,8 +326,8 @@ class Verifier {
     return arms;
   }
 
-  /// The experiment with trained seeds only: a plan of looks may have ended
-  /// before the others, and a probe needs a run to speak of.
+  /// Returns the experiment with trained seeds only. Looks may have ended the
+  /// plan before the remaining seeds, and a probe needs a run to speak of.
   train::Experiment WithTrainedSeeds(
       const std::vector<compare::Run>& runs) const {
     train::Experiment experiment = plan_.experiment;
@@ -402,41 +342,14 @@ class Verifier {
     return experiment;
   }
 
-  ProbedRuns Probe(const std::vector<compare::Run>& runs,
-                   const corpus::Corpus& corpus) {
-    ProbeSettings settings;
-    settings.cases = ProbedCases(plan_.policy);
-    const train::Arm& baseline = plan_.experiment.arms.front();
-    if (!IsRegression()) {
-      settings.steps = kProbedSteps;
-      // L3 compares with high precision only.
-      if (!train::ArmRecipe(baseline).quantizes_anything()) {
-        settings.reference = baseline_arm_;
-      }
-    }
-    settings.plain_steps = PlainStepsDue(runs, plan_.approved, plan_.policy);
-    return ProbeArms(WithTrainedSeeds(runs), corpus, ProbedArms(), plan_.folder,
-                     settings);
-  }
-
-  std::vector<gate::Judgement> Judge(std::vector<compare::Run> runs) const {
-    if (!IsRegression()) {
-      if (plan_.policy.question == compare::Question::kPrecision) {
-        return JudgeRoles(runs, baseline_arm_, roles_, plan_.policy,
-                          plan_.evidence);
-      }
-      return JudgeArms(runs, baseline_arm_, plan_.policy, plan_.evidence);
-    }
-    std::erase_if(runs, [&](const compare::Run& run) {
-      return std::ranges::count(roles_.candidates, run.log.provenance.arm) == 0;
-    });
-    return JudgeAgainstApproved(runs, plan_.approved, plan_.policy,
-                                plan_.evidence);
+  std::vector<gate::Judgement> Judge(
+      const std::vector<compare::Run>& runs) const {
+    return question_->Judge(runs, plan_.evidence);
   }
 
   VerifyPlan plan_;
   const std::string baseline_arm_;
-  const ArmRoles roles_;
+  const std::unique_ptr<Question> question_;
   std::optional<SeedLooks> looks_;
   std::optional<EarlyAbort> watch_;  ///< sees each part's runs
 };

@@ -20,17 +20,18 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-/// WatchedRuns::ended says what for.
+/// WatchedRuns::ended says what the time is for.
 constexpr auto kPatience = std::chrono::seconds(5);
 
-/// By its name: a log or journal of a run, and no hidden temporary file.
+/// Returns whether the name is that of a log or journal of a run, and not of a
+/// hidden temporary file.
 bool IsRunFile(const fs::path& file) {
   if (file.filename().string().starts_with(".")) return false;
   return file.extension() == ".journal" ||
          (file.extension() == ".h5" && !IsNamedAsOther(file));
 }
 
-/// Thousands of runs are held at a time.
+/// Keeps only the curves, since thousands of runs are held at a time.
 runlog::RunLog CurvesOf(runlog::RunLog&& log) {
   const size_t all = runlog::ValueBytesOf(log);
   runlog::RunLog curves;
@@ -47,8 +48,8 @@ runlog::RunLog CurvesOf(runlog::RunLog&& log) {
 }  // namespace
 
 WatchedRun::WatchedRun(fs::path folder, const std::string& name,
-                       const std::string& shown, Look look)
-    : folder_(std::move(folder)), name_(name), look_(look) {
+                       const std::string& shown)
+    : folder_(std::move(folder)), name_(name) {
   run_.name = Printable(shown);
 }
 
@@ -91,8 +92,7 @@ void WatchedRun::Read(const fs::path& file, bool live) {
     run_.log.charge.reset();  // the new one takes its place
     OpenedLog opened = OpenLog(file);
     // A torn tail is a record that is being written just now.
-    run_.log = look_ == Look::kAll ? std::move(opened.log)
-                                   : CurvesOf(std::move(opened.log));
+    run_.log = CurvesOf(std::move(opened.log));
     is_run_ = true;
     run_.state = report::StateOf(run_.log, live);
     run_.note.clear();
@@ -107,8 +107,8 @@ void WatchedRun::Read(const fs::path& file, bool live) {
   }
 }
 
-WatchedRuns::WatchedRuns(const fs::path& path, Look look)
-    : path_(path), look_(look), last_live_(Clock::now()) {
+WatchedRuns::WatchedRuns(const fs::path& path)
+    : path_(path), last_live_(Clock::now()) {
   std::error_code error;
   folder_ = fs::is_directory(path, error);
   if (folder_) {
@@ -166,12 +166,12 @@ bool WatchedRuns::unreadable() const {
 
 void WatchedRuns::Add(const fs::path& folder, const std::string& name,
                       const std::string& shown) {
-  runs_.try_emplace(shown, folder, name, shown, look_);
+  runs_.try_emplace(shown, folder, name, shown);
 }
 
 void WatchedRuns::FindRuns() {
   if (sweep_) {
-    // Thousands that have finished are counted, not read.
+    // Finished runs are counted, not read, since there may be thousands.
     sweep_->Update();
     for (const WatchedSweep::Begun& run : sweep_->begun()) {
       Add(run.folder, run.file, run.name);

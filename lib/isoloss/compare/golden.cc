@@ -11,10 +11,9 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
-#include <variant>
 
 #include "isoloss/base/digest.h"
-#include "isoloss/runlog/datasets.h"
+#include "isoloss/runlog/schema.h"
 
 namespace isoloss::compare {
 namespace {
@@ -30,70 +29,52 @@ void Add(const T& value, Digest& digest) {
   digest.Update(&value, sizeof(value));
 }
 
-/// Visitor of the provenance and the graph that digests what equal runs share.
-class AttributeCollector {
- public:
-  AttributeCollector(int64_t version, std::vector<ContentPart>& parts)
-      : version_(version), parts_(parts) {}
-
-  template <typename T>
-  void Attribute(const runlog::Field& field, const T& value) {
-    if (!field.reproducible || field.since > version_) return;
-    if (field.optional && value == T{}) return;
-    Digest digest;
-    Add(value, digest);
-    ContentPart part = {.name = field.name,
-                        .digest = DigestToHex(digest.Value()),
-                        .describes_run = true};
-    if constexpr (std::is_same_v<T, double>) part.number = value;
-    parts_.push_back(std::move(part));
-  }
-  void Group(const char* name, const char* /*description*/, int64_t) {
-    group_ = name;
-  }
-  template <typename T>
-  void RequiredColumn(const runlog::Field& field,
-                      const std::vector<T>& values) {
-    if (values.empty()) return;
-    Digest digest;
-    for (const T& value : values) Add(value, digest);
-    parts_.push_back({.name = fmt::format("/{}/{}", group_, field.name),
-                      .digest = DigestToHex(digest.Value()),
-                      .describes_run = true});
-  }
-
- private:
-  int64_t version_;  // of the layout, which lacks what later ones brought
-  std::vector<ContentPart>& parts_;
-  const char* group_ = nullptr;
-};
-
-using Dataset = runlog::Dataset<const runlog::RunLog>;
-
-std::string DigestOfDataset(const Dataset& dataset) {
-  Digest digest;
-  for (const auto& axis : dataset.axes) Add(axis.size, digest);
-  std::visit(
-      [&digest](const auto* values) {
-        for (const auto& value : *values) Add(value, digest);
-      },
-      dataset.values);
-  return DigestToHex(digest.Value());
+/// Adds an attribute that equal runs share, if the log's layout has it.
+void AddAttribute(const runlog::Column& column, const runlog::RunLog& log,
+                  std::vector<ContentPart>& parts) {
+  const runlog::Field& field = column.field;
+  if (!field.reproducible || field.since > log.schema_version) return;
+  runlog::View(log.provenance)
+      .WithValue(column, [&]<typename T>(const T& value) {
+        if (field.optional && value == T{}) return;
+        Digest digest;
+        Add(value, digest);
+        ContentPart part = {.name = field.name,
+                            .digest = DigestToHex(digest.Value()),
+                            .describes_run = true};
+        if constexpr (std::is_same_v<T, double>) part.number = value;
+        parts.push_back(std::move(part));
+      });
 }
 
-// Attributes that rounding may change, and one that is others' to judge: runs
-// of other initial weights are not compared at all.
+void AddDataset(const runlog::Group& group, const runlog::Column& column,
+                const runlog::View& log, bool describes_run,
+                std::vector<ContentPart>& parts) {
+  if (!column.field.reproducible || log.Count(column) == 0) return;
+  Digest digest;
+  for (const runlog::Axis& axis : column.axes) Add(log.Size(axis), digest);
+  log.WithValues(column, [&digest](const auto& values) {
+    for (const auto& value : values) Add(value, digest);
+  });
+  parts.push_back({.name = group.PathOf(column),
+                   .digest = DigestToHex(digest.Value()),
+                   .describes_run = describes_run});
+}
+
+// Rounding may change all of these attributes but the first. Another check
+// judges the first: runs of different initial weights are not compared at all.
 constexpr std::array<std::string_view, 4> kJudgedElsewhere = {
     "initial_weights_digest", "final_weights_digest", "numerics_digest",
     "complete"};
 
-/// Of a part that two logs have otherwise; null: the other one lacks it.
+/// Returns whether a part that differs describes the run. `other` is null if
+/// the second log lacks the part.
 bool IsOtherDescription(const ContentPart& part, const ContentPart* other) {
   constexpr double kTolerance = 1e-9;
   if (!part.describes_run) return false;
   if (std::ranges::count(kJudgedElsewhere, part.name) != 0) return false;
   if (other == nullptr || !part.number || !other->number) return true;
-  // Not below it where one is NaN.
+  // The condition is negated so that NaN differs.
   return !(std::fabs(*part.number - *other->number) <=
            kTolerance * std::fabs(*part.number));
 }
@@ -102,13 +83,13 @@ std::string Hex(int64_t digest) {
   return DigestToHex(static_cast<uint64_t>(digest));
 }
 
-/// "-" where a log has no such column.
+/// "-" if a log has no such column.
 template <typename Format>
 std::string Cell(const auto& column, size_t row, Format&& format) {
   return row < column.size() ? format(column[row]) : "-";
 }
 
-/// Digest of the digests in the row of `step`; "-" if it has none.
+/// Returns the digest of the digests in the row of `step`; "-" if it has none.
 std::string RowDigest(const std::vector<int64_t>& steps, int64_t step,
                       const std::vector<int64_t>& values) {
   const auto found = std::ranges::lower_bound(steps, step);
@@ -183,15 +164,19 @@ std::string StepsText(const runlog::RunLog& log) {
 
 std::vector<ContentPart> ContentOf(const runlog::RunLog& log) {
   std::vector<ContentPart> parts;
-  AttributeCollector attributes(log.schema_version, parts);
-  runlog::VisitProvenance(attributes, log.provenance);
-  runlog::VisitGraph(attributes, log.provenance.graph);
-  for (const auto& group : runlog::Groups(log)) {
-    for (const Dataset& dataset : group.datasets) {
-      if (!dataset.field.reproducible || dataset.size() == 0) continue;
-      parts.push_back(
-          {.name = fmt::format("/{}/{}", group.name, dataset.field.name),
-           .digest = DigestOfDataset(dataset)});
+  for (const auto& group : runlog::SchemaOf<runlog::Provenance>()) {
+    for (const runlog::Column& column : group.columns) {
+      if (group.IsFile()) {
+        AddAttribute(column, log, parts);
+      } else {
+        AddDataset(group, column, runlog::View(log.provenance), true, parts);
+      }
+    }
+  }
+  for (const runlog::Group& group : runlog::RowGroups()) {
+    for (const runlog::Column& column : group.columns) {
+      if (!column.IsRecorded()) continue;
+      AddDataset(group, column, runlog::View(log), false, parts);
     }
   }
   return parts;

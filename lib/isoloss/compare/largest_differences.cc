@@ -23,12 +23,14 @@ double Relative(double a, double b) {
                               : relative;
 }
 
-/// The worst step of each place of the column.
+/// Finds the worst step of each place of the column.
 void Rank(const SharedColumn& column, std::vector<LargestDifference>& all) {
-  const auto* const* a =
-      std::get_if<const std::vector<double>*>(&column.a->values);
-  if (a == nullptr || !column.labelled || column.inner != 1) return;
-  const auto& b = *std::get<const std::vector<double>*>(column.b->values);
+  if (column.of->type != runlog::ValueType::kDouble || !column.labelled ||
+      column.inner != 1) {
+    return;
+  }
+  const auto& a = column.a.Values<double>(*column.of);
+  const auto& b = column.b.Values<double>(*column.of);
   const auto& shared = column.group->names.shared;
   for (size_t place = 0; place < shared.size(); ++place) {
     LargestDifference worst{(*column.group->labels_a)[shared[place].a],
@@ -39,7 +41,7 @@ void Rank(const SharedColumn& column, std::vector<LargestDifference>& all) {
                             0};
     for (const runlog::SharedRow& row : column.rows) {
       if (!IsRecorded(column, row, place)) continue;
-      const double x = (**a)[row.a * column.width_a + shared[place].a];
+      const double x = a[row.a * column.width_a + shared[place].a];
       const double y = b[row.b * column.width_b + shared[place].b];
       const double relative = Relative(x, y);
       if (relative <= worst.relative) continue;
@@ -52,7 +54,8 @@ void Rank(const SharedColumn& column, std::vector<LargestDifference>& all) {
   }
 }
 
-/// Of columns of a group whose turn is one of `turns`, in their order.
+/// Returns the largest differences in columns of a group whose turn is one of
+/// `turns`, in the order of `turns`.
 std::vector<LargestDifference> Largest(const runlog::RunLog& a,
                                        const runlog::RunLog& b, size_t top,
                                        const char* group,

@@ -22,7 +22,7 @@ void SortBySeed(std::vector<const Run*>& runs) {
   });
 }
 
-/// The only run with this seed, or null.
+/// Returns the only run with this seed, or null.
 const Run* OnlyRun(const std::vector<const Run*>& runs, int64_t seed) {
   const Run* found = nullptr;
   for (const Run* run : runs) {
@@ -82,7 +82,8 @@ std::string Label(const Run& run) {
 
 std::string BaselineArm(const Run& run) {
   const auto& provenance = run.log.provenance;
-  return provenance.IsForeign() ? provenance.arm : provenance.baseline_arm;
+  return provenance.Knows(runlog::Fact::kExperiment) ? provenance.baseline_arm
+                                                     : provenance.arm;
 }
 
 std::vector<const Run*> RunsOfArm(std::span<const Run> runs,
@@ -100,12 +101,10 @@ std::vector<const Run*> Pairing::All() const {
   return all;
 }
 
-bool Pairing::IsForeign() const {
-  const auto is_foreign = [](const Run* run) {
-    return run->log.provenance.IsForeign();
-  };
-  return std::ranges::any_of(baseline, is_foreign) ||
-         std::ranges::any_of(candidate, is_foreign);
+bool Pairing::Knows(runlog::Fact fact) const {
+  return std::ranges::all_of(All(), [fact](const Run* run) {
+    return run->log.provenance.Knows(fact);
+  });
 }
 
 Pairing PairBySeed(std::string_view baseline_arm,

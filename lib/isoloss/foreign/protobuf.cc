@@ -7,22 +7,8 @@
 #include "isoloss/base/crc32c.h"
 
 namespace isoloss::foreign {
-namespace {
 
 static_assert(std::endian::native == std::endian::little);
-
-void AppendRawVarint(std::string& message, uint64_t value) {
-  for (; value >= 0x80; value >>= 7) {
-    message += static_cast<char>(value | 0x80);
-  }
-  message += static_cast<char>(value);
-}
-
-void AppendKey(std::string& message, uint64_t field, WireType type) {
-  AppendRawVarint(message, field << 3 | static_cast<uint64_t>(type));
-}
-
-}  // namespace
 
 uint64_t LittleEndian(std::string_view text, size_t bytes) {
   uint64_t value = 0;
@@ -84,31 +70,6 @@ double ProtobufFields::AsDouble() const {
 
 float ProtobufFields::AsFloat() const {
   return std::bit_cast<float>(static_cast<uint32_t>(value_));
-}
-
-void AppendLittleEndian(std::string& message, uint64_t value, size_t bytes) {
-  message.append(reinterpret_cast<const char*>(&value), bytes);
-}
-
-void AppendVarint(std::string& message, uint64_t field, uint64_t value) {
-  AppendKey(message, field, WireType::kVarint);
-  AppendRawVarint(message, value);
-}
-
-void AppendDouble(std::string& message, uint64_t field, double value) {
-  AppendKey(message, field, WireType::kFixed64);
-  AppendLittleEndian(message, std::bit_cast<uint64_t>(value), 8);
-}
-
-void AppendFloat(std::string& message, uint64_t field, float value) {
-  AppendKey(message, field, WireType::kFixed32);
-  AppendLittleEndian(message, std::bit_cast<uint32_t>(value), 4);
-}
-
-void AppendBytes(std::string& message, uint64_t field, std::string_view bytes) {
-  AppendKey(message, field, WireType::kBytes);
-  AppendRawVarint(message, bytes.size());
-  message += bytes;
 }
 
 uint32_t MaskedCrc32c(std::string_view bytes) {

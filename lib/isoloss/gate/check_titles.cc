@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "isoloss/gate/level.h"
-
 namespace isoloss::gate {
 namespace {
 
@@ -22,27 +20,19 @@ const CheckTitle* Find(std::string_view id) {
 
 std::span<const CheckTitle> CheckTitles() { return kTitles; }
 
-std::string TitleOf(const Check& check) {
-  if (const CheckTitle* known = Find(check.name)) {
-    return std::string(known->title);
-  }
-  std::string title = check.name;
+std::string TitleOf(std::string_view id) {
+  if (const CheckTitle* known = Find(id)) return std::string(known->title);
+  std::string title(id);
   std::ranges::replace(title, '_', ' ');
   return title;
 }
 
-std::string_view LevelTitle(std::string_view name) {
-  for (const Level* level : Ladder()) {
-    if (level->name == name) return level->title;
-  }
-  return name;
-}
-
-std::string NextOf(const Check& check) {
-  if (!check.next.empty()) return check.next;
+void Entitle(std::string_view level, Check& check) {
+  check.level = level;
+  check.title = TitleOf(check.name);
   const CheckTitle* known = Find(check.name);
-  if (known == nullptr || check.outcome == Outcome::kPass) return "";
-  return std::string(known->remedy);
+  if (check.subject.empty()) check.subject = check.title;
+  check.remedy = known == nullptr ? "" : known->remedy;
 }
 
 }  // namespace isoloss::gate

@@ -20,13 +20,9 @@ std::span<const CheckTitle> CheckTitles();
 
 /// "final loss" of `final_window`. A check of another program's level is called
 /// by its id, with spaces for underscores.
-std::string TitleOf(const Check& check);
+std::string TitleOf(std::string_view id);
 
-/// "oracle" of `L2`; the name itself of another program's level.
-std::string_view LevelTitle(std::string_view name);
-
-/// What to do about a check that did not pass: its `next`, or what one does
-/// about all checks of its kind. "" of one that passed and asks for nothing.
-std::string NextOf(const Check& check);
+/// Writes the level's name, and the title and remedy of the check's id.
+void Entitle(std::string_view level, Check& check);
 
 }  // namespace isoloss::gate

@@ -18,17 +18,18 @@ std::string WhyNotJudged(const Judgement& judgement) {
   for (const Check& check : judgement.checks) {
     if (check.outcome != judgement.outcome) continue;
     return fmt::format(
-        "{} {}: {}{}", check.level, TitleOf(check), check.quantity,
+        "{} {}: {}{}", check.level, check.title, check.quantity,
         check.pairs || check.evidence.empty() ? "" : ": " + check.evidence);
   }
   return "no check was made";
 }
 
 Check Inconclusive(std::string name, std::string quantity) {
-  return {.level = std::string(LevelName(LevelId::l5_final_window)),
-          .name = std::move(name),
-          .outcome = Outcome::kInconclusive,
-          .quantity = std::move(quantity)};
+  Check check{.name = std::move(name),
+              .outcome = Outcome::kInconclusive,
+              .quantity = std::move(quantity)};
+  Entitle(LevelName(LevelId::l5_final_window), check);
+  return check;
 }
 
 /// A check that shows what a test of another arm found.
@@ -67,10 +68,8 @@ void CheckNull(const ControlArm& arm, std::vector<Check>& checks) {
   for (const ArmTest& test : arm.tests) {
     if (test.outcome != Outcome::kFail) continue;
     checks.push_back(Showing(
-        "null_arm",
-        fmt::format("{} of null arm {}", TitleOf({.name = test.name}), arm.arm),
-        test, "outside +-",
-        "identical recipes differ by more than the margin here"));
+        "null_arm", fmt::format("{} of null arm {}", test.title, arm.arm), test,
+        "outside +-", "identical recipes differ by more than the margin here"));
     checks.back().next =
         "train more seeds, or for more steps, until chance alone no longer "
         "drives two runs of one recipe so far apart";
@@ -88,9 +87,7 @@ void CheckControl(const ControlArm& arm, std::vector<Check>& checks) {
   const bool better = test.outcome == Outcome::kFail;
   const bool within = test.outcome == Outcome::kPass;
   checks.push_back(Showing(
-      "control",
-      fmt::format("{} of control {}", TitleOf({.name = test.name}), arm.arm),
-      test,
+      "control", fmt::format("{} of control {}", test.title, arm.arm), test,
       better   ? "on the better side of +-"
       : within ? "within +-"
                : "not shown to be outside +",
@@ -112,6 +109,7 @@ std::vector<ArmTest> TestsOf(const Judgement& judgement) {
   for (const Check& check : judgement.checks) {
     if (!check.pairs) continue;
     tests.push_back({.name = check.name,
+                     .title = check.title,
                      .outcome = check.outcome,
                      .pairs = *check.pairs,
                      .margin = check.limit.value(),
@@ -152,6 +150,7 @@ ControlArm JudgeControl(const compare::Pairing& pairing, Policy policy,
 void ApplyControls(const Controls* controls, Judgement& judgement) {
   if (judgement.policy.question != compare::Question::kPrecision) return;
   judgement.controls = controls == nullptr ? Controls() : *controls;
+  judgement.controls->candidate = TestsOf(judgement);
   if (judgement.outcome >= Outcome::kFail) return;
   for (const ControlArm& arm : judgement.controls->nulls) {
     CheckNull(arm, judgement.checks);

@@ -18,7 +18,8 @@ struct Looks;
 /// One test of level L5: in percent of the baseline's loss, or of its tokens
 /// if the policy's margin is one of tokens.
 struct ArmTest {
-  std::string name;  ///< "final_window" or "held_out"
+  std::string name;     ///< "final_window" or "held_out"
+  std::string title{};  ///< what people call it: "final loss"
   Outcome outcome = Outcome::kInvalid;
   stats::Summary pairs{};  ///< of the differences of seed pairs
   double margin = 0;
@@ -46,6 +47,8 @@ struct ControlArm {
 
 /// Of a verdict on precision.
 struct Controls {
+  /// Level L5 measured this of the candidate.
+  std::vector<ArmTest> candidate{};
   /// Arms of the baseline's recipe and exchange with another perturbation: what
   /// lies between them and the baseline is chance.
   std::vector<ControlArm> nulls{};

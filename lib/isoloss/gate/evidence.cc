@@ -135,7 +135,7 @@ void ReportUnlikeGoodRuns(const std::string& label,
           "by itself",
           label, compare::Label(*run)));
     }
-    if (!provenance.IsForeign()) {
+    if (provenance.Knows(runlog::Fact::kExperiment)) {
       differences.push_back(fmt::format(
           "{}: it holds good runs of another program, but {} is isoloss' own",
           label, compare::Label(*run)));
@@ -203,7 +203,8 @@ Differences Mismatches(const Probe& probe,
     return differences;
   }
   const Provenance& expected = (*run)->log.provenance;
-  if (found.IsForeign() || expected.IsForeign()) {
+  if (!found.Knows(runlog::Fact::kExperiment) ||
+      !expected.Knows(runlog::Fact::kExperiment)) {
     return ForeignMismatches(probe, **run);
   }
   const std::string label = Label(probe);
@@ -248,7 +249,7 @@ Differences Mismatches(const NullEnsemble& ensemble, runlog::EnsembleKind kind,
                     runlog::EnsembleKindName(kind)));
     return differences;
   }
-  if (content.provenance.IsForeign()) {
+  if (!content.provenance.Knows(runlog::Fact::kExperiment)) {
     ReportUnlikeGoodRuns(label, content, pairing, differences);
     return differences;
   }

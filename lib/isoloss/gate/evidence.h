@@ -8,7 +8,6 @@
 #include "isoloss/compare/pair.h"
 #include "isoloss/gate/controls.h"
 #include "isoloss/gate/looks.h"
-#include "isoloss/gate/power_record.h"
 #include "isoloss/runlog/ensemble.h"
 #include "isoloss/runlog/probe_log.h"
 
@@ -41,8 +40,6 @@ struct Evidence {
   const Controls* controls = nullptr;
   /// At which level L5 tests; null: as the first and only look.
   const Looks* looks = nullptr;
-  /// Of power.json; decides nothing.
-  const PowerRecord* power = nullptr;
 };
 
 /// How findings name a piece of evidence: its file, or what it is.

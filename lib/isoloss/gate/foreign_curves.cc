@@ -96,7 +96,7 @@ bool IsUnpairedAtMostSteps(const compare::Pairing& pairing, size_t begin,
 
 /// Pairs that the gate has to take for pairs, without a digest that says so.
 bool AreSupposedPairs(const compare::Pairing& pairing) {
-  return pairing.IsForeign() && !pairing.pairs.empty() &&
+  return !pairing.Knows(runlog::Fact::kBatches) && !pairing.pairs.empty() &&
          !std::ranges::all_of(pairing.pairs, &IsKnownPair);
 }
 

@@ -75,6 +75,11 @@ std::string StepText(const std::set<int64_t>& steps) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
+const char* TrainerOf(const Provenance& provenance) {
+  return provenance.Knows(runlog::Fact::kExperiment) ? "isoloss itself"
+                                                     : "another program";
+}
+
 }  // namespace
 
 Findings ForeignMismatches(const Probe& probe, const compare::Run& run) {
@@ -82,12 +87,12 @@ Findings ForeignMismatches(const Probe& probe, const compare::Run& run) {
   const Provenance& expected = run.log.provenance;
   const std::string label = Label(probe);
   const std::string owner = compare::Label(run);
-  if (!found.IsForeign() || !expected.IsForeign()) {
+  if (found.Knows(runlog::Fact::kExperiment) ||
+      expected.Knows(runlog::Fact::kExperiment)) {
     return {fmt::format(
         "{}: it is of {}, but {} was trained by {}, and a probe is of the "
         "program that trained the run. Give it a probe of its own.",
-        label, found.IsForeign() ? "another program" : "isoloss itself", owner,
-        expected.IsForeign() ? "another program" : "isoloss itself")};
+        label, TrainerOf(found), owner, TrainerOf(expected))};
   }
   Findings findings;
   const auto compare_where_told = [&](const char* name,
@@ -169,7 +174,7 @@ std::optional<Check> ForeignScope(const Probes& probes) {
   size_t count = 0;
   for (const Probe* probe : probes) {
     const ProbeLog& log = probe->log;
-    if (!log.provenance.IsForeign()) continue;
+    if (log.provenance.Knows(runlog::Fact::kGraph)) continue;
     ++count;
     operations = SaturatingAdd(operations, log.operations);
     tensors += log.oracle.step.size();

@@ -85,7 +85,8 @@ std::string OriginOf(const compare::Pairing& pairing) {
 }
 
 std::string ComparedSteps(const compare::Pairing& pairing) {
-  if (!pairing.IsForeign() || pairing.pairs.empty()) return "";
+  if (pairing.Knows(runlog::Fact::kEveryStep) || pairing.pairs.empty())
+    return "";
   const auto& step = pairing.pairs[0].baseline->log.steps.step;
   if (step.empty()) return "";
   return fmt::format("{} value{} of steps {} to {}", step.size(),
@@ -93,7 +94,7 @@ std::string ComparedSteps(const compare::Pairing& pairing) {
 }
 
 std::vector<std::string> ForeignWarnings(const compare::Pairing& pairing) {
-  if (!pairing.IsForeign()) return {};
+  if (pairing.Knows(runlog::Fact::kExperiment)) return {};
   const auto runs = pairing.All();
   std::vector<std::string> warnings = compare::PairWarnings(pairing);
   std::ranges::move(ImportNotes(runs, kWarning), std::back_inserter(warnings));

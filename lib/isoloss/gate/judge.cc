@@ -6,12 +6,11 @@
 #include <string>
 #include <utility>
 
-#include "isoloss/base/build_info.h"
 #include "isoloss/compare/routing_health.h"
+#include "isoloss/gate/check_titles.h"
 #include "isoloss/gate/foreign_runs.h"
 #include "isoloss/gate/ladder.h"
-#include "isoloss/runlog/content_digester.h"
-#include "isoloss/runlog/probe_schema.h"
+#include "isoloss/runlog/content_digest.h"
 
 namespace isoloss::gate {
 namespace {
@@ -45,7 +44,7 @@ std::string TwoChangesWarning(const compare::ArmSummary& baseline,
       candidate.arm, baseline.arm);
 }
 
-/// Bugs that were planted on purpose (isoloss run --mutant).
+/// Faults that were planted on purpose (train::Seams).
 void AppendPlanted(const std::vector<const compare::Run*>& runs,
                    std::vector<std::string>& warnings) {
   for (const compare::Run* run : runs) {
@@ -80,10 +79,8 @@ std::vector<std::string> EvidenceList(const Evidence& evidence) {
   for (const auto& probes :
        {evidence.candidate_probes, evidence.baseline_probes}) {
     for (const Probe& probe : probes) {
-      runlog::ContentDigester digester;
-      runlog::VisitProbeLog(digester, probe.log);
-      list.push_back(
-          fmt::format("probe {} (digest {})", Label(probe), digester.Hex()));
+      list.push_back(fmt::format("probe {} (digest {})", Label(probe),
+                                 runlog::ContentDigest(probe.log)));
     }
   }
   for (const NullEnsemble* ensemble : {evidence.benign, evidence.seeds}) {
@@ -92,42 +89,7 @@ std::vector<std::string> EvidenceList(const Evidence& evidence) {
         "ensemble {} ({} members, digest {})", Label(*ensemble),
         ensemble->ensemble.members.size(), ensemble->ensemble.digest));
   }
-  if (evidence.power != nullptr) {
-    list.push_back(
-        fmt::format("power record (digest {})", evidence.power->Digest()));
-  }
   return list;
-}
-
-void ApplyPower(const Evidence& evidence, Judgement& judgement) {
-  const PowerRecord* record = evidence.power;
-  if (record == nullptr) {
-    judgement.power_unknown = "nobody has measured it under this policy";
-    return;
-  }
-  const BuildInfo build = GetBuildInfo();
-  PowerRecord verdict{.tool_version = "isoloss " + build.version,
-                      .commit = build.commit,
-                      .policy_digest = PolicyDigest(judgement.policy),
-                      .experiment = judgement.experiment,
-                      .config_digest = judgement.config_digest,
-                      .parameters = judgement.parameters,
-                      .recipe = judgement.candidate.recipe};
-  if (judgement.bit_equal) {
-    // There is nothing to detect, by whatever evidence.
-    verdict.levels = record->levels;
-    verdict.ensemble_digests = record->ensemble_digests;
-  } else {
-    for (const LevelOutcome& level : judgement.levels) {
-      if (level.outcome.has_value()) verdict.levels.emplace_back(level.name);
-    }
-    for (const NullEnsemble* ensemble : {evidence.benign, evidence.seeds}) {
-      if (ensemble == nullptr) continue;
-      verdict.ensemble_digests.push_back(ensemble->ensemble.digest);
-    }
-  }
-  judgement.power_unknown = WhyNotApplicable(*record, verdict);
-  if (judgement.power_unknown.empty()) judgement.power = *record;
 }
 
 /// What says most against the verdict comes first.
@@ -152,8 +114,26 @@ std::vector<std::string> WarningsOf(const compare::Pairing& pairing,
     warnings.push_back(std::move(warning));
   }
   for (std::string& warning : ForeignWarnings(pairing)) add(std::move(warning));
-  if (!pairing.IsForeign()) AppendUnpinned(all, warnings);
+  if (pairing.Knows(runlog::Fact::kExperiment)) AppendUnpinned(all, warnings);
   return warnings;
+}
+
+/// What the verdict is about, before any level has spoken.
+Judgement Describe(const Evidence& evidence, const Policy& policy) {
+  const compare::Pairing& pairing = *evidence.pairing;
+  Judgement judgement;
+  judgement.policy = policy;
+  const auto all = pairing.All();
+  if (!all.empty()) Describe(all[0]->log.provenance, judgement);
+  judgement.origin = OriginOf(pairing);
+  judgement.compared_steps = ComparedSteps(pairing);
+  judgement.baseline = compare::SummarizeArm(
+      pairing.baseline_arm, pairing.baseline, policy.window_share);
+  judgement.candidate = compare::SummarizeArm(
+      pairing.candidate_arm, pairing.candidate, policy.window_share);
+  judgement.rising_loss = compare::RisingLoss(pairing);
+  if (evidence.looks != nullptr) judgement.looks = *evidence.looks;
+  return judgement;
 }
 
 }  // namespace
@@ -165,30 +145,34 @@ Judgement Judge(const compare::Pairing& pairing, const Policy& policy) {
 Judgement Judge(const Evidence& evidence, const Policy& policy,
                 const LadderOptions& options) {
   const compare::Pairing& pairing = *evidence.pairing;
-  Judgement judgement;
-  judgement.policy = policy;
   const auto all = pairing.All();
-  if (!all.empty()) Describe(all[0]->log.provenance, judgement);
-  judgement.origin = OriginOf(pairing);
-  judgement.compared_steps = ComparedSteps(pairing);
+  Judgement judgement = Describe(evidence, policy);
   if (!all.empty() && policy.question == compare::Question::kPrecision) {
     judgement.precision = {.trained = compare::ScaleOf(all[0]->log)};
   }
-  judgement.baseline = compare::SummarizeArm(
-      pairing.baseline_arm, pairing.baseline, policy.window_share);
-  judgement.candidate = compare::SummarizeArm(
-      pairing.candidate_arm, pairing.candidate, policy.window_share);
   judgement.warnings = WarningsOf(pairing, judgement);
-  judgement.rising_loss = compare::RisingLoss(pairing);
   judgement.evidence = EvidenceList(evidence);
-  if (evidence.looks != nullptr) judgement.looks = *evidence.looks;
   RunLadder(evidence, judgement, options);
   ApplyControls(evidence.controls, judgement);
-  ApplyPower(evidence, judgement);
   if (judgement.outcome != Outcome::kInvalid) {
     judgement.curves = compare::MeanCurves(pairing);
-    if (pairing.IsForeign()) judgement.peers = PeerOpinions(pairing);
+    if (!pairing.Knows(runlog::Fact::kBits))
+      judgement.peers = PeerOpinions(pairing);
   }
+  return judgement;
+}
+
+Judgement JudgeStopped(const Evidence& evidence, const Policy& policy,
+                       Check stop) {
+  Judgement judgement = Describe(evidence, policy);
+  const std::string_view level = LevelName(LevelId::l6_sequential);
+  Entitle(level, stop);
+  judgement.outcome = stop.outcome;
+  judgement.levels = {
+      {.name = level,
+       .outcome = stop.outcome,
+       .title = std::string(LevelTitle(LevelId::l6_sequential))}};
+  judgement.checks = {std::move(stop)};
   return judgement;
 }
 

@@ -19,4 +19,9 @@ Judgement Judge(const compare::Pairing& pairing, const Policy& policy);
 Judgement Judge(const Evidence& evidence, const Policy& policy,
                 const LadderOptions& options = {});
 
+/// The verdict on runs that were stopped early: check `stop` of level L6 alone,
+/// because no other level speaks of runs that have not ended.
+Judgement JudgeStopped(const Evidence& evidence, const Policy& policy,
+                       Check stop);
+
 }  // namespace isoloss::gate

@@ -55,7 +55,7 @@ Check CheckOf(std::string_view name, std::string_view passed, std::string of,
 /// Of the first run that did not follow its schedule.
 void AddWrongRates(const NullEnsemble& null, std::vector<Finding>& findings) {
   const runlog::Ensemble& ensemble = null.ensemble;
-  if (ensemble.provenance.IsForeign()) return;
+  if (!ensemble.provenance.Knows(runlog::Fact::kExperiment)) return;
   for (const runlog::EnsembleMember& member : ensemble.members) {
     for (const auto& wrong :
          {compare::WrongRate(ensemble.provenance, member.steps),
@@ -71,7 +71,7 @@ void AddWrongRates(const NullEnsemble& null, std::vector<Finding>& findings) {
 
 /// Probes and ensembles hold numbers too. What is wrong in an ensemble, whose
 /// members are good runs, makes it unfit to judge by.
-void CheckEvidence(const Evidence& evidence, Judgement& judgement) {
+void CheckEvidence(const Evidence& evidence, LevelFindings& found) {
   std::vector<Finding> findings;
   size_t files = 0;
   const auto add = [&](const auto& file, const auto& content, bool is_good) {
@@ -92,7 +92,7 @@ void CheckEvidence(const Evidence& evidence, Judgement& judgement) {
     AddWrongRates(*ensemble, findings);
   }
   if (files == 0) return;
-  judgement.checks.push_back(
+  found.checks.push_back(
       CheckOf("evidence_domains",
               "probes and ensembles are whole, every value in its domain",
               fmt::format("{} files", files), findings));
@@ -100,33 +100,31 @@ void CheckEvidence(const Evidence& evidence, Judgement& judgement) {
 
 /// The rules of compare::IntegrityRules(), up to the first that finds the runs
 /// incomparable.
-void JudgeIntegrity(const Evidence& evidence, Judgement& judgement) {
+LevelFindings JudgeIntegrity(const Evidence& evidence, const Policy& policy) {
+  LevelFindings found;
   const compare::Pairing& pairing = *evidence.pairing;
-  const bool foreign = pairing.IsForeign();
+  const bool foreign = !pairing.Knows(runlog::Fact::kExperiment);
   for (const compare::IntegrityRule& rule : compare::IntegrityRules()) {
-    const auto findings = rule.check(pairing, judgement.policy.question);
-    const std::string_view promise =
-        rule.PromiseFor(pairing, judgement.policy.question);
+    const auto findings = rule.check(pairing, policy.question);
+    const std::string_view promise = rule.PromiseFor(pairing, policy.question);
     if (findings.empty() && promise.empty()) continue;
-    judgement.checks.push_back(
-        CheckOf(rule.name, promise,
-                fmt::format("{} runs", pairing.All().size()), findings));
+    found.checks.push_back(CheckOf(rule.name, promise,
+                                   fmt::format("{} runs", pairing.All().size()),
+                                   findings));
     const bool of_change = rule.name == std::string_view("declared_change");
-    if (judgement.checks.back().outcome == Outcome::kInconclusive &&
-        of_change) {
-      judgement.checks.back().next = "give the log of another run";
+    if (found.checks.back().outcome == Outcome::kInconclusive && of_change) {
+      found.checks.back().next = "give the log of another run";
     } else if (foreign && !findings.empty()) {
-      judgement.checks.back().next =
+      found.checks.back().next =
           of_change
               ? "if the question is whether a change altered the run, equal is "
                 "right: isoloss gate NOW.log --against APPROVED.log"
               : "see what each log holds: isoloss import LOG";
     }
-    if (judgement.checks.back().outcome == Outcome::kInvalid) {
-      return;
-    }
+    if (found.checks.back().outcome == Outcome::kInvalid) return found;
   }
-  CheckEvidence(evidence, judgement);
+  CheckEvidence(evidence, found);
+  return found;
 }
 
 }  // namespace

@@ -73,10 +73,14 @@ Check BitsDiffer(const SeedDivergence* earliest) {
   return check;
 }
 
+int64_t StepsPlanned(const compare::Pairing& pairing) {
+  return pairing.All().front()->log.provenance.steps_planned;
+}
+
 /// What the digests of tensors say, which no loss shows. Notes what equal
 /// losses leave open.
 std::string CompareTensors(const compare::Pairing& pairing,
-                           Judgement& judgement) {
+                           LevelFindings& found) {
   int64_t steps = 0;
   std::string other;
   for (const compare::SeedPair& pair : pairing.pairs) {
@@ -87,16 +91,16 @@ std::string CompareTensors(const compare::Pairing& pairing,
       other = fmt::format("`{}` at step {} of seed {}", digests.other_tensor,
                           *digests.other_step, pair.seed);
     }
-    if (judgement.equality_note.empty() &&
+    if (found.equality_note.empty() &&
         compare::SamenessOf(*pair.baseline, *pair.candidate) ==
             compare::Sameness::kBytes) {
-      judgement.equality_note = fmt::format(
+      found.equality_note = fmt::format(
           "The files {} and {} are equal in every byte: a copy shows nothing.",
           compare::Label(*pair.candidate), compare::Label(*pair.baseline));
     }
   }
   if (!other.empty()) {
-    judgement.equality_note = fmt::format(
+    found.equality_note = fmt::format(
         "Not all tensors are equal: the first that differs is {}.", other);
     return "tensors have other bits, first " + other;
   }
@@ -105,19 +109,19 @@ std::string CompareTensors(const compare::Pairing& pairing,
                                   steps, steps == 1 ? "" : "s");
 }
 
-Check BitEqual(const compare::Pairing& pairing, Judgement& judgement) {
+Check BitEqual(const compare::Pairing& pairing, LevelFindings& found) {
   const bool held_out = std::ranges::all_of(
       pairing.All(),
       [](const compare::Run* run) { return !run->log.eval.step.empty(); });
-  const size_t pairs = judgement.divergences.size();
+  const size_t pairs = found.divergences.size();
   return {.name = "bit_equal",
           .outcome = Outcome::kPass,
           .quantity = fmt::format(
               "losses, gradient norms{} and final weights have the same bits",
               held_out ? ", held-out losses" : ""),
-          .evidence = fmt::format(
-              "{} seed pair{}, {} steps; {}", pairs, pairs == 1 ? "" : "s",
-              judgement.steps_planned, CompareTensors(pairing, judgement))};
+          .evidence = fmt::format("{} seed pair{}, {} steps; {}", pairs,
+                                  pairs == 1 ? "" : "s", StepsPlanned(pairing),
+                                  CompareTensors(pairing, found))};
 }
 
 Measure FirstDivergenceMeasure(const SeedDivergence& earliest,
@@ -139,14 +143,14 @@ constexpr double kRoundedOtherwise = 0x1p-12;
 /// All steps are equal to the bit, but an evaluation is far off: no order of
 /// summation explains that, for the same weights met the same sequences.
 /// Of the last step it may, if the last update differed.
-std::optional<Check> OtherEvaluation(const Judgement& judgement,
-                                     bool same_final_weights) {
-  for (const SeedDivergence& divergence : judgement.divergences) {
+std::optional<Check> OtherEvaluation(
+    const std::vector<SeedDivergence>& divergences, int64_t steps_planned,
+    bool same_final_weights) {
+  for (const SeedDivergence& divergence : divergences) {
     if (!divergence.first.has_value() || !divergence.first->IsHeldOut() ||
         std::fabs(divergence.first->candidate - divergence.first->baseline) <=
             kRoundedOtherwise * std::fabs(divergence.first->baseline) ||
-        (divergence.first->step >= judgement.steps_planned &&
-         !same_final_weights)) {
+        (divergence.first->step >= steps_planned && !same_final_weights)) {
       continue;
     }
     return Check{
@@ -191,7 +195,7 @@ bool OtherFinalWeights(const compare::Pairing& pairing) {
 }
 
 Check WrittenAlike(const compare::Pairing& pairing, double resolution,
-                   Judgement& judgement) {
+                   LevelFindings& found) {
   const bool weights = SameFinalWeights(pairing);
   const size_t pairs = pairing.pairs.size();
   return {.name = "written_digits",
@@ -206,19 +210,18 @@ Check WrittenAlike(const compare::Pairing& pairing, double resolution,
               pairs, pairs == 1 ? "" : "s", resolution,
               weights ? "weights by their digests"
                       : "not all logs hold digests of weights",
-              CompareTensors(pairing, judgement))};
+              CompareTensors(pairing, found))};
 }
 
 /// What the digits hide must be far below what the margin lets pass.
 constexpr double kFinerThanMargin = 0.1;
 
 /// Every digit is equal, and yet that is no evidence: why, and the short way.
-Check EqualButNotShown(const Judgement& judgement, size_t values, bool by_step,
+Check EqualButNotShown(const Policy& policy, size_t values, bool by_step,
                        bool enough, double resolution) {
   Check check{.name = "written_digits", .outcome = Outcome::kInconclusive};
   const std::string equal =
       fmt::format("all {} losses are equal in every digit, but ", values);
-  const Policy& policy = judgement.policy;
   if (!by_step) {
     check.quantity = equal + "a loss of these logs is no value of one step";
     check.next = "log the loss of each step, without smoothing";
@@ -244,26 +247,27 @@ Check EqualButNotShown(const Judgement& judgement, size_t values, bool by_step,
 }
 
 /// Of another program's runs, whose logs hold no bits but digits.
-void JudgeDigits(const compare::Pairing& pairing, Judgement& judgement) {
+LevelFindings JudgeDigits(const compare::Pairing& pairing,
+                          const Policy& policy) {
+  LevelFindings found;
   for (const compare::SeedPair& pair : pairing.pairs) {
-    judgement.divergences.push_back(
+    found.divergences.push_back(
         DivergenceOf(pair, compare::FirstWrittenDivergence(
                                pair.baseline->log, pair.candidate->log)));
   }
-  const SeedDivergence* earliest = Earliest(judgement.divergences);
+  const SeedDivergence* earliest = Earliest(found.divergences);
   if (earliest != nullptr) {
-    judgement.measures.push_back(
-        FirstDivergenceMeasure(*earliest, judgement.policy.question));
+    found.measures.push_back(
+        FirstDivergenceMeasure(*earliest, policy.question));
   }
   std::ranges::move(ForeignMeasures(pairing),
-                    std::back_inserter(judgement.measures));
-  if (judgement.policy.question == compare::Question::kPrecision) return;
+                    std::back_inserter(found.measures));
+  if (policy.question == compare::Question::kPrecision) return found;
   if (earliest != nullptr) {
-    if (std::ranges::count(judgement.policy.levels,
-                           LevelName(LevelId::l1_exact)) != 0) {
-      judgement.checks.push_back(BitsDiffer(earliest));
+    if (std::ranges::count(policy.levels, LevelName(LevelId::l1_exact)) != 0) {
+      found.checks.push_back(BitsDiffer(earliest));
     }
-    return;
+    return found;
   }
   const double resolution = std::max(compare::WrittenPercent(pairing),
                                      compare::FormatPercent(pairing));
@@ -274,22 +278,21 @@ void JudgeDigits(const compare::Pairing& pairing, Judgement& judgement) {
       });
   // Fewer values may be equal by chance, or before anything went wrong; weights
   // are not. No loss shows what the last update did; digests of weights do.
-  const bool enough =
-      SameFinalWeights(pairing) ||
-      static_cast<int64_t>(steps.size()) >= judgement.policy.early_steps;
-  judgement.written_equal =
-      by_step && enough && !OtherFinalWeights(pairing) &&
-      resolution <= kFinerThanMargin * judgement.policy.margin_percent;
-  if (!judgement.written_equal) {
-    judgement.checks.push_back(
-        EqualButNotShown(judgement, steps.size(), by_step, enough, resolution));
-    return;
+  const bool enough = SameFinalWeights(pairing) ||
+                      static_cast<int64_t>(steps.size()) >= policy.early_steps;
+  found.written_equal = by_step && enough && !OtherFinalWeights(pairing) &&
+                        resolution <= kFinerThanMargin * policy.margin_percent;
+  if (!found.written_equal) {
+    found.checks.push_back(
+        EqualButNotShown(policy, steps.size(), by_step, enough, resolution));
+    return found;
   }
-  judgement.checks.push_back(WrittenAlike(pairing, resolution, judgement));
-  if (resolution > 0 || !SameFinalWeights(pairing)) return;
+  found.checks.push_back(WrittenAlike(pairing, resolution, found));
+  if (resolution > 0 || !SameFinalWeights(pairing)) return found;
   if (auto check = OtherStatistics(pairing)) {
-    judgement.checks.push_back(std::move(*check));
+    found.checks.push_back(std::move(*check));
   }
+  return found;
 }
 
 /// Of runs whose training losses are all equal, though not all is; "" of
@@ -314,36 +317,38 @@ std::string BesideEqualLosses(const SeedDivergence* earliest,
 
 /// Asked for regression, equality passes and settles the question; asked for
 /// precision, it is a measure.
-void JudgeBits(const Evidence& evidence, Judgement& judgement) {
+LevelFindings JudgeBits(const Evidence& evidence, const Policy& policy) {
   const compare::Pairing& pairing = *evidence.pairing;
-  if (pairing.IsForeign()) return JudgeDigits(pairing, judgement);
+  if (!pairing.Knows(runlog::Fact::kBits)) return JudgeDigits(pairing, policy);
+  LevelFindings found;
   for (const compare::SeedPair& pair : pairing.pairs) {
-    judgement.divergences.push_back(DivergenceOf(
+    found.divergences.push_back(DivergenceOf(
         pair,
         compare::FirstDivergence(pair.baseline->log, pair.candidate->log)));
   }
-  const SeedDivergence* earliest = Earliest(judgement.divergences);
+  const SeedDivergence* earliest = Earliest(found.divergences);
   if (earliest != nullptr) {
-    judgement.measures.push_back(
-        FirstDivergenceMeasure(*earliest, judgement.policy.question));
+    found.measures.push_back(
+        FirstDivergenceMeasure(*earliest, policy.question));
   }
-  judgement.bit_equal = earliest == nullptr && SameFinalWeights(pairing);
-  const Policy& policy = judgement.policy;
-  if (policy.question == compare::Question::kPrecision) return;
-  if (judgement.bit_equal) {
-    judgement.checks.push_back(BitEqual(pairing, judgement));
+  found.bit_equal = earliest == nullptr && SameFinalWeights(pairing);
+  if (policy.question == compare::Question::kPrecision) return found;
+  if (found.bit_equal) {
+    found.checks.push_back(BitEqual(pairing, found));
     if (auto check = OtherStatistics(pairing)) {
-      judgement.checks.push_back(std::move(*check));
+      found.checks.push_back(std::move(*check));
     }
-    return;
+    return found;
   }
-  judgement.equality_note = BesideEqualLosses(earliest, pairing);
-  if (auto check = OtherEvaluation(judgement, SameFinalWeights(pairing))) {
-    judgement.checks.push_back(std::move(*check));
+  found.equality_note = BesideEqualLosses(earliest, pairing);
+  if (auto check = OtherEvaluation(found.divergences, StepsPlanned(pairing),
+                                   SameFinalWeights(pairing))) {
+    found.checks.push_back(std::move(*check));
   }
   if (std::ranges::count(policy.levels, LevelName(LevelId::l1_exact)) != 0) {
-    judgement.checks.push_back(BitsDiffer(earliest));
+    found.checks.push_back(BitsDiffer(earliest));
   }
+  return found;
 }
 
 }  // namespace

@@ -43,10 +43,10 @@ Check CheckProbes(const Evidence& evidence) {
   Check check{
       .name = "probe",
       .outcome = Outcome::kPass,
-      .quantity = evidence.pairing->IsForeign()
-                      ? "losses and what else is told bind each probe to "
-                        "its run"
-                      : "each probe is whole and of the judged runs"};
+      .quantity = evidence.pairing->Knows(runlog::Fact::kGraph)
+                      ? "each probe is whole and of the judged runs"
+                      : "losses and what else is told bind each probe to "
+                        "its run"};
   const auto report = [&check](std::span<const Probe> probes,
                                const std::vector<const compare::Run*>& runs) {
     for (const Probe& probe : probes) {
@@ -57,7 +57,7 @@ Check CheckProbes(const Evidence& evidence) {
         check.findings.push_back(fmt::format("{}: {}", Label(probe), gap));
       }
       // Which operations were recorded is up to whom records them.
-      if (probe.log.provenance.IsForeign()) continue;
+      if (!probe.log.provenance.Knows(runlog::Fact::kGraph)) continue;
       ReportUnlike(probe, probes.front(), check.findings);
     }
   };
@@ -70,24 +70,26 @@ Check CheckProbes(const Evidence& evidence) {
   check.outcome = Outcome::kInvalid;
   check.quantity = check.findings[0];
   check.evidence = fmt::format("one of {} findings", check.findings.size());
-  check.next = evidence.pairing->IsForeign() ? kRecordOperations
-                                             : "probe again: isoloss lab probe";
+  check.next = evidence.pairing->Knows(runlog::Fact::kExperiment)
+                   ? "probe again: isoloss lab probe"
+                   : kRecordOperations;
   return check;
 }
 
 /// Appends a check if a probe lacks what the policy asks for.
-void RequireCases(const Evidence& evidence, Judgement& judgement) {
+void RequireCases(const Evidence& evidence, const Policy& policy,
+                  LevelFindings& found) {
   Check check{
       .name = "cases",
       .outcome = Outcome::kInconclusive,
-      .next = evidence.pairing->IsForeign()
-                  ? kRecordOperations
-                  : "probe every case: isoloss lab probe without --case "
-                    "and --steps"};
+      .next = evidence.pairing->Knows(runlog::Fact::kExperiment)
+                  ? "probe every case: isoloss lab probe without --case "
+                    "and --steps"
+                  : kRecordOperations};
   for (const auto& probes :
        {evidence.candidate_probes, evidence.baseline_probes}) {
     for (const Probe& probe : probes) {
-      for (const std::string& gap : MissingCases(probe.log, judgement.policy)) {
+      for (const std::string& gap : MissingCases(probe.log, policy)) {
         check.findings.push_back(fmt::format("{}: {}", Label(probe), gap));
       }
     }
@@ -95,7 +97,7 @@ void RequireCases(const Evidence& evidence, Judgement& judgement) {
   if (check.findings.empty()) return;
   check.quantity = check.findings[0];
   check.evidence = fmt::format("one of {} findings", check.findings.size());
-  judgement.checks.push_back(std::move(check));
+  found.checks.push_back(std::move(check));
 }
 
 // ---- what the oracle says --------------------------------------------------
@@ -216,7 +218,7 @@ std::optional<Check> EndsTooEarly(const Evidence& evidence,
     const int64_t last = steps.empty() ? 0 : steps.back();
     for (const compare::SeedPair& pair : evidence.pairing->pairs) {
       if (pair.seed != probe.log.provenance.seed) continue;
-      if (probe.log.provenance.IsForeign()) {
+      if (!probe.log.provenance.Knows(runlog::Fact::kGraph)) {
         if (auto check = MissesParting(probe, pair)) return check;
         continue;
       }
@@ -236,24 +238,56 @@ std::optional<Check> EndsTooEarly(const Evidence& evidence,
   return std::nullopt;
 }
 
-void JudgeProbes(const Evidence& evidence, Judgement& judgement) {
+std::string RecipeOf(const compare::Pairing& pairing) {
+  return pairing.candidate.empty()
+             ? ""
+             : pairing.candidate.front()->log.provenance.recipe;
+}
+
+/// What was computed in the steps that were probed.
+void CheckComputation(const Evidence& evidence, const Probes& all,
+                      const Policy& policy, LevelFindings& found) {
+  const auto scope = ForeignScope(all);
+  if (scope) found.checks.push_back(*scope);
+  found.checks.push_back(CheckElements(all, policy));
+  for (const auto check :
+       {CheckFlips, CheckBursts, CheckNoise, CheckRowNoise}) {
+    found.checks.push_back(check(all, policy));
+  }
+  // Accumulators of GPUs cut off their last bits, rightly.
+  if (!scope) {
+    found.checks.push_back(CheckFlipSides(all, policy));
+    found.checks.push_back(CheckSignedError(all, policy));
+  }
+  if (auto check = CheckFigures(evidence)) {
+    found.checks.push_back(std::move(*check));
+  }
+  if (std::any_of(all.begin(), all.end(), [](const Probe* probe) {
+        return !probe->log.routing.step.empty();
+      })) {
+    found.checks.push_back(CheckRouting(all, policy));
+  }
+}
+
+LevelFindings JudgeProbes(const Evidence& evidence, const Policy& policy) {
+  LevelFindings found;
   if (!evidence.oracle_gap.empty()) {
-    judgement.checks.push_back(
+    found.checks.push_back(
         {.name = "recipe",
          .outcome = Outcome::kInconclusive,
          .quantity =
              fmt::format("the oracle does not understand recipe {}: {}",
-                         judgement.candidate.recipe, evidence.oracle_gap),
+                         RecipeOf(*evidence.pairing), evidence.oracle_gap),
          .next = "docs/numerics.md says what it knows; a recipe in [recipes] "
                  "of the experiment is its own account of itself"});
-    return;
+    return found;
   }
   if (evidence.candidate_probes.empty() && evidence.baseline_probes.empty()) {
-    return;
+    return found;
   }
-  judgement.checks.push_back(CheckProbes(evidence));
-  if (judgement.checks.back().outcome == Outcome::kInvalid) {
-    return;
+  found.checks.push_back(CheckProbes(evidence));
+  if (found.checks.back().outcome == Outcome::kInvalid) {
+    return found;
   }
   Probes all;
   for (const auto& probes :
@@ -261,38 +295,20 @@ void JudgeProbes(const Evidence& evidence, Judgement& judgement) {
     for (const Probe& probe : probes) all.push_back(&probe);
   }
   if (evidence.candidate_probes.empty()) {
-    judgement.checks.push_back(
+    found.checks.push_back(
         {.name = "candidate",
          .outcome = Outcome::kInconclusive,
          .quantity = "only the baseline was probed",
-         .next = evidence.pairing->IsForeign()
-                     ? kRecordOperations
-                     : "probe the candidate, too: isoloss lab probe"});
+         .next = evidence.pairing->Knows(runlog::Fact::kExperiment)
+                     ? "probe the candidate, too: isoloss lab probe"
+                     : kRecordOperations});
   }
-  RequireCases(evidence, judgement);
-  if (auto check = EndsTooEarly(evidence, judgement.policy)) {
-    judgement.checks.push_back(std::move(*check));
+  RequireCases(evidence, policy, found);
+  if (auto check = EndsTooEarly(evidence, policy)) {
+    found.checks.push_back(std::move(*check));
   }
-  const auto scope = ForeignScope(all);
-  if (scope) judgement.checks.push_back(*scope);
-  judgement.checks.push_back(CheckElements(all, judgement.policy));
-  for (const auto check :
-       {CheckFlips, CheckBursts, CheckNoise, CheckRowNoise}) {
-    judgement.checks.push_back(check(all, judgement.policy));
-  }
-  // Accumulators of GPUs cut off their last bits, rightly.
-  if (!scope) {
-    judgement.checks.push_back(CheckFlipSides(all, judgement.policy));
-    judgement.checks.push_back(CheckSignedError(all, judgement.policy));
-  }
-  if (auto check = CheckFigures(evidence)) {
-    judgement.checks.push_back(std::move(*check));
-  }
-  if (std::any_of(all.begin(), all.end(), [](const Probe* probe) {
-        return !probe->log.routing.step.empty();
-      })) {
-    judgement.checks.push_back(CheckRouting(all, judgement.policy));
-  }
+  CheckComputation(evidence, all, policy, found);
+  return found;
 }
 
 }  // namespace

@@ -193,7 +193,7 @@ std::vector<std::string> EnsembleObstacles(const Evidence& evidence) {
 }
 
 /// Without an ensemble nobody knows how large these may be.
-void AppendMeasures(const Evidence& evidence, Judgement& judgement) {
+void AppendMeasures(const Evidence& evidence, LevelFindings& found) {
   const char* remedy =
       "not gated: no ensemble says how large it may be; isoloss lab ensemble "
       "build "
@@ -216,8 +216,8 @@ void AppendMeasures(const Evidence& evidence, Judgement& judgement) {
     }
     std::string name = fmt::format("largest {}", kind.name);
     std::replace(name.begin(), name.end(), ' ', '_');
-    judgement.measures.push_back({name, largest, kind.optional ? "%" : "1",
-                                  fmt::format("{}; {}", where, remedy)});
+    found.measures.push_back({name, largest, kind.optional ? "%" : "1",
+                              fmt::format("{}; {}", where, remedy)});
   }
 }
 
@@ -256,29 +256,30 @@ std::vector<TensorFinding> Rank(const std::vector<NullStatistic>& statistics,
   return ranked;
 }
 
-void JudgePrecision(const Evidence& evidence, Judgement& judgement) {
+LevelFindings JudgePrecision(const Evidence& evidence, const Policy& policy) {
+  LevelFindings found;
   const bool probed = std::any_of(
       evidence.candidate_probes.begin(), evidence.candidate_probes.end(),
       [](const Probe& probe) { return !probe.log.reference_recipe.empty(); });
-  if (judgement.policy.question != compare::Question::kPrecision || !probed) {
-    return;
+  if (policy.question != compare::Question::kPrecision || !probed) {
+    return found;
   }
   auto findings = ProbeObstacles(evidence);
   if (findings.empty() && evidence.seeds == nullptr) {
-    AppendMeasures(evidence, judgement);
-    return;
+    AppendMeasures(evidence, found);
+    return found;
   }
   if (findings.empty()) findings = EnsembleObstacles(evidence);
-  judgement.checks.push_back(EvidenceCheck(
+  found.checks.push_back(EvidenceCheck(
       "evidence", std::move(findings),
       fmt::format("{} probes", evidence.candidate_probes.size())));
-  if (judgement.checks.back().outcome != Outcome::kPass) return;
+  if (found.checks.back().outcome != Outcome::kPass) return found;
 
   const auto members = UsableMembers(*evidence.seeds, *evidence.pairing);
-  if (static_cast<int64_t>(members.size()) < judgement.policy.min_members) {
-    judgement.checks.push_back(
-        TooFewMembers(*evidence.seeds, members.size(), judgement.policy));
-    return;
+  if (static_cast<int64_t>(members.size()) < policy.min_members) {
+    found.checks.push_back(
+        TooFewMembers(*evidence.seeds, members.size(), policy));
+    return found;
   }
   const auto keys = ValuesOf(TableOf(evidence.candidate_probes[0]));
   std::vector<double> null;
@@ -296,8 +297,9 @@ void JudgePrecision(const Evidence& evidence, Judgement& judgement) {
   const auto statistics = StatisticsOf(keys, evidence.candidate_probes[0].log);
   const auto result =
       JudgeAgainstNull("precision_probe", statistics, null, observed,
-                       judgement.policy.null_headroom, judgement);
-  judgement.tensors = Rank(statistics, result);
+                       policy.null_headroom, policy, found);
+  found.tensors = Rank(statistics, result);
+  return found;
 }
 
 }  // namespace

@@ -208,7 +208,7 @@ EarlyWindow WindowOf(const NullEnsemble& ensemble,
   window.names = ParameterNames(ensemble);
   const runlog::RunLog& baseline = pairing.baseline[0]->log;
   const auto most = static_cast<size_t>(policy.early_steps);
-  if (!pairing.IsForeign()) {
+  if (pairing.Knows(runlog::Fact::kEveryStep)) {
     const auto planned = static_cast<size_t>(baseline.provenance.steps_planned);
     window.steps.resize(std::min(most, planned));
     std::iota(window.steps.begin(), window.steps.end(), 1);
@@ -242,7 +242,7 @@ Check NothingSaid(std::string why, const char* next) {
 std::optional<Check> Untold(const NullEnsemble& ensemble,
                             const compare::Pairing& pairing,
                             const EarlyWindow& window) {
-  if (!pairing.IsForeign()) return std::nullopt;
+  if (pairing.Knows(runlog::Fact::kEveryStep)) return std::nullopt;
   for (const compare::Run* run : pairing.All()) {
     const std::string why = compare::WhyNotStepByStep(run->log);
     if (why.empty()) continue;
@@ -258,46 +258,59 @@ std::optional<Check> Untold(const NullEnsemble& ensemble,
   return std::nullopt;
 }
 
-void JudgeEarlyWindow(const Evidence& evidence, Judgement& judgement) {
-  const Policy& policy = judgement.policy;
-  const bool regression = policy.question == compare::Question::kRegression;
-  const NullEnsemble* ensemble = regression ? evidence.benign : evidence.seeds;
-  if (ensemble == nullptr) return;
-  const compare::Pairing& pairing = *evidence.pairing;
-  const auto kind =
-      regression ? runlog::EnsembleKind::kBenign : runlog::EnsembleKind::kSeeds;
-  const EarlyWindow window = WindowOf(*ensemble, pairing, policy);
-  if (auto check = Untold(*ensemble, pairing, window)) {
-    judgement.checks.push_back(std::move(*check));
-    return;
-  }
-  const Check whole = EvidenceCheck(
-      "ensemble", Obstacles(*ensemble, kind, pairing, window),
-      fmt::format("{}, digest {}", Label(*ensemble), ensemble->ensemble.digest),
-      pairing.IsForeign() ? "the good runs are of their own, and logged alike"
-                          : "the evidence is of the judged configuration");
-  judgement.checks.push_back(whole);
-  if (whole.outcome != Outcome::kPass) return;
-
-  const auto members = UsableMembers(*ensemble, pairing);
-  if (static_cast<int64_t>(members.size()) < policy.min_members) {
-    judgement.checks.push_back(
-        TooFewMembers(*ensemble, members.size(), policy));
-    return;
-  }
+/// One row of values for each good run.
+std::vector<double> ValuesOfMembers(
+    const std::vector<const runlog::EnsembleMember*>& members,
+    const EarlyWindow& window) {
   std::vector<double> null;
   for (const runlog::EnsembleMember* member : members) {
     const auto values = EarlyValues(PairOf(*member), window);
     null.insert(null.end(), values.begin(), values.end());
   }
+  return null;
+}
+
+std::vector<Observed> ValuesOfPairs(const compare::Pairing& pairing,
+                                    const runlog::Ensemble& ensemble,
+                                    const EarlyWindow& window) {
   std::vector<Observed> observed;
   for (const compare::SeedPair& pair : pairing.pairs) {
     const EarlyPair judged =
-        ensemble->ensemble.provenance.IsForeign()
-            ? AgainstReference(pair, ensemble->ensemble.members.front())
-            : PairOf(pair);
+        ensemble.provenance.Knows(runlog::Fact::kExperiment)
+            ? PairOf(pair)
+            : AgainstReference(pair, ensemble.members.front());
     observed.push_back(
         {fmt::format("seed {}", pair.seed), EarlyValues(judged, window)});
+  }
+  return observed;
+}
+
+LevelFindings JudgeEarlyWindow(const Evidence& evidence, const Policy& policy) {
+  LevelFindings found;
+  const bool regression = policy.question == compare::Question::kRegression;
+  const NullEnsemble* ensemble = regression ? evidence.benign : evidence.seeds;
+  if (ensemble == nullptr) return found;
+  const compare::Pairing& pairing = *evidence.pairing;
+  const auto kind =
+      regression ? runlog::EnsembleKind::kBenign : runlog::EnsembleKind::kSeeds;
+  const EarlyWindow window = WindowOf(*ensemble, pairing, policy);
+  if (auto check = Untold(*ensemble, pairing, window)) {
+    found.checks.push_back(std::move(*check));
+    return found;
+  }
+  const Check whole = EvidenceCheck(
+      "ensemble", Obstacles(*ensemble, kind, pairing, window),
+      fmt::format("{}, digest {}", Label(*ensemble), ensemble->ensemble.digest),
+      pairing.Knows(runlog::Fact::kExperiment)
+          ? "the evidence is of the judged configuration"
+          : "the good runs are of their own, and logged alike");
+  found.checks.push_back(whole);
+  if (whole.outcome != Outcome::kPass) return found;
+
+  const auto members = UsableMembers(*ensemble, pairing);
+  if (static_cast<int64_t>(members.size()) < policy.min_members) {
+    found.checks.push_back(TooFewMembers(*ensemble, members.size(), policy));
+    return found;
   }
   const CountFloors counts =
       evidence.candidate_probes.empty()
@@ -306,7 +319,10 @@ void JudgeEarlyWindow(const Evidence& evidence, Judgement& judgement) {
   JudgeAgainstNull("early_window",
                    EarlyStatistics(window, counts, policy,
                                    compare::WrittenPercent(pairing) / 100),
-                   null, observed, policy.early_headroom, judgement);
+                   ValuesOfMembers(members, window),
+                   ValuesOfPairs(pairing, ensemble->ensemble, window),
+                   policy.early_headroom, policy, found);
+  return found;
 }
 
 }  // namespace

@@ -221,7 +221,7 @@ class WindowTests {
         alpha_(looks_ == nullptr ? policy.alpha : looks_->NominalAlpha(policy)),
         where_(WhereToLook(*evidence.pairing, window)),
         slope_(compare::FitTokenSlope(*evidence.pairing, window)),
-        foreign_(evidence.pairing->IsForeign()),
+        foreign_(!evidence.pairing->Knows(runlog::Fact::kExperiment)),
         resolution_(compare::WrittenPercent(*evidence.pairing)),
         hidden_nats_(resolution_ == 0
                          ? 0
@@ -389,48 +389,51 @@ class WindowTests {
   const std::optional<KnownSpread> spread_;
 };
 
-void JudgeFinalWindow(const Evidence& evidence, Judgement& judgement) {
+LevelFindings JudgeFinalWindow(const Evidence& evidence, const Policy& policy) {
+  LevelFindings found;
   const compare::Pairing& pairing = *evidence.pairing;
-  const Policy& policy = judgement.policy;
   if (auto check = SmoothedCurve(pairing, policy)) {
-    judgement.checks.push_back(std::move(*check));
+    found.checks.push_back(std::move(*check));
     // Smoothing of both arms hides no gap that lasts, and makes none.
     Check course = JudgeTrajectory(evidence, policy, policy.alpha);
     if (course.outcome != Outcome::kPass && !IsOneArmSmoothed(pairing)) {
-      judgement.checks.push_back(std::move(course));
+      found.checks.push_back(std::move(course));
     }
-    return;
+    return found;
   }
-  judgement.final_window =
+  found.final_window =
       compare::CompareFinalWindow(pairing, policy.window_share);
-  const FinalWindow& window = *judgement.final_window;
+  const FinalWindow& window = *found.final_window;
   const WindowTests tests(evidence, window, policy);
   auto against_good_runs =
       AgainstGoodRuns(evidence, window, policy, tests.options().alpha);
   const bool judged_by_good_runs = against_good_runs.has_value();
-  judgement.checks.push_back(against_good_runs ? std::move(*against_good_runs)
-                                               : tests.OfWindow());
+  found.checks.push_back(against_good_runs ? std::move(*against_good_runs)
+                                           : tests.OfWindow());
   if (!judged_by_good_runs) {
     if (auto check = ApartAtFirstStep(pairing, policy)) {
-      judgement.checks.push_back(std::move(*check));
+      found.checks.push_back(std::move(*check));
     } else if (auto other = OtherBatches(pairing)) {
-      judgement.checks.push_back(std::move(*other));
+      found.checks.push_back(std::move(*other));
     }
   }
-  judgement.checks.push_back(
+  found.checks.push_back(
       JudgeTrajectory(evidence, policy, tests.options().alpha));
   if (window.held_out_step.has_value()) {
-    judgement.checks.push_back(tests.OfHeldOut());
-    Check& held_out = judgement.checks.back();
+    found.checks.push_back(tests.OfHeldOut());
+    Check& held_out = found.checks.back();
     // An ensemble says nothing of the spread of held-out losses; one pair
     // within the margin is then no reason to withhold the verdict.
     const double value = held_out.value.value_or(HUGE_VAL);
     const double distance = policy.one_sided ? value : std::fabs(value);
     held_out.gates = !(tests.borrows() && distance < policy.Margin());
   }
-  MeasurePrecision(pairing, tests.slope(), tests.options(), tests.resolution(),
-                   judgement);
-  MeasureWindow(pairing, window, judgement);
+  if (policy.question == compare::Question::kPrecision) {
+    found.precision = MeasurePrecision(pairing, found, tests.slope(),
+                                       tests.options(), tests.resolution());
+  }
+  found.measures = MeasureWindow(pairing, window);
+  return found;
 }
 
 }  // namespace

@@ -34,12 +34,12 @@ std::string Replay(const compare::SeedPair& pair, const Policy& policy,
 }
 
 /// Pair by pair in the order of their seeds.
-void ReplayWatch(const Evidence& evidence, Judgement& judgement) {
-  const Policy& policy = judgement.policy;
+LevelFindings ReplayWatch(const Evidence& evidence, const Policy& policy) {
   const auto& pairs = evidence.pairing->pairs;
   // The watch knows margins of loss only, and runs that isoloss trains.
-  if (pairs.empty() || policy.InTokens() || evidence.pairing->IsForeign()) {
-    return;
+  if (pairs.empty() || policy.InTokens() ||
+      !evidence.pairing->Knows(runlog::Fact::kEveryStep)) {
+    return {};
   }
   const auto count = static_cast<int64_t>(pairs.size());
   SeedWatch seeds(policy, LevelsOfWatch(policy, count, 1));
@@ -56,7 +56,7 @@ void ReplayWatch(const Evidence& evidence, Judgement& judgement) {
                     pairs[i].seed, reason);
     break;
   }
-  judgement.measures.push_back(std::move(measure));
+  return {.measures = {std::move(measure)}};
 }
 
 }  // namespace

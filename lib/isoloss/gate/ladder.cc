@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "isoloss/base/error.h"
+#include "isoloss/gate/check_titles.h"
 
 namespace isoloss::gate {
 
@@ -98,16 +99,23 @@ void ReleaseUnlisted(const Evidence& evidence, Levels levels,
   }
 }
 
+void AddCheck(std::string_view level, Check check, Judgement& judgement) {
+  Entitle(level, check);
+  judgement.checks.push_back(std::move(check));
+}
+
 void ReportMissing(const Level& level, const Evidence& evidence,
                    Judgement& judgement) {
   if (OutcomeOf(level.name, judgement).has_value()) return;
   const std::string_view remedy =
-      evidence.pairing->IsForeign() ? level.foreign_remedy : level.remedy;
-  judgement.checks.push_back({.level = std::string(level.name),
-                              .name = "evidence",
-                              .outcome = Outcome::kInconclusive,
-                              .quantity = "this level has nothing to judge",
-                              .next = std::string(remedy)});
+      evidence.pairing->Knows(runlog::Fact::kExperiment) ? level.remedy
+                                                         : level.foreign_remedy;
+  AddCheck(level.name,
+           {.name = "evidence",
+            .outcome = Outcome::kInconclusive,
+            .quantity = "this level has nothing to judge",
+            .next = std::string(remedy)},
+           judgement);
 }
 
 /// A list of levels that can't decide the question must not pass.
@@ -122,15 +130,16 @@ void ReportUndecided(Levels levels, Judgement& judgement) {
     if (known && CanDecide(**found, judgement)) continue;
     const bool guards = known && (*found)->decides == Decides::kNoneAlone;
     if (guards && !none) continue;
-    judgement.checks.push_back(
-        {.level = name,
-         .name = "levels",
+    AddCheck(
+        name,
+        {.name = "levels",
          .outcome = Outcome::kInconclusive,
          .quantity = fmt::format("{} alone does not answer the question `{}`",
                                  name, QuestionName(judgement.policy.question)),
          .next = fmt::format("list one of {} in `levels`{}",
                              Deciders(levels, judgement),
-                             guards ? "" : fmt::format(", without {}", name))});
+                             guards ? "" : fmt::format(", without {}", name))},
+        judgement);
   }
 }
 
@@ -138,7 +147,7 @@ void ReportUndecided(Levels levels, Judgement& judgement) {
 /// are right does not make up for what nobody looked at.
 bool OracleSawSome(const Evidence& evidence) {
   return std::ranges::any_of(evidence.candidate_probes, [](const Probe& probe) {
-    return probe.log.provenance.IsForeign();
+    return !probe.log.provenance.Knows(runlog::Fact::kGraph);
   });
 }
 
@@ -197,11 +206,9 @@ void Decide(const Evidence& evidence, Levels levels, Judgement& judgement) {
 /// Runs the level, names its checks, and says what it said.
 std::optional<Outcome> Run(const Level& level, const Evidence& evidence,
                            Judgement& judgement) {
-  const size_t before = judgement.checks.size();
-  level.run(evidence, judgement);
-  for (Check& check : std::span(judgement.checks).subspan(before)) {
-    check.level = level.name;
-  }
+  LevelFindings found = level.run(evidence, judgement.policy);
+  for (Check& check : found.checks) Entitle(level.name, check);
+  judgement.Add(std::move(found));
   // That bits differ is no failure of a regression, so there is no check of it.
   if (level.id == l1_exact && IsRegression(judgement) && !judgement.bit_equal &&
       !judgement.written_equal &&
@@ -233,7 +240,8 @@ void RefuseTaken(Levels levels) {
 void Climb(const Evidence& evidence, const LadderOptions& options,
            Judgement& judgement) {
   for (const Level* level : options.levels) {
-    judgement.levels.push_back({level->name});
+    judgement.levels.push_back(
+        {.name = level->name, .title = std::string(level->title)});
   }
   bool sound = true;
   for (size_t i = 0; i < options.levels.size(); ++i) {
@@ -252,23 +260,24 @@ void Climb(const Evidence& evidence, const LadderOptions& options,
   }
 }
 
-/// What a pass does not rest on, though it could. Equal bits leave nothing to
-/// statistics.
-std::vector<std::string> WithoutEvidence(Levels levels,
-                                         const Judgement& judgement) {
-  std::vector<std::string> names;
-  for (const Level* level : levels) {
+/// Marks what a pass does not rest on, though it could. Equal bits leave
+/// nothing to statistics.
+void MarkLackingLevels(Levels levels, Judgement& judgement) {
+  for (size_t i = 0; i < levels.size(); ++i) {
+    const Level& level = *levels[i];
     const bool settled =
-        judgement.bit_equal && level->needs == Needs::kSoundRuns;
+        judgement.bit_equal && level.needs == Needs::kSoundRuns;
     // Digits that differ are evidence, though no check says so.
-    const bool differs = level->id == l1_exact && !judgement.origin.empty();
-    if (settled || differs || !CanDecide(*level, judgement) ||
-        OutcomeOf(level->name, judgement).has_value()) {
+    const bool differs = level.id == l1_exact && !judgement.origin.empty();
+    if (settled || differs || !CanDecide(level, judgement) ||
+        OutcomeOf(level.name, judgement).has_value()) {
       continue;
     }
-    names.emplace_back(level->name);
+    judgement.levels[i].lacks_evidence = true;
+    if (!judgement.origin.empty()) {
+      judgement.levels[i].remedy = level.foreign_remedy;
+    }
   }
-  return names;
 }
 
 }  // namespace
@@ -278,6 +287,11 @@ Levels Ladder() { return kLadder; }
 std::string_view LevelName(LevelId id) {
   ISOLOSS_ASSERT(static_cast<size_t>(id) < std::size(kLadder));
   return kLadder[static_cast<size_t>(id)]->name;
+}
+
+std::string_view LevelTitle(LevelId id) {
+  ISOLOSS_ASSERT(static_cast<size_t>(id) < std::size(kLadder));
+  return kLadder[static_cast<size_t>(id)]->title;
 }
 
 bool CanDecide(const Level& level, compare::Question question) {
@@ -303,7 +317,7 @@ void RunLadder(const Evidence& evidence, Judgement& judgement,
     Decide(evidence, options.levels, judgement);
   }
   judgement.outcome = Severest(judgement.checks);
-  judgement.without_evidence = WithoutEvidence(options.levels, judgement);
+  MarkLackingLevels(options.levels, judgement);
 }
 
 }  // namespace isoloss::gate

@@ -10,7 +10,8 @@
 namespace isoloss::gate {
 
 struct Evidence;
-struct Judgement;
+struct LevelFindings;
+struct Policy;
 
 /// The levels of levels.def. Other programs number their own from kFirstOther.
 /// A policy file can't name those: such a program sets Policy::levels itself.
@@ -48,10 +49,9 @@ struct Level {
   std::string_view question;    ///< what it asks, as in docs/gate.md
   Needs needs;
   Decides decides;
-  /// Reads the evidence and judgement.policy; appends checks, measures and
-  /// details. RunLadder() writes the level's name into the checks. A level that
-  /// has no evidence of its own appends no check.
-  void (*run)(const Evidence& evidence, Judgement& judgement);
+  /// Says what it finds. RunLadder() writes the level's name and titles into
+  /// the checks. A level that has no evidence of its own finds no check.
+  LevelFindings (*run)(const Evidence& evidence, const Policy& policy);
   /// What makes its evidence, for a verdict that lacks it; "" if runs suffice.
   std::string_view remedy = {};
   /// The same for runs that another program trained.
@@ -63,6 +63,7 @@ std::span<const Level* const> Ladder();
 
 /// Of a level of levels.def; aborts for any other.
 std::string_view LevelName(LevelId id);
+std::string_view LevelTitle(LevelId id);
 
 /// Can a pass of this level answer the question?
 bool CanDecide(const Level& level, compare::Question question);

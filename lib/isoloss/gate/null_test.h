@@ -40,7 +40,8 @@ stats::MaxTResult JudgeAgainstNull(std::string_view name,
                                    const std::vector<NullStatistic>& statistics,
                                    const std::vector<double>& members,
                                    const std::vector<Observed>& observed,
-                                   double headroom, Judgement& judgement);
+                                   double headroom, const Policy& policy,
+                                   LevelFindings& found);
 
 /// The check that evidence is what the level needs: INVALID with the first of
 /// `findings`, or a pass, which says what `promise` does.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "isoloss/compare/final_window.h"
+#include "isoloss/gate/check_titles.h"
 #include "isoloss/gate/verdict.h"
 #include "isoloss/stats/autocovariance.h"
 #include "isoloss/stats/bootstrap.h"
@@ -34,6 +35,7 @@ std::optional<Sensitivity> SensitivityOf(
   failing.margin += resolution;
   return Sensitivity{
       .check = check.name,
+      .title = TitleOf(check.name),
       .pairs = count,
       .sd = sd,
       .alpha = options.alpha,
@@ -48,7 +50,7 @@ std::optional<Sensitivity> SensitivityOf(
 /// How sure the mean of the window is, of these trajectories alone.
 void AppendTrajectoryErrors(const compare::Pairing& pairing,
                             const compare::FinalWindow& window,
-                            Judgement& judgement) {
+                            std::vector<Measure>& measures) {
   std::vector<double> percent;
   const auto& step = pairing.pairs[0].baseline->log.steps.step;
   for (size_t i = 0; i < step.size(); ++i) {
@@ -66,13 +68,13 @@ void AppendTrajectoryErrors(const compare::Pairing& pairing,
   const stats::Summary summary = stats::Summarize(percent);
   if (!(summary.sd > 1e-12 * std::fabs(summary.mean))) return;
   const stats::HacError hac = stats::NeweyWestError(percent);
-  judgement.measures.push_back(
+  measures.push_back(
       {"window_hac_error", hac.standard_error, "%",
        fmt::format("of the mean difference, Newey-West, lag {}: these "
                    "trajectories, not other seeds",
                    hac.lag)});
   const auto bootstrap = stats::StationaryBootstrapMean(percent, {});
-  judgement.measures.push_back(
+  measures.push_back(
       {"window_bootstrap", bootstrap.standard_error, "%",
        fmt::format("of the mean difference, stationary bootstrap, 95 % "
                    "interval [{:+.4f} %, {:+.4f} %]",
@@ -80,7 +82,7 @@ void AppendTrajectoryErrors(const compare::Pairing& pairing,
 }
 
 /// Figures that others gate on, for comparison.
-void AppendMeasures(const compare::FinalWindow& window, Judgement& judgement) {
+std::vector<Measure> WindowMeasures(const compare::FinalWindow& window) {
   std::vector<double> window_nats;
   std::vector<double> last_100;
   std::vector<double> rmse;
@@ -91,7 +93,7 @@ void AppendMeasures(const compare::FinalWindow& window, Judgement& judgement) {
     rmse.push_back(seed.trajectory_rmse_nats);
     if (seed.max_gap_nats > largest->max_gap_nats) largest = &seed;
   }
-  auto& measures = judgement.measures;
+  std::vector<Measure> measures;
   measures.push_back({"final_window_nats", stats::Mean(window_nats), "nats",
                       "mean paired difference; 0.01 nats is a common line"});
   measures.push_back({"last_100_nats", stats::Mean(last_100), "nats",
@@ -103,6 +105,7 @@ void AppendMeasures(const compare::FinalWindow& window, Judgement& judgement) {
                       fmt::format("largest single difference: step {} of "
                                   "seed {}",
                                   largest->max_gap_step, largest->seed)});
+  return measures;
 }
 
 }  // namespace
@@ -123,27 +126,30 @@ std::string BigramWarning(const compare::ArmSummary& arm,
       arm.arm, bits, trained.of_bytes ? "byte" : "token", *trained.bigram_bits);
 }
 
-void MeasurePrecision(const compare::Pairing& pairing,
-                      const compare::TokenSlope& slope,
-                      const stats::EquivalenceOptions& options,
-                      double resolution, Judgement& judgement) {
-  if (!judgement.precision.has_value()) return;
-  PrecisionMeasures& measures = *judgement.precision;
-  const compare::FinalWindow& window = *judgement.final_window;
-  measures.alpha = options.alpha;
-  measures.slope = slope;
-  measures.tokens = compare::TokensOf(window.Gaps(), slope, options.alpha);
-  measures.along = compare::CompareByTenth(pairing, options.alpha);
-  for (const Check& check : judgement.checks) {
+PrecisionMeasures MeasurePrecision(const compare::Pairing& pairing,
+                                   const LevelFindings& found,
+                                   const compare::TokenSlope& slope,
+                                   const stats::EquivalenceOptions& options,
+                                   double resolution) {
+  PrecisionMeasures measures{
+      .trained = compare::ScaleOf(pairing.All().front()->log),
+      .alpha = options.alpha,
+      .slope = slope,
+      .tokens =
+          compare::TokensOf(found.final_window->Gaps(), slope, options.alpha),
+      .along = compare::CompareByTenth(pairing, options.alpha)};
+  for (const Check& check : found.checks) {
     const auto sensitivity = SensitivityOf(check, options, resolution);
     if (sensitivity) measures.sensitivity.push_back(*sensitivity);
   }
+  return measures;
 }
 
-void MeasureWindow(const compare::Pairing& pairing,
-                   const compare::FinalWindow& window, Judgement& judgement) {
-  AppendMeasures(window, judgement);
-  AppendTrajectoryErrors(pairing, window, judgement);
+std::vector<Measure> MeasureWindow(const compare::Pairing& pairing,
+                                   const compare::FinalWindow& window) {
+  std::vector<Measure> measures = WindowMeasures(window);
+  AppendTrajectoryErrors(pairing, window, measures);
+  return measures;
 }
 
 }  // namespace isoloss::gate

@@ -15,12 +15,14 @@
 
 namespace isoloss::gate {
 
-struct Judgement;
+struct LevelFindings;
+struct Measure;
 
 /// What one check of L5 could have seen with its number of pairs, if their
 /// spread is the true one. In the unit of the check.
 struct Sensitivity {
-  std::string check;  ///< "final_window"
+  std::string check;       ///< "final_window"
+  std::string title = {};  ///< of the check: "final loss"
   int64_t pairs = 0;
   double sd = 0;      ///< of the pairs' differences
   double alpha = 0;   ///< that the check was made with
@@ -34,7 +36,7 @@ struct Sensitivity {
 
 struct PrecisionMeasures {
   compare::TrainingScale trained;  ///< of one run
-  // Filled by level L5:
+  // The rest is empty unless level L5 ran.
   double alpha = 0;  ///< intervals are of level 1 - 2 alpha, as L5's
   /// Of both checks; empty for less than two pairs.
   std::vector<Sensitivity> sensitivity = {};
@@ -49,16 +51,17 @@ struct PrecisionMeasures {
 std::string BigramWarning(const compare::ArmSummary& arm,
                           const compare::TrainingScale& trained);
 
-/// Fills in what L5 knows; nothing of a regression. `options` are those of the
-/// checks of `judgement`, `slope` is the baseline's, and `resolution` what the
-/// logs' digits hide, in percent.
-void MeasurePrecision(const compare::Pairing& pairing,
-                      const compare::TokenSlope& slope,
-                      const stats::EquivalenceOptions& options,
-                      double resolution, Judgement& judgement);
+/// Returns what L5 knows of precision, by the checks and the final window that
+/// it `found`. `options` are those of the checks, `slope` is the baseline's,
+/// and `resolution` what the logs' digits hide, in percent.
+PrecisionMeasures MeasurePrecision(const compare::Pairing& pairing,
+                                   const LevelFindings& found,
+                                   const compare::TokenSlope& slope,
+                                   const stats::EquivalenceOptions& options,
+                                   double resolution);
 
 /// Figures of the final window and of whole trajectories that gate nothing.
-void MeasureWindow(const compare::Pairing& pairing,
-                   const compare::FinalWindow& window, Judgement& judgement);
+std::vector<Measure> MeasureWindow(const compare::Pairing& pairing,
+                                   const compare::FinalWindow& window);
 
 }  // namespace isoloss::gate

@@ -243,7 +243,7 @@ bool HasOthers(const ProbeLog& log) {
 }  // namespace
 
 std::vector<std::string> ProbeGaps(const ProbeLog& log) {
-  if (log.provenance.IsForeign()) return ForeignGaps(log);
+  if (!log.provenance.Knows(runlog::Fact::kGraph)) return ForeignGaps(log);
   Findings findings;
   if (log.oracle.step.empty()) {
     findings.push_back("it holds no comparison with the oracle");
@@ -288,7 +288,8 @@ std::vector<std::string> MissingCases(const ProbeLog& log,
   for (const std::string& name : policy.probe_cases) {
     if (name == kExchangeCase && !routes) continue;
     // Another program has no inputs of ours to compute.
-    if (name != kPlainCase && log.provenance.IsForeign()) continue;
+    if (name != kPlainCase && !log.provenance.Knows(runlog::Fact::kGraph))
+      continue;
     // An evaluation lies behind training steps, but is one by itself.
     const int64_t due =
         name == kEvaluationCase

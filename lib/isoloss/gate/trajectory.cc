@@ -134,8 +134,10 @@ std::optional<GoodRuns> GoodRunsOf(const Evidence& evidence,
   const compare::Pairing& pairing = *evidence.pairing;
   const bool regression = policy.question == compare::Question::kRegression;
   const NullEnsemble* given = regression ? evidence.benign : evidence.seeds;
-  if (given == nullptr || (regression && !pairing.IsForeign()) ||
-      (regression && !given->ensemble.provenance.IsForeign()) ||
+  if (given == nullptr ||
+      (regression && pairing.Knows(runlog::Fact::kExperiment)) ||
+      (regression &&
+       given->ensemble.provenance.Knows(runlog::Fact::kExperiment)) ||
       !Mismatches(*given,
                   regression ? runlog::EnsembleKind::kBenign
                              : runlog::EnsembleKind::kSeeds,
@@ -426,11 +428,12 @@ class Trajectory {
     const int64_t first = steps_[tenth.part.first];
     const int64_t last = steps_[tenth.part.last - 1];
     Check check{.name = "trajectory", .outcome = outcome, .unit = "%"};
-    check.quantity =
-        fmt::format("{}{}: {}loss difference", whose,
-                    first == last ? fmt::format("step {}", first)
-                                  : fmt::format("steps {} to {}", first, last),
-                    whose.empty() ? "mean " : "");
+    const std::string steps =
+        whose + (first == last ? fmt::format("step {}", first)
+                               : fmt::format("steps {} to {}", first, last));
+    check.subject = "loss of " + steps;
+    check.quantity = fmt::format("{}: {}loss difference", steps,
+                                 whose.empty() ? "mean " : "");
     check.relation =
         fmt::format("{}beyond {}", outcome == Outcome::kPass ? "not " : "",
                     policy_.one_sided ? "+" : "+-");
@@ -483,10 +486,6 @@ class Trajectory {
 Check JudgeTrajectory(const Evidence& evidence, const Policy& policy,
                       double alpha) {
   return Trajectory(evidence, policy, alpha).Judge();
-}
-
-std::string StepsOfTrajectory(const Check& check) {
-  return check.quantity.substr(0, check.quantity.find(':'));
 }
 
 }  // namespace isoloss::gate

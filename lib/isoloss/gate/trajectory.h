@@ -16,8 +16,4 @@ struct Evidence;
 Check JudgeTrajectory(const Evidence& evidence, const Policy& policy,
                       double alpha);
 
-/// "steps 21 to 30", or "seed 3, steps 21 to 30", of a check that
-/// JudgeTrajectory made.
-std::string StepsOfTrajectory(const Check& check);
-
 }  // namespace isoloss::gate

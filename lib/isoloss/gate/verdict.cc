@@ -1,6 +1,8 @@
 #include "isoloss/gate/verdict.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 namespace isoloss::gate {
 
@@ -46,6 +48,30 @@ Outcome Severest(std::span<const Check> checks) {
     severest = std::max(severest.value_or(Outcome::kPass), check.outcome);
   }
   return severest.value_or(Outcome::kInvalid);
+}
+
+const std::string& Check::WhatToDo() const {
+  return next.empty() && outcome != Outcome::kPass ? remedy : next;
+}
+
+void LevelFindings::Add(LevelFindings other) {
+  std::ranges::move(other.checks, std::back_inserter(checks));
+  std::ranges::move(other.measures, std::back_inserter(measures));
+  std::ranges::move(other.divergences, std::back_inserter(divergences));
+  std::ranges::move(other.tensors, std::back_inserter(tensors));
+  bit_equal = bit_equal || other.bit_equal;
+  written_equal = written_equal || other.written_equal;
+  equality_note += other.equality_note;
+  if (other.final_window) final_window = std::move(other.final_window);
+  if (other.precision) precision = std::move(other.precision);
+}
+
+std::vector<std::string> Judgement::WithoutEvidence() const {
+  std::vector<std::string> names;
+  for (const LevelOutcome& level : levels) {
+    if (level.lacks_evidence) names.emplace_back(level.name);
+  }
+  return names;
 }
 
 }  // namespace isoloss::gate

@@ -17,7 +17,6 @@
 #include "isoloss/gate/outcome.h"
 #include "isoloss/gate/peer_opinion.h"
 #include "isoloss/gate/policy.h"
-#include "isoloss/gate/power_record.h"
 #include "isoloss/gate/precision_measures.h"
 #include "isoloss/stats/summary.h"
 
@@ -27,9 +26,14 @@ namespace isoloss::gate {
 /// OUTCOME level name: quantity [value unit relation limit unit] (evidence);
 /// next.
 struct Check {
-  std::string level{};  ///< "L0"; RunLadder() writes it
-  std::string name{};   ///< "final_window"
+  std::string level{};   ///< "L0"; the ladder writes it, and the next two
+  std::string title{};   ///< what people call it: "final loss"
+  std::string remedy{};  ///< what one does about all of its kind; may be empty
+  std::string name{};    ///< "final_window"
   Outcome outcome = Outcome::kInvalid;
+  /// A sentence says that the value is one of this: "loss of steps 21 to 30".
+  /// The ladder writes the title where a level says nothing.
+  std::string subject{};
   /// What is measured, what holds, or what was found.
   std::string quantity{};
   std::optional<double> value{};  ///< empty where nothing is measured
@@ -49,6 +53,9 @@ struct Check {
   /// Whether the verdict depends on it: a level that another one made
   /// unnecessary is shown, and counts for nothing.
   bool gates = true;
+
+  /// Its own `next`, or else the remedy of one that did not pass.
+  const std::string& WhatToDo() const;
 };
 
 /// FAIL if the check has findings: the first joins its evidence, and `next`
@@ -86,6 +93,34 @@ struct SeedDivergence {
   int64_t equal_values = 0;
 };
 
+/// A level returns what it found. RunLadder() puts that into the verdict.
+struct LevelFindings {
+  std::vector<Check> checks = {};
+  std::vector<Measure> measures = {};
+  /// Level L1 compares the runs of each seed.
+  std::vector<SeedDivergence> divergences = {};
+  /// Level L1 found losses, gradient norms, held-out losses and final weights
+  /// equal to the bit.
+  bool bit_equal = false;
+  /// Of level L1, of other programs' runs: all losses of all steps are equal,
+  /// as far as their digits go, which is further than any limit. Nobody knows
+  /// more.
+  bool written_equal = false;
+  /// Of level L1: a sentence on what equal losses leave open, such as other
+  /// final weights, a tensor whose digests differ, or one log that is given
+  /// twice. Empty if there is none.
+  std::string equality_note = {};
+  /// Level L3 lists tensors that stand out, the most unlikely first.
+  std::vector<TensorFinding> tensors = {};
+  /// Level L5 compares the ends of the runs.
+  std::optional<compare::FinalWindow> final_window = {};
+  /// The question `precision` has measures, unless there are no runs.
+  std::optional<PrecisionMeasures> precision = {};
+
+  /// Adds what another level found. Values that it did not measure stay.
+  void Add(LevelFindings other);
+};
+
 /// What one level said on its own.
 struct LevelOutcome {
   std::string_view name;  ///< "L0"
@@ -93,10 +128,17 @@ struct LevelOutcome {
   /// L1 under the question of regression: kPass if every bit is equal, else
   /// kFail, which it never tells the ladder.
   std::optional<Outcome> outcome = {};
+  std::string title = {};  ///< what people call it: "log integrity"
+  /// It can decide the question, but had nothing to judge.
+  bool lacks_evidence = false;
+  /// It says how to make evidence of runs that another program trained, and is
+  /// empty for other runs.
+  std::string remedy = {};
 };
 
-/// The candidate arm against the baseline arm.
-struct Judgement {
+/// The candidate arm against the baseline arm: what the levels found, and what
+/// it is about.
+struct Judgement : LevelFindings {
   Policy policy;
   std::string experiment;
   std::string experiment_digest;
@@ -120,45 +162,22 @@ struct Judgement {
   compare::ArmSummary baseline;
   compare::ArmSummary candidate;
   compare::Curves curves;  ///< empty if the runs are not comparable
-  std::vector<SeedDivergence> divergences;           ///< filled by level L1
-  std::optional<compare::FinalWindow> final_window;  ///< filled by level L5
-  /// Of the question `precision`; empty if there are no runs.
-  std::optional<PrecisionMeasures> precision;
-
-  /// Set by level L1: losses, gradient norms, held-out losses and final weights
-  /// are equal to the bit.
-  bool bit_equal = false;
-  /// Set by level L1: a sentence on what equal losses leave open: other final
-  /// weights, a tensor whose digests differ, or one log that is given twice.
-  /// Empty if there is none.
-  std::string equality_note;
   /// compare::RisingLoss of the runs.
   std::string rising_loss;
-  /// Set by level L1 of other programs' runs: all losses of all steps, as far
-  /// as their digits go, which is further than any limit. Nobody knows more.
-  bool written_equal = false;
   std::vector<LevelOutcome> levels;
-  /// Of the levels that can decide the question: "L3", …
-  std::vector<std::string> without_evidence;
-  std::vector<Check> checks;
-  /// Tensors that stand out in level L3, the most unlikely first.
-  std::vector<TensorFinding> tensors;
   /// What this verdict used besides run logs: "probe FILE", …
   std::vector<std::string> evidence;
-  std::vector<Measure> measures;
   std::vector<std::string> warnings;  ///< what weighs most comes first
   /// What rules of other projects say of other programs' runs; decides nothing.
   std::vector<PeerOpinion> peers;
   /// How often these seeds were tested; empty if nobody asked.
   std::optional<Looks> looks;
-  /// Measured power of this gate under this policy; empty if unknown.
-  std::optional<PowerRecord> power;
-  std::string power_unknown;  ///< why, if so
   /// Empty for a regression, and of runs that were stopped.
   std::optional<Controls> controls;
   Outcome outcome = Outcome::kInvalid;
 
-  bool PowerMeasured() const { return power.has_value(); }
+  /// Names of the levels that lack evidence: "L3", …
+  std::vector<std::string> WithoutEvidence() const;
 };
 
 }  // namespace isoloss::gate

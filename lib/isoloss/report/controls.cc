@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
 namespace isoloss::report {
 namespace {
 
+using document::Document;
 using gate::ArmTest;
 using gate::ControlArm;
 using gate::Judgement;
@@ -18,16 +18,9 @@ std::string TestLine(const ArmTest& test) {
       test.lower && test.upper
           ? fmt::format("[{:+.3f} %, {:+.3f} %]", *test.lower, *test.upper)
           : "no interval";
-  return fmt::format("    {:<12}  {:>+8.3f} %  sd {:>6.3f} %  {:<22}  {}\n",
+  return fmt::format("{:<12}  {:>+8.3f} %  sd {:>6.3f} %  {:<22}  {}",
                      test.name, test.pairs.mean, test.pairs.sd, interval,
                      gate::OutcomeName(test.outcome));
-}
-
-std::string ArmLines(const std::string& title,
-                     const std::vector<ArmTest>& tests) {
-  std::string text = fmt::format("  {}\n", title);
-  for (const ArmTest& test : tests) text += TestLine(test);
-  return text;
 }
 
 std::string NullTitle(const ControlArm& arm) {
@@ -37,28 +30,44 @@ std::string NullTitle(const ControlArm& arm) {
       arm.tests.empty() ? ": not judged" : "");
 }
 
-Json TestsJson(const std::vector<ArmTest>& tests) {
-  Json list = Json::array();
-  for (const ArmTest& test : tests) {
-    Json json{{"name", test.name},
-              {"outcome", gate::OutcomeName(test.outcome)},
-              {"pairs", test.pairs.count}};
-    PutNumber(json, "mean", test.pairs.mean);
-    PutNumber(json, "sd", test.pairs.sd);
-    PutNumber(json, "lower", test.lower);
-    PutNumber(json, "upper", test.upper);
-    list.push_back(std::move(json));
-  }
-  return list;
+Document TestDocument(const ArmTest& test) {
+  Document document;
+  document.Put("name", test.name);
+  document.Put("outcome", gate::OutcomeName(test.outcome));
+  document.Put("pairs", test.pairs.count);
+  document.Put("mean", test.pairs.mean);
+  document.Put("sd", test.pairs.sd);
+  document.Put("lower", test.lower);
+  document.Put("upper", test.upper);
+  document.Say(TestLine(test), 4);
+  return document;
 }
 
-Json ArmJson(const ControlArm& arm) {
-  return {{"arm", arm.arm},
-          {"recipe", arm.recipe},
-          {"perturbation", arm.perturbation},
-          {"seen_worse", arm.SeenWorse()},
-          {"not_judged", arm.not_judged},
-          {"tests", TestsJson(arm.tests)}};
+/// The arm's tests, below its title.
+Document ArmDocument(const ControlArm& arm, std::string title) {
+  Document document;
+  document.Put("arm", arm.arm);
+  document.Put("recipe", arm.recipe);
+  document.Put("perturbation", arm.perturbation);
+  document.Put("seen_worse", arm.SeenWorse());
+  document.Put("not_judged", arm.not_judged);
+  document.Say(std::move(title), 2);
+  document.PutEach("tests", arm.tests, TestDocument);
+  return document;
+}
+
+Document NullDocument(const ControlArm& arm) {
+  return ArmDocument(arm, NullTitle(arm));
+}
+
+void AddCandidate(const Judgement& judgement, Document& document) {
+  if (judgement.policy.InTokens()) {
+    document.Say("extra tokens in % of the baseline's:", 2);
+  }
+  document.Say("candidate " + judgement.candidate.arm, 2);
+  for (const ArmTest& test : judgement.controls->candidate) {
+    document.Say(TestLine(test), 4);
+  }
 }
 
 }  // namespace
@@ -83,43 +92,32 @@ std::string ControlStatement(const Judgement& judgement) {
   return fmt::format("control: {} {}", control->arm, ControlFinding(*control));
 }
 
-std::string ControlsText(const Judgement& judgement) {
-  if (!judgement.controls) return "";
+Document ControlsDocument(const Judgement& judgement) {
+  Document document;
+  document.Put("statement", ControlStatement(judgement));
+  if (!judgement.controls) {
+    document.Put("control", {});
+    document.PutEach("null_arms", std::vector<ControlArm>(), NullDocument);
+    return document;
+  }
   const gate::Controls& controls = *judgement.controls;
-  std::string text;
   if (!controls.nulls.empty() || controls.control) {
-    if (judgement.policy.InTokens()) {
-      text += "  extra tokens in % of the baseline's:\n";
-    }
-    text += ArmLines("candidate " + judgement.candidate.arm,
-                     gate::TestsOf(judgement));
+    AddCandidate(judgement, document);
   }
-  for (const ControlArm& arm : controls.nulls) {
-    text += ArmLines(NullTitle(arm), arm.tests);
-  }
+  document.PutEach("null_arms", controls.nulls, NullDocument);
   if (controls.control) {
-    text += ArmLines(fmt::format("control {}", controls.control->arm),
-                     controls.control->tests);
+    document.PutObject(
+        "control",
+        ArmDocument(*controls.control, "control " + controls.control->arm));
+  } else {
+    document.Put("control", {});
   }
-  return text + fmt::format("  {}; null arms: {}\n",
-                            ControlStatement(judgement),
-                            controls.nulls.empty()
-                                ? "none"
-                                : fmt::to_string(controls.nulls.size()));
-}
-
-Json ControlsJson(const Judgement& judgement) {
-  Json json{{"statement", ControlStatement(judgement)},
-            {"control", nullptr},
-            {"null_arms", Json::array()}};
-  if (!judgement.controls) return json;
-  if (judgement.controls->control) {
-    json["control"] = ArmJson(*judgement.controls->control);
-  }
-  for (const ControlArm& arm : judgement.controls->nulls) {
-    json["null_arms"].push_back(ArmJson(arm));
-  }
-  return json;
+  document.Say(fmt::format("{}; null arms: {}", ControlStatement(judgement),
+                           controls.nulls.empty()
+                               ? "none"
+                               : fmt::to_string(controls.nulls.size())),
+               2);
+  return document;
 }
 
 }  // namespace isoloss::report

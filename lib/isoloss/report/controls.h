@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "isoloss/document/document.h"
 #include "isoloss/gate/verdict.h"
-#include "isoloss/report/json_numbers.h"
 
 namespace isoloss::report {
 
@@ -15,12 +15,9 @@ std::string ControlFinding(const gate::ControlArm& control);
 /// no such part.
 std::string ControlStatement(const gate::Judgement& judgement);
 
-/// Lines of at most 80 columns: level L5's tests of the candidate, the null
-/// arms and the control, if there is any such arm, and the statement. "" if the
-/// verdict has no such part.
-std::string ControlsText(const gate::Judgement& judgement);
-
-/// Key `controls` of verdict.json.
-Json ControlsJson(const gate::Judgement& judgement);
+/// Key `controls` of verdict.json; for people lines of at most 80 columns:
+/// level L5's tests of the candidate, the null arms and the control, if there
+/// is any such arm, and the statement.
+document::Document ControlsDocument(const gate::Judgement& judgement);
 
 }  // namespace isoloss::report

@@ -8,6 +8,10 @@
 namespace isoloss::report {
 namespace {
 
+using document::Json;
+using document::PutInteger;
+using document::PutNumber;
+
 using compare::BlockDifference;
 using compare::OperationError;
 using compare::TensorDifference;

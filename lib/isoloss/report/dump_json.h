@@ -3,15 +3,15 @@
 
 #include "isoloss/compare/dump_difference.h"
 #include "isoloss/compare/error_growth.h"
-#include "isoloss/report/json_numbers.h"
+#include "isoloss/document/json.h"
 #include "isoloss/runlog/tensor_dump.h"
 
 namespace isoloss::report {
 
 /// How `a` and `b` differ, and which operation adds error.
-Json DumpComparisonJson(const runlog::TensorDump& a,
-                        const runlog::TensorDump& b,
-                        const compare::DumpDifference& difference,
-                        const compare::ErrorGrowth& growth);
+document::Json DumpComparisonJson(const runlog::TensorDump& a,
+                                  const runlog::TensorDump& b,
+                                  const compare::DumpDifference& difference,
+                                  const compare::ErrorGrowth& growth);
 
 }  // namespace isoloss::report

@@ -12,6 +12,10 @@
 namespace isoloss::report {
 namespace {
 
+using document::Json;
+using document::PutNumber;
+using document::TextStyle;
+
 using formats::Binade;
 using formats::Format;
 using formats::FormatRange;

@@ -4,20 +4,21 @@
 #include <span>
 #include <string>
 
+#include "isoloss/document/chart.h"
+#include "isoloss/document/json.h"
 #include "isoloss/formats/format.h"
-#include "isoloss/report/chart.h"
-#include "isoloss/report/json_numbers.h"
 
 namespace isoloss::report {
 
 /// A table: name, bits, range, specials, and the source below each.
 std::string RenderFormats(std::span<const formats::Format* const> all,
-                          const TextStyle& style);
+                          const document::TextStyle& style);
 
 /// All of one format: its range in exact decimals, its values on a log axis,
 /// and each binade's spacing and worst relative error with its values.
-std::string RenderFormat(const formats::Format& format, const TextStyle& style);
+std::string RenderFormat(const formats::Format& format,
+                         const document::TextStyle& style);
 
-Json FormatJson(const formats::Format& format);
+document::Json FormatJson(const formats::Format& format);
 
 }  // namespace isoloss::report

@@ -6,8 +6,8 @@
 #include <span>
 #include <string>
 
+#include "isoloss/document/json.h"
 #include "isoloss/gate/verdict.h"
-#include "isoloss/report/json_numbers.h"
 
 namespace isoloss::report {
 
@@ -17,7 +17,7 @@ inline constexpr int64_t kVerdictSchemaVersion = 2;
 /// The judgement as a JSON object (docs/verdict.schema.json). A number that is
 /// not finite is null, with its name ("nan", "inf", "-inf") in a second key
 /// ending in `_text`, so that its text is valid JSON.
-Json VerdictJson(const gate::Judgement& judgement);
+document::Json VerdictJson(const gate::Judgement& judgement);
 
 /// The same as indented text.
 std::string RenderJson(const gate::Judgement& judgement);
@@ -29,7 +29,7 @@ std::string RenderJson(std::span<const gate::Judgement> judgements);
 
 /// Of all of such an object but its key `digest`, by which readers know that
 /// nobody edited it.
-std::string VerdictDigest(Json verdict);
+std::string VerdictDigest(document::Json verdict);
 
 /// Writes RenderJson to `path`, completely or not at all.
 /// Errors   IoError naming the path and the system's reason.

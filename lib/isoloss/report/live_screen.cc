@@ -12,6 +12,8 @@
 namespace isoloss::report {
 namespace {
 
+using document::TextStyle;
+
 constexpr int kRowsOfFiles = 40;
 
 std::string Waiting(const std::filesystem::path& path) {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "isoloss/report/chart.h"
+#include "isoloss/document/chart.h"
 #include "isoloss/report/live_view.h"
 
 namespace isoloss::report {
@@ -36,7 +36,7 @@ class LiveScreen {
  private:
   std::vector<std::string> Lines(const LivePicture& picture,
                                  const std::filesystem::path& path) const;
-  TextStyle Style() const;
+  document::TextStyle Style() const;
 
   const bool terminal_;
   const bool ascii_;

@@ -12,6 +12,17 @@
 namespace isoloss::report {
 namespace {
 
+using document::Chart;
+using document::DrawChart;
+using document::kBlue;
+using document::kBold;
+using document::kDim;
+using document::kGreen;
+using document::kRed;
+using document::kYellow;
+using document::Paint;
+using document::TextStyle;
+
 constexpr size_t kPaceSteps = 20;
 constexpr size_t kLastEvents = 3;
 /// Lines of a run besides its chart and events: head, bar, axis and labels.

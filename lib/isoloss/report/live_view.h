@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "isoloss/report/chart.h"
+#include "isoloss/document/chart.h"
 #include "isoloss/runlog/run_log.h"
 
 namespace isoloss::report {
@@ -76,7 +76,8 @@ std::string JobLine(const LiveJob& job, int columns);
 /// can be fewer by drawing less: the job, runs that are under way with numbers,
 /// bar, loss curve and last events, then a line for each other one.
 std::vector<std::string> DrawLiveRuns(const std::vector<LiveRun>& runs,
-                                      int rows, const TextStyle& style,
+                                      int rows,
+                                      const document::TextStyle& style,
                                       const std::optional<LiveJob>& job = {});
 
 /// All runs and the job on one line, for output that is no terminal.

@@ -5,11 +5,19 @@
 #include <algorithm>
 #include <array>
 
+#include "isoloss/document/text_layout.h"
 #include "isoloss/report/terminal_width.h"
-#include "isoloss/report/text_layout.h"
 
 namespace isoloss::report {
 namespace {
+
+using document::kDim;
+using document::kGreen;
+using document::kRed;
+using document::kYellow;
+using document::Paint;
+using document::Shortened;
+using document::TextStyle;
 
 constexpr size_t kNodeColumns = 9;
 using NodeCells = std::array<std::string, kNodeColumns>;

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "isoloss/report/chart.h"
+#include "isoloss/document/chart.h"
 
 namespace isoloss::report {
 
@@ -25,6 +25,6 @@ struct NodeRow {
 
 /// One line for each, below a line of titles.
 std::string DrawNodeTable(const std::vector<NodeRow>& rows,
-                          const TextStyle& style);
+                          const document::TextStyle& style);
 
 }  // namespace isoloss::report

@@ -5,17 +5,25 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
-#include "isoloss/report/markup.h"
+#include "isoloss/document/markup.h"
 #include "isoloss/report/page_files.h"
 #include "isoloss/report/page_values.h"
 
 namespace isoloss::report {
 namespace {
 
+using document::EscapedMarkup;
+using document::Json;
+
+/// The browser loads and runs nothing but what is in the page.
+constexpr std::string_view kPagePolicy =
+    "default-src 'none'; script-src 'unsafe-inline'; style-src "
+    "'unsafe-inline'; img-src data:";
+
 /// Policy, title and style.
 std::string Style(const Json& data) {
   std::string text = "<meta http-equiv=\"Content-Security-Policy\" content=\"" +
-                     PagePolicy(!data.at("live").is_null()) + "\">\n<title>";
+                     std::string(kPagePolicy) + "\">\n<title>";
   text += EscapedMarkup(Printable(data.at("title").get<std::string>()));
   text += "</title>\n<style>\n";
   text += page_files::Style();
@@ -42,14 +50,6 @@ void Replace(std::string_view name, const std::string& text,
 }
 
 }  // namespace
-
-std::string PagePolicy(bool live) {
-  std::string policy =
-      "default-src 'none'; script-src 'unsafe-inline'; style-src "
-      "'unsafe-inline'; img-src data:";
-  if (live) policy += "; connect-src 'self'";
-  return policy;
-}
 
 std::string RenderPage(const Json& data) {
   std::string page(page_files::Html());

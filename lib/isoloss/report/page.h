@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "isoloss/report/json_numbers.h"
+#include "isoloss/document/json.h"
 
 namespace isoloss::report {
 
@@ -13,14 +13,10 @@ namespace isoloss::report {
 inline constexpr std::string_view kPageFirstLine =
     "<!DOCTYPE html><!-- isoloss report -->\n";
 
-/// What the browser may load and run of a page, as a Content-Security-Policy:
-/// nothing but what is in it, and of a live page the data from where it came.
-std::string PagePolicy(bool live);
-
 /// The page of PageData's object: style, data, chart.js and the scripts of
-/// lib/isoloss/report/page in it, under PagePolicy (live: data.live is not
-/// null). No text of `data` is HTML: the title is escaped, and all
-/// else is JSON, in which `<` is escaped.
-std::string RenderPage(const Json& data);
+/// lib/isoloss/report/page in it, under a
+/// Content-Security-Policy that loads nothing else. No text of `data` is HTML:
+/// the title is escaped, and all else is JSON, in which `<` is escaped.
+std::string RenderPage(const document::Json& data);
 
 }  // namespace isoloss::report

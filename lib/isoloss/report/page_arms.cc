@@ -13,6 +13,8 @@
 namespace isoloss::report {
 namespace {
 
+using document::Json;
+
 using compare::Run;
 
 /// `json` at these keys, one below the other; null if there is no such place.
@@ -91,7 +93,7 @@ PageArm ArmOf(const std::string& name, std::string role,
       runs, {}, [](const Run* run) { return run->log.provenance.seed; });
   PageArm arm{ClippedText(name, kMostNameBytes), std::move(role), {}};
   for (const Run* run : runs) {
-    arm.runs.push_back({run->file, &run->log, StateOf(run->log, false)});
+    arm.runs.push_back({run->file, &run->log});
   }
   return arm;
 }

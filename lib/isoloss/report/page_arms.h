@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "isoloss/compare/pair.h"
-#include "isoloss/report/json_numbers.h"
+#include "isoloss/document/json.h"
 #include "isoloss/report/page_runs.h"
 #include "isoloss/report/page_values.h"
 
@@ -42,10 +42,10 @@ struct PageArms {
 /// Notes    which runs are left out.
 PageArms ArmsOfPage(std::span<const compare::Run> runs,
                     std::span<const compare::Run> approved,
-                    const std::vector<Json>& verdicts,
+                    const std::vector<document::Json>& verdicts,
                     std::string_view baseline, PageBudget& budget);
 
 /// Calls the arms of verdicts on a regression as the page does.
-void NameSides(const PageArms& page, std::vector<Json>& verdicts);
+void NameSides(const PageArms& page, std::vector<document::Json>& verdicts);
 
 }  // namespace isoloss::report

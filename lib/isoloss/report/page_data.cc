@@ -10,7 +10,7 @@
 
 #include "isoloss/base/build_info.h"
 #include "isoloss/gate/check_titles.h"
-#include "isoloss/report/log_json.h"
+#include "isoloss/report/log_document.h"
 #include "isoloss/report/page_arms.h"
 #include "isoloss/report/page_evidence.h"
 #include "isoloss/report/page_tensors.h"
@@ -18,6 +18,8 @@
 
 namespace isoloss::report {
 namespace {
+
+using document::Json;
 
 /// Evaluations of all runs of a page.
 constexpr size_t kMostHeldOut = 20'000;
@@ -32,7 +34,7 @@ const runlog::RunLog* FirstLog(const PageArm& arm, const Has& has) {
 
 /// Texts of it in full are for `isoloss show`.
 Json ProvenanceOf(const runlog::Provenance& provenance, PageBudget& budget) {
-  Json json = ProvenanceJson(provenance);
+  Json json = document::ToJson(ProvenanceDocument(provenance));
   for (auto& [key, value] : json.items()) {
     if (!value.is_string()) continue;
     value = budget.Text(value.get_ref<const std::string&>(), 20'000);
@@ -127,61 +129,6 @@ Json PairJson(const PagePair& pair, const std::vector<Json>& verdicts) {
   return json;
 }
 
-Json LiveJson(const PageContent& content, PageBudget& budget) {
-  const LivePicture& picture = *content.live;
-  Json json{{"refresh_seconds", content.refresh_seconds},
-            {"ended", content.ended},
-            {"done_percent", nullptr},
-            {"seconds_left", nullptr},
-            {"runs", Json::array()}};
-  if (picture.job) {
-    json["done_percent"] = ShortNumber(100 * picture.job->done);
-    if (picture.job->seconds_left) {
-      json["seconds_left"] = ShortNumber(*picture.job->seconds_left);
-    }
-  }
-  for (const LiveRun& run : picture.runs) {
-    if (json["runs"].size() == kMostPageRuns) break;
-    const runlog::RunLog& log = run.log;
-    const int64_t step = log.steps.step.empty() ? 0 : log.steps.step.back();
-    const auto pace = PaceOf(log.steps);
-    const auto left = static_cast<double>(log.provenance.steps_planned - step);
-    Json entry{{"name", budget.Text(run.name)},
-               {"state", StateName(run.state)},
-               {"step", step},
-               {"steps_planned", log.provenance.steps_planned},
-               {"seconds_left", nullptr},
-               {"note", budget.Text(run.note)}};
-    if (pace && IsUnderWay(run.state)) {
-      entry["seconds_left"] = ShortNumber(left * pace->step_seconds);
-    }
-    budget.Take(entry);
-    json["runs"].push_back(std::move(entry));
-  }
-  return json;
-}
-
-/// Runs that can be read, as others are.
-std::vector<compare::Run> RunsOf(const LivePicture& picture) {
-  std::vector<compare::Run> runs;
-  for (const LiveRun& run : picture.runs) {
-    if (run.state == RunState::kUnreadable) continue;
-    runs.push_back({run.name, run.log});
-  }
-  return runs;
-}
-
-/// Final states are those of the logs; of others the picture knows.
-void SetStates(const LivePicture& picture, PageArms& page) {
-  for (PageArm& arm : page.arms) {
-    for (PageRun& run : arm.runs) {
-      const auto found =
-          std::ranges::find(picture.runs, run.file, &LiveRun::name);
-      if (found != picture.runs.end()) run.state = found->state;
-    }
-  }
-}
-
 std::string TitleOf(const PageContent& content,
                     const std::vector<PageArm>& arms) {
   if (!content.title.empty()) return content.title;
@@ -205,13 +152,9 @@ class PageBuilder {
 
   Json Build() && {
     for (const std::string& note : content_.notes) budget_.Note(note);
-    if (content_.live != nullptr) live_runs_ = RunsOf(*content_.live);
-    const std::span<const compare::Run> runs =
-        content_.live == nullptr ? content_.runs : live_runs_;
-    page_ = ArmsOfPage(runs, content_.approved, verdicts_, content_.baseline,
-                       budget_);
+    page_ = ArmsOfPage(content_.runs, content_.approved, verdicts_,
+                       content_.baseline, budget_);
     NameSides(page_, verdicts_);
-    if (content_.live != nullptr) SetStates(*content_.live, page_);
     BoundVerdicts(verdicts_, budget_);
     AddHead();
     AddArms();
@@ -236,7 +179,6 @@ class PageBuilder {
         {"title", budget_.Text(TitleOf(content_, page_.arms), 1000)},
         {"program",
          {{"version", "isoloss " + build.version}, {"commit", build.commit}}},
-        {"live", nullptr},
         {"verdicts", verdicts_},
         {"check_titles", CheckTitlesJson()},
         {"experiment_text", ""},
@@ -244,9 +186,6 @@ class PageBuilder {
         {"arms", Json::array()},
         {"pairs", Json::array()}};
     budget_.Take(data_["check_titles"]);
-    if (content_.live != nullptr) {
-      data_["live"] = LiveJson(content_, budget_);
-    }
     if (page_.arms.empty()) return;
     data_["experiment_text"] = budget_.Text(
         page_.arms.front().runs.front().log->provenance.experiment_text);
@@ -277,12 +216,10 @@ class PageBuilder {
     data_["routing_flips"] = RoutingFlipsJson(page_.pairs, budget_);
     data_["growth"] = GrowthJson(Copy(content_.growth), budget_);
     data_["oracle"] = OracleJson(content_.probes, budget_);
-    data_["kill_matrix"] = KillMatrixJson(Copy(content_.kill_matrix), budget_);
   }
 
   const PageContent& content_;
   std::vector<Json> verdicts_;
-  std::vector<compare::Run> live_runs_;
   PageBudget budget_{kMostPageBytes - kMostFrameBytes};
   PageArms page_;
   Json data_;

@@ -7,9 +7,8 @@
 #include <vector>
 
 #include "isoloss/compare/pair.h"
+#include "isoloss/document/json.h"
 #include "isoloss/gate/evidence.h"
-#include "isoloss/report/json_numbers.h"
-#include "isoloss/report/live_screen.h"
 
 namespace isoloss::report {
 
@@ -21,23 +20,18 @@ struct PageContent {
   /// Earlier runs that a verdict on a regression was given against.
   std::span<const compare::Run> approved = {};
   /// Objects of verdict.json, each of one candidate.
-  const std::vector<Json>* verdicts = nullptr;
+  const std::vector<document::Json>* verdicts = nullptr;
   /// Arm that others are compared with, where no verdict says; "": the first.
   std::string baseline = {};
   std::span<const gate::Probe> probes = {};
   std::span<const gate::NullEnsemble> ensembles = {};
-  const Json* growth = nullptr;         ///< DumpComparisonJson
-  const Json* kill_matrix = nullptr;    ///< of RenderKillMatrixJson
-  std::vector<std::string> notes = {};  ///< sentences for the reader
-  /// Runs that are being made; `runs` is empty then.
-  const LivePicture* live = nullptr;
-  double refresh_seconds = 2;  ///< of a live page
-  bool ended = false;          ///< a live page has no more to come
+  const document::Json* growth = nullptr;  ///< DumpComparisonJson
+  std::vector<std::string> notes = {};     ///< sentences for the reader
 };
 
 /// The object. Curves keep each step while they have at most kMostCurveValues
 /// values; with all that is left out or thinned, which it says, what PageJson
 /// makes of it has at most kMostPageBytes - kMostFrameBytes bytes.
-Json PageData(const PageContent& content);
+document::Json PageData(const PageContent& content);
 
 }  // namespace isoloss::report

@@ -12,16 +12,17 @@
 
 #include "isoloss/compare/final_window.h"
 #include "isoloss/compare/routing_difference.h"
-#include "isoloss/report/log_json.h"
+#include "isoloss/report/log_document.h"
 
 namespace isoloss::report {
 namespace {
+
+using document::Json;
 
 constexpr size_t kMostVerdictBytes = 700'000;
 constexpr size_t kMostGrowthEntries = 50;
 constexpr size_t kMostFlipPoints = 200;
 constexpr size_t kMostFlipBytes = 200'000;
-constexpr size_t kMostKillMatrixBytes = 400'000;
 constexpr size_t kMostProbes = 100;
 constexpr size_t kMostEnvelopeSteps = 5'000;
 
@@ -182,7 +183,7 @@ Json OracleJson(std::span<const gate::Probe> probes, PageBudget& budget) {
       budget.Note("The page has the first probe logs only.");
       break;
     }
-    const Json found = ProbeJson(probe.log, probe.file);
+    const Json found = document::ToJson(DocumentOf(probe.log, probe.file));
     Json entry{
         {"arm", found["arm"]},           {"seed", found["seed"]},
         {"file", found["file"]},         {"passed", found["outcome"] == "PASS"},
@@ -205,18 +206,6 @@ Json OracleJson(std::span<const gate::Probe> probes, PageBudget& budget) {
     if (!entry.is_null()) list.push_back(std::move(entry));
   }
   return list;
-}
-
-Json KillMatrixJson(Json matrix, PageBudget& budget) {
-  if (matrix.is_null()) return nullptr;
-  const auto drop_curves = [](Json& cells) {
-    for (Json& cell : cells) cell.erase("loss_nats");
-  };
-  if (PageJson(matrix).size() > kMostKillMatrixBytes) {
-    for (Json& mutant : matrix["mutants"]) drop_curves(mutant["cells"]);
-    drop_curves(matrix["benign"]);
-  }
-  return budget.Fit(std::move(matrix), "the kill matrix");
 }
 
 }  // namespace isoloss::report

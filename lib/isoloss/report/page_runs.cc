@@ -5,8 +5,12 @@
 #include <span>
 #include <utility>
 
+#include "isoloss/report/live_view.h"
+
 namespace isoloss::report {
 namespace {
+
+using document::Json;
 
 using runlog::StepColumns;
 
@@ -97,22 +101,15 @@ Json EventsJson(const std::vector<runlog::Event>& events, PageBudget& budget) {
   return list;
 }
 
-}  // namespace
-
-const char* StateName(RunState state) {
-  switch (state) {
-    case RunState::kFinished:
-      return "finished";
-    case RunState::kAborted:
-      return "aborted";
-    case RunState::kInterrupted:
-      return "interrupted";
-    case RunState::kUnreadable:
-      return "unreadable";
-    default:
-      return "running";
-  }
+/// "finished", "aborted" or "interrupted".
+const char* StateName(const runlog::RunLog& log) {
+  const RunState state = StateOf(log, /*has_journal=*/false);
+  if (state == RunState::kAborted) return "aborted";
+  if (state == RunState::kInterrupted) return "interrupted";
+  return "finished";
 }
+
+}  // namespace
 
 int64_t CurveBin(const std::vector<PageArm>& arms) {
   const auto values = [&arms](int64_t bin) {
@@ -143,7 +140,7 @@ Json RunJson(const PageRun& run, int64_t bin, size_t most_held_out,
   Json json{{"seed", log.provenance.seed},
             {"file", budget.Text(run.file)},
             {"complete", log.provenance.complete},
-            {"state", StateName(run.state)},
+            {"state", StateName(log)},
             {"recorded_steps", log.steps.step.size()},
             {"step", StepJson(log.steps.step, bin)},
             {"bin", bin},

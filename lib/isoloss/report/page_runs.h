@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "isoloss/report/json_numbers.h"
-#include "isoloss/report/live_view.h"
+#include "isoloss/document/json.h"
 #include "isoloss/report/page_values.h"
 #include "isoloss/runlog/run_log.h"
 
@@ -20,7 +19,6 @@ inline constexpr size_t kMostCurveValues = 500'000;
 struct PageRun {
   std::string file = {};  ///< as messages show it
   const runlog::RunLog* log = nullptr;
-  RunState state = RunState::kFinished;
 };
 
 /// One arm with its runs, ascending seeds.
@@ -36,14 +34,11 @@ struct PageArm {
 /// there.
 int64_t CurveBin(const std::vector<PageArm>& arms);
 
-/// "finished", "aborted", "interrupted", "unreadable", or "running".
-const char* StateName(RunState state);
-
 /// Keys seed, file, complete, state, recorded_steps, step, bin, series,
 /// held_out and events. A point stands at the first of its `bin` steps and is
 /// not finite if a value of them is not; the last point may be of fewer. At
 /// most `most_held_out` evaluations, evenly spread.
-Json RunJson(const PageRun& run, int64_t bin, size_t most_held_out,
-             PageBudget& budget);
+document::Json RunJson(const PageRun& run, int64_t bin, size_t most_held_out,
+                       PageBudget& budget);
 
 }  // namespace isoloss::report

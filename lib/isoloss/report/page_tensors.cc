@@ -15,6 +15,8 @@
 namespace isoloss::report {
 namespace {
 
+using document::Json;
+
 using runlog::MoeColumns;
 using runlog::TensorColumns;
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string>
 
-#include "isoloss/report/json_numbers.h"
+#include "isoloss/document/json.h"
 #include "isoloss/report/page_values.h"
 #include "isoloss/runlog/run_log.h"
 
@@ -19,16 +19,16 @@ inline constexpr size_t kMostTensorSteps = 12;
 /// Statistics of tensors at up to kMostTensorSteps steps, fewer if there is no
 /// room, and the histograms of their E8M0 scales at as many of these, the last
 /// one first.
-Json TensorsJson(const runlog::RunLog& log, const std::string& arm,
-                 size_t bytes, PageBudget& budget);
+document::Json TensorsJson(const runlog::RunLog& log, const std::string& arm,
+                           size_t bytes, PageBudget& budget);
 
 /// Tokens of each expert and the entropy of the router, means over bins of
 /// steps.
-Json MoeJson(const runlog::RunLog& log, const std::string& arm, size_t bytes,
-             PageBudget& budget);
+document::Json MoeJson(const runlog::RunLog& log, const std::string& arm,
+                       size_t bytes, PageBudget& budget);
 
 /// Bytes from rank to rank, and sums over all steps.
-Json ExchangeJson(const runlog::RunLog& log, const std::string& arm,
-                  size_t bytes, PageBudget& budget);
+document::Json ExchangeJson(const runlog::RunLog& log, const std::string& arm,
+                            size_t bytes, PageBudget& budget);
 
 }  // namespace isoloss::report

@@ -14,6 +14,8 @@
 namespace isoloss::report {
 namespace {
 
+using document::Json;
+
 constexpr std::string_view kDigits =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 

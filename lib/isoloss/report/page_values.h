@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "isoloss/report/json_numbers.h"
+#include "isoloss/document/json.h"
 
 namespace isoloss::report {
 
@@ -31,11 +31,11 @@ std::string Float32Base64(std::span<const double> values);
 std::string Float32Base64(std::span<const int64_t> values);
 
 /// The float32 next to `value`, or null if it is not finite.
-Json ShortNumber(double value);
+document::Json ShortNumber(double value);
 
 /// The object as 7-bit text in which `<`, `>` and `&` are escaped, so that it
 /// may stand in an HTML element. Bytes that are no UTF-8 are replaced.
-std::string PageJson(const Json& json);
+std::string PageJson(const document::Json& json);
 
 /// `text`, or if it has more than `bytes` its front and "[…]". Cuts no code
 /// point.
@@ -55,9 +55,9 @@ class PageBudget {
   /// Whether there was room for so many bytes; they are then taken.
   bool Take(size_t bytes);
   /// Likewise for what PageJson makes of `json`.
-  bool Take(const Json& json);
+  bool Take(const document::Json& json);
   /// `json` if there is room; else null and a note that `what` was left out.
-  Json Fit(Json json, const std::string& what);
+  document::Json Fit(document::Json json, const std::string& what);
   /// ClippedText to what there is room for, at most `most` bytes and
   /// kMostTextBytes with all others.
   std::string Text(std::string_view text, size_t most = size_t{64} << 10);

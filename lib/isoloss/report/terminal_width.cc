@@ -12,6 +12,8 @@
 namespace isoloss::report {
 namespace {
 
+using document::TextStyle;
+
 constexpr int kNarrowest = 40;  // columns
 constexpr int kWidest = 120;
 

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "isoloss/report/chart.h"
+#include "isoloss/document/chart.h"
 
 namespace isoloss::report {
 
@@ -23,10 +23,10 @@ bool LocaleIsAscii();
 /// Of text that goes to standard output: its terminal's width within limits, 80
 /// columns for files; colours where they show and NO_COLOR does not forbid
 /// them. `ascii`: 7-bit characters, whatever the locale says.
-TextStyle TerminalStyle(bool ascii);
+document::TextStyle TerminalStyle(bool ascii);
 
 /// Of sentences that go to this file descriptor: its terminal's width within
 /// limits, 100 columns for files.
-TextStyle ProseStyle(int descriptor);
+document::TextStyle ProseStyle(int descriptor);
 
 }  // namespace isoloss::report

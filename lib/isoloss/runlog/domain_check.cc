@@ -9,37 +9,19 @@
 #include <tuple>
 #include <utility>
 
-#include "isoloss/runlog/domain_visitor.h"
-#include "isoloss/runlog/probe_schema.h"
+#include "isoloss/runlog/column_check.h"
+#include "isoloss/runlog/probe_log_schema.h"
 #include "isoloss/runlog/provenance_check.h"
 #include "isoloss/runlog/recording.h"
 #include "isoloss/runlog/relations.h"
-#include "isoloss/runlog/step_relations.h"
 
 namespace isoloss::runlog {
 namespace {
 
 // ---- probe logs ------------------------------------------------------------
 
-/// Each element is equal, a flip or another one, and what is said of the worst
-/// one fits. A probe's other rules are the gate's (gate/probe_completeness.h).
-std::string WrongOracleRow(const OracleColumns& oracle, size_t i) {
-  const double elements = static_cast<double>(oracle.elements[i]);
-  const double parts = static_cast<double>(oracle.equal[i]) +
-                       static_cast<double>(oracle.flips[i]) +
-                       static_cast<double>(oracle.other[i]);
-  if (parts != elements) {
-    return fmt::format(
-        "{} equal elements, {} flips and {} others, but they "
-        "must sum to its {} elements",
-        oracle.equal[i], oracle.flips[i], oracle.other[i], oracle.elements[i]);
-  }
-  if (!(oracle.expected_flips[i] <= elements)) {
-    return fmt::format(
-        "{} expected_flips, but they must lie between 0 and the "
-        "{} elements of the tensor",
-        oracle.expected_flips[i], oracle.elements[i]);
-  }
+/// What is said of the element with the largest error.
+std::string WrongWorst(const OracleColumns& oracle, size_t i) {
   if (oracle.other[i] > 0) return "";
   const bool none = oracle.worst_row[i] == -1;
   if (none != (oracle.worst_column[i] == -1)) {
@@ -66,6 +48,28 @@ std::string WrongOracleRow(const OracleColumns& oracle, size_t i) {
         oracle.worst_ratio[i]);
   }
   return "";
+}
+
+/// Each element is equal, a flip or another one, and what is said of the worst
+/// one fits. A probe's other rules are the gate's (gate/probe_completeness.h).
+std::string WrongOracleRow(const OracleColumns& oracle, size_t i) {
+  const double elements = static_cast<double>(oracle.elements[i]);
+  const double parts = static_cast<double>(oracle.equal[i]) +
+                       static_cast<double>(oracle.flips[i]) +
+                       static_cast<double>(oracle.other[i]);
+  if (parts != elements) {
+    return fmt::format(
+        "{} equal elements, {} flips and {} others, but they "
+        "must sum to its {} elements",
+        oracle.equal[i], oracle.flips[i], oracle.other[i], oracle.elements[i]);
+  }
+  if (!(oracle.expected_flips[i] <= elements)) {
+    return fmt::format(
+        "{} expected_flips, but they must lie between 0 and the "
+        "{} elements of the tensor",
+        oracle.expected_flips[i], oracle.elements[i]);
+  }
+  return WrongWorst(oracle, i);
 }
 
 /// Of the columns that layout 2 brought.
@@ -154,6 +158,21 @@ void CheckPlainSteps(const ProbeLog& log, std::vector<Violation>& violations) {
   }
 }
 
+/// Each tensor of a step once.
+void CheckPrecisionOrder(const PrecisionColumns& precision,
+                         std::vector<Violation>& violations) {
+  std::set<std::pair<int64_t, int64_t>> seen;
+  for (size_t i = 0; i < precision.step.size(); ++i) {
+    if (seen.emplace(precision.step[i], precision.tensor[i]).second) {
+      continue;
+    }
+    Add(violations, fmt::format("/precision has tensor {} of step {} again in "
+                                "row {}, but must have it once",
+                                precision.tensor[i], precision.step[i], i));
+    return;
+  }
+}
+
 /// Rows stand in the order in which the probe met them, so that a step that is
 /// counted twice or for another one shows.
 void CheckOrder(const ProbeLog& log, std::vector<Violation>& violations) {
@@ -190,18 +209,7 @@ void CheckOrder(const ProbeLog& log, std::vector<Violation>& violations) {
       "routing_flips", "step and layer", flips.step.size(),
       [&](size_t i) { return std::tuple(flips.step[i], flips.layer[i]); },
       violations);
-  std::set<std::pair<int64_t, int64_t>> precise;
-  for (size_t i = 0; i < log.precision.step.size(); ++i) {
-    if (precise.emplace(log.precision.step[i], log.precision.tensor[i])
-            .second) {
-      continue;
-    }
-    Add(violations,
-        fmt::format("/precision has tensor {} of step {} again in "
-                    "row {}, but must have it once",
-                    log.precision.tensor[i], log.precision.step[i], i));
-    break;
-  }
+  CheckPrecisionOrder(log.precision, violations);
 }
 
 void CheckComparisons(const ProbeLog& log, std::vector<Violation>& violations) {
@@ -310,54 +318,54 @@ void CheckOrigin(const Provenance& provenance,
 /// Of another program's run: what it has must be a value, but nobody knows what
 /// it was to record.
 std::vector<Violation> CheckForeign(const RunLog& log) {
-  DomainVisitor visitor(log.schema_version, [](When) { return false; });
-  VisitOrigin(visitor, log.provenance.origin);
-  VisitGroups(visitor, log);
-  CheckOrigin(log.provenance, visitor.violations);
-  return std::move(visitor.violations);
+  ColumnCheck check(View(log), log.schema_version, [](When) { return false; });
+  check.Check(PartOf(&RunLog::provenance, OriginGroup()));
+  check.Check(RowGroups());
+  CheckOrigin(log.provenance, check.violations);
+  return std::move(check.violations);
 }
 
 }  // namespace
 
 std::vector<Violation> CheckDomains(const RunLog& log) {
-  if (log.provenance.IsForeign()) return CheckForeign(log);
+  if (!log.provenance.Knows(Fact::kRecording)) return CheckForeign(log);
   const Recording recording(log.provenance);
   // Bytes between pairs are written down at evaluations, and only those that
   // belong to the mesh that /exchange tells of.
   const bool has_pairs =
       !log.eval.step.empty() && log.eval.step.back() > 0 && !ChangedMesh(log);
-  DomainVisitor visitor(log.schema_version, [&](When when) {
+  ColumnCheck check(View(log), log.schema_version, [&](When when) {
     return recording.IsDue(when) && (when != When::kPairs || has_pairs);
   });
-  VisitRunLog(visitor, log);
+  check.Check(SchemaOf<RunLog>());
   if (log.schema_version >= kGraphVersion) {
-    CheckGraph(log.provenance.graph, visitor.violations);
+    CheckGraph(log.provenance.graph, check.violations);
     // Names and sums of a damaged graph say nothing new.
-    if (visitor.violations.empty()) {
+    if (check.violations.empty()) {
       for (const std::string& wrong : WrongProvenance(log)) {
-        Add(visitor.violations, wrong);
+        Add(check.violations, wrong);
       }
     }
   }
   if (log.schema_version >= kFullTextVersion &&
       !recording.missing_keys().empty()) {
-    visitor.violations.push_back(
+    check.violations.push_back(
         {Fault::kFile,
          fmt::format("attribute experiment_text has no number for {}, but it "
                      "must say what the run records. {}",
                      recording.missing_keys(), RemedyOf(Fault::kFile))});
   }
-  if (!visitor.lengths_fit) return std::move(visitor.violations);
+  if (!check.lengths_fit) return std::move(check.violations);
   for (const RelationRule& rule : RelationRules()) {
     const uint32_t bit = uint32_t{1} << static_cast<uint32_t>(rule.relation);
-    if ((visitor.spoilt_relations & bit) != 0) continue;
+    if ((check.spoilt_relations & bit) != 0) continue;
     const std::string broken = rule.broken(log);
     if (broken.empty()) continue;
-    visitor.violations.push_back(
+    check.violations.push_back(
         {rule.fault, fmt::format("{}, but the rule is: {}. {}", broken,
                                  rule.rule, RemedyOf(rule.fault))});
   }
-  return std::move(visitor.violations);
+  return std::move(check.violations);
 }
 
 namespace {
@@ -365,36 +373,31 @@ namespace {
 /// Of operations that another program recorded: no graph and no experiment says
 /// what should be there.
 std::vector<Violation> CheckForeign(const ProbeLog& log) {
-  DomainVisitor visitor(kSchemaVersion, [](When) { return true; });
-  VisitOrigin(visitor, log.provenance.origin);
-  visitor.Group("plain_steps", "", 1);
-  VisitForeignSteps(
-      [&](const Field& field, const auto& values) {
-        visitor.RequiredColumn(field, values);
-      },
-      log.plain_steps);
-  VisitComparisons(visitor, log);
-  if (visitor.violations.empty()) CheckComparisons(log, visitor.violations);
-  return std::move(visitor.violations);
+  ColumnCheck check(View(log), kSchemaVersion, [](When) { return true; });
+  check.Check(PartOf(&ProbeLog::provenance, OriginGroup()));
+  check.Check(ForeignStepGroup());
+  check.Check(ComparisonGroups());
+  if (check.violations.empty()) CheckComparisons(log, check.violations);
+  return std::move(check.violations);
 }
 
 }  // namespace
 
 std::vector<Violation> CheckDomains(const ProbeLog& log) {
-  if (log.provenance.IsForeign()) return CheckForeign(log);
-  DomainVisitor visitor(kSchemaVersion, [](When) { return true; });
-  VisitProbeLog(visitor, log);
+  if (!log.provenance.Knows(Fact::kGraph)) return CheckForeign(log);
+  ColumnCheck check(View(log), kSchemaVersion, [](When) { return true; });
+  check.Check(SchemaOf<ProbeLog>());
   if (!log.provenance.graph.empty()) {
-    CheckGraph(log.provenance.graph, visitor.violations);
+    CheckGraph(log.provenance.graph, check.violations);
   }
-  if (visitor.violations.empty()) {
-    CheckComparisons(log, visitor.violations);
-    CheckPlainSteps(log, visitor.violations);
-    if (visitor.violations.empty()) {
-      CheckRoutedTokens(log, visitor.violations);
+  if (check.violations.empty()) {
+    CheckComparisons(log, check.violations);
+    CheckPlainSteps(log, check.violations);
+    if (check.violations.empty()) {
+      CheckRoutedTokens(log, check.violations);
     }
   }
-  return std::move(visitor.violations);
+  return std::move(check.violations);
 }
 
 std::vector<std::string> BrokenInSteps(const RunLog& log) {

@@ -10,9 +10,10 @@
 #include <utility>
 
 #include "isoloss/base/error.h"
-#include "isoloss/runlog/content_digester.h"
-#include "isoloss/runlog/domain_visitor.h"
-#include "isoloss/runlog/probe_schema.h"
+#include "isoloss/runlog/column_check.h"
+#include "isoloss/runlog/content_digest.h"
+#include "isoloss/runlog/domain_check.h"
+#include "isoloss/runlog/probe_log_schema.h"
 #include "isoloss/runlog/schema_reader.h"
 #include "isoloss/runlog/schema_writer.h"
 #include "isoloss/runlog/sealed_file.h"
@@ -26,10 +27,10 @@ constexpr size_t kMaxMemberBytes = size_t{128} << 20;
 
 /// Rows of all members below each other, with the member of each: a few long
 /// datasets instead of many short ones.
-template <typename Columns>
+template <typename Part>
 struct Stacked {
   std::vector<int64_t> member;
-  Columns columns;
+  Part columns;
 };
 
 /// An ensemble as it is on disk.
@@ -47,21 +48,10 @@ struct Tables {
   Stacked<ParameterColumns> reference_parameters;
   Stacked<PrecisionColumns> precision;
   Stacked<RoutingFlipColumns> routing_flips;
+  std::string digest;
 };
 
-/// Walks the columns of a Stacked of this kind.
-template <typename Kind, typename Visit, typename... Rows>
-void VisitColumns(Visit&& visit, Rows&... rows) {
-  if constexpr (std::is_same_v<Kind, StepColumns>) VisitSteps(visit, rows...);
-  if constexpr (std::is_same_v<Kind, PrecisionColumns>)
-    VisitPrecision(visit, rows...);
-  if constexpr (std::is_same_v<Kind, RoutingFlipColumns>)
-    VisitRoutingFlips(visit, rows...);
-  if constexpr (std::is_same_v<Kind, ParameterColumns>)
-    VisitParameterColumns(visit, rows...);
-}
-
-[[noreturn]] void RejectMember(size_t member, const char* column,
+[[noreturn]] void RejectMember(size_t member, std::string_view column,
                                std::string_view what) {
   ThrowError(ErrorKind::kShape,
              "null ensemble: {} of member {} {}, but all members must record "
@@ -70,41 +60,44 @@ void VisitColumns(Visit&& visit, Rows&... rows) {
 }
 
 /// Copies the labels, which all members share.
-template <typename Columns>
-void TakeLabels(const Columns& from, Columns& to) {
-  if constexpr (std::is_same_v<Columns, ParameterColumns>) {
+template <typename Part>
+void TakeLabels(const Part& from, Part& to) {
+  if constexpr (std::is_same_v<Part, ParameterColumns>) {
     to.count = from.count;
     to.names = from.names;
   }
 }
 
 /// Whether parameters are those of another member.
-template <typename Columns>
-bool SameLabels(const Columns& a, const Columns& b) {
-  if constexpr (std::is_same_v<Columns, ParameterColumns>) {
+template <typename Part>
+bool SameLabels(const Part& a, const Part& b) {
+  if constexpr (std::is_same_v<Part, ParameterColumns>) {
     return a.count == b.count && a.names == b.names;
   }
   return true;
 }
 
-template <typename Columns>
-void Stack(const Columns& from, size_t member, Stacked<Columns>& to) {
+template <typename Part>
+void Stack(const Part& from, size_t member, Stacked<Part>& to) {
   if (member == 0) TakeLabels(from, to.columns);
   if (!SameLabels(from, to.columns)) {
     RejectMember(member, "names of parameters",
                  "differ from those of member 0");
   }
   const size_t before = to.columns.step.size();
-  VisitColumns<Columns>(
-      [&](const Field& field, auto& target, const auto& source) {
-        const bool had_it = before == 0 || !target.empty();
-        if (!from.step.empty() && had_it == source.empty() && before > 0) {
-          RejectMember(member, field.name,
-                       source.empty() ? "is empty" : "is there");
-        }
-        target.insert(target.end(), source.begin(), source.end());
-      },
-      to.columns, from);
+  for (const Column& column : ColumnsOf<Part>()) {
+    if (column.role == Role::kLabels) continue;
+    MutableView(to.columns)
+        .WithValues(column, [&]<typename T>(std::vector<T>& target) {
+          const std::vector<T>& source = View(from).Values<T>(column);
+          const bool had_it = before == 0 || !target.empty();
+          if (!from.step.empty() && had_it == source.empty() && before > 0) {
+            RejectMember(member, column.field.name,
+                         source.empty() ? "is empty" : "is there");
+          }
+          target.insert(target.end(), source.begin(), source.end());
+        });
+  }
   to.member.insert(to.member.end(), from.step.size(),
                    static_cast<int64_t>(member));
 }
@@ -131,23 +124,25 @@ Tables TablesOf(const Ensemble& ensemble) {
 }
 
 /// The rows of one member.
-template <typename Columns>
-Columns Unstack(const Stacked<Columns>& from, size_t member) {
+template <typename Part>
+Part Unstack(const Stacked<Part>& from, size_t member) {
   const auto [first, last] = std::equal_range(
       from.member.begin(), from.member.end(), static_cast<int64_t>(member));
   const size_t rows = from.member.size();
   const size_t begin = static_cast<size_t>(first - from.member.begin());
   const size_t end = static_cast<size_t>(last - from.member.begin());
-  Columns to;
+  Part to;
   TakeLabels(from.columns, to);
-  VisitColumns<Columns>(
-      [&](const Field&, auto& target, const auto& source) {
-        if (source.empty()) return;
-        const size_t width = source.size() / rows;
-        target.assign(source.begin() + static_cast<ptrdiff_t>(begin * width),
-                      source.begin() + static_cast<ptrdiff_t>(end * width));
-      },
-      to, from.columns);
+  for (const Column& column : ColumnsOf<Part>()) {
+    if (column.role == Role::kLabels) continue;
+    MutableView(to).WithValues(column, [&]<typename T>(std::vector<T>& target) {
+      const std::vector<T>& source = View(from.columns).Values<T>(column);
+      if (source.empty()) return;
+      const size_t width = source.size() / rows;
+      target.assign(source.begin() + static_cast<ptrdiff_t>(begin * width),
+                    source.begin() + static_cast<ptrdiff_t>(end * width));
+    });
+  }
   return to;
 }
 
@@ -172,89 +167,96 @@ Ensemble EnsembleOf(const Tables& tables, EnsembleKind kind) {
   return ensemble;
 }
 
-/// Passes attributes on under "reference_<name>".
-template <typename Visitor>
-class ReferenceAttributes {
- public:
-  explicit ReferenceAttributes(Visitor& visitor) : visitor_(visitor) {}
-  template <typename T>
-  void Attribute(const Field& field, T& value) {
-    const std::string name = std::string("reference_") + field.name;
-    Field reference = field;
-    reference.name = name.c_str();
-    visitor_.Attribute(reference, value);
+/// A table of which each row has its member.
+template <typename Part>
+Group TableOf(const char* name, const char* description,
+              Stacked<Part> Tables::*table, bool required = true) {
+  Columns columns = {{{"member", "1", "Place in /members", Domain::Count()},
+                      &Stacked<Part>::member}};
+  for (Column& column : PartOf(&Stacked<Part>::columns, ColumnsOf<Part>())) {
+    const bool is_plain = column.axes.empty() && column.role != Role::kLabels;
+    column.required = required && is_plain;
+    columns.push_back(std::move(column));
   }
+  return {name, description, 1, PartOf(table, std::move(columns))};
+}
 
- private:
-  Visitor& visitor_;
-};
+/// Attributes of the reference's runs: "reference_<name>".
+Group ReferenceGroup() {
+  Group group = PartOf(&Tables::reference_provenance, AttributeGroup());
+  for (Column& column : group.columns) {
+    column.field.name = "reference_" + column.field.name;
+  }
+  return group;
+}
 
-/// Walks the layout in its order on disk; visitors as for VisitProbeLog.
-template <typename Visitor, typename TablesT>
-void VisitTables(Visitor& visitor, TablesT& tables) {
-  const auto required = [&visitor](const Field& field, auto& values) {
-    visitor.RequiredColumn(field, values);
-  };
-  const auto group = [&](const char* name, const char* description,
-                         auto& table) {
-    visitor.Group(name, description, 1);
-    required(Field{"member", "1", "Place in /members", Domain::Count()},
-             table.member);
-  };
-  const auto step_table = [&](const char* name, const char* description,
-                              auto& table) {
-    group(name, description, table);
-    VisitSteps([&](const Field& field,
-                   auto& values) { visitor.Column(field, values); },
-               table.columns);
-  };
-  const auto parameter_table = [&](const char* name, const char* description,
-                                   auto& table) {
-    group(name, description, table);
-    VisitParameters(visitor, required, table.columns);
-  };
+Group VersionGroup() {
+  using T = Tables;
+  return {
+      "",
+      "",
+      1,
+      {{Role::kOwnVersion,
+        {"ensemble_schema_version", "1", "Version of this layout",
+         Domain::Count(1)},
+        kEnsembleSchemaVersion},
+       {Role::kRunVersion,
+        {"run_schema_version", "1",
+         "Version of the run log's layout that attributes and /steps follow",
+         Domain::Count(1)},
+        kSchemaVersion,
+        &T::run_schema_version},
+       {{"kind", "", "`benign` or `seeds`", Domain::Text()}, &T::kind}}};
+}
 
-  visitor.LayoutVersion(Field{"ensemble_schema_version", "1",
-                              "Version of this layout", Domain::Count(1)},
-                        kEnsembleSchemaVersion);
-  visitor.Version(Field{"run_schema_version", "1",
-                        "Version of the run log's layout that attributes and "
-                        "/steps follow",
-                        Domain::Count(1)},
-                  kSchemaVersion);
-  visitor.Attribute(Field{"kind", "", "`benign` or `seeds`", Domain::Text()},
-                    tables.kind);
-  VisitProvenance(visitor, tables.provenance);
-  VisitOrigin(visitor, tables.provenance.origin);
-  ReferenceAttributes reference(visitor);
-  VisitProvenance(reference, tables.reference_provenance);
-  visitor.Group("members", "One row per good run", 1);
-  required(Field{"seed", "1", "Seed of the run", Domain::Seed()}, tables.seeds);
-  required(Field{"perturbation", "", "What the run differs in; empty: seed",
-                 Domain::Text()},
-           tables.perturbations);
-  visitor.Group("tensors", "Tensors that /precision refers to", 1);
-  required(Field{"name", "", "<module>_<tensor>", Domain::Text()},
-           tables.tensors);
-  step_table("steps", "First steps of each member", tables.steps);
-  step_table("reference_steps", "First steps of what it is compared with",
-             tables.reference_steps);
-  parameter_table("parameters", "Each parameter in those steps",
-                  tables.parameters);
-  parameter_table("reference_parameters", "Likewise of the reference",
-                  tables.reference_parameters);
-  group("precision", "Each tensor of each teacher-forced step",
-        tables.precision);
-  VisitPrecision(required, tables.precision.columns);
-  group("routing_flips", "Each MoE layer of each teacher-forced step",
-        tables.routing_flips);
-  VisitRoutingFlips(required, tables.routing_flips.columns);
+Schema MakeTableSchema() {
+  using T = Tables;
+  return {
+      VersionGroup(),
+      PartOf(&T::provenance, AttributeGroup()),
+      PartOf(&T::provenance, OriginGroup()),
+      ReferenceGroup(),
+      {"members",
+       "One row per good run",
+       1,
+       {{{"seed", "1", "Seed of the run", Domain::Seed()}, &T::seeds},
+        Column({"perturbation", "", "What the run differs in; empty: seed",
+                Domain::Text()},
+               &T::perturbations)
+            .Required()}},
+      {"tensors",
+       "Tensors that /precision refers to",
+       1,
+       {{{"name", "", "<module>_<tensor>", Domain::Text()}, &T::tensors}}},
+      TableOf("steps", "First steps of each member", &T::steps, false),
+      TableOf("reference_steps", "First steps of what it is compared with",
+              &T::reference_steps, false),
+      TableOf("parameters", "Each parameter in those steps", &T::parameters),
+      TableOf("reference_parameters", "Likewise of the reference",
+              &T::reference_parameters),
+      TableOf("precision", "Each tensor of each teacher-forced step",
+              &T::precision),
+      TableOf("routing_flips", "Each MoE layer of each teacher-forced step",
+              &T::routing_flips),
+  };
+}
+
+const Schema& TableSchema() {
+  static const Schema schema = MakeTableSchema();
+  return schema;
+}
+
+/// With the digest of all of it.
+Schema FileTables() {
+  return Joined(
+      {TableSchema(),
+       {Group("", "", 1,
+              {{{"digest", "", "Digest of all but clocks", Domain::Text()},
+                &Tables::digest}})}});
 }
 
 std::string DigestOfTables(const Tables& tables) {
-  ContentDigester digester;
-  VisitTables(digester, tables);
-  return digester.Hex();
+  return ContentDigest(TableSchema(), View(tables));
 }
 
 [[noreturn]] void Reject(const std::string& path, std::string_view what,
@@ -265,9 +267,9 @@ std::string DigestOfTables(const Tables& tables) {
              path, what, found, rule);
 }
 
-template <typename Columns>
+template <typename Part>
 void CheckMembers(const std::string& path, const char* group, size_t members,
-                  const Stacked<Columns>& table) {
+                  const Stacked<Part>& table) {
   const auto& member = table.member;
   const bool inside =
       member.empty() ||
@@ -309,8 +311,7 @@ void CheckLabels(const std::string& path, const Tables& tables) {
                      kMaxMemberBytes / bytes, kMaxMemberBytes >> 20));
 }
 
-void Check(const std::string& path, const Tables& tables,
-           const std::string& digest) {
+void Check(const std::string& path, const Tables& tables) {
   CheckLabels(path, tables);
   const size_t members = tables.seeds.size();
   CheckMembers(path, "steps", members, tables.steps);
@@ -327,11 +328,8 @@ void Check(const std::string& path, const Tables& tables,
     }
   }
   const std::string found = DigestOfTables(tables);
-  if (found != digest) Reject(path, "the digest", found, digest);
+  if (found != tables.digest) Reject(path, "the digest", found, tables.digest);
 }
-
-constexpr Field kDigest = {"digest", "", "Digest of all but clocks",
-                           Domain::Text()};
 
 }  // namespace
 
@@ -389,9 +387,39 @@ std::string BrokenProbe(const EnsembleMember& member, int64_t steps_planned) {
                       : text;
 }
 
-}  // namespace
-
-namespace {
+/// What of one member does not hold.
+std::vector<std::string> BrokenMember(const Ensemble& ensemble, size_t i) {
+  const EnsembleMember& member = ensemble.members[i];
+  std::vector<std::string> broken;
+  for (const auto& [group, step] :
+       {std::pair("steps", &member.steps.step),
+        std::pair("reference_steps", &member.reference_steps.step),
+        std::pair("parameters", &member.parameters.step),
+        std::pair("reference_parameters", &member.reference_parameters.step)}) {
+    if (CountsFromOne(*step)) continue;
+    broken.push_back(
+        fmt::format("/{}/step of member {} does not count 1, 2, 3, but "
+                    "these are a run's first steps",
+                    group, i));
+  }
+  if (!broken.empty()) return broken;
+  const auto add = [&](const char* what, const std::string& text) {
+    broken.push_back(fmt::format("member {}: {}{}", i, what, text));
+  };
+  for (const std::string& text :
+       BrokenRun(member.steps, member.parameters, ensemble.provenance)) {
+    add("", text);
+  }
+  for (const std::string& text :
+       BrokenRun(member.reference_steps, member.reference_parameters,
+                 ensemble.reference_provenance)) {
+    add("reference: ", text);
+  }
+  const std::string probe =
+      BrokenProbe(member, ensemble.provenance.steps_planned);
+  if (!probe.empty()) add("", probe);
+  return broken;
+}
 
 /// Of another program's runs: their steps are those that were logged.
 std::vector<Violation> CheckForeign(const Ensemble& ensemble) {
@@ -414,72 +442,43 @@ std::vector<Violation> CheckForeign(const Ensemble& ensemble) {
 }  // namespace
 
 std::vector<Violation> CheckDomains(const Ensemble& ensemble) {
-  if (ensemble.provenance.IsForeign()) return CheckForeign(ensemble);
+  if (!ensemble.provenance.Knows(Fact::kRecording))
+    return CheckForeign(ensemble);
   const Tables tables = TablesOf(ensemble);
-  DomainVisitor visitor(ensemble.run_schema_version, [](When) { return true; });
-  VisitTables(visitor, tables);
-  if (!visitor.violations.empty()) return std::move(visitor.violations);
+  ColumnCheck check(View(tables), ensemble.run_schema_version,
+                    [](When) { return true; });
+  check.Check(TableSchema());
+  if (!check.violations.empty()) return std::move(check.violations);
   for (size_t i = 0; i < ensemble.members.size(); ++i) {
-    const EnsembleMember& member = ensemble.members[i];
-    bool counts = true;
-    for (const auto& [group, step] :
-         {std::pair("steps", &member.steps.step),
-          std::pair("reference_steps", &member.reference_steps.step),
-          std::pair("parameters", &member.parameters.step),
-          std::pair("reference_parameters",
-                    &member.reference_parameters.step)}) {
-      if (CountsFromOne(*step)) continue;
-      visitor.violations.push_back(
-          {Fault::kFile,
-           fmt::format("/{}/step of member {} does not count 1, 2, 3, but "
-                       "these are a run's first steps. {}",
-                       group, i, RemedyOf(Fault::kFile))});
-      counts = false;
-    }
-    if (!counts) continue;
-    std::vector<std::string> broken =
-        BrokenRun(member.steps, member.parameters, ensemble.provenance);
-    for (const std::string& text :
-         BrokenRun(member.reference_steps, member.reference_parameters,
-                   ensemble.reference_provenance)) {
-      broken.push_back("reference: " + text);
-    }
-    const std::string probe =
-        BrokenProbe(member, ensemble.provenance.steps_planned);
-    if (!probe.empty()) broken.push_back(probe);
-    for (const std::string& text : broken) {
-      visitor.violations.push_back(
-          {Fault::kFile,
-           fmt::format("member {}: {}. {}", i, text, RemedyOf(Fault::kFile))});
+    for (const std::string& text : BrokenMember(ensemble, i)) {
+      check.violations.push_back(
+          {Fault::kFile, fmt::format("{}. {}", text, RemedyOf(Fault::kFile))});
     }
   }
-  return std::move(visitor.violations);
+  return std::move(check.violations);
 }
 
 void WriteEnsemble(const Ensemble& ensemble,
                    const std::filesystem::path& path) {
-  const Tables tables = TablesOf(ensemble);
+  Tables tables = TablesOf(ensemble);
+  tables.digest = DigestOfTables(tables);
   WriteSealedFile(path, kEnsembleFile, [&](const h5::Handle& file) {
-    SchemaWriter writer(file, std::string(kEnsembleFile.name));
-    VisitTables(writer, tables);
-    writer.Attribute(kDigest, DigestOfTables(tables));
+    WriteColumns(file, std::string(kEnsembleFile.name), FileTables(),
+                 View(tables));
   });
 }
 
 Ensemble ReadEnsemble(const std::filesystem::path& path) {
   Tables tables;
-  std::string digest;
   ReadCharge charge =
       ReadSealedFile(path, kEnsembleFile, [&](const h5::Object& file) {
-        SchemaReader reader(file, path, kEnsembleFile);
-        VisitTables(reader, tables);
-        tables.run_schema_version = reader.version();
-        reader.Attribute(kDigest, digest);
+        ReadColumns(file, path.string(), kEnsembleFile, FileTables(),
+                    MutableView(tables));
       });
   const EnsembleKind kind = CheckedKind(path.string(), tables);
-  Check(path.string(), tables, digest);
+  Check(path.string(), tables);
   Ensemble ensemble = EnsembleOf(tables, kind);
-  ensemble.digest = std::move(digest);
+  ensemble.digest = std::move(tables.digest);
   ensemble.charge = std::move(charge);
   return ensemble;
 }

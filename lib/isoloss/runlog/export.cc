@@ -5,16 +5,14 @@
 
 #include <cmath>
 #include <concepts>
-#include <initializer_list>
 #include <iterator>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/nearest_name.h"
-#include "isoloss/runlog/probe_schema.h"
+#include "isoloss/runlog/probe_log_schema.h"
 #include "isoloss/runlog/schema.h"
 
 namespace isoloss::runlog {
@@ -84,107 +82,58 @@ struct Dataset {
   }
 };
 
-/// Visitor of the schema that collects the datasets of one group.
-class Collector {
- public:
-  Collector(std::string_view group, ExportFormat format)
-      : wanted_(group), format_(format) {}
-
-  void Version(const Field& /*field*/, int64_t /*version*/) {}
-  void LayoutVersion(const Field& /*field*/, int64_t /*newest*/) {}
-  template <typename T>
-  void Attribute(const Field& /*field*/, const T& /*value*/) {}
-
-  void Group(const char* name, const char* /*description*/, int64_t /*since*/) {
-    inside_ = wanted_ == name;
-    known_.push_back({name, 0});
-    labels_.clear();
-    first_ = true;
-  }
-
-  template <typename T>
-  void Column(const Field& field, const std::vector<T>& values) {
-    CountRows(values.size());
-    Add(field, values, {});
-  }
-
-  template <typename T>
-  void RequiredColumn(const Field& field, const std::vector<T>& values) {
-    Column(field, values);
-  }
-
-  template <typename T>
-  void Array(const Field& field, const std::vector<T>& values,
-             std::initializer_list<Axis<const int64_t>> axes) {
-    std::vector<AxisPlaces> places;
-    for (const auto& axis : axes) {
-      const auto names = labels_.find(axis.name);
-      places.push_back({static_cast<size_t>(axis.size),
-                        names == labels_.end() ? nullptr : names->second});
+/// Where an axis has names in its group; null if it has none.
+const std::vector<std::string>* NamesOf(const Group& group, const Axis& axis,
+                                        const View& log) {
+  for (const Column& column : group.columns) {
+    if (column.role != Role::kLabels) continue;
+    if (column.axes.front().offset == axis.offset) {
+      return &log.Values<std::string>(column);
     }
-    if (!values.empty()) Add(field, values, std::move(places));
   }
+  return nullptr;
+}
 
-  void Labels(const Field& /*field*/, const std::vector<std::string>& names,
-              const Axis<const int64_t>& axis) {
-    labels_[axis.name] = &names;
-  }
+/// What appends the value at an index, from the log or from a copy of values
+/// that stand in no vector of it.
+std::function<void(std::string&, size_t)> AppenderOf(const Column& column,
+                                                     const View& log,
+                                                     ExportFormat format) {
+  using Appender = std::function<void(std::string&, size_t)>;
+  return log.WithValues(
+      column, [&]<typename T>(const std::vector<T>& values) -> Appender {
+        if (column.IsRecorded()) {
+          return [&values, format](std::string& line, size_t index) {
+            Append(line, values[index], format);
+          };
+        }
+        return [copy = values, format](std::string& line, size_t index) {
+          Append(line, copy[index], format);
+        };
+      });
+}
 
-  void Count(const Field& field, int64_t rows) {
-    CountRows(static_cast<size_t>(rows));
-    if (!inside_) return;
-    datasets_.push_back({field.name,
-                         field.unit,
-                         {},
-                         [format = format_](std::string& line, size_t row) {
-                           Append(line, static_cast<int64_t>(row), format);
-                         }});
-  }
-
-  template <typename T>
-  void Member(const Field& field, const std::vector<Event>& rows,
-              T Event::*member) {
-    CountRows(rows.size());
-    if (!inside_) return;
-    datasets_.push_back(
-        {field.name,
-         field.unit,
-         {},
-         [&rows, member, format = format_](std::string& line, size_t row) {
-           Append(line, rows[row].*member, format);
-         }});
-  }
-
-  const std::vector<GroupRows>& known() const { return known_; }
-  const std::vector<Dataset>& datasets() const { return datasets_; }
-
- private:
-  /// The first dataset of a group is as long as the group.
-  void CountRows(size_t rows) {
-    if (std::exchange(first_, false)) known_.back().rows = rows;
-  }
-
-  template <typename T>
-  void Add(const Field& field, const std::vector<T>& values,
-           std::vector<AxisPlaces> axes) {
-    if (!inside_) return;
+/// The datasets of one group that the log has.
+std::vector<Dataset> DatasetsOf(const Group& group, const View& log,
+                                ExportFormat format) {
+  const size_t rows = log.Count(group.columns.front());
+  std::vector<Dataset> datasets;
+  for (const Column& column : group.ColumnsIn(log)) {
+    if (column.role == Role::kLabels) continue;
     // An empty column of a group with rows is one that the log lacks.
-    if (values.empty() && known_.back().rows > 0) return;
-    datasets_.push_back(
-        {field.name, field.unit, std::move(axes),
-         [&values, format = format_](std::string& line, size_t index) {
-           Append(line, values[index], format);
-         }});
+    if (log.Count(column) == 0 && (rows > 0 || !column.axes.empty())) continue;
+    Dataset& dataset = datasets.emplace_back();
+    dataset = {column.field.name,
+               column.field.unit,
+               {},
+               AppenderOf(column, log, format)};
+    for (const Axis& axis : column.axes) {
+      dataset.axes.push_back(
+          {static_cast<size_t>(log.Size(axis)), NamesOf(group, axis, log)});
+    }
   }
-
-  std::string_view wanted_;
-  ExportFormat format_;
-  bool inside_ = false;
-  bool first_ = false;
-  std::map<std::string, const std::vector<std::string>*> labels_;
-  std::vector<GroupRows> known_;
-  std::vector<Dataset> datasets_;
-};
+  return datasets;
+}
 
 /// "name.label.label[unit]" for the place `index` of a row.
 std::string ColumnName(const Dataset& dataset, size_t index) {
@@ -295,48 +244,43 @@ void AppendJsonRow(const std::vector<Dataset>& datasets, size_t row,
   line += "}\n";
 }
 
-void Walk(Collector& collector, const RunLog& log) {
-  VisitRunLog(collector, log);
-}
-
-void Walk(Collector& collector, const ProbeLog& log) {
-  VisitProbeLog(collector, log);
-}
-
 template <typename Log>
 std::vector<GroupRows> Groups(const Log& log) {
-  Collector collector("", ExportFormat::kCsv);
-  Walk(collector, log);
-  return collector.known();
+  std::vector<GroupRows> groups;
+  for (const Group& group : SchemaOf<Log>()) {
+    if (group.IsFile()) continue;
+    groups.push_back({group.name, View(log).Count(group.columns.front())});
+  }
+  return groups;
 }
 
 /// `kind` of log is for messages: "run log".
-template <typename Log>
-size_t Export(const Log& log, const char* kind, std::string_view group,
-              ExportFormat format,
-              const std::function<void(std::string_view line)>& write) {
-  Collector collector(group, format);
-  Walk(collector, log);
-  size_t rows = 0;
+const Group& GroupNamed(std::string_view name, const Schema& schema,
+                        const char* kind) {
   std::vector<std::string> names;
-  for (const GroupRows& known : collector.known()) {
-    if (known.name == group) rows = known.rows;
-    names.push_back(known.name);
+  for (const Group& group : schema) {
+    if (group.IsFile()) continue;
+    if (group.name == name) return group;
+    names.push_back(group.name);
   }
-  if (collector.datasets().empty()) {
-    ThrowError(ErrorKind::kConfig,
-               "export: `{}` is no group of a {}. Groups: {}.{}", group, kind,
-               fmt::join(names, ", "), DidYouMean(std::string(group), names));
-  }
-  if (format == ExportFormat::kCsv) write(CsvHead(collector.datasets()));
+  ThrowError(ErrorKind::kConfig,
+             "export: `{}` is no group of a {}. Groups: {}.{}", name, kind,
+             fmt::join(names, ", "), DidYouMean(std::string(name), names));
+}
+
+size_t Export(const View& log, const Group& group, ExportFormat format,
+              const std::function<void(std::string_view line)>& write) {
+  const std::vector<Dataset> datasets = DatasetsOf(group, log, format);
+  const size_t rows = log.Count(group.columns.front());
+  if (format == ExportFormat::kCsv) write(CsvHead(datasets));
   size_t lines = 0;
   for (size_t row = 0; row < rows; ++row) {
     if (format == ExportFormat::kCsv) {
-      lines += WriteCsvRow(collector.datasets(), row, write);
+      lines += WriteCsvRow(datasets, row, write);
       continue;
     }
     std::string line;
-    AppendJsonRow(collector.datasets(), row, line);
+    AppendJsonRow(datasets, row, line);
     write(line);
     ++lines;
   }
@@ -351,13 +295,15 @@ std::vector<GroupRows> GroupsOf(const ProbeLog& log) { return Groups(log); }
 size_t ExportGroup(const RunLog& log, std::string_view group,
                    ExportFormat format,
                    const std::function<void(std::string_view line)>& write) {
-  return Export(log, "run log", group, format, write);
+  return Export(View(log), GroupNamed(group, SchemaOf<RunLog>(), "run log"),
+                format, write);
 }
 
 size_t ExportGroup(const ProbeLog& log, std::string_view group,
                    ExportFormat format,
                    const std::function<void(std::string_view line)>& write) {
-  return Export(log, "probe log", group, format, write);
+  return Export(View(log), GroupNamed(group, SchemaOf<ProbeLog>(), "probe log"),
+                format, write);
 }
 
 }  // namespace isoloss::runlog

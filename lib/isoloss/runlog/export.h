@@ -29,7 +29,7 @@ std::vector<GroupRows> GroupsOf(const RunLog& log);
 std::vector<GroupRows> GroupsOf(const ProbeLog& log);
 
 /// Passes the text of group `group` to `write`, a line with its end at a time.
-/// It walks the schema: what a log does not hold is left out.
+/// What a log does not hold is left out.
 ///
 /// Returns how many rows it wrote.
 ///

@@ -15,7 +15,7 @@ enum class When {
   kAlways,
   kExperts,     ///< there are MoE layers
   kTransport,   ///< rows travel between ranks
-  kPairs,       ///< kTransport, and an evaluation lies behind a step
+  kPairs,       ///< kTransport, and an evaluation follows a step
   kDigests,     ///< `log.digests_*` ask for some
   kStatistics,  ///< `log.statistics_*` ask for some
   kTensors,     ///< one of the two
@@ -25,23 +25,34 @@ enum class When {
 
 /// What a dataset or attribute is called, counted in, stands for and may hold.
 struct Field {
-  const char* name;
+  std::string name;
   const char* unit;
   const char* description;
   Domain domain;
-  int64_t since = 1;  ///< version of the layout that brought it
+  int64_t since = 1;  ///< version of the run log's layout that brought it
   /// False of a clock, an accident or a circumstance: equal runs need not have
   /// equal values.
   bool reproducible = true;
   When when = When::kAlways;
   /// Of an attribute: one that is empty is not written.
   bool optional = false;
-  // How it is compared: by default to the bit, behind all that has a turn.
+  // How it is compared: by default to the bit, after all that has a turn.
   Turn turn = Turn::kMeasured;
   Scale scale = Scale::kOwn;
   Scope scope = Scope::kTraining;
   const char* shown = nullptr;  ///< its name in reports, if not `name`
 
+  Field Since(int64_t version) const {
+    Field field = *this;
+    field.since = version;
+    return field;
+  }
+  /// Who, where and how, not what.
+  Field Circumstance() const {
+    Field field = *this;
+    field.reproducible = false;
+    return field;
+  }
   Field Optional() const {
     Field field = *this;
     field.optional = true;
@@ -74,12 +85,5 @@ struct Field {
 /// but where many belong to it. A line end elsewhere would forge lines of a
 /// report.
 std::string ShownText(const Field& field, std::string_view text);
-
-/// An extent of an array besides its rows, and its place in memory.
-template <typename Size>
-struct Axis {
-  const char* name;
-  Size& size;
-};
 
 }  // namespace isoloss::runlog

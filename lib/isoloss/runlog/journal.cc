@@ -13,17 +13,16 @@
 #include <limits>
 #include <system_error>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "isoloss/base/atomic_file.h"
 #include "isoloss/base/crc32c.h"
 #include "isoloss/base/error.h"
 #include "isoloss/base/files.h"
-#include "isoloss/runlog/datasets.h"
 #include "isoloss/runlog/read_limit.h"
 #include "isoloss/runlog/reader.h"
 #include "isoloss/runlog/rows.h"
+#include "isoloss/runlog/schema.h"
 
 namespace isoloss::runlog {
 namespace {
@@ -158,19 +157,19 @@ void CheckNoGap(const RunLog& rows, const RunLog& log) {
 
 /// That each axis with rows has names for its places, as HDF5 files have.
 void CheckLabels(const RunLog& log) {
-  for (const Group<const RunLog>& group : Groups(log)) {
-    if (group.steps() == nullptr || group.steps()->empty()) continue;
-    for (const Dataset<const RunLog>& dataset : group.datasets) {
-      if (dataset.shape != Shape::kLabels) continue;
-      const auto& names =
-          *std::get<const std::vector<std::string>*>(dataset.values);
-      const int64_t size = dataset.axes.front().size;
-      if (size > 0 && names.size() == static_cast<size_t>(size)) continue;
+  const View view(log);
+  for (const Group& group : RowGroups()) {
+    if (!group.HasSteps() || view.Steps(group)->empty()) continue;
+    for (const Column& column : group.columns) {
+      if (column.role != Role::kLabels) continue;
+      const Axis& axis = column.axes.front();
+      const size_t names = view.Count(column);
+      const int64_t size = view.Size(axis);
+      if (size > 0 && names == static_cast<size_t>(size)) continue;
       ThrowError(ErrorKind::kFormat,
-                 "/{}/{} has {} names of {} {}, but each has one, from the "
+                 "{} has {} names of {} {}, but each has one, from the "
                  "first row on. Start the run again with --restart.",
-                 group.name, dataset.field.name, names.size(), size,
-                 dataset.axes.front().name);
+                 group.PathOf(column), names, size, axis.name);
     }
   }
 }

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "isoloss/base/saturating.h"
-#include "isoloss/runlog/graph_schema.h"
+#include "isoloss/runlog/schema.h"
 
 namespace isoloss::runlog {
 namespace {
@@ -62,31 +62,41 @@ const TensorKind* KindOf(std::string_view name) {
   return kind == std::end(kTensorKinds) ? nullptr : kind;
 }
 
-/// Visitor of the schema: whether columns of a group are equally long.
-struct LengthCheck {
-  void Group(const char* name, const char* /*description*/, int64_t) {
-    group = name;
-    index = nullptr;
-  }
-  template <typename T>
-  void RequiredColumn(const Field& field, const std::vector<T>& values) {
-    if (index == nullptr) {
-      index = field.name;
-      rows = values.size();
+/// Whether columns of a group are equally long.
+std::string WrongLengths(const ModelGraph& graph) {
+  const View view(graph);
+  for (const Group& group : SchemaOf<ModelGraph>()) {
+    const Column& index = group.columns.front();
+    for (const Column& column : group.columns) {
+      if (view.Count(column) == view.Count(index)) continue;
+      return fmt::format("{} has {} values, but {} has {}",
+                         group.PathOf(column), view.Count(column),
+                         group.PathOf(index), view.Count(index));
     }
-    if (values.size() == rows || !wrong.empty()) return;
-    wrong = fmt::format("/{}/{} has {} values, but /{}/{} has {}", group,
-                        field.name, values.size(), group, index, rows);
   }
-
-  std::string wrong = {};
-  const char* group = nullptr;
-  const char* index = nullptr;
-  size_t rows = 0;
-};
+  return "";
+}
 
 bool IsPlace(int64_t place, size_t size) {
   return place >= 0 && place < static_cast<int64_t>(size);
+}
+
+std::string WrongInitialValues(const GraphColumns& tensors, size_t i) {
+  const std::string& kind = tensors.kind[i];
+  const double deviation = tensors.initial_std[i];
+  const double cut = tensors.initial_cut[i];
+  const bool is_drawn = kind == "weight" && deviation >= 0 && cut >= 0;
+  const bool is_none =
+      kind != "weight" && std::isnan(deviation) && std::isnan(cut);
+  // Weights of such a model would overflow in their first product.
+  constexpr double kLargest = 0x1p10;
+  if (!(is_drawn && deviation <= kLargest) && !is_none) {
+    return fmt::format(
+        "/graph has in row {} initial values of `{}` of standard deviation {}, "
+        "cut at {}, but a weight has such of at most {}, and all else NaN",
+        i, tensors.name[i], deviation, cut, kLargest);
+  }
+  return "";
 }
 
 std::string WrongTensor(const GraphColumns& tensors, size_t i) {
@@ -124,20 +134,7 @@ std::string WrongTensor(const GraphColumns& tensors, size_t i) {
         "known if they are a parameter's, and only then",
         where, tensors.rows[i], rows_of, tensors.parameter[i]);
   }
-  const double deviation = tensors.initial_std[i];
-  const double cut = tensors.initial_cut[i];
-  const bool is_drawn = kind->name == "weight" && deviation >= 0 && cut >= 0;
-  const bool is_none =
-      kind->name != "weight" && std::isnan(deviation) && std::isnan(cut);
-  // Weights of such a model would overflow in their first product.
-  constexpr double kLargest = 0x1p10;
-  if (!(is_drawn && deviation <= kLargest) && !is_none) {
-    return fmt::format(
-        "{} initial values of `{}` of standard deviation {}, cut at {}, but "
-        "a weight has such of at most {}, and all else NaN",
-        where, tensors.name[i], deviation, cut, kLargest);
-  }
-  return "";
+  return WrongInitialValues(tensors, i);
 }
 
 std::string WrongTensors(const GraphColumns& tensors) {
@@ -289,7 +286,7 @@ std::string WrongParts(const ModelGraph& graph, const char* column,
               .subspan(begins[*place], begins[*place + 1] - begins[*place]);
       for (const std::string_view read : part.reads) {
         if (read.empty()) continue;
-        // Parts are listed behind those that they read.
+        // Parts are listed after those that they read.
         const auto input = static_cast<int64_t>(*places[index_of(read)]);
         if (std::ranges::count(inputs, input) > 0) continue;
         return fmt::format(
@@ -365,11 +362,10 @@ std::string_view PhaseOfKind(std::string_view kind) {
 }
 
 std::string WrongGraph(const ModelGraph& graph) {
-  LengthCheck lengths;
-  VisitGraph(lengths, graph);
-  if (!lengths.wrong.empty()) return lengths.wrong;
+  std::string wrong = WrongLengths(graph);
+  if (!wrong.empty()) return wrong;
   const GraphColumns& tensors = graph.tensors;
-  std::string wrong = WrongTensors(tensors);
+  wrong = WrongTensors(tensors);
   if (wrong.empty()) wrong = WrongInputs(graph);
   if (wrong.empty()) wrong = WrongReaders(graph);
   if (wrong.empty()) {

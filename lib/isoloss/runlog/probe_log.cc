@@ -4,18 +4,13 @@
 #include <string_view>
 
 #include "isoloss/base/error.h"
-#include "isoloss/runlog/probe_schema.h"
+#include "isoloss/runlog/probe_log_schema.h"
 #include "isoloss/runlog/schema_reader.h"
 #include "isoloss/runlog/schema_writer.h"
 #include "isoloss/runlog/sealed_file.h"
 
 namespace isoloss::runlog {
 namespace {
-
-constexpr auto kAppendValue = [](const Field&, auto& column,
-                                 const auto& value) {
-  column.push_back(value);
-};
 
 /// That every place of `column` is one of a list with `size` entries.
 void CheckPlaces(ErrorKind error, const std::string& file,
@@ -59,33 +54,19 @@ void CheckExpectedFlips(const std::string& file, const OracleColumns& oracle) {
 
 }  // namespace
 
-void OracleColumns::Append(const OracleRow& row) {
-  VisitOracle(kAppendValue, *this, row);
-  VisitOracleShape(kAppendValue, *this, row);
-}
-
-void OracleRoutingColumns::Append(const OracleRoutingRow& row) {
-  VisitOracleRouting(kAppendValue, *this, row);
-  VisitRoutingDigest(kAppendValue, *this, row);
-}
-
-void PrecisionColumns::Append(const PrecisionRow& row) {
-  VisitPrecision(kAppendValue, *this, row);
-}
-
 void WriteProbeLog(const ProbeLog& log, const std::filesystem::path& path) {
   CheckPlaces(ErrorKind::kShape, path.string(), log);
   WriteSealedFile(path, kProbeLogFile, [&log](const h5::Handle& file) {
-    SchemaWriter writer(file, std::string(kProbeLogFile.name));
-    VisitProbeLog(writer, log);
+    WriteColumns(file, std::string(kProbeLogFile.name), SchemaOf<ProbeLog>(),
+                 View(log));
   });
 }
 
 ProbeLog ReadProbeLog(const std::filesystem::path& path) {
   ProbeLog log;
   log.charge = ReadSealedFile(path, kProbeLogFile, [&](const h5::Object& file) {
-    SchemaReader reader(file, path, kProbeLogFile);
-    VisitProbeLog(reader, log);
+    ReadColumns(file, path.string(), kProbeLogFile, SchemaOf<ProbeLog>(),
+                MutableView(log));
   });
   CheckPlaces(ErrorKind::kFormat, path.string(), log);
   CheckExpectedFlips(path.string(), log.oracle);

@@ -47,22 +47,20 @@ void CheckNames(const RunLog& log, Texts& wrong) {
       log.parameters.names.size(), named.size(), parameters.size()));
 }
 
-/// Visitor of VisitProvenance: texts that are empty, though a log of this
-/// layout always has them.
-struct EmptyTexts {
-  int64_t version;
-  std::vector<const char*> names = {};
-
-  template <typename T>
-  void Attribute(const Field& field, const T& value) {
-    if constexpr (std::is_same_v<T, std::string>) {
-      // Programs of the first layouts did not know all of their texts.
-      const int64_t since = field.since > 1 ? field.since : kFullTextVersion;
-      if (field.optional || !value.empty() || since > version) return;
-      names.push_back(field.name);
-    }
+/// Names of texts that are empty, though a log of this layout always has them.
+std::vector<std::string_view> EmptyTexts(const RunLog& log) {
+  std::vector<std::string_view> names;
+  for (const Column& column : AttributeGroup().columns) {
+    if (column.type != ValueType::kString) continue;
+    const Field& field = column.field;
+    // Programs of the first layouts did not know all of their texts.
+    const int64_t since = field.since > 1 ? field.since : kFullTextVersion;
+    const bool is_due = !field.optional && since <= log.schema_version;
+    const auto& text = View(log.provenance).At<std::string>(column.offset);
+    if (is_due && text.empty()) names.push_back(field.name);
   }
-};
+  return names;
+}
 
 /// Ranks form whole copies of the experts, and no node has more of them.
 void CheckMesh(const Provenance& provenance, Texts& wrong) {
@@ -103,9 +101,7 @@ void CheckArms(const Provenance& provenance, Texts& wrong) {
 /// with the graph.
 void CheckAttributes(const RunLog& log, Texts& wrong) {
   const Provenance& provenance = log.provenance;
-  EmptyTexts empty{log.schema_version};
-  VisitProvenance(empty, provenance);
-  for (const std::string_view name : empty.names) {
+  for (const std::string_view name : EmptyTexts(log)) {
     // A run that was stopped has no last weights.
     if (name == "final_weights_digest" && !provenance.complete) continue;
     wrong.push_back(

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "isoloss/base/error.h"
-#include "isoloss/runlog/datasets.h"
 #include "isoloss/runlog/schema_reader.h"
 #include "isoloss/runlog/sealed_file.h"
 
@@ -24,9 +23,10 @@ template <typename T>
 }
 
 /// All that search a log by step rely on it.
-void CheckSteps(const std::string& path, const Group<const RunLog>& group) {
-  if (group.steps() == nullptr) return;
-  const std::vector<int64_t>& steps = *group.steps();
+void CheckSteps(const std::string& path, const Group& group,
+                const RunLog& log) {
+  if (!group.HasSteps()) return;
+  const std::vector<int64_t>& steps = *View(log).Steps(group);
   for (size_t i = 1; i < steps.size(); ++i) {
     if (steps[i] > steps[i - 1]) continue;
     Reject(path, fmt::format("/{}/step", group.name), i, steps[i],
@@ -52,14 +52,11 @@ bool IsCalendarTime(double unix_seconds) {
 RunLog ReadRunLog(const std::filesystem::path& path, Maker maker) {
   RunLog log;
   const auto decode = [&](const h5::Object& file) {
-    SchemaReader reader(file, path);
-    VisitRunLog(reader, log);
-    log.schema_version = reader.version();
+    ReadColumns(file, path.string(), kRunLogFile, SchemaOf<RunLog>(),
+                MutableView(log));
   };
   log.charge = ReadSealedFile(path, kRunLogFile, decode, maker);
-  for (const auto& group : Groups(std::as_const(log))) {
-    CheckSteps(path.string(), group);
-  }
+  for (const Group& group : RowGroups()) CheckSteps(path.string(), group, log);
   CheckTimes(path.string(), log.events);
   return log;
 }

@@ -19,6 +19,9 @@ namespace isoloss::runlog {
 ///          `log` is then as it was.
 void AppendRows(const RunLog& rows, RunLog& log);
 
+/// The same of rows that were checked.
+void TakeRows(const RunLog& rows, RunLog& log);
+
 /// Throws what AppendRows would, but for sizes and the order of steps: rows of
 /// steps that `log` has already fit too.
 void CheckAppend(const RunLog& rows, const RunLog& log);
@@ -49,11 +52,14 @@ void DropRowsOf(const RunLog& log, RunLog& rows);
 /// of an operation is an accident of compiler and instruction set.
 void UnifyNans(RunLog& rows);
 
+/// Whether a group of `rows` begins with steps that `log` may have already.
+bool HaveCommonSteps(const RunLog& rows, const RunLog& log);
+
 /// Whether there is nothing in `rows` to append.
 bool HasNoRows(const RunLog& rows);
 
-/// Every row as bytes, little-endian, and back. Both walk the schema; the
-/// layout is defined by rows_codec.cc.
+/// Every row as bytes, little-endian, and back. The layout is
+/// defined by rows_codec.cc.
 /// Errors   FormatError if the bytes are not what EncodeRows writes; ShapeError
 ///          if a column is not as long as its group's rows need.
 std::vector<std::byte> EncodeRows(const RunLog& rows);

@@ -6,12 +6,11 @@
 #include <bit>
 #include <cstring>
 #include <type_traits>
-#include <variant>
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
-#include "isoloss/runlog/datasets.h"
 #include "isoloss/runlog/rows.h"
+#include "isoloss/runlog/schema.h"
 
 namespace isoloss::runlog {
 namespace {
@@ -46,6 +45,7 @@ class Encoder {
     static_assert(std::is_trivially_copyable_v<T>);
     PutBytes(&value, sizeof(T));
   }
+  void Put(bool flag) { Put(static_cast<uint8_t>(flag ? 1 : 0)); }
   void Put(const std::string& text) {
     Put(uint64_t{text.size()});
     PutBytes(text.data(), text.size());
@@ -91,10 +91,19 @@ class Decoder {
     std::memcpy(&value, Bytes(sizeof(T), what).data(), sizeof(T));
     return value;
   }
-  bool TakeFlag(std::string_view what) {
-    const auto value = Take<uint8_t>(what);
-    if (value > 1) Reject(what, fmt::format("{}, but a flag is 0 or 1", value));
-    return value == 1;
+  /// An attribute.
+  template <typename T>
+  void Take(const Column& column, T& value) {
+    const std::string& name = column.field.name;
+    if constexpr (std::is_same_v<T, std::string>) {
+      value = ShownText(column.field, TakeText(name));
+    } else if constexpr (std::is_same_v<T, bool>) {
+      const auto flag = Take<uint8_t>(name);
+      if (flag > 1) Reject(name, fmt::format("{}, but a flag is 0 or 1", flag));
+      value = flag == 1;
+    } else {
+      value = Take<T>(name);
+    }
   }
   std::string TakeText(std::string_view what) {
     const auto bytes = Bytes(Take<uint64_t>(what), what);
@@ -209,50 +218,46 @@ Form FormOf(const std::vector<T>&, uint64_t&) {
   return kDense;
 }
 
-void EncodeDataset(const Group<const RunLog>& group,
-                   const Dataset<const RunLog>& dataset, Encoder& out) {
-  std::visit(
-      [&](const auto* values) {
-        const uint64_t count = group.RowsOf(dataset) * dataset.Width();
-        Form form = kDense;
-        uint64_t entries = 0;
-        if (dataset.shape == Shape::kIndex) {
-          out.Put(uint64_t{values->size()});
-        } else {
-          form = values->empty() ? kEmpty : FormOf(*values, entries);
-          out.Put(form);
-          if (form == kEmpty) return;
-          for (const auto& axis : dataset.axes) out.Put(int64_t{axis.size});
-        }
-        if (values->size() != count) {
-          ThrowError(ErrorKind::kShape,
-                     "run log: /{}/{} has {} values, but its rows need {}. "
-                     "Append to all columns at each step.",
-                     group.name, dataset.field.name, values->size(), count);
-        }
-        using Values = std::remove_cvref_t<decltype(*values)>;
-        if constexpr (std::is_same_v<Values, std::vector<int32_t>>) {
-          if (form == kSparse) return out.PutSparse(*values, entries);
-        }
-        out.PutAll(*values);
-      },
-      dataset.values);
+void EncodeColumn(const Group& group, const Column& column, const View& rows,
+                  Encoder& out) {
+  rows.WithValues(column, [&]<typename T>(const std::vector<T>& values) {
+    Form form = kDense;
+    uint64_t entries = 0;
+    if (column.role == Role::kIndex) {
+      out.Put(uint64_t{values.size()});
+    } else {
+      form = values.empty() ? kEmpty : FormOf(values, entries);
+      out.Put(form);
+      if (form == kEmpty) return;
+      for (const Axis& axis : column.axes) out.Put(int64_t{rows.Size(axis)});
+    }
+    const uint64_t count = rows.Rows(group, column) * rows.Width(column);
+    if (values.size() != count) {
+      ThrowError(ErrorKind::kShape,
+                 "run log: {} has {} values, but its rows need {}. "
+                 "Append to all columns at each step.",
+                 group.PathOf(column), values.size(), count);
+    }
+    if constexpr (std::is_same_v<T, int32_t>) {
+      if (form == kSparse) return out.PutSparse(values, entries);
+    }
+    out.PutAll(values);
+  });
 }
 
 /// Reads the axes of one dataset and agrees on them with those before it.
 /// Returns the product, within kMaxValues.
-uint64_t DecodeAxes(const Dataset<RunLog>& dataset, const std::string& name,
-                    uint64_t rows, Decoder& in) {
-  uint64_t count = rows;
-  for (const auto& axis : dataset.axes) {
+uint64_t DecodeAxes(const Column& column, const std::string& name,
+                    MutableView rows, uint64_t count, Decoder& in) {
+  for (const Axis& axis : column.axes) {
+    int64_t& known = rows.Size(axis);
     const auto size = in.Take<int64_t>(name);
-    if (size < 1 || size > kMaxValues ||
-        (axis.size != 0 && axis.size != size)) {
-      in.Reject(name, fmt::format("{} {}, but must be {}", size, axis.name,
-                                  axis.size == 0 ? "at least 1"
-                                                 : fmt::to_string(axis.size)));
+    if (size < 1 || size > kMaxValues || (known != 0 && known != size)) {
+      in.Reject(name,
+                fmt::format("{} {}, but must be {}", size, axis.name,
+                            known == 0 ? "at least 1" : fmt::to_string(known)));
     }
-    axis.size = size;
+    known = size;
     count *= static_cast<uint64_t>(size);
     if (count > uint64_t{kMaxValues}) {
       in.Reject(name, fmt::format("more than {} values", kMaxValues));
@@ -261,112 +266,80 @@ uint64_t DecodeAxes(const Dataset<RunLog>& dataset, const std::string& name,
   return count;
 }
 
-void DecodeDataset(const Group<RunLog>& group, const Dataset<RunLog>& dataset,
-                   Decoder& in) {
-  const std::string name =
-      fmt::format("/{}/{}", group.name, dataset.field.name);
+void DecodeColumn(const Group& group, const Column& column, MutableView rows,
+                  Decoder& in) {
+  const std::string name = group.PathOf(column);
   uint64_t count = 0;
   uint8_t form = kDense;
-  if (dataset.shape == Shape::kIndex) {
+  if (column.role == Role::kIndex) {
     count = in.Take<uint64_t>(name);
   } else {
     form = in.Take<uint8_t>(name);
     if (form == kEmpty) return;
-    count = DecodeAxes(dataset, name, group.RowsOf(dataset), in);
+    count = DecodeAxes(column, name, rows, rows.Rows(group, column), in);
     if (count == 0) in.Reject(name, "no values, but says that it has some");
   }
-  if (form == kSparse) {
-    if (auto* values = std::get_if<std::vector<int32_t>*>(&dataset.values)) {
-      return in.TakeSparse(count, name, **values);
-    }
+  if (form == kSparse && column.type == ValueType::kInt32) {
+    return in.TakeSparse(count, name, rows.Values<int32_t>(column));
   }
   if (form != kDense) {
     in.Reject(name,
               fmt::format("form {}, but must be 0, 1, or of int32 2", form));
   }
-  std::visit([&](auto* values) { in.TakeAll(count, name, *values); },
-             dataset.values);
+  rows.WithValues(column,
+                  [&](auto& values) { in.TakeAll(count, name, values); });
 }
 
-void DecodeGroup(const Group<RunLog>& group, Decoder& in) {
-  if (group.count != nullptr) {
-    const auto count = in.Take<int64_t>(group.name);
-    if (count < 0 || count > kMaxCount ||
-        (*group.count != 0 && *group.count != count)) {
-      in.Reject(group.name, fmt::format("{} rows, but its axis has {}", count,
-                                        *group.count));
-    }
-    *group.count = count;
+void DecodePlaces(const Group& group, const Column& column, MutableView rows,
+                  Decoder& in) {
+  int64_t& known = rows.At<int64_t>(column.offset);
+  const auto count = in.Take<int64_t>(group.name);
+  if (count < 0 || count > kMaxCount || (known != 0 && known != count)) {
+    in.Reject(group.name,
+              fmt::format("{} rows, but its axis has {}", count, known));
   }
-  if (group.events != nullptr) {
-    const auto count = in.Take<uint64_t>(group.name);
-    for (uint64_t i = 0; i < count; ++i) {
-      in.Spend(sizeof(double) + 2 * kTextBytes, group.name);
-      Event event;
-      event.unix_seconds = in.Take<double>(group.name);
-      event.kind = Printable(in.TakeText(group.name));
-      event.text = Printable(in.TakeText(group.name));
-      group.events->push_back(std::move(event));
-    }
-  }
-  for (const Dataset<RunLog>& dataset : group.datasets) {
-    DecodeDataset(group, dataset, in);
+  known = count;
+}
+
+/// Events are stored one after the other, each whole.
+void EncodeEvents(const std::vector<Event>& events, Encoder& out) {
+  out.Put(uint64_t{events.size()});
+  for (const Event& event : events) {
+    out.Put(event.unix_seconds);
+    out.Put(event.kind);
+    out.Put(event.text);
   }
 }
 
-/// Visitors of the provenance.
-struct AttributeEncoder {
-  template <typename T>
-  void Attribute(const Field&, const T& value) {
-    out.Put(value);
+void DecodeEvents(const std::string& group, std::vector<Event>& events,
+                  Decoder& in) {
+  const auto count = in.Take<uint64_t>(group);
+  for (uint64_t i = 0; i < count; ++i) {
+    in.Spend(sizeof(double) + 2 * kTextBytes, group);
+    Event event;
+    event.unix_seconds = in.Take<double>(group);
+    event.kind = Printable(in.TakeText(group));
+    event.text = Printable(in.TakeText(group));
+    events.push_back(std::move(event));
   }
-  void Attribute(const Field&, bool value) {
-    out.Put(static_cast<uint8_t>(value ? 1 : 0));
-  }
-  void Group(const char*, const char*, int64_t) {}
-  template <typename T>
-  void RequiredColumn(const Field&, const std::vector<T>& values) {
-    out.Put(uint64_t{values.size()});
-    out.PutAll(values);
-  }
-  Encoder out;
-};
-
-struct AttributeDecoder {
-  template <typename T>
-  void Attribute(const Field& field, T& value) {
-    value = in.Take<T>(field.name);
-  }
-  void Attribute(const Field& field, bool& value) {
-    value = in.TakeFlag(field.name);
-  }
-  void Attribute(const Field& field, std::string& value) {
-    value = ShownText(field, in.TakeText(field.name));
-  }
-  void Group(const char*, const char*, int64_t) {}
-  template <typename T>
-  void RequiredColumn(const Field& field, std::vector<T>& values) {
-    in.TakeAll(in.Take<uint64_t>(field.name), field.name, values);
-  }
-  Decoder in;
-};
+}
 
 }  // namespace
 
 std::vector<std::byte> EncodeRows(const RunLog& rows) {
   Encoder out;
-  for (const Group<const RunLog>& group : Groups(rows)) {
-    if (group.count != nullptr) out.Put(int64_t{*group.count});
-    if (group.events != nullptr) {
-      out.Put(uint64_t{group.events->size()});
-      for (const Event& event : *group.events) {
-        out.Put(event.unix_seconds);
-        out.Put(event.kind);
-        out.Put(event.text);
-      }
+  const View view(rows);
+  for (const Group& group : RowGroups()) {
+    if (group.HasEvents()) {
+      EncodeEvents(rows.events, out);
+      continue;
     }
-    for (const Dataset<const RunLog>& dataset : group.datasets) {
-      EncodeDataset(group, dataset, out);
+    for (const Column& column : group.columns) {
+      if (column.role == Role::kPlaces) {
+        out.Put(int64_t{view.At<int64_t>(column.offset)});
+      } else {
+        EncodeColumn(group, column, view, out);
+      }
     }
   }
   return std::move(out.bytes);
@@ -375,24 +348,59 @@ std::vector<std::byte> EncodeRows(const RunLog& rows) {
 RunLog DecodeRows(std::span<const std::byte> bytes) {
   RunLog rows;
   Decoder in(bytes);
-  for (const Group<RunLog>& group : Groups(rows)) DecodeGroup(group, in);
+  const MutableView view(rows);
+  for (const Group& group : RowGroups()) {
+    if (group.HasEvents()) {
+      DecodeEvents(group.name, rows.events, in);
+      continue;
+    }
+    for (const Column& column : group.columns) {
+      if (column.role == Role::kPlaces) {
+        DecodePlaces(group, column, view, in);
+      } else {
+        DecodeColumn(group, column, view, in);
+      }
+    }
+  }
   in.ExpectEnd();
   return rows;
 }
 
 std::vector<std::byte> EncodeProvenance(const Provenance& provenance) {
-  AttributeEncoder encoder;
-  VisitProvenance(encoder, provenance);
-  VisitGraph(encoder, provenance.graph);
-  return std::move(encoder.out.bytes);
+  Encoder out;
+  const View view(provenance);
+  for (const Group& group : SchemaOf<Provenance>()) {
+    for (const Column& column : group.columns) {
+      if (group.IsFile()) {
+        view.WithValue(column, [&](const auto& value) { out.Put(value); });
+        continue;
+      }
+      view.WithValues(column, [&](const auto& values) {
+        out.Put(uint64_t{values.size()});
+        out.PutAll(values);
+      });
+    }
+  }
+  return std::move(out.bytes);
 }
 
 Provenance DecodeProvenance(std::span<const std::byte> bytes) {
   Provenance provenance;
-  AttributeDecoder decoder{Decoder(bytes)};
-  VisitProvenance(decoder, provenance);
-  VisitGraph(decoder, provenance.graph);
-  decoder.in.ExpectEnd();
+  Decoder in(bytes);
+  const MutableView view(provenance);
+  for (const Group& group : SchemaOf<Provenance>()) {
+    for (const Column& column : group.columns) {
+      if (group.IsFile()) {
+        view.WithValue(column, [&](auto& value) { in.Take(column, value); });
+        continue;
+      }
+      view.WithValues(column, [&](auto& values) {
+        const std::string& name = column.field.name;
+        in.TakeAll(in.Take<uint64_t>(name), name, values);
+      });
+    }
+  }
+  in.ExpectEnd();
   return provenance;
 }
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <string_view>
 #include <type_traits>
 #include <unordered_map>
@@ -14,9 +13,6 @@
 
 namespace isoloss::runlog {
 namespace {
-
-using LogDataset = Dataset<const RunLog>;
-using LogGroup = Group<const RunLog>;
 
 /// The one row of labels.
 constexpr SharedRow kNoStep;
@@ -28,37 +24,31 @@ std::unordered_map<std::string, size_t> Places(
   return places;
 }
 
-const LogDataset* LabelsOf(const LogGroup& group) {
-  for (const LogDataset& dataset : group.datasets) {
-    if (dataset.shape == Shape::kLabels) return &dataset;
+void MatchLabels(SharedGroup& group, const View& a, const View& b) {
+  for (const Column& column : group.of->columns) {
+    if (column.role != Role::kLabels) continue;
+    group.labels_a = &a.Values<std::string>(column);
+    group.labels_b = &b.Values<std::string>(column);
+    group.names = MatchNames(*group.labels_a, *group.labels_b);
   }
-  return nullptr;
-}
-
-void MatchLabels(SharedGroup& group) {
-  const LogDataset* labels = LabelsOf(group.a);
-  if (labels == nullptr) return;
-  using Texts = const std::vector<std::string>*;
-  group.labels_a = std::get<Texts>(labels->values);
-  group.labels_b = std::get<Texts>(LabelsOf(group.b)->values);
-  group.names = MatchNames(*group.labels_a, *group.labels_b);
 }
 
 /// Of what all steps together gave; `before` has these steps.
-std::vector<SharedRow> TotalRow(const SharedGroup& before) {
-  const auto* a = before.a.steps();
-  const auto* b = before.b.steps();
+std::vector<SharedRow> TotalRow(const Group& before, const View& log_a,
+                                const View& log_b) {
+  const auto* a = log_a.Steps(before);
+  const auto* b = log_b.Steps(before);
   if (a->empty() || b->empty() || a->back() != b->back()) return {};
   return {{0, 0, a->back()}};
 }
 
 /// From axis number `from` on.
-std::optional<ExtentDifference> AxisDifference(const LogDataset& a,
-                                               const LogDataset& b,
+std::optional<ExtentDifference> AxisDifference(const Column& column,
+                                               const View& a, const View& b,
                                                size_t from) {
-  for (size_t i = from; i < a.axes.size(); ++i) {
-    if (a.axes[i].size == b.axes[i].size) continue;
-    return ExtentDifference{a.axes[i].name, a.axes[i].size, b.axes[i].size};
+  for (const Axis& axis : std::span(column.axes).subspan(from)) {
+    if (a.Size(axis) == b.Size(axis)) continue;
+    return ExtentDifference{axis.name, a.Size(axis), b.Size(axis)};
   }
   return std::nullopt;
 }
@@ -75,19 +65,20 @@ double At(const std::vector<double>* values, size_t index) {
                                                       : (*values)[index];
 }
 
-BasicStatistics BasicsOf(const LogGroup& group) {
-  const auto column = [&group](TensorStatisticIndex statistic) {
+BasicStatistics BasicsOf(const Group& group, const View& log) {
+  const auto find = [&](TensorStatisticIndex statistic) {
     const char* name = kTensorStatistics[statistic].name;
     const std::vector<double>* found = nullptr;
-    for (const LogDataset& dataset : group.datasets) {
-      const auto* const* values =
-          std::get_if<const std::vector<double>*>(&dataset.values);
-      if (values == nullptr || (*values)->empty()) continue;
-      if (std::strcmp(dataset.field.name, name) == 0) found = *values;
+    for (const Column& column : group.columns) {
+      if (column.field.name != name || column.type != ValueType::kDouble ||
+          log.Count(column) == 0) {
+        continue;
+      }
+      found = &log.Values<double>(column);
     }
     return found;
   };
-  return {column(kStat_numel), column(kStat_l1_norm), column(kStat_l2_norm)};
+  return {find(kStat_numel), find(kStat_l1_norm), find(kStat_l2_norm)};
 }
 
 /// Of the elements of the tensor at `index` of one log; 0 if that does not
@@ -103,9 +94,8 @@ double Magnitude(const BasicStatistics& basic, Scale scale, size_t index) {
   return std::isfinite(magnitude) ? magnitude : 0;
 }
 
-double LargestOfRow(const Dataset<const RunLog>& dataset, size_t row,
+double LargestOfRow(const std::vector<double>& values, size_t row,
                     size_t width) {
-  const auto& values = *std::get<const std::vector<double>*>(dataset.values);
   double largest = 0;
   for (const double value : std::span(values).subspan(row * width, width)) {
     largest = std::fmax(largest, std::fabs(value));
@@ -122,8 +112,10 @@ double ScaleOf(const SharedValue& value) {
   // determined: that is a matter of what was summed.
   if (field.scale == Scale::kOwn) return 0;
   if (field.scale == Scale::kRow) {
-    return std::max(LargestOfRow(*column.a, value.row.a, column.width_a),
-                    LargestOfRow(*column.b, value.row.b, column.width_b));
+    return std::max(LargestOfRow(column.a.Values<double>(*column.of),
+                                 value.row.a, column.width_a),
+                    LargestOfRow(column.b.Values<double>(*column.of),
+                                 value.row.b, column.width_b));
   }
   return std::max(Magnitude(column.group->basic_a, field.scale, value.a),
                   Magnitude(column.group->basic_b, field.scale, value.b));
@@ -153,13 +145,14 @@ bool Agree(const T& a, const T& b, const SharedValue& value, const Rule& rule) {
   return false;
 }
 
-bool HasDigests(const LogDataset& dataset, size_t begin, size_t count) {
-  const auto* const* digests =
-      std::get_if<const std::vector<int64_t>*>(&dataset.values);
-  if (digests == nullptr) return true;
-  const auto first = (*digests)->begin() + static_cast<ptrdiff_t>(begin);
-  return std::any_of(first, first + static_cast<ptrdiff_t>(count),
-                     [](int64_t digest) { return digest != 0; });
+/// Whether a digest of a row is not 0.
+bool HasDigests(const View& log, const Column& column, size_t row,
+                size_t width) {
+  if (column.type != ValueType::kInt64) return true;
+  const auto digests =
+      std::span(log.Values<int64_t>(column)).subspan(row * width, width);
+  return std::ranges::any_of(digests,
+                             [](int64_t digest) { return digest != 0; });
 }
 
 bool HasStatistics(const BasicStatistics& basic, size_t index) {
@@ -181,17 +174,14 @@ bool SameStatistics(const Provenance& a, const Provenance& b) {
   });
 }
 
-SharedValue::Value ValueAt(const LogDataset& dataset, size_t index) {
-  return std::visit(
-      [index](const auto* values) -> SharedValue::Value {
-        using T = typename std::remove_cvref_t<decltype(*values)>::value_type;
-        if constexpr (std::is_same_v<T, int32_t>) {
-          return int64_t{(*values)[index]};
-        } else {
-          return (*values)[index];
-        }
-      },
-      dataset.values);
+SharedValue::Value ValueAt(const View& log, const Column& column,
+                           size_t index) {
+  return log.WithValues(
+      column, [index]<typename T>(const std::vector<T>& values) {
+        using Whole =
+            std::conditional_t<std::is_same_v<T, int32_t>, int64_t, T>;
+        return SharedValue::Value(Whole{values[index]});
+      });
 }
 
 bool SameMesh(const Provenance& a, const Provenance& b) {
@@ -255,11 +245,13 @@ std::string ExtentDifference::Text() const {
 }
 
 std::pair<SharedValue::Value, SharedValue::Value> SharedValue::Values() const {
-  return {ValueAt(*column->a, a), ValueAt(*column->b, b)};
+  return {ValueAt(column->a, *column->of, a),
+          ValueAt(column->b, *column->of, b)};
 }
 
 std::string SharedValue::Place() const {
-  const auto& axes = column->a->axes;
+  const auto& axes = column->of->axes;
+  const bool is_square = column->of->role == Role::kSquare;
   size_t rest = a % column->width_a;
   std::string front;
   if (column->labelled) {
@@ -268,14 +260,14 @@ std::string SharedValue::Place() const {
   }
   std::string text;
   for (size_t i = axes.size(); i-- > (column->labelled ? 1 : 0);) {
-    const auto size = static_cast<size_t>(axes[i].size);
-    const bool inner = i > 0 || column->a->shape == Shape::kSquare;
+    const auto size = static_cast<size_t>(column->a.Size(axes[i]));
+    const bool inner = i > 0 || is_square;
     const size_t at = inner && size > 0 ? rest % size : rest;
     rest = inner && size > 0 ? rest / size : 0;
     text = fmt::format("{}{}{}", AxisPlace(axes[i].name, at),
                        text.empty() ? "" : ", ", text);
   }
-  if (column->a->shape == Shape::kSquare) front = AxisPlace("ranks", rest);
+  if (is_square) front = AxisPlace("ranks", rest);
   return fmt::format("{}{}{}", front, front.empty() || text.empty() ? "" : ", ",
                      text);
 }
@@ -288,9 +280,11 @@ std::optional<SharedValue> FirstDifferent(const SharedColumn& column,
   const auto& names = column.group->names.shared;
   const size_t inner = by_name ? column.inner : column.width_a;
   const size_t places = by_name ? names.size() : 1;
-  return std::visit(
-      [&](const auto* values) -> std::optional<SharedValue> {
-        const auto& others = *std::get<decltype(values)>(column.b->values);
+  return column.a.WithValues(
+      *column.of,
+      [&]<typename T>(
+          const std::vector<T>& values) -> std::optional<SharedValue> {
+        const std::vector<T>& others = column.b.Values<T>(*column.of);
         for (size_t place = 0; place < places; ++place) {
           const SharedName at = by_name ? names[place] : SharedName{};
           SharedValue value = {&column, row, place,
@@ -298,20 +292,19 @@ std::optional<SharedValue> FirstDifferent(const SharedColumn& column,
                                row.b * column.width_b + at.b * inner};
           if (by_name && !IsRecorded(column, row, place)) continue;
           for (size_t i = 0; i < inner; ++i, ++value.a, ++value.b) {
-            if (!Agree((*values)[value.a], others[value.b], value, rule)) {
+            if (!Agree(values[value.a], others[value.b], value, rule)) {
               return value;
             }
           }
         }
         return std::nullopt;
-      },
-      column.a->values);
+      });
 }
 
 bool IsRecorded(const SharedColumn& column, const SharedRow& row) {
   if (column.field().when != When::kDigests) return true;
-  return HasDigests(*column.a, row.a * column.width_a, column.width_a) &&
-         HasDigests(*column.b, row.b * column.width_b, column.width_b);
+  return HasDigests(column.a, *column.of, row.a, column.width_a) &&
+         HasDigests(column.b, *column.of, row.b, column.width_b);
 }
 
 bool IsRecorded(const SharedColumn& column, const SharedRow& row,
@@ -327,61 +320,57 @@ bool IsRecorded(const SharedColumn& column, const SharedRow& row,
 }
 
 SharedColumns::SharedColumns(const RunLog& a, const RunLog& b)
-    : same_mesh_(SameMesh(a.provenance, b.provenance)) {
+    : a_(a), b_(b), same_mesh_(SameMesh(a.provenance, b.provenance)) {
   const bool same_statistics = SameStatistics(a.provenance, b.provenance);
-  std::vector<LogGroup> groups_a = Groups(a);
-  std::vector<LogGroup> groups_b = Groups(b);
-  for (size_t g = 0; g < groups_a.size(); ++g) {
-    SharedGroup group = {std::move(groups_a[g]), std::move(groups_b[g]), {}};
-    MatchLabels(group);
-    group.basic_a = BasicsOf(group.a);
-    group.basic_b = BasicsOf(group.b);
-    group.same_statistics = same_statistics;
-    if (group.a.steps() != nullptr) {
-      group.rows = MatchRows(*group.a.steps(), *group.b.steps());
-    } else if (group.a.count != nullptr) {
-      group.rows = TotalRow(groups_.back());
+  for (const Group& of : RowGroups()) {
+    SharedGroup group = {.of = &of, .same_statistics = same_statistics};
+    MatchLabels(group, a_, b_);
+    group.basic_a = BasicsOf(of, a_);
+    group.basic_b = BasicsOf(of, b_);
+    if (of.HasSteps()) {
+      group.rows = MatchRows(*a_.Steps(of), *b_.Steps(of));
+    } else if (!of.HasEvents()) {
+      group.rows = TotalRow(*groups_.back().of, a_, b_);
     }
     const SharedGroup& kept = groups_.emplace_back(std::move(group));
-    for (size_t i = 0; i < kept.a.datasets.size(); ++i) {
-      Add(kept, kept.a.datasets[i], kept.b.datasets[i]);
-    }
+    for (const Column& column : of.columns) Add(kept, column);
   }
 }
 
-void SharedColumns::Add(const SharedGroup& group, const LogDataset& a,
-                        const LogDataset& b) {
-  const size_t of_a = a.size();
-  const size_t of_b = b.size();
-  if (!a.field.reproducible || of_a == 0 || of_b == 0) return;
-  const bool in_steps = group.a.steps() != nullptr && a.shape != Shape::kLabels;
-  const size_t rows_a = in_steps ? group.a.steps()->size() : 1;
-  const size_t rows_b = in_steps ? group.b.steps()->size() : 1;
+void SharedColumns::Add(const SharedGroup& group, const Column& column) {
+  if (!column.field.reproducible || !column.IsRecorded()) return;
+  const size_t of_a = a_.Count(column);
+  const size_t of_b = b_.Count(column);
+  if (of_a == 0 || of_b == 0) return;
+  const bool is_labels = column.role == Role::kLabels;
+  const bool in_steps = group.of->HasSteps() && !is_labels;
+  const size_t rows_a = in_steps ? a_.Steps(*group.of)->size() : 1;
+  const size_t rows_b = in_steps ? b_.Steps(*group.of)->size() : 1;
   // A column that is not as long as its rows need is an integrity rule's.
   if (rows_a == 0 || rows_b == 0 || of_a % rows_a != 0 || of_b % rows_b != 0) {
     return;
   }
-  SharedColumn column = {&group,        &a,           &b, group.rows,
-                         of_a / rows_a, of_b / rows_b};
-  if (a.shape == Shape::kLabels) column.rows = {&kNoStep, 1};
-  column.labelled = group.labels_a != nullptr && !group.labels_a->empty() &&
-                    !group.labels_b->empty() && a.shape == Shape::kRows;
-  column.extents = AxisDifference(a, b, column.labelled ? 1 : 0);
-  size_t inner_b = column.width_b;
-  column.inner = column.width_a;
-  if (column.labelled) {
+  SharedColumn shared = {&group,     &column,       a_,           b_,
+                         group.rows, of_a / rows_a, of_b / rows_b};
+  if (is_labels) shared.rows = {&kNoStep, 1};
+  shared.labelled = group.labels_a != nullptr && !group.labels_a->empty() &&
+                    !group.labels_b->empty() && column.role == Role::kRows;
+  shared.extents = AxisDifference(column, a_, b_, shared.labelled ? 1 : 0);
+  size_t inner_b = shared.width_b;
+  shared.inner = shared.width_a;
+  if (shared.labelled) {
     const size_t names_a = group.labels_a->size();
     const size_t names_b = group.labels_b->size();
-    if (column.inner % names_a != 0 || inner_b % names_b != 0) return;
-    column.inner /= names_a;
+    if (shared.inner % names_a != 0 || inner_b % names_b != 0) return;
+    shared.inner /= names_a;
     inner_b /= names_b;
   }
-  if (!column.extents && column.inner != inner_b) {
-    column.extents = {"values of each place",
-                      static_cast<int64_t>(column.inner),
+  if (!shared.extents && shared.inner != inner_b) {
+    shared.extents = {"values of each place",
+                      static_cast<int64_t>(shared.inner),
                       static_cast<int64_t>(inner_b)};
   }
-  columns_.push_back(column);
+  columns_.push_back(shared);
 }
 
 Band SharedColumns::OfSharedScope(bool other_extents) const {
@@ -408,16 +397,15 @@ std::vector<int64_t> SharedGroup::Steps() const {
 }
 
 const SharedGroup& SharedColumns::group(const char* name) const {
-  return *std::find_if(groups_.begin(), groups_.end(),
-                       [name](const SharedGroup& group) {
-                         return std::strcmp(group.a.name, name) == 0;
-                       });
+  return *std::find_if(
+      groups_.begin(), groups_.end(),
+      [name](const SharedGroup& group) { return group.of->name == name; });
 }
 
 std::vector<int64_t> SharedColumns::Steps() const {
   std::vector<int64_t> steps;
   for (const SharedGroup& group : groups_) {
-    if (std::strcmp(group.a.name, "eval") == 0) continue;
+    if (group.of->name == "eval") continue;
     for (const SharedRow& row : group.rows) steps.push_back(row.step);
   }
   std::sort(steps.begin(), steps.end());

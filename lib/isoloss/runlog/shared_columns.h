@@ -14,8 +14,8 @@
 #include <variant>
 #include <vector>
 
-#include "isoloss/runlog/datasets.h"
 #include "isoloss/runlog/run_log.h"
+#include "isoloss/runlog/schema.h"
 
 namespace isoloss::runlog {
 
@@ -67,9 +67,8 @@ struct BasicStatistics {
 /// A group of both logs. One without steps, /exchange_pairs, is a single row of
 /// the last step of the group before it if that is the same in both.
 struct SharedGroup {
-  Group<const RunLog> a;
-  Group<const RunLog> b;
-  std::vector<SharedRow> rows;
+  const Group* of = nullptr;
+  std::vector<SharedRow> rows = {};
   /// Of the axis that has labels; those of the logs, if there is one.
   MatchedNames names = {};
   const std::vector<std::string>* labels_a = nullptr;
@@ -95,8 +94,9 @@ struct ExtentDifference {
 /// A reproducible dataset that both logs have values of.
 struct SharedColumn {
   const SharedGroup* group = nullptr;
-  const Dataset<const RunLog>* a = nullptr;
-  const Dataset<const RunLog>* b = nullptr;
+  const Column* of = nullptr;
+  View a;
+  View b;
   std::span<const SharedRow> rows;  ///< labels: one, of no step
   size_t width_a = 0;               ///< values in a row
   size_t width_b = 0;
@@ -106,13 +106,13 @@ struct SharedColumn {
   /// What keeps it from being compared, if anything does.
   std::optional<ExtentDifference> extents = {};
 
-  const Field& field() const { return a->field; }
+  const Field& field() const { return of->field; }
   const char* quantity() const {
-    return field().shown == nullptr ? field().name : field().shown;
+    return field().shown == nullptr ? field().name.c_str() : field().shown;
   }
   /// Does it hold values, rather than the steps or labels of others?
   bool HoldsValues() const {
-    return a->shape == Shape::kRows || a->shape == Shape::kSquare;
+    return of->role == Role::kRows || of->role == Role::kSquare;
   }
 };
 
@@ -184,10 +184,11 @@ class SharedColumns {
   std::vector<int64_t> Steps() const;
 
  private:
-  void Add(const SharedGroup& group, const Dataset<const RunLog>& a,
-           const Dataset<const RunLog>& b);
+  void Add(const SharedGroup& group, const Column& column);
   Band OfSharedScope(bool other_extents) const;
 
+  View a_;
+  View b_;
   std::deque<SharedGroup> groups_;
   std::vector<SharedColumn> columns_;
   bool same_mesh_ = false;

@@ -9,7 +9,6 @@
 #include <string_view>
 
 #include "isoloss/base/error.h"
-#include "isoloss/runlog/graph_schema.h"
 #include "isoloss/runlog/h5_handle.h"
 #include "isoloss/runlog/h5_tree.h"
 #include "isoloss/runlog/run_log.h"
@@ -251,10 +250,18 @@ class GroupReader {
 };
 
 /// Of the parts that a dump shares with run logs.
-constexpr Field kVersion = {"run_schema_version", "1",
-                            "Version of the run log's layout that the graph "
-                            "follows",
-                            Domain::Count(1)};
+const Schema& GraphWithVersion() {
+  static const Schema schema =
+      Joined({{Group("", "", 1,
+                     {{Role::kRunVersion,
+                       {"run_schema_version", "1",
+                        "Version of the run log's layout that the graph "
+                        "follows",
+                        Domain::Count(1)},
+                       kSchemaVersion}})},
+              SchemaOf<ModelGraph>()});
+  return schema;
+}
 
 /// That the graph is whole and knows each tensor.
 void CheckGraph(const TensorDump& dump, const std::string& path) {
@@ -298,9 +305,8 @@ TensorDump Read(const h5::Object& file, const std::string& path) {
     VisitTensor(reader, tensor);
     dump.tensors.push_back(std::move(tensor));
   }
-  SchemaReader reader(file, path, kTensorDumpFile);
-  reader.Version(kVersion, kSchemaVersion);
-  VisitGraph(reader, dump.graph);
+  ReadColumns(file, path, kTensorDumpFile, GraphWithVersion(),
+              MutableView(dump.graph));
   CheckGraph(dump, path);
   return dump;
 }
@@ -353,9 +359,8 @@ void WriteTensorDump(const TensorDump& dump, const fs::path& path) {
     const h5::Handle list = h5::CreateDataset(
         file, "names", h5::TypeOf<std::string>(), Extent{names.size()});
     h5::WriteDataset<std::string>(list, names);
-    SchemaWriter writer(file, std::string(kTensorDumpFile.name));
-    writer.Version(kVersion, kSchemaVersion);
-    VisitGraph(writer, dump.graph);
+    WriteColumns(file, std::string(kTensorDumpFile.name), GraphWithVersion(),
+                 View(dump.graph));
   });
 }
 

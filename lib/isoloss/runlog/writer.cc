@@ -9,8 +9,7 @@ namespace isoloss::runlog {
 void WriteRunLog(const RunLog& log, const std::filesystem::path& path) {
   CheckSize(RunLog(), log);
   WriteSealedFile(path, kRunLogFile, [&log](const h5::Handle& file) {
-    SchemaWriter writer(file);
-    VisitRunLog(writer, log);
+    WriteColumns(file, "run log", SchemaOf<RunLog>(), View(log));
   });
 }
 

@@ -62,7 +62,6 @@ const std::vector<Divisible>& Table() {
       // It chooses a recipe by the runs, and trains that one.
       {.words = "sites", .below = "study", .prepares = true},
       {.words = "ensemble build", .below = "lab", .has_journals = false},
-      {.words = "mutants run", .below = "lab", .has_journals = false},
   };
   return table;
 }
@@ -79,9 +78,8 @@ const Divisible& DivisibleOf(const std::string& command) {
 /// Options that belong to submit, or make no sense for parts of a command.
 void CheckArguments(const SweepRequest& request) {
   constexpr const char* kRefused[] = {
-      "--only",       "--list-runs", "--dry-run", "--part",
-      "--no-train",   "--resume",    "--restart", "--abort-early",
-      "--stop-after", "--json",      "--mutant"};
+      "--only",   "--list-runs", "--dry-run",     "--part",       "--no-train",
+      "--resume", "--restart",   "--abort-early", "--stop-after", "--json"};
   for (const std::string& argument : request.arguments) {
     const std::string option = argument.substr(0, argument.find('='));
     if (std::ranges::count(kRefused, option) == 0) continue;
@@ -117,7 +115,7 @@ void CheckLines(const char* option, const std::vector<std::string>& lines) {
   }
 }
 
-/// What only Slurm, or only some commands, can do.
+/// Refuses what only Slurm, or only some commands, can do.
 void CheckEngine(const SweepRequest& request) {
   CheckLines("--sbatch", request.sbatch);
   CheckLines("--setup", request.setup);

@@ -150,11 +150,13 @@ void RecordParameters(int64_t step, const model::ParameterSet& parameters,
 
 runlog::StepRow RowAt(const runlog::StepColumns& steps, size_t index) {
   runlog::StepRow row{};
-  runlog::VisitSteps(
-      [index](const runlog::Field&, const auto& column, auto& value) {
-        if (index < column.size()) value = column[index];
-      },
-      steps, row);
+  const runlog::MutableView to(row);
+  for (const auto& column : runlog::ColumnsOf<runlog::StepColumns>()) {
+    runlog::View(steps).WithValues(
+        column, [&]<typename T>(const std::vector<T>& values) {
+          if (index < values.size()) to.At<T>(column.in_row) = values[index];
+        });
+  }
   return row;
 }
 

@@ -1,7 +1,7 @@
 // What every part of the page uses: elements, numbers as text, columns of data.
 "use strict";
 
-const isoloss = {charts: {}, redraws: []};
+const isoloss = {charts: {}};
 
 /** An element with attributes and children; text is never markup. */
 isoloss.make = function (tag, attributes = {}, ...children) {
@@ -83,14 +83,12 @@ isoloss.titled = function (title, table) {
     isoloss.make("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": title}, table));
 };
 
-/** What can be opened and is drawn while it is open, anew when a live page
- *  takes new data. `draw` gives its children. */
+/** What can be opened and is drawn while it is open. `draw` gives its children. */
 isoloss.drawnWhenOpen = function (summary, draw) {
   const {make} = isoloss;
   const place = make("div");
   const show = () => element.open && place.replaceChildren(...draw());
   const element = make("details", {toggle: show}, make("summary", {}, summary), place);
-  isoloss.redraws.push(show);
   return element;
 };
 

@@ -46,38 +46,8 @@ function oracle(data) {
   ]).filter((table) => table !== null);
 }
 
-const caught = (outcome) => outcome === "FAIL" || outcome === "INVALID";
-
-/** How many of a mutant's seeds were caught: a mark, and what it means. */
-function killMark(outcomes) {
-  const judged = outcomes.filter((outcome) => outcome !== null);
-  const count = judged.filter(caught).length;
-  if (judged.length === 0) return ["\u2013", "not judged"];
-  if (count === 0) return ["\u00b7", "not caught"];
-  return count === judged.length ? ["\u25cf", "caught"] : ["\u25d0", `caught with ${count} of ${judged.length} seeds`];
-}
-
-function killMatrix(data) {
-  const matrix = data.kill_matrix;
-  if (!matrix) return null;
-  const cell = (outcomes) => {
-    const [mark, words] = killMark(outcomes);
-    return make("td", {}, make("span", {role: "img", "aria-label": words, title: words}, mark));
-  };
-  const row = (name, kind, cells) => make("tr", {}, make("th", {scope: "row"}, name), make("td", {}, kind),
-    matrix.levels.map((_, level) => cell(cells.map((one) => one.levels[level]))), cell(cells.map((one) => one.verdict)),
-    make("td", {class: "words"}, cells.find((one) => one.finding)?.finding ?? ""));
-  const head = ["planted", "kind", ...matrix.levels, "whole gate", "first finding"];
-  return make("div", {}, make("h3", {}, "What this gate catches"), make("p", {class: "about-figure"},
-    `It caught ${matrix.score.count} of ${matrix.score.of} planted bugs and stopped ${matrix.false_alarms.count} of ` +
-    `${matrix.false_alarms.of} benign runs. \u25cf caught with all seeds, \u25d0 with some, \u00b7 not caught, \u2013 not judged.`),
-    isoloss.titled("Kill matrix", make("table", {}, make("thead", {}, make("tr", {}, head.map((name) =>
-      make("th", {scope: "col"}, name)))), make("tbody", {}, matrix.mutants.map((mutant) =>
-      row(mutant.name, mutant.class.replaceAll("_", " "), mutant.cells))))));
-}
-
 isoloss.evidenceSection = function (data) {
-  const children = [...divergences(data), growth(data), ...tensorFindings(data), ...oracle(data), killMatrix(data)]
+  const children = [...divergences(data), growth(data), ...tensorFindings(data), ...oracle(data)]
     .filter((child) => child !== null);
   return children.length === 0 ? null : isoloss.section("evidence", "Evidence", ...children);
 };

@@ -100,12 +100,6 @@ isoloss.forget = function (chart) {
   range.charts = range.charts.filter((one) => one !== chart);
 };
 
-isoloss.forgetAll = function () {
-  for (const chart of Object.values(isoloss.charts)) isoloss.forget(chart);
-  isoloss.charts = {};
-  isoloss.redraws = [];
-};
-
 /** Draws what the step chart has beside lines: bands, level lines, the cursor. */
 const decorations = (owner) => ({
   id: "decorations",

@@ -175,44 +175,11 @@ function card(data, verdict) {
     make("details", {}, make("summary", {}, "Both arms in numbers"), arms(verdict)));
 }
 
-function duration(seconds) {
-  if (seconds === null || seconds === undefined) return "";
-  const whole = Math.round(seconds);
-  return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, "0")}`;
-}
-
-function liveNote(live) {
-  if (live.ended) return "All runs have ended. isoloss report writes a page of them that stays.";
-  const job = live.done_percent === null ? "" : ` The job is done to ${Math.floor(live.done_percent)} %` +
-    (live.seconds_left === null ? "." : `, ${duration(live.seconds_left)} (minutes and seconds) are left.`);
-  if (live.runs.length === 0) return `No run is there yet. The page looks again every ${live.refresh_seconds} seconds.${job}`;
-  return `The page takes new steps every ${live.refresh_seconds} seconds.${job}`;
-}
-
-/** Says how the live runs stand. */
-isoloss.showLive = function (data) {
-  if (!data.live) return;
-  document.getElementById("live-note").textContent = liveNote(data.live);
-  document.getElementById("runs-note").textContent = data.runs_note;
-  const notes = data.live.runs.some((run) => run.note);
-  document.getElementById("live-runs").replaceChildren(data.live.runs.length === 0 ? "" : isoloss.table("Runs as they stand",
-    ["run", "state", "step", "of", "minutes left", ...(notes ? ["note"] : [])], data.live.runs.map((run) => [run.name,
-      run.state, run.step, run.steps_planned, duration(run.seconds_left), ...(notes ? [run.note] : [])])));
-};
-
-function live(data) {
-  setTimeout(() => isoloss.showLive(data), 0);
-  return make("div", {class: "panel"}, make("p", {id: "live-note"}), make("div", {id: "live-runs"}));
-}
-
-/** What was left out or thinned. */
-const runsNote = (data) => make("p", {id: "runs-note", class: "quiet-text"}, data.runs_note);
-
 isoloss.verdictSection = function (data) {
-  if (data.live) return isoloss.section("verdict", "Live runs", live(data), runsNote(data));
   const children = data.verdicts.length > 0 ? data.verdicts.map((verdict) => card(data, verdict)) :
     [make("p", {class: "notice"}, "These runs have no verdict: the page shows what they recorded. ",
       make("code", {}, "isoloss gate"), " judges them.")];
-  return isoloss.section("verdict", "Verdict", ...children, runsNote(data));
+  return isoloss.section("verdict", "Verdict", ...children,
+    make("p", {class: "quiet-text"}, data.runs_note)); // what was left out or thinned
 };
 })();

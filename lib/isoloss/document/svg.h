@@ -1,0 +1,20 @@
+// Pieces of SVG pictures.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace isoloss::document {
+
+/// A text element; `attributes` as they stand in it.
+std::string SvgText(double x, double y, std::string_view text,
+                    std::string_view attributes = "");
+
+/// From (x1, y1) to (x2, y2), in tenths of a pixel.
+std::string SvgLine(double x1, double y1, double x2, double y2,
+                    std::string_view colour, std::string_view attributes = "");
+
+/// The whole picture, on white: `body` in units of a pixel.
+std::string SvgPicture(int width, int height, std::string_view body);
+
+}  // namespace isoloss::document

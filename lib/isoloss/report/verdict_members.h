@@ -1,0 +1,18 @@
+// The members of verdict.json. They hold figures that no text shows as they
+// are.
+#pragma once
+
+#include "isoloss/document/document.h"
+#include "isoloss/gate/verdict.h"
+
+namespace isoloss::report {
+
+/// The members leave out measures, controls, checks, peers, tensors, precision
+/// and warnings, since people read these, too.
+document::Document VerdictMembers(const gate::Judgement& judgement);
+
+document::Document CheckMembers(const gate::Check& check);
+document::Document TensorMembers(const gate::TensorFinding& finding);
+document::Document PeerMembers(const gate::PeerOpinion& peer);
+
+}  // namespace isoloss::report
