@@ -104,12 +104,10 @@ std::string JobVariables(const Sweep& sweep, const std::string& launcher) {
 Script ArrayScript(const Sweep& sweep) {
   const std::string folder = sweep.folder().string();
   std::string text = Beginning(
-      sweep,
-      "Makes the runs of line OFFSET + SLURM_ARRAY_TASK_ID of elements.txt: "
-      "array.sh OFFSET",
+      sweep, "Makes the runs of line SLURM_ARRAY_TASK_ID of elements.txt.",
       ArrayDirectives(sweep));
   text += fmt::format(
-      R"sh(line=$((${{1:-0}} + ${{SLURM_ARRAY_TASK_ID:-1}}))
+      R"sh(line=${{SLURM_ARRAY_TASK_ID:-1}}
 IFS=$'\t' read -r runs JOURNALS RESULTS < <(sed -n "${{line}}p" {0}/elements.txt)
 [ "$JOURNALS" != - ] || JOURNALS=
 {1}STATE={0}/{2}/$line
