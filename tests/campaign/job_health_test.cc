@@ -35,8 +35,7 @@ JobHealthOptions Quick(int process) {
           .node = fmt::format("n{}", process),
           .commit = "abc",
           .examine_numerics = [] { return NumericsHealth(); },
-          .examine_disk = [] { return DiskHealth(); },
-          .examine_clock = [] { return ClockHealth(); }};
+          .examine_disk = [] { return DiskHealth(); }};
 }
 
 using Edit = std::function<void(int process, JobHealthOptions& options)>;

@@ -91,32 +91,5 @@ TEST(NodeHealth, NamesAFileSystemThatDoesNotAnswer) {
             "");
 }
 
-/// Clocks that show 1 ms more at each look, the wall clock by `wall` besides.
-Clocks Ticking(std::function<double(int look)> wall) {
-  return {.wall =
-              [wall, look = 0]() mutable {
-                ++look;
-                return look * 1e-3 + wall(look);
-              },
-          .steady = [look = 0]() mutable { return ++look * 1e-3; }};
-}
-
-TEST(NodeHealth, NamesAClockThatDoesNotGoOn) {
-  EXPECT_EQ(ExamineClock().problem, "");
-  EXPECT_EQ(ExamineClock(Ticking([](int) { return 0.0; })).problem, "");
-  EXPECT_THAT(ExamineClock(Ticking([](int look) {
-                return look < 50 ? 0.0 : -3.0;
-              })).problem,
-              HasSubstr("went back by 3 s"));
-  EXPECT_THAT(ExamineClock(Ticking([](int look) {
-                return look < 50 ? 0.0 : 3.0;
-              })).problem,
-              HasSubstr("jumped by 3 s"));
-  EXPECT_THAT(
-      ExamineClock({.wall = [] { return 1.0; }, .steady = [] { return 1.0; }})
-          .problem,
-      HasSubstr("stands still"));
-}
-
 }  // namespace
 }  // namespace isoloss::campaign

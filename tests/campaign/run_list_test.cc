@@ -19,12 +19,10 @@ RunList Sample() {
   return {.folder = "/results",
           .runs = {{.name = "bf16-seed1",
                     .file = "bf16-seed1.h5",
-                    .thread_seconds = 1.5,
-                    .stage = 1},
+                    .thread_seconds = 1.5},
                    {.name = "1.3M-4/mxfp8-seed1",
                     .file = "cells/1.3M-4/mxfp8-seed1.h5",
-                    .thread_seconds = 20,
-                    .stage = 2}}};
+                    .thread_seconds = 20}}};
 }
 
 std::string WhyNot(const testing::TemporaryFolder& folder,
@@ -39,9 +37,8 @@ std::string WhyNot(const testing::TemporaryFolder& folder,
   return "it was read";
 }
 
-std::string One(
-    const std::string& name, const std::string& file,
-    const std::string& rest = R"("thread_seconds": 1, "stage": 1)") {
+std::string One(const std::string& name, const std::string& file,
+                const std::string& rest = R"("thread_seconds": 1)") {
   return R"({"folder": "/r", "runs": [{"name": ")" + name + R"(", "file": ")" +
          file + R"(", )" + rest + "}]}";
 }
@@ -56,7 +53,6 @@ TEST(RunList, IsReadAsItWasWritten) {
   EXPECT_EQ(read.runs[0].thread_seconds, 1.5);
   EXPECT_EQ(read.runs[1].name, "1.3M-4/mxfp8-seed1");
   EXPECT_EQ(read.runs[1].file, "cells/1.3M-4/mxfp8-seed1.h5");
-  EXPECT_EQ(read.runs[1].stage, 2);
 }
 
 TEST(RunList, ReplacesNothingButAList) {
@@ -81,15 +77,8 @@ TEST(RunList, RefusesWhatAScriptMustNotHold) {
     EXPECT_THAT(WhyNot(folder, One("a", file)), HasSubstr("lies outside"))
         << file;
   }
-  EXPECT_THAT(
-      WhyNot(folder, One("a", "a.h5", R"("thread_seconds": -1, "stage": 1)")),
-      HasSubstr("negative"));
-  for (const char* stage : {"0", "10", "99999999999"}) {
-    EXPECT_THAT(WhyNot(folder, One("a", "a.h5",
-                                   R"("thread_seconds": 1, "stage": )" +
-                                       std::string(stage))),
-                HasSubstr("from 1 to 9"));
-  }
+  EXPECT_THAT(WhyNot(folder, One("a", "a.h5", R"("thread_seconds": -1)")),
+              HasSubstr("negative"));
   EXPECT_THAT(WhyNot(folder, R"({"folder": "/r"})"), HasSubstr("runs"));
 }
 

@@ -85,8 +85,7 @@ class DryRun(ProgramTest):
                  ["none.toml"]),
                 (["tiny.toml", "--against", "none.h5"], ["none.h5"]),
                 (["tiny.toml", "--ensemble", "none.h5"], ["none.h5"]),
-                (["tiny.toml", "--probe", "none.h5"], ["none.h5"]),
-                (["tiny.toml", "--power", "none.json"], ["none.json"])):
+                (["tiny.toml", "--probe", "none.h5"], ["none.h5"])):
             with self.subTest(arguments=arguments):
                 self.assert_refused_alike("verify", *arguments, words=words)
 

@@ -75,14 +75,14 @@ Traces KillMatrixRunner::Make(const CellJob& job, ThreadTeam& team) const {
                       hooks(plan_.experiment, plan_.arm, job.seed));
   if (job.mutant != nullptr && job.mutant->edit_log) job.mutant->edit_log(log);
   runlog::WriteRunLog(log, run);
-  runlog::WriteProbeLog(
-      oracle::ProbeArm(
-          plan_.experiment, plan_.arm, job.seed, corpus_, team,
-          {.plain_steps = PlainSteps(job, log),
-           .cases = campaign::ProbedCases(plan_.policy),
-           .make_hooks = hooks,
-           .reference = plan_.reference ? &*plan_.reference : nullptr}),
-      probe);
+  oracle::ProbeOptions options;
+  options.plain_steps = PlainSteps(job, log);
+  options.cases = campaign::ProbedCases(plan_.policy);
+  options.make_hooks = hooks;
+  options.reference = plan_.reference ? &*plan_.reference : nullptr;
+  runlog::WriteProbeLog(oracle::ProbeArm(plan_.experiment, plan_.arm, job.seed,
+                                         corpus_, team, options),
+                        probe);
   return Read(run, probe);
 }
 

@@ -120,7 +120,7 @@ class Sweeps(ProgramTest):
         self.assertNotIn("unbound variable", self.logs_of("shared"))
         self.assertEqual(states[jobs[0]], {"COMPLETED"}, self.logs_of("shared"))
         attempts = re.findall(r"attempt (\d+): (\d+) processes on (\S+)\.",
-                              (self.folder / "shared/sweep/log/stage1-1.txt").read_text())
+                              (self.folder / "shared/sweep/log/element-1.txt").read_text())
         self.assertEqual(len(attempts), 2, self.logs_of("shared"))
         self.assertEqual(attempts[0][1], "2", attempts)
         self.assertNotIn(victim, call("scontrol", "show", "hostnames", attempts[1][2]).split(), attempts)

@@ -105,14 +105,5 @@ TEST(Divide, EndsSoonBehindTheMean) {
   }
 }
 
-TEST(Divide, KeepsStagesApart) {
-  campaign::RunList list = ListOf({1, 1, 1, 1});
-  list.runs[0].stage = 2;
-  const auto elements = Divide(list, {.most_elements = 1, .least_seconds = 0});
-  ASSERT_THAT(elements, SizeIs(2));
-  EXPECT_THAT(elements[0].runs, ElementsAre("run1", "run2", "run3"));
-  EXPECT_THAT(elements[1].runs, ElementsAre("run0"));
-}
-
 }  // namespace
 }  // namespace isoloss::sweeps

@@ -24,9 +24,8 @@ Sweep SweepOf(Engine engine) {
   sweep.request.engine = engine;
   sweep.request.experiment = "e.toml";
   sweep.list.folder = "/results";
-  sweep.elements = {{.stage = 1, .runs = {"a", "b"}, .files = {"a.h5", "b.h5"}},
-                    {.stage = 1, .runs = {"c"}, .files = {"c.h5"}},
-                    {.stage = 2, .runs = {"d"}, .files = {"d.h5"}}};
+  sweep.elements = {{.runs = {"a", "b"}, .files = {"a.h5", "b.h5"}},
+                    {.runs = {"c"}, .files = {"c.h5"}}};
   sweep.program = "/bin/isoloss";
   sweep.start = "/start here";
   sweep.make = {"verify", "e.toml", "--only"};
@@ -53,38 +52,25 @@ TEST(Quoted, SurvivesAShell) {
   }
 }
 
-TEST(Scripts, NumberTheLinesOfStages) {
-  const auto stages = StagesOf(SweepOf(Engine::kLocal));
-  ASSERT_EQ(stages.size(), 2u);
-  EXPECT_EQ(stages[0].first, 1u);
-  EXPECT_EQ(stages[0].last, 2u);
-  EXPECT_EQ(stages[1].first, 3u);
-  EXPECT_EQ(stages[1].last, 3u);
-}
-
 TEST(Scripts, OfMakeKnowTheFilesOfRuns) {
   const std::string makefile = ScriptOf(SweepOf(Engine::kMake), "Makefile");
   EXPECT_THAT(makefile, HasSubstr("a.h5 b.h5 &:\n\t@sweep/element.sh 1\n"));
-  EXPECT_THAT(makefile, HasSubstr("d.h5 &: | $(stage1)\n"));
+  EXPECT_THAT(makefile, HasSubstr("runs: \\\n  a.h5 b.h5 \\\n  c.h5\n"));
   Sweep sweep = SweepOf(Engine::kMake);
   sweep.list.folder = "/res$ults";
   EXPECT_THROW(ScriptsOf(sweep), Error);
 }
 
-TEST(Scripts, OfSlurmWaitForStagesAndJudgeInTheEnd) {
+TEST(Scripts, OfSlurmJudgeInTheEnd) {
   Sweep sweep = SweepOf(Engine::kSlurm);
   sweep.request.side_by_side = 5;
   sweep.request.sbatch = {"--partition=cpu"};
   EXPECT_EQ(SbatchText(sweep),
             "sbatch --parsable --array=1-2%5 "
-            "--output=/results/sweep/log/stage1-%a.txt "
-            "/results/sweep/array.sh 0\n"
-            "sbatch --parsable --array=1-1%5 "
-            "--output=/results/sweep/log/stage2-%a.txt "
-            "--dependency=afterok:JOB1 --kill-on-invalid-dep=yes "
-            "/results/sweep/array.sh 2\n"
+            "--output=/results/sweep/log/element-%a.txt "
+            "/results/sweep/array.sh\n"
             "sbatch --parsable --output=/results/sweep/log/judge.txt "
-            "--dependency=afterany:JOB2 /results/sweep/judge.sh");
+            "--dependency=afterany:JOB1 /results/sweep/judge.sh");
   const std::string array = ScriptOf(sweep, "array.sh");
   EXPECT_THAT(array, HasSubstr("#SBATCH --partition=cpu\n"));
   EXPECT_THAT(array, HasSubstr("cd '/start here' || exit 3\n"));

@@ -13,9 +13,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 SECTIONS = ("build", "test", "bench", "browser", "coverage", "neon", "fuzz", "deb", "recipes",
             "slurm")
 SCRIPTS = ("tools/demo", "tools/test", "tools/dev/bench", "tools/dev/browser",
-           "tools/dev/cluster_plan", "tools/dev/compile_time", "tools/dev/coverage", "tools/dev/deb",
+           "tools/dev/compile_time", "tools/dev/coverage", "tools/dev/deb",
            "tools/dev/format", "tools/dev/fresh", "tools/dev/fuzz", "tools/dev/install_packages", "tools/dev/neon",
-           "tools/dev/recipes", "tools/dev/sanitize", "tools/dev/slurm", "tools/dev/source_changes", "tools/dev/tidy")
+           "tools/dev/recipes", "tools/dev/sanitize", "tools/dev/slurm", "tools/dev/tidy")
 # What could install, build, change or take long. An answer is what dpkg is asked for.
 RECORDED = ("apt-get", "clang++-14", "clang-format-14", "clang-tidy-14", "cmake", "ctest",
             "debootstrap", "dpkg", "dpkg-query", "ninja", "npm", "sudo", "unshare")

@@ -1,4 +1,5 @@
-// isoloss submit: a command's runs, divided among many processes.
+// Implements `isoloss submit`, which divides a command's runs among many
+// processes.
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -18,7 +19,7 @@
 #include "isoloss/sweeps/scripts.h"
 #include "isoloss/sweeps/slurm.h"
 #include "isoloss/sweeps/sweep.h"
-#include "study_arguments.h"
+#include "prose.h"
 #include "value_names.h"
 
 namespace isoloss::cli {
@@ -49,7 +50,7 @@ sweeps::SweepRequest RequestOf(const SubmitArguments& arguments) {
   request.engine = EngineNamed(arguments.engine);
   request.launcher = LauncherNamed(arguments.launcher);
   if (arguments.elements > 0) {
-    // So many were asked for, however little each takes.
+    // The user asked for this number, whatever time each run takes.
     request.division = {.most_elements = arguments.elements,
                         .least_seconds = 0};
   }
@@ -72,7 +73,7 @@ void PrintScripts(const sweeps::Sweep& sweep) {
              PrintableLines(sweeps::StartText(sweep)));
 }
 
-/// Two sweeps at the same runs would wait for each other's locks.
+/// Two sweeps of the same runs would wait for each other's locks.
 void RefuseSecond(const sweeps::Sweep& sweep) {
   const std::vector<std::string> live = sweeps::LiveJobs(sweep);
   if (live.empty()) return;
@@ -88,9 +89,7 @@ void RefuseSecond(const sweeps::Sweep& sweep) {
 ExitCode StartSlurm(const sweeps::Sweep& sweep) {
   const sweeps::SlurmJobs jobs = sweeps::StartOnSlurm(sweep);
   std::string text;
-  for (const std::string& array : jobs.arrays) {
-    text += fmt::format("{}array {}", text.empty() ? "" : ", ", array);
-  }
+  if (!jobs.array.empty()) text = fmt::format("array {}", jobs.array);
   if (!jobs.judge.empty()) {
     text += fmt::format("{}job {} that judges", text.empty() ? "" : ", ",
                         jobs.judge);
@@ -104,7 +103,7 @@ ExitCode StartSlurm(const sweeps::Sweep& sweep) {
   return ExitCode::kPass;
 }
 
-/// This process becomes what makes the runs.
+/// Replaces this process by the program that starts the runs.
 [[noreturn]] void BecomeStart(const sweeps::Sweep& sweep) {
   std::vector<std::string> words = sweeps::StartCommand(sweep);
   std::vector<char*> pointers;
@@ -139,7 +138,7 @@ ExitCode Submit(const SubmitArguments& arguments) {
 void DeclareProcesses(CLI::App& app, SubmitArguments& arguments) {
   sweeps::SweepRequest& request = arguments.request;
   AddOption(app, "--elements", arguments.elements,
-            "Processes that divide the runs of each stage among them (default: "
+            "Processes that divide the runs among them (default: "
             "one for each run, but none that would take less than a minute, "
             "and no more than Slurm's MaxArraySize)")
       .IntegerIn(1, 1'000'000);

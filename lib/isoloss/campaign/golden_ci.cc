@@ -65,8 +65,8 @@ Check CaseOf(const LaneOutcome& lane) {
                     : failed ? Status::kFailure
                              : Status::kSkipped,
           .statement = passed   ? "the same bits, executed otherwise"
-                       : failed ? lane.reasons
-                                : fmt::format("not run: {}", lane.reasons)};
+                       : failed ? lane.why
+                                : fmt::format("not run: {}", lane.why)};
 }
 
 Check CaseOf(const ArmOutcome& arm) {

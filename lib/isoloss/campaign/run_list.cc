@@ -27,10 +27,9 @@ using document::Json;
 
 constexpr const char* kShape =
     R"({"folder": "s", "runs": [{"name": "s", "file": "s",
-        "thread_seconds": "n", "stage": "i"}]})";
-constexpr int64_t kMostStages = 9;
+        "thread_seconds": "n"}]})";
 
-/// Names stand in scripts, between commas.
+/// Names must be plain, since scripts have lists of them with commas.
 bool IsPlain(std::string_view name) {
   return !name.empty() && name.size() <= 200 && name.front() != '-' &&
          std::ranges::all_of(name, [](char c) {
@@ -40,7 +39,7 @@ bool IsPlain(std::string_view name) {
          });
 }
 
-/// Whether a path stays below the folder that it is of.
+/// Returns whether a path stays below its folder.
 bool StaysBelow(const fs::path& file) {
   return file.is_relative() && !file.empty() &&
          std::ranges::none_of(
@@ -52,12 +51,10 @@ ListedRun RunOf(const Json& json) {
           .file = json["file"].get<std::string>(),
           .thread_seconds = json["thread_seconds"].is_null()
                                 ? 0.0
-                                : json["thread_seconds"].get<double>(),
-          .stage = static_cast<int>(std::clamp<int64_t>(
-              json["stage"].get<int64_t>(), 0, kMostStages + 1))};
+                                : json["thread_seconds"].get<double>()};
 }
 
-/// What is wrong with a run that a file lists; "" if nothing is.
+/// Says what is wrong with a run that a file lists; "" if nothing is.
 std::string FaultOf(const ListedRun& run, std::set<std::string>& names) {
   if (!IsPlain(run.name)) {
     return "its name must be of letters, digits, '.', '-', '_' and '/'";
@@ -65,9 +62,6 @@ std::string FaultOf(const ListedRun& run, std::set<std::string>& names) {
   if (!names.insert(run.name).second) return "it occurs twice";
   if (!StaysBelow(run.file)) return "its file lies outside of the folder";
   if (run.thread_seconds < 0) return "its time is negative";
-  if (run.stage < 1 || run.stage > kMostStages) {
-    return fmt::format("its stage must be from 1 to {}", kMostStages);
-  }
   return "";
 }
 
@@ -96,8 +90,7 @@ void WriteRunList(const RunList& list, const fs::path& file) {
   for (const ListedRun& run : list.runs) {
     runs.push_back({{"name", run.name},
                     {"file", run.file.string()},
-                    {"thread_seconds", run.thread_seconds},
-                    {"stage", run.stage}});
+                    {"thread_seconds", run.thread_seconds}});
   }
   const Json json{
       {"folder", fs::absolute(list.folder).lexically_normal().string()},

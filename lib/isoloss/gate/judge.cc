@@ -44,7 +44,7 @@ std::string TwoChangesWarning(const compare::ArmSummary& baseline,
       candidate.arm, baseline.arm);
 }
 
-/// Bugs that were planted on purpose (isoloss run --mutant).
+/// Faults that were planted on purpose (train::Seams).
 void AppendPlanted(const std::vector<const compare::Run*>& runs,
                    std::vector<std::string>& warnings) {
   for (const compare::Run* run : runs) {

@@ -3,18 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <iterator>
-#include <map>
 #include <queue>
 #include <tuple>
-#include <utility>
 
 namespace isoloss::sweeps {
 namespace {
 
 using Runs = std::vector<const campaign::ListedRun*>;
 
-/// Of an element, whose names are one argument of a program. A name has at most
+/// An element's names are one argument of a program. A name has at most
 /// 200 characters, and an argument at most 128 KiB (MAX_ARG_STRLEN of Linux).
 constexpr size_t kMostRuns = 500;
 
@@ -59,11 +56,18 @@ std::vector<std::vector<size_t>> Places(const Runs& runs, size_t count) {
   return places;
 }
 
-std::vector<Element> DivideStage(int stage, const Runs& runs,
-                                 const Division& division) {
+}  // namespace
+
+std::vector<Element> Divide(const campaign::RunList& list,
+                            const Division& division) {
+  Runs runs;
+  for (const campaign::ListedRun& run : list.runs) {
+    if (!list.IsFinished(run)) runs.push_back(&run);
+  }
+  if (runs.empty()) return {};
   std::vector<Element> elements;
   for (const auto& places : Places(runs, CountOf(runs, division))) {
-    Element& element = elements.emplace_back(Element{.stage = stage});
+    Element& element = elements.emplace_back();
     for (const size_t place : places) {
       element.runs.push_back(runs[place]->name);
       element.files.push_back(runs[place]->file);
@@ -72,22 +76,6 @@ std::vector<Element> DivideStage(int stage, const Runs& runs,
   }
   std::ranges::stable_sort(elements, std::greater<>(),
                            &Element::thread_seconds);
-  return elements;
-}
-
-}  // namespace
-
-std::vector<Element> Divide(const campaign::RunList& list,
-                            const Division& division) {
-  std::map<int, Runs> stages;
-  for (const campaign::ListedRun& run : list.runs) {
-    if (!list.IsFinished(run)) stages[run.stage].push_back(&run);
-  }
-  std::vector<Element> elements;
-  for (const auto& [stage, runs] : stages) {
-    std::ranges::move(DivideStage(stage, runs, division),
-                      std::back_inserter(elements));
-  }
   return elements;
 }
 

@@ -10,24 +10,23 @@
 
 namespace isoloss::sweeps {
 
-/// What one process makes, run after run.
+/// The runs that one process makes, one after the other.
 struct Element {
-  int stage = 1;
   std::vector<std::string> runs = {};             ///< names
   std::vector<std::filesystem::path> files = {};  ///< that they leave
   double thread_seconds = 0;
 };
 
 struct Division {
-  /// Of each stage; more if an element would get more than 500 runs.
+  /// There are more if an element would get more than 500 runs.
   size_t most_elements = 1000;
   /// Runs that take less on one thread share an element: to begin a process
   /// costs a batch system about a second.
   double least_seconds = 60;
 };
 
-/// The runs of `list` that have not finished, stage by stage; within a stage
-/// the most expensive element comes first, and runs keep the list's order.
+/// The runs of `list` that have not finished. The most expensive element comes
+/// first, and runs keep the list's order.
 /// Longest run first, each to the element that has least so far, which takes
 /// at most 4/3 of the best division's time (Graham 1969).
 std::vector<Element> Divide(const campaign::RunList& list,

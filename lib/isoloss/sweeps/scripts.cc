@@ -54,9 +54,9 @@ int SideBySide(const Sweep& sweep) {
 Script LocalScript(const Sweep& sweep) {
   std::string text = Beginning(
       sweep, "Makes all runs on this machine, then judges what is there.");
-  for (const StageLines& stage : StagesOf(sweep)) {
-    text += fmt::format("seq {} {} | xargs -P {} -n 1 {}\n", stage.first,
-                        stage.last, SideBySide(sweep),
+  if (!sweep.elements.empty()) {
+    text += fmt::format("seq {} | xargs -P {} -n 1 {}\n", sweep.elements.size(),
+                        SideBySide(sweep),
                         Quoted(sweep.File("element.sh").string()));
   }
   if (!sweep.judge.empty()) {
@@ -77,27 +77,17 @@ Script Makefile(const Sweep& sweep) {
   std::string text =
       "# Makes all runs, then judges them: make -k -j 4 -f this "
       "file.\n.PHONY: all runs\n";
-  std::vector<std::string> stages;
+  std::string targets;
   std::string rules;
   for (size_t i = 0; i < sweep.elements.size(); ++i) {
-    const Element& element = sweep.elements[i];
-    const auto stage = static_cast<size_t>(element.stage);
-    if (stages.size() < stage) stages.resize(stage);
-    stages[stage - 1] += " \\\n  " + Targets(element);
-    // What a later stage needs must be there, but need not be older.
-    rules += fmt::format(
-        "{} &:{}\n\t@sweep/element.sh {}\n", Targets(element),
-        stage > 1 ? fmt::format(" | $(stage{})", stage - 1) : "", i + 1);
+    const std::string files = Targets(sweep.elements[i]);
+    targets += " \\\n  " + files;
+    rules += fmt::format("{} &:\n\t@sweep/element.sh {}\n", files, i + 1);
   }
-  for (size_t i = 0; i < stages.size(); ++i) {
-    text += fmt::format("stage{} ={}\n", i + 1, stages[i]);
-  }
-  text += fmt::format("all: runs\n{}runs:",
-                      sweep.judge.empty() ? "" : "\t@sweep/judge.sh\n");
-  for (size_t i = 0; i < stages.size(); ++i) {
-    text += fmt::format(" $(stage{})", i + 1);
-  }
-  return {.name = "Makefile", .text = text + "\n" + rules, .executable = false};
+  text +=
+      fmt::format("all: runs\n{}runs:{}\n",
+                  sweep.judge.empty() ? "" : "\t@sweep/judge.sh\n", targets);
+  return {.name = "Makefile", .text = text + rules, .executable = false};
 }
 
 }  // namespace
@@ -148,19 +138,6 @@ std::vector<std::string> Command(const Sweep& sweep,
   std::vector<std::string> command = {sweep.program.string()};
   command.insert(command.end(), arguments.begin(), arguments.end());
   return command;
-}
-
-std::vector<StageLines> StagesOf(const Sweep& sweep) {
-  std::vector<StageLines> stages;
-  int stage = 0;
-  for (size_t i = 0; i < sweep.elements.size(); ++i) {
-    if (stages.empty() || sweep.elements[i].stage != stage) {
-      stage = sweep.elements[i].stage;
-      stages.push_back({i + 1, i});
-    }
-    stages.back().last = i + 1;
-  }
-  return stages;
 }
 
 std::vector<Script> ScriptsOfOneMachine(const Sweep& sweep) {

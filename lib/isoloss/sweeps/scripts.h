@@ -26,14 +26,7 @@ void RequirePlainPath(const std::string& path, const char* place);
 std::vector<std::string> Command(const Sweep& sweep,
                                  const std::vector<std::string>& arguments);
 
-/// Lines of elements.txt, counted from 1, of each stage in turn.
-struct StageLines {
-  size_t first = 1;
-  size_t last = 0;
-};
-std::vector<StageLines> StagesOf(const Sweep& sweep);
-
-/// Of the engines `local` and `make`, and the command that starts them.
+/// The scripts of the engines `local` and `make`, and the command for them.
 std::vector<Script> ScriptsOfOneMachine(const Sweep& sweep);
 std::vector<std::string> StartCommand(const Sweep& sweep);
 

@@ -36,23 +36,14 @@ std::vector<std::string> WordsOf(const Call& call, const std::string& program) {
   return words;
 }
 
-Call ArrayCall(const Sweep& sweep, size_t stage, const StageLines& lines,
-               const std::string& after) {
-  const size_t count = lines.last - lines.first + 1;
-  std::string array = fmt::format("--array=1-{}", count);
+Call ArrayCall(const Sweep& sweep) {
+  std::string array = fmt::format("--array=1-{}", sweep.elements.size());
   if (sweep.request.side_by_side > 0) {
     array += fmt::format("%{}", sweep.request.side_by_side);
   }
-  Call call{
-      .options = {array, fmt::format("--output={}/stage{}-%a.txt",
-                                     sweep.File(kLogFolder).string(), stage)},
-      .script = {sweep.File("array.sh").string(),
-                 std::to_string(lines.first - 1)}};
-  if (!after.empty()) {
-    call.options.push_back("--dependency=afterok:" + after);
-    call.options.emplace_back("--kill-on-invalid-dep=yes");
-  }
-  return call;
+  return {.options = {array, fmt::format("--output={}/element-%a.txt",
+                                         sweep.File(kLogFolder).string())},
+          .script = {sweep.File("array.sh").string()}};
 }
 
 Call JudgeCall(const Sweep& sweep, const std::string& after) {
@@ -70,7 +61,7 @@ bool IsJobId(const std::string& text) {
          std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
 }
 
-/// Of what a program said, whose end has a line end.
+/// One line of what a program said.
 std::string OneLine(std::string text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == '.')) {
     text.pop_back();
@@ -132,10 +123,9 @@ void Remember(const Sweep& sweep, const std::vector<std::string>& ids) {
 std::string SbatchText(const Sweep& sweep) {
   std::vector<std::string> lines;
   std::string after;
-  for (const StageLines& stage : StagesOf(sweep)) {
-    const Call call = ArrayCall(sweep, lines.size() + 1, stage, after);
-    after = fmt::format("JOB{}", lines.size() + 1);
-    lines.push_back(Quoted(WordsOf(call, "sbatch")));
+  if (!sweep.elements.empty()) {
+    lines.push_back(Quoted(WordsOf(ArrayCall(sweep), "sbatch")));
+    after = "JOB1";
   }
   if (!sweep.judge.empty()) {
     lines.push_back(Quoted(WordsOf(JudgeCall(sweep, after), "sbatch")));
@@ -178,16 +168,13 @@ SlurmJobs StartOnSlurm(const Sweep& sweep) {
   SlurmJobs jobs;
   std::vector<std::string> ids;
   try {
-    for (const StageLines& stage : StagesOf(sweep)) {
-      jobs.arrays.push_back(
-          Submitted(ArrayCall(sweep, jobs.arrays.size() + 1, stage,
-                              jobs.arrays.empty() ? "" : jobs.arrays.back())));
-      ids.push_back(jobs.arrays.back());
+    if (!sweep.elements.empty()) {
+      jobs.array = Submitted(ArrayCall(sweep));
+      ids.push_back(jobs.array);
       Remember(sweep, ids);
     }
     if (!sweep.judge.empty()) {
-      jobs.judge = Submitted(
-          JudgeCall(sweep, jobs.arrays.empty() ? "" : jobs.arrays.back()));
+      jobs.judge = Submitted(JudgeCall(sweep, jobs.array));
       ids.push_back(jobs.judge);
       Remember(sweep, ids);
     }

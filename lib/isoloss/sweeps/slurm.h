@@ -25,13 +25,13 @@ std::optional<size_t> MostElements();
 std::vector<std::string> LiveJobs(const Sweep& sweep);
 
 struct SlurmJobs {
-  std::vector<std::string> arrays;  ///< one for each stage
-  std::string judge;                ///< "" if nothing is judged
+  std::string array;  ///< "" if all runs have finished
+  std::string judge;  ///< "" if nothing is judged
 };
 
-/// Submits an array for each stage, which waits for the one before, and the
-/// job that judges when the last has ended, however it did. Remembers them in
-/// jobs.txt. If one is refused the others are cancelled.
+/// Submits an array of the elements, and the job that judges when the array has
+/// ended, however it did. Remembers them in jobs.txt. If the second is refused
+/// the first is cancelled.
 /// Errors   ConfigError that says what sbatch said.
 SlurmJobs StartOnSlurm(const Sweep& sweep);
 
