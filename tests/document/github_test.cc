@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "document/result_samples.h"
+#include "result_samples.h"
 
 namespace isoloss::document {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "document/result_samples.h"
+#include "result_samples.h"
 
 // That real parsers and the schema take it: tests/cli/ci_formats_test.py.
 namespace isoloss::document {

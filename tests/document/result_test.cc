@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "document/result_samples.h"
+#include "result_samples.h"
 
 namespace isoloss::document {
 namespace {
@@ -46,6 +46,7 @@ TEST(Result, FindingsAreTheSeverestFirst) {
 TEST(Result, FindingsOfARedSuiteWithoutRedChecksBeginWithItsVerdict) {
   Result result;
   result.status = Status::kInconclusive;
+  result.outcome = "INCONCLUSIVE";
   result.headline = "too few seeds";
   result.next = {"train more", "or wait"};
   result.checks = {testing::SampleCase("L1", "first", Status::kNoticed)};

@@ -7,10 +7,10 @@
 #include <fstream>
 #include <string>
 
-#include "document/result_samples.h"
 #include "isoloss/document/github.h"
 #include "isoloss/document/junit.h"
 #include "isoloss/document/markdown.h"
+#include "result_samples.h"
 
 int main(int argc, char** argv) {
   namespace document = isoloss::document;

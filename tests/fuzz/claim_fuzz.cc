@@ -6,14 +6,16 @@
 
 #include "fuzz/entry_point.h"
 #include "isoloss/base/error.h"
-#include "isoloss/claims/claim_file.h"
-#include "isoloss/claims/judge.h"
-#include "isoloss/report/claim.h"
+#include "isoloss/document/json.h"
+#include "isoloss/document/text.h"
+#include "isoloss/estimators/claim_file.h"
+#include "isoloss/estimators/claim_judge.h"
+#include "isoloss/studies/documents.h"
 
 namespace {
 
-using namespace isoloss;          // NOLINT(google-build-using-namespace)
-using namespace isoloss::claims;  // NOLINT(google-build-using-namespace)
+using namespace isoloss;              // NOLINT(google-build-using-namespace)
+using namespace isoloss::estimators;  // NOLINT(google-build-using-namespace)
 
 constexpr int64_t kSteps = 100;
 
@@ -32,7 +34,7 @@ ArmCurves RunsOf(const std::string& arm, double loss) {
 
 void CheckCells(const Claim& claim) {
   ISOLOSS_ASSERT(!claim.cells.empty() && claim.cells.size() <= kMaxCells);
-  for (const Cell& cell : claim.cells) {
+  for (const ClaimCell& cell : claim.cells) {
     ISOLOSS_ASSERT(!cell.name.empty() && cell.name.front() != '.');
     ISOLOSS_ASSERT(cell.name.find('/') == std::string::npos);
     ISOLOSS_ASSERT(cell.experiment.find('/') == std::string::npos);
@@ -44,7 +46,7 @@ void CheckCells(const Claim& claim) {
 
 void Judge(const Claim& claim) {
   std::vector<CellCurves> cells;
-  for (const Cell& cell : claim.cells) {
+  for (const ClaimCell& cell : claim.cells) {
     CellCurves curves{.name = cell.name, .steps = kSteps, .seeds = 3};
     double loss = 2;
     for (const Contrast& contrast : claim.contrasts) {
@@ -61,9 +63,10 @@ void Judge(const Claim& claim) {
   }
   const ClaimResult result = JudgeClaim(claim, cells);
   ISOLOSS_ASSERT(result.contrasts.size() == claim.contrasts.size());
-  ISOLOSS_ASSERT(!report::RenderClaim(result).empty());
-  ISOLOSS_ASSERT(!report::RenderClaimJson(result).empty());
-  ISOLOSS_ASSERT(!report::RenderClaimSvg(result).empty());
+  const document::Document document = studies::ClaimDocument(result);
+  ISOLOSS_ASSERT(!document::RenderText(document).empty());
+  ISOLOSS_ASSERT(!document::RenderJson(document).empty());
+  ISOLOSS_ASSERT(!document::RenderSvg(studies::ClaimFigure(result)).empty());
 }
 
 }  // namespace
@@ -73,7 +76,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     const Claim claim = ParseClaim(text, "claim.toml");
     ISOLOSS_ASSERT(claim.contrasts.size() <= kMaxContrasts);
-    ISOLOSS_ASSERT(claim.CountOf(Role::kClaim) > 0);
+    ISOLOSS_ASSERT(claim.CountOf(ContrastRole::kClaim) > 0);
     ISOLOSS_ASSERT(claim.Error() > 0 && claim.Error() <= 0.05);
     CheckCells(claim);
     Judge(claim);

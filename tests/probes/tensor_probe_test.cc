@@ -11,7 +11,7 @@
 
 #include "isoloss/model/operand_states.h"
 #include "isoloss/probes/graph_columns.h"
-#include "isoloss/runlog/tensor_relations.h"
+#include "isoloss/runlog/relations.h"
 #include "probes/probe_runs.h"
 
 namespace isoloss::probes {

@@ -24,15 +24,6 @@ std::string RenderBrief(const gate::Judgement& judgement,
   return document::RenderBrief(BriefResultOf(judgement, style), style);
 }
 
-std::string RenderBriefs(std::span<const gate::Judgement> judgements,
-                         const document::TextStyle& style) {
-  std::vector<document::Result> results;
-  for (const gate::Judgement& judgement : judgements) {
-    results.push_back(BriefResultOf(judgement, style));
-  }
-  return document::RenderBriefs(results, style);
-}
-
 using gate::Check;
 using gate::Judgement;
 using gate::Outcome;

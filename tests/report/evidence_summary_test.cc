@@ -5,6 +5,8 @@
 
 #include <limits>
 
+#include "isoloss/document/text.h"
+
 namespace isoloss::report {
 namespace {
 
@@ -58,9 +60,9 @@ TEST(ProbeSummary, CountsByCaseAndNamesNothingWorstWhereNothingIsWrong) {
   EXPECT_EQ(summary.total.token_flips, 2);
   EXPECT_TRUE(summary.passed());
   EXPECT_FALSE(summary.total.worst.has_value());
-  EXPECT_THAT(RenderProbe(summary),
+  EXPECT_THAT(document::RenderText(DocumentOf(summary)),
               AllOf(Not(HasSubstr("wq_output")), Not(HasSubstr("oracle"))));
-  EXPECT_THAT(ProbeVerdict(summary, "arm a"),
+  EXPECT_THAT(document::RenderText(ProbeVerdict(summary, "arm a")),
               AllOf(::testing::StartsWith("PASS: arm a: "),
                     HasSubstr("all 4 flips among 300 elements of 3 tensors"),
                     ::testing::EndsWith("(exit code 0)\n")));
@@ -81,10 +83,10 @@ TEST(ProbeSummary, NamesTheWorstOfTheElementsThatAreNotExplained) {
   ASSERT_TRUE(summary.total.worst.has_value());
   EXPECT_EQ(summary.total.worst->tensor, "wk_output");
   EXPECT_EQ(summary.total.worst->step, 3);
-  EXPECT_THAT(RenderProbe(summary),
+  EXPECT_THAT(document::RenderText(DocumentOf(summary)),
               HasSubstr("wk_output [7, 9] at step 3: 1.5, oracle 1.25"));
   EXPECT_THAT(
-      ProbeVerdict(summary, "arm a"),
+      document::RenderText(ProbeVerdict(summary, "arm a")),
       AllOf(HasSubstr("FAIL: arm a: "), HasSubstr("4 elements of 3 tensors"),
             HasSubstr("0 tokens (exit code 1)")));
 }
@@ -97,7 +99,7 @@ TEST(ProbeSummary, TokensThatAreNotExplainedOrAMissingEndFail) {
   log = Log();
   log.provenance.complete = false;
   EXPECT_FALSE(SummarizeProbe(log).passed());
-  EXPECT_THAT(ProbeVerdict(SummarizeProbe(log), "arm a"),
+  EXPECT_THAT(document::RenderText(ProbeVerdict(SummarizeProbe(log), "arm a")),
               HasSubstr("incomplete"));
 }
 
@@ -135,7 +137,7 @@ TEST(EnsembleSummary, SaysHowFarMembersLieFromTheirReference) {
   EXPECT_EQ(summary.spreads[0].member, "ulp, seed 2");
   EXPECT_EQ(summary.spreads[0].step, 2);
   EXPECT_DOUBLE_EQ(summary.spreads[1].largest, 0);
-  EXPECT_THAT(RenderEnsemble(summary),
+  EXPECT_THAT(document::RenderText(DocumentOf(summary)),
               AllOf(HasSubstr("members     3 of 2 steps, 2 seeds: 1 2"),
                     HasSubstr("-25.000000")));
 }

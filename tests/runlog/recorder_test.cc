@@ -1,89 +1,22 @@
 #include "isoloss/runlog/recorder.h"
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cerrno>
 #include <chrono>
 #include <filesystem>
-#include <functional>
 #include <limits>
 #include <string>
-#include <string_view>
 
 #include "isoloss/base/error.h"
 #include "isoloss/runlog/reader.h"
 #include "isoloss/runlog/rows.h"
 #include "isoloss/runlog/writer.h"
-#include "runlog/file_limit.h"
+#include "runlog/failing_system.h"
 #include "runlog/log_file.h"
-#include "runlog/sample_log.h"
-#include "support/temporary_folder.h"
-
-namespace {
-
-/// Calls that change files until the process dies; negative: it lives.
-std::atomic<int> calls_to_live{-1};
-
-/// Whether ftruncate fails.
-std::atomic<bool> truncation_fails{false};
-
-/// Whether the bytes of HDF5 files are damaged on their way to the disk.
-std::atomic<bool> hdf5_is_damaged{false};
-
-/// How long fsync takes besides.
-std::atomic<int> sync_microseconds{0};
-
-/// Whether this call is the last one.
-bool Dies() { return calls_to_live >= 0 && calls_to_live-- == 0; }
-
-}  // namespace
-
-// In place of the C library's: what changes files can kill the process, a write
-// after half of its bytes.
-extern "C" {
-ssize_t write(int fd, const void* bytes, size_t count) {
-  if (Dies()) {
-    ::syscall(SYS_write, fd, bytes, count / 2);
-    ::_exit(9);
-  }
-  const std::string_view text(static_cast<const char*>(bytes), count);
-  if (hdf5_is_damaged && text.starts_with("\x89HDF")) {
-    std::string damaged(text);
-    damaged[count / 2] ^= 1;
-    return ::syscall(SYS_write, fd, damaged.data(), count);
-  }
-  return ::syscall(SYS_write, fd, bytes, count);
-}
-int rename(const char* from, const char* to) noexcept {
-  if (Dies()) ::_exit(9);
-  return static_cast<int>(
-      ::syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0));
-}
-int unlink(const char* path) noexcept {
-  if (Dies()) ::_exit(9);
-  return static_cast<int>(::syscall(SYS_unlinkat, AT_FDCWD, path, 0));
-}
-int ftruncate(int fd, off_t size) noexcept {
-  if (Dies()) ::_exit(9);
-  if (truncation_fails) {
-    errno = EIO;
-    return -1;
-  }
-  return static_cast<int>(::syscall(SYS_ftruncate, fd, size));
-}
-int fsync(int fd) {
-  if (Dies()) ::_exit(9);
-  ::usleep(static_cast<useconds_t>(sync_microseconds.load()));
-  return static_cast<int>(::syscall(SYS_fsync, fd));
-}
-}
+#include "runlog/recorded_runs.h"
 
 namespace isoloss::runlog {
 namespace {
@@ -91,59 +24,14 @@ namespace {
 namespace fs = std::filesystem;
 
 using isoloss::testing::Bytes;
-using isoloss::testing::FileLimit;
+using isoloss::testing::hdf5_is_damaged;
+using isoloss::testing::sync_microseconds;
 using isoloss::testing::TemporaryFolder;
 using isoloss::testing::WriteBytes;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
-
-constexpr int64_t kSteps = 5;
-
-RunPaths In(const TemporaryFolder& folder) {
-  return {folder.path(), "mxfp8-seed1"};
-}
-
-Provenance Named(const std::string& arm) {
-  Provenance provenance = SampleLog().provenance;
-  provenance.arm = arm;
-  provenance.complete = false;
-  return provenance;
-}
-
-Provenance Final(const std::string& arm) {
-  Provenance provenance = Named(arm);
-  provenance.complete = true;
-  return provenance;
-}
-
-/// The bytes of a log that has all of `steps` steps, in the order of encoding.
-std::vector<std::byte> RowsOf(int64_t steps) {
-  RunLog log;
-  for (int64_t step = 1; step <= steps; ++step) {
-    AppendRows(SampleRows(step), log);
-  }
-  return EncodeRows(log);
-}
-
-/// A whole run; calls `acknowledged` after each step.
-template <typename Acknowledged>
-void RunAll(const RunPaths& paths, const std::string& arm,
-            const Acknowledged& acknowledged) {
-  Recorder recorder(paths, Named(arm));
-  for (int64_t step = 1; step <= kSteps; ++step) {
-    recorder.Append(SampleRows(step));
-    acknowledged(step);
-    if (step == 2) recorder.Refresh(0);
-    if (step == 4) recorder.Sync();
-  }
-  recorder.Finish(Final(arm));
-}
-
-void RunAll(const RunPaths& paths, const std::string& arm) {
-  RunAll(paths, arm, [](int64_t) {});
-}
 
 TEST(Recorder, EndsWithNothingButTheLog) {
   const TemporaryFolder folder;
@@ -534,154 +422,6 @@ TEST(Recorder, LeavesLogAndJournalAloneWhenRowsDoNotFit) {
 
   EXPECT_EQ(EncodeRows(recorder.log()), RowsOf(1));
   EXPECT_EQ(EncodeRows(ReadJournal(paths.Journal()).log), RowsOf(1));
-}
-
-TEST(Recorder, CutsOffLaterWhatItCouldNotCutOffAtOnce) {
-  const TemporaryFolder folder;
-  const RunPaths paths = In(folder);
-  Recorder recorder(paths, Named("a"));
-  recorder.Append(SampleRows(1));
-  const size_t whole = Bytes(paths.Journal()).size();
-  truncation_fails = true;
-  {
-    const FileLimit limit(whole + 100);
-    EXPECT_THROW(recorder.Append(SampleRows(2)), Error);
-  }
-  EXPECT_EQ(Bytes(paths.Journal()).size(), whole + 100);
-  EXPECT_THROW(recorder.Append(SampleRows(2)), Error);
-  EXPECT_EQ(EncodeRows(ReadJournal(paths.Journal()).log), RowsOf(1));
-  truncation_fails = false;
-
-  recorder.Append(SampleRows(2));
-
-  EXPECT_EQ(EncodeRows(ReadJournal(paths.Journal()).log), RowsOf(2));
-  EXPECT_EQ(EncodeRows(recorder.log()), RowsOf(2));
-}
-
-/// Kills a run at its `calls`-th change of a file, over what `RunAll` of arm
-/// "old" left. Returns whether it was killed; `acknowledged` is its last step.
-bool KilledAfter(int calls, const RunPaths& paths, int64_t& acknowledged) {
-  int ends[2];
-  EXPECT_EQ(::pipe(ends), 0);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    calls_to_live = calls;
-    RunAll(paths, "new", [&](int64_t step) {
-      const char byte = static_cast<char>(step);
-      ::syscall(SYS_write, ends[1], &byte, 1);
-    });
-    ::_exit(0);
-  }
-  ::close(ends[1]);
-  char byte = 0;
-  while (::read(ends[0], &byte, 1) == 1) acknowledged = byte;
-  ::close(ends[0]);
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  EXPECT_TRUE(WIFEXITED(status));
-  return WEXITSTATUS(status) == 9;
-}
-
-/// What somebody finds who looks for the run: its log if it has ended, else its
-/// journal.
-RunLog Found(const RunPaths& paths) {
-  if (std::filesystem::exists(paths.Log())) return ReadRunLog(paths.Log());
-  return ReadJournal(paths.Journal()).log;
-}
-
-TEST(Recorder, KilledAtAnyWriteLeavesEveryAcknowledgedStep) {
-  // Over nothing, over a finished run, over an unfinished one.
-  for (const int earlier : {0, 1, 2}) {
-    bool killed = true;
-    int calls = 0;
-    for (; killed; ++calls) {
-      const TemporaryFolder folder;
-      const RunPaths paths = In(folder);
-      if (earlier == 1) RunAll(paths, "old");
-      if (earlier == 2) {
-        Recorder old(paths, Named("old"));
-        for (int64_t step = 1; step <= 3; ++step) old.Append(SampleRows(step));
-        old.Sync();
-      }
-      int64_t acknowledged = 0;
-
-      killed = KilledAfter(calls, paths, acknowledged);
-
-      if (acknowledged == 0 && earlier == 0 &&
-          !std::filesystem::exists(paths.Journal())) {
-        continue;
-      }
-      const RunLog log = Found(paths);
-      const auto steps = static_cast<int64_t>(log.steps.step.size());
-      if (log.provenance.arm == "old") {
-        EXPECT_EQ(acknowledged, 0);
-        EXPECT_EQ(steps, earlier == 1 ? kSteps : 3) << calls;
-      } else {
-        EXPECT_EQ(log.provenance.arm, "new");
-        // A record that was written whole need not have been acknowledged yet.
-        EXPECT_THAT(steps, ::testing::AnyOf(acknowledged, acknowledged + 1));
-      }
-      EXPECT_EQ(EncodeRows(log), RowsOf(steps)) << calls;
-      if (std::filesystem::exists(paths.PartialLog())) {
-        ReadRunLog(paths.PartialLog());
-      }
-      ASSERT_LT(calls, 1000);
-    }
-    // Two writes, two syncs and five removals and renames to begin with, a
-    // write a step, and four calls for each of three HDF5 files.
-    EXPECT_GT(calls, 2 + 2 + 5 + 5 + 3 * 4);
-  }
-}
-
-TEST(Recorder, KilledAtAnyWriteCanBeResumed) {
-  bool killed = true;
-  for (int calls = 0; killed; ++calls) {
-    const TemporaryFolder folder;
-    const RunPaths paths = In(folder);
-    int64_t acknowledged = 0;
-    killed = KilledAfter(calls, paths, acknowledged);
-    if (!std::filesystem::exists(paths.Journal())) continue;
-
-    Recorder recorder(paths, Named("new"), ReadJournal(paths.Journal()).log, 0);
-    const bool began = recorder.last_step() > 0;
-    for (int64_t step = 1; step <= kSteps; ++step) {
-      RunLog rows = SampleRows(step);
-      if (began) rows.events.clear();
-      recorder.Append(rows);
-    }
-    recorder.Finish(Final("new"));
-
-    EXPECT_EQ(EncodeRows(ReadRunLog(paths.Log())), RowsOf(kSteps)) << calls;
-    EXPECT_THAT(folder.Entries(), ElementsAre("mxfp8-seed1.h5")) << calls;
-  }
-}
-
-// The limit stands in for a full disk; the log is larger than the journal of
-// some steps, so that each of them is hit at some size.
-TEST(Recorder, OnAFullDiskIsAnErrorThatLeavesEverythingReadable) {
-  int failures = 0;
-  for (size_t size = 16; size <= 420'000; size += 10'007) {
-    const TemporaryFolder folder;
-    const RunPaths paths = In(folder);
-    RunAll(paths, "old");
-    int64_t acknowledged = 0;
-    try {
-      const FileLimit limit(size);
-      RunAll(paths, "new", [&](int64_t step) { acknowledged = step; });
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::kIo) << error.what();
-      ++failures;
-    }
-
-    const RunLog log = Found(paths);
-    const auto steps = static_cast<int64_t>(log.steps.step.size());
-    EXPECT_EQ(EncodeRows(log), RowsOf(steps)) << size;
-    EXPECT_EQ(steps, log.provenance.arm == "old" ? kSteps : acknowledged);
-    if (std::filesystem::exists(paths.PartialLog())) {
-      ReadRunLog(paths.PartialLog());
-    }
-  }
-  EXPECT_GT(failures, 10);
 }
 
 }  // namespace

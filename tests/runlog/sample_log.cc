@@ -205,6 +205,11 @@ std::vector<std::string> DumpLines(const RunLog& log) {
         });
         continue;
       }
+      if (column.role == Role::kRunVersion) {  // of the file that is written
+        lines.push_back(
+            fmt::format("{} = {}", column.field.name, column.newest));
+        continue;
+      }
       view.WithValue(column, [&]<typename T>(const T& value) {
         if (column.field.optional && value == T{}) return;  // nor is it written
         lines.push_back(fmt::format("{} = {}", column.field.name, Text(value)));

@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 #include <string>
@@ -13,12 +15,31 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/temporary_folder.h"
 #include "isoloss/base/text_file.h"
-#include "isoloss/studies/claim.h"
+#include "isoloss/document/json.h"
+#include "isoloss/estimators/claim_file.h"
+#include "isoloss/estimators/claim_judge.h"
+#include "isoloss/studies/study.h"
 
 namespace isoloss::studies {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// The study of a folder's claim; of its own seeds with `seeds` 0.
+std::unique_ptr<Study> ClaimOf(const fs::path& folder, size_t seeds = 0) {
+  std::unique_ptr<Study> study = kStudy_claim.make();
+  for (const Option& option : study->Options()) {
+    const std::string name = option.name;
+    if (name == "folder") *std::get<fs::path*>(option.value) = folder;
+    if (name == "--seeds") *std::get<size_t*>(option.value) = seeds;
+  }
+  return study;
+}
+
+/// Its plan, without costs.
+Plan PlanOf(const fs::path& folder, size_t seeds = 0) {
+  return ClaimOf(folder, seeds)->MakePlan({.estimate = false});
+}
 
 TEST(PublishedClaims, AllCanBeTrained) {
   size_t claims = 0;
@@ -29,9 +50,9 @@ TEST(PublishedClaims, AllCanBeTrained) {
     ++claims;
 
     // Refuses arms and shares of steps that the experiments lack.
-    const ClaimPlan plan = ReadClaimPlan({.folder = entry.path()});
+    const Plan plan = PlanOf(entry.path());
 
-    for (const StudyCell& cell : plan.study.cells) {
+    for (const Cell& cell : plan.cells) {
       EXPECT_GE(cell.experiment.arms.size(), 2u) << cell.name;
       EXPECT_GE(cell.experiment.train.seeds.size(), 4u) << cell.name;
     }
@@ -78,17 +99,17 @@ std::string TextBelow(const std::string& picture, const std::string& above) {
 }
 
 /// "+0.1 [-0.2, +0.4] %" lies where a contrast claims, in words.
-std::string SideOfText(const claims::Contrast& contrast,
+std::string SideOfText(const estimators::Contrast& contrast,
                        const std::string& text) {
   const size_t bracket = text.find('[');
   const size_t comma = text.find(',');
-  const claims::Side side =
-      claims::SideOf(contrast, std::atof(text.c_str() + bracket + 1),
-                     std::atof(text.c_str() + comma + 1));
-  if (side == claims::Side::kUndecided) return "undecided";
-  if (side == claims::Side::kOther) return "the other";
-  return contrast.role == claims::Role::kControl ? "the control's"
-                                                 : "the claim's";
+  const estimators::Side side =
+      estimators::SideOf(contrast, std::atof(text.c_str() + bracket + 1),
+                         std::atof(text.c_str() + comma + 1));
+  if (side == estimators::Side::kUndecided) return "undecided";
+  if (side == estimators::Side::kOther) return "the other";
+  return contrast.role == estimators::ContrastRole::kControl ? "the control's"
+                                                             : "the claim's";
 }
 
 /// The same as a picture says it.
@@ -107,20 +128,23 @@ TEST(PublishedClaims, TableAndPicturesSayTheSame) {
     if (!entry.is_directory()) continue;
     SCOPED_TRACE(entry.path().string());
     const std::string name = entry.path().filename().string();
-    const claims::Claim claim = ReadClaimPlan({.folder = entry.path()}).claim;
+    const fs::path file = entry.path() / "claim.toml";
+    const estimators::Claim claim =
+        estimators::ParseClaim(TextOf(file), file.string());
     const std::string section = SectionOf(readme, "`" + name + "`");
     const std::string picture = TextOf(entry.path() / "claim.svg");
     const auto row =
         CellsOf(LineOf(readme, "| [" + claim.title + "](#" + name + ")"));
     ASSERT_EQ(row.size(), 3u);
     EXPECT_NE(section.find("(" + name + "/claim.svg)"), std::string::npos);
-    for (const claims::Contrast& contrast : claim.contrasts) {
+    for (const estimators::Contrast& contrast : claim.contrasts) {
       const std::string says =
-          (contrast.role == claims::Role::kControl ? "Control: " : "") +
+          (contrast.role == estimators::ContrastRole::kControl ? "Control: "
+                                                               : "") +
           contrast.says;
       const std::string drawn = TextBelow(picture, says);
       const std::string side = SideOfText(contrast, drawn);
-      const bool shown = contrast.role == claims::Role::kShown;
+      const bool shown = contrast.role == estimators::ContrastRole::kShown;
       EXPECT_TRUE(drawn.ends_with(SideInPicture(side) +
                                   (shown ? "; it does not count" : "")))
           << says << " " << drawn;
@@ -180,7 +204,7 @@ bound = )" + bound + "\n" + contrast);
 std::string RefusalOf(const std::string& contrast) {
   const ClaimFolder folder(contrast);
   try {
-    ReadClaimPlan({.folder = folder.path()});
+    PlanOf(folder.path());
   } catch (const Error& error) {
     return error.what();
   }
@@ -190,9 +214,9 @@ std::string RefusalOf(const std::string& contrast) {
 TEST(ClaimPlan, LeavesOutArmsThatNoContrastNames) {
   const ClaimFolder folder("measure = \"gap\"\narm = \"mxfp8\"\n");
 
-  const ClaimPlan plan = ReadClaimPlan({.folder = folder.path()});
+  const Plan plan = PlanOf(folder.path());
 
-  const auto& arms = plan.study.cells.at(0).experiment.arms;
+  const auto& arms = plan.cells.at(0).experiment.arms;
   ASSERT_EQ(arms.size(), 2u);
   EXPECT_EQ(arms[0].name, "bf16");
   EXPECT_EQ(arms[1].name, "mxfp8");
@@ -211,8 +235,8 @@ TEST(ClaimPlan, RefusesWhatTheExperimentLacks) {
 TEST(ClaimPlan, SaysWhatFewerSeedsCantShow) {
   const ClaimFolder folder("measure = \"divergence\"\narm = \"mxfp8\"\n");
 
-  const ClaimPlan own = ReadClaimPlan({.folder = folder.path(), .seeds = 4});
-  const ClaimPlan fewer = ReadClaimPlan({.folder = folder.path(), .seeds = 3});
+  const Plan own = PlanOf(folder.path(), 4);
+  const Plan fewer = PlanOf(folder.path(), 3);
 
   EXPECT_TRUE(own.notes.empty());
   // 1 / binomial(6, 3) = 0.05 lies above 0.025.
@@ -228,49 +252,52 @@ TEST(ClaimPlan, CountsTheRunsOfCellsThatHaveNone) {
       "[[cells]]\nname = \"b\"\nset = [\"train.steps=4\"]\n",
       "1");
   const TemporaryFolder out;
-  const ClaimPlan plan = ReadClaimPlan(
-      {.folder = claim.path(), .seeds = 2, .out = out.path() / "runs"});
-  PrepareStudy(plan.study);
-  Study first = plan.study;
+  const std::unique_ptr<Study> study = ClaimOf(claim.path(), 2);
+  const Plan plan =
+      study->MakePlan({.out = out.path() / "runs", .estimate = false});
+  PrepareFolder(plan);
+  Plan first = plan;
   first.cells.pop_back();
-  ASSERT_TRUE(TrainStudy(first));
+  ASSERT_TRUE(Train(first));
 
-  const claims::ClaimResult result = JudgeClaim(plan);
+  const auto answer = study->Judge(plan, /*may_train=*/false);
 
-  EXPECT_EQ(result.contrasts.at(0).note.rfind("4 of its runs are not", 0), 0u)
-      << result.contrasts[0].note;
+  const std::string note =
+      document::ToJson(answer->document)["contrasts"][0]["note"];
+  EXPECT_EQ(note.rfind("4 of its runs are not", 0), 0u) << note;
 }
 
 /// From its file to a verdict, with two seeds in place of 24.
 TEST(PublishedClaims, TheCheapestOneTrains) {
   const TemporaryFolder folder;
-  const ClaimPlan plan =
-      PlanClaim({.folder = fs::path(ISOLOSS_PUBLISHED) / "gradient_format",
-                 .seeds = 2,
-                 .out = folder.path() / "runs"});
+  const std::unique_ptr<Study> study =
+      ClaimOf(fs::path(ISOLOSS_PUBLISHED) / "gradient_format", 2);
+  const Plan plan = study->MakePlan({.out = folder.path() / "runs"});
 
-  const std::string text = DescribePlan(plan);
+  const std::string text = study->Describe(plan);
   EXPECT_NE(text.find("140 steps, 2 seeds of e4m3, e5m2\n"), std::string::npos)
       << text;
-  EXPECT_NE(text.find("2 seeds instead of 24"), std::string::npos) << text;
-  EXPECT_GT(plan.study.Seconds(), 0);
+  ASSERT_EQ(plan.notes.size(), 1u);
+  EXPECT_NE(plan.notes[0].find("2 seeds instead of 24"), std::string::npos);
+  EXPECT_GT(plan.Seconds(), 0);
 
-  PrepareStudy(plan.study);
-  ASSERT_TRUE(TrainStudy(plan.study));
+  PrepareFolder(plan);
+  ASSERT_TRUE(Train(plan));
   std::set<std::string> files;
   for (const fs::directory_entry& entry :
-       fs::directory_iterator(plan.study.FolderOf(plan.study.cells.at(0)))) {
+       fs::directory_iterator(plan.FolderOf(plan.cells.at(0)))) {
     files.insert(entry.path().filename().string());
   }
   EXPECT_EQ(files, (std::set<std::string>{"e4m3-seed1.h5", "e4m3-seed2.h5",
                                           "e5m2-seed1.h5", "e5m2-seed2.h5"}));
-  const claims::ClaimResult result = JudgeClaim(plan);
+  const auto answer = study->Judge(plan, /*may_train=*/false);
+  const auto contrasts = document::ToJson(answer->document)["contrasts"];
 
-  ASSERT_EQ(result.contrasts.size(), 1u);
-  EXPECT_EQ(result.contrasts[0].seeds, 2u);
+  ASSERT_EQ(contrasts.size(), 1u);
+  EXPECT_EQ(contrasts[0]["seeds"], 2);
   // Both recipes train: their losses lie nearer to each other than 5 %.
-  EXPECT_LT(std::fabs(result.contrasts[0].estimate), 5);
-  EXPECT_LT(result.contrasts[0].lower, result.contrasts[0].estimate);
+  EXPECT_LT(std::fabs(contrasts[0]["estimate"].get<double>()), 5);
+  EXPECT_LT(contrasts[0]["lower"], contrasts[0]["estimate"]);
 }
 
 }  // namespace

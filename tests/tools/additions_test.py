@@ -1,5 +1,5 @@
 """Adding one thing takes what CONTRIBUTING.md says, at most three places: a level of the gate, a
-sub-command, a transport and a tensor statistic are added to a scratch copy of the tree, one at a time.
+sub-command, a study, a transport and a tensor statistic are added to a scratch copy of the tree, one at a time.
 
 The program is linked from what the build made, in which only the new file and the files that read the
 registry are compiled again. A statistic changes what nearly every file includes, so that the files which
@@ -60,6 +60,38 @@ extern constinit const Command kCommand_added = {
     }};
 
 }  // namespace isoloss::cli
+"""
+STUDY = """\
+#include "isoloss/studies/study.h"
+
+namespace isoloss::studies {
+namespace {
+
+class Added : public Study {
+ public:
+  std::vector<Option> Options() override {
+    return {{.name = "--number", .value = &number_}};
+  }
+  Plan MakePlan(const Request& /*request*/) override {
+    return {.kind = "added", .folder = {}, .cells = {}, .text = {}};
+  }
+  std::optional<Answer> Judge(const Plan& /*plan*/, bool /*may_train*/) override {
+    Answer answer;
+    answer.document.Put("number", number_);
+    return answer;
+  }
+
+ private:
+  double number_ = 0;
+};
+
+}  // namespace
+
+extern constinit const StudyKind kStudy_added = {
+    "added", "Says that it is there", "isoloss study added", nullptr,
+    []() -> std::unique_ptr<Study> { return std::make_unique<Added>(); }};
+
+}  // namespace isoloss::studies
 """
 TRANSPORT = """\
 #include "isoloss/transport/process_transport.h"
@@ -184,6 +216,20 @@ class Additions(unittest.TestCase):
         self.assertIn("Says that it is there", run(program, "lab", "--help", folder=self.folder))
         self.assert_few_places()
 
+    def test_a_study_answers(self):
+        scratch = self.scratch
+        scratch.create("lib/isoloss/studies/added.cc", STUDY)
+        scratch.append("lib/isoloss/studies/studies.def", "ISOLOSS_STUDY(added)")
+        program = scratch.link([
+            scratch.compile("lib/isoloss/studies/added.cc", "lib/isoloss/studies/widths.cc"),
+            scratch.compile("tools/isoloss/study.cc")])
+
+        answer = run(program, "study", "added", "--number", "2", "--json", folder=self.folder)
+        self.assertEqual(json.loads(answer), {"number": 2})
+        # Its section in docs/studies.md.
+        scratch.places.append("docs/studies.md")
+        self.assert_few_places()
+
     def test_a_transport_carries_a_training(self):
         scratch = self.scratch
         scratch.create("lib/isoloss/transport/added.cc", TRANSPORT)
@@ -229,7 +275,7 @@ class Additions(unittest.TestCase):
 class Documents(unittest.TestCase):
     def test_contributing_names_the_registries(self):
         text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-        for registry in ("levels.def", "commands.def", "transports.def", "tensor_statistics.def"):
+        for registry in ("levels.def", "commands.def", "studies.def", "transports.def", "tensor_statistics.def"):
             self.assertTrue(re.search(rf"^\| .*`[^`]*{re.escape(registry)}`", text, re.M), registry)
 
 

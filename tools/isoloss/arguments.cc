@@ -16,7 +16,8 @@
 namespace isoloss::cli {
 namespace {
 
-/// All of `text` as a number; empty if it is none or too large for T.
+/// Returns all of `text` as a number, or nothing if `text` is no number or too
+/// large for T.
 template <typename T>
 std::optional<T> Parsed(const std::string& text) {
   T value = {};
@@ -26,8 +27,8 @@ std::optional<T> Parsed(const std::string& text) {
   return value;
 }
 
-/// Refuses what `holds` does not hold of, by naming `rule`. The option's name
-/// comes before the message (usage.cc).
+/// Refuses numbers outside of `low` to `high`. The option's name comes before
+/// the message (usage.cc).
 template <typename T>
 CLI::Validator Range(T low, T high, const std::string& kind) {
   const std::string bounds = fmt::format("{} to {}", low, high);
@@ -146,7 +147,7 @@ Option AddOption(CLI::App& app, const std::string& name, T& value,
   return Option(*option);
 }
 
-// What commands take.
+// Instantiates AddOption for the types of values that commands take.
 using Text = const std::string&;
 using Path = std::filesystem::path;
 template Option AddOption(CLI::App&, Text, int&, Text);

@@ -1,4 +1,5 @@
-// isoloss check-tensors: recorded operations of any trainer against the oracle.
+// Implements `isoloss check-tensors`, which checks recorded operations of any
+// trainer against the oracle.
 
 #include "isoloss/campaign/check_tensors.h"
 

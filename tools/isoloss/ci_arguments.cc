@@ -22,13 +22,14 @@ constexpr const char* kSummaryVariable = "GITHUB_STEP_SUMMARY";
 
 bool Speaks() { return transport::DetectLaunch().process == 0; }
 
-/// "" where GitHub Actions does not run the step.
+/// Returns "" if GitHub Actions does not run the step.
 std::string SummaryFile() {
   const char* file = std::getenv(kSummaryVariable);
   return file == nullptr ? "" : file;
 }
 
-/// With it the runner's commands are stopped; "" while they are obeyed.
+/// GitHub's runner obeys no commands in the output until it reads this token.
+/// If it is "", the runner obeys them.
 std::string stop_token;
 
 void StopCommands() {
@@ -37,7 +38,7 @@ void StopCommands() {
   std::fflush(stdout);
 }
 
-/// Everything that was said before must have been read by then.
+/// The runner must have read all earlier output before it reads annotations.
 void PrintAnnotations(const document::Report& report) {
   std::fflush(stderr);
   if (!stop_token.empty()) fmt::print("{}", document::GithubResume(stop_token));
@@ -46,8 +47,8 @@ void PrintAnnotations(const document::Report& report) {
   std::fflush(stdout);
 }
 
-/// The value of `option` at argv[i], as `--junit FILE` or `--junit=FILE`; "" if
-/// it is another word.
+/// Returns the value of `option` at argv[i], given as `--junit FILE` or
+/// `--junit=FILE`; "" if argv[i] is another word.
 std::string ValueAt(int argc, char** argv, int i, std::string_view option) {
   const std::string_view word = argv[i];
   if (word == option) {
@@ -80,7 +81,8 @@ Named NamedBy(int argc, char** argv) {
   return named;
 }
 
-/// "isoloss golden check": the words before the first option or file.
+/// Returns the words before the first option or file, such as "isoloss golden
+/// check".
 std::string CommandOf(int argc, char** argv) {
   std::string command = "isoloss";
   for (int i = 1; i < argc && i < 3; ++i) {
@@ -143,7 +145,7 @@ void ReportErrorToCi(int argc, char** argv, const std::string& kind,
       CommandOf(argc, argv), static_cast<int>(code), kind, message);
   for (const std::string& fault :
        campaign::WriteCiError(named.targets, report)) {
-    // That of the command line is the error itself, which has been said.
+    // An error of the command line is `message` itself, which has been printed.
     if (fault == message) continue;
     fmt::print(stderr, "isoloss: {}\n", PrintableMessage(fault));
   }

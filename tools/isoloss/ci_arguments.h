@@ -1,5 +1,5 @@
-// Options of commands that end with a verdict, by which a CI system gets it in
-// its own format (docs/ci.md).
+// Declares options of commands that end with a verdict. A CI system gets the
+// verdict in its own format (docs/ci.md).
 #pragma once
 
 #include <filesystem>
@@ -12,28 +12,29 @@
 
 namespace isoloss::cli {
 
-/// Reports for CI systems. A command calls Begin before its work, Write once it
-/// has its results and before it prints any, and Annotate last.
+/// Writes reports for CI systems. A command calls Begin before its work, Write
+/// once it has its results and before it prints any, and Annotate last.
 class CiArguments {
  public:
-  /// `command` is its name, "verify".
+  /// `command` is the name of the command, such as "verify".
   void Declare(CLI::App& app, const std::string& command);
 
   bool Asked() const { return targets_.Any() || github_; }
 
-  /// Refuses what could not be written at the end, and replaces what earlier
-  /// runs left by reports that say that there is no verdict. Only the process
-  /// that speaks for the job does.
+  /// Refuses targets that could not be written at the end. Replaces reports of
+  /// earlier runs by reports which say that there is no verdict. Only process 0
+  /// of a job does so.
   /// Errors   as campaign::CheckCiTargets; ConfigError for --github outside of
   ///          GitHub Actions.
   void Begin();
 
+  /// Writes `report` to all targets.
   /// Errors   as campaign::WriteCiFiles.
   void Write(const document::Report& report) const;
-  /// With --github prints annotations.
+  /// Prints annotations if --github is given.
   void Annotate(const document::Report& report) const;
 
-  /// "isoloss verify".
+  /// Returns the full name, such as "isoloss verify".
   std::string command() const { return "isoloss " + command_; }
 
  private:
@@ -42,10 +43,9 @@ class CiArguments {
   bool github_ = false;
 };
 
-/// For a command line, of whatever command, that ends without a verdict: puts
-/// the reason into all reports that it names. What can't be written is said on
-/// standard error. Looks at the words themselves, since an error may come
-/// before they are parsed.
+/// Puts the reason why a command line ended without a verdict into all reports
+/// that it names. Reports that can't be written are named on standard error.
+/// Reads the words themselves, since an error may come before they are parsed.
 void ReportErrorToCi(int argc, char** argv, const std::string& kind,
                      const std::string& message, campaign::ExitCode code);
 

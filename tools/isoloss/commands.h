@@ -1,4 +1,4 @@
-// The sub-commands of the program: one file each, one line each in
+// Defines what a sub-command is. Each has one file, and one line in
 // commands.def.
 #pragma once
 
@@ -14,26 +14,28 @@ namespace isoloss::cli {
 
 using campaign::ExitCode;
 
-/// What a sub-command runs once its arguments are parsed.
+/// The function that a sub-command runs once its arguments are parsed.
 using Action = std::function<ExitCode()>;
 
 struct Command {
   const char* name;
   const char* summary;
   const char* example;
-  /// Declares its arguments on `app` and returns what to run.
+  /// Declares the arguments on `app` and returns the function to run.
   Action (*declare)(CLI::App& app);
 };
 
-/// Adds sub-commands, of which one must be given; runs that one. Each one's
-/// help ends with its example and the exit codes.
+/// Adds sub-commands, of which one must be given, and returns the function that
+/// runs the given one. The help of each ends with its example and the exit
+/// codes.
 Action DeclareCommands(CLI::App& app, std::span<const Command> commands);
 
-/// Declares all of the program's commands on `app`, and what it takes besides.
-/// Returns what runs the one that is given.
+/// Declares all commands and the options of the program itself on `app`.
+/// Returns the function that runs the given command.
 Action DeclareProgram(CLI::App& app);
 
-/// The command that `command` stands below, as "study" of "ladder"; else "".
+/// Returns the command that `command` stands below, such as "study" for
+/// "ladder"; "" if there is none.
 std::string NameAbove(std::string_view command);
 
 }  // namespace isoloss::cli

@@ -1,4 +1,5 @@
-// isoloss compare: two logs or two dumps side by side; differences, no verdict.
+// Implements `isoloss compare`, which shows differences of two logs or two
+// dumps and gives no verdict.
 
 #include <fmt/format.h>
 
@@ -45,7 +46,7 @@ compare::Run OpenRun(const fs::path& file) {
   return {Printable(file.string()), std::move(opened.log)};
 }
 
-/// Empty for a dump of tensors.
+/// Returns nothing if `file` is a dump of tensors.
 std::optional<compare::Run> OpenUnlessDump(const fs::path& file) {
   try {
     return OpenRun(file);
@@ -55,7 +56,7 @@ std::optional<compare::Run> OpenUnlessDump(const fs::path& file) {
   }
 }
 
-/// That both are dumps, or none.
+/// Refuses a dump beside a run log.
 void CheckSameKind(const std::vector<fs::path>& files, bool first,
                    bool second) {
   if (first == second) return;
@@ -76,7 +77,7 @@ ExitCode CompareFolders(const CompareArguments& arguments) {
   return folders.Equal() ? ExitCode::kPass : ExitCode::kFail;
 }
 
-/// True for two folders, false for two files.
+/// Returns true for two folders, false for two files.
 bool AreFolders(const CompareArguments& arguments) {
   const std::vector<fs::path>& paths = arguments.files;
   // A folder of event files is one log.
@@ -100,7 +101,8 @@ bool AreFolders(const CompareArguments& arguments) {
   return first;
 }
 
-/// Other programs log every so many steps, and not all at the same ones.
+/// Drops steps that only one log has, since the intervals at which other
+/// programs log may differ.
 void KeepSharedSteps(compare::Run& a, compare::Run& b) {
   const size_t of_a = a.log.steps.step.size();
   const size_t of_b = b.log.steps.step.size();

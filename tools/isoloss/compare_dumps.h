@@ -1,4 +1,4 @@
-// Two dumps of one step, side by side.
+// Compares two dumps of one step.
 #pragma once
 
 #include <filesystem>

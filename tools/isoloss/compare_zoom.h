@@ -1,5 +1,5 @@
-// The step where two runs part, computed again and looked at element by
-// element.
+// Computes the first step that differs between two runs again, and compares it
+// element by element.
 #pragma once
 
 #include "experiment_arguments.h"
@@ -17,11 +17,11 @@ struct ZoomArguments {
   void Declare(CLI::App& app);
 };
 
-/// Runs both sides of `comparison` from their nearest checkpoints up to the
-/// first step that differs, or the one that was asked for, and compares all
-/// that the chosen tensors hold (CompareDumpFiles). Without a difference and
-/// without a step there is nothing to look at: exit code 0.
-/// With `json` it prints the comparison of the logs then.
+/// Runs both sides of `comparison` from their nearest checkpoints and compares
+/// all that the chosen tensors hold (CompareDumpFiles). The step is the one
+/// that was asked for, else the first that differs. Without either there is
+/// nothing to compare: the exit code is 0, and with `json` the comparison of
+/// the logs is printed.
 /// Errors   as campaign::DumpBothSides and CompareDumpFiles.
 ExitCode Zoom(const campaign::LogComparison& comparison,
               const ZoomArguments& arguments, bool json);

@@ -1,4 +1,5 @@
-// isoloss lab doctor: is this machine, with this build, fit for its work?
+// Implements `isoloss lab doctor`, which examines whether this machine, with
+// this build, is fit for its work.
 
 #include "isoloss/campaign/doctor.h"
 
@@ -43,7 +44,7 @@ const char* ColorOf(Health health) {
   return document::kDim;
 }
 
-/// health, topic, text; below it what to do.
+/// Prints health, topic and text, and below them what to do.
 void Print(const HealthCheck& check, const document::TextStyle& style) {
   constexpr size_t kHealth = 9;
   constexpr size_t kIndent = kHealth + 12;
@@ -67,7 +68,7 @@ void Print(const HealthCheck& check, const document::TextStyle& style) {
   }
 }
 
-/// "9 ok, 2 notes, 1 problem".
+/// Returns a text such as "9 ok, 2 notes, 1 problem".
 std::string CountsText(const campaign::Examination& found) {
   const size_t notes = found.Count(Health::kNote);
   const size_t problems = found.Count(Health::kProblem);

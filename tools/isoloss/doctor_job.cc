@@ -29,11 +29,12 @@ namespace {
 
 using campaign::JobHealth;
 
-/// No wait for another process is longer, whatever the experiment allows: the
-/// parts of the check take some ten seconds in all on a loaded machine.
+/// No wait for another process is longer, even if the experiment allows more:
+/// the parts of the check take some ten seconds in all on a loaded machine.
 constexpr double kMostPatience = 20;
 
-/// One line for each, in one call: processes of many nodes append to one file.
+/// Writes one line for each node, all in one call, since processes of many
+/// nodes append to one file.
 void AppendToSickFile(const std::string& file,
                       const std::vector<campaign::SickNode>& sick) {
   if (file.empty() || sick.empty()) return;
@@ -137,7 +138,8 @@ ExitCode ExamineDoctorJob(const DoctorJobArguments& arguments,
     }
     std::fflush(stdout);
   }
-  // Also of what process 0 says of this node, which may have lost it.
+  // The list also has what process 0 says of this node, which may have lost
+  // process 0.
   for (const campaign::SickNode& node : sick) {
     std::fputs(fmt::format("sick: {}: {}\n", Printable(node.node),
                            Printable(node.reason))
@@ -146,7 +148,7 @@ ExitCode ExamineDoctorJob(const DoctorJobArguments& arguments,
   }
   AppendToSickFile(arguments.sick_file, sick);
   if (job.hangs) {
-    // MPI_Finalize would wait for it.
+    // MPI_Finalize would wait for the process that hangs.
     transport::EndJob("a process of the job does not answer",
                       static_cast<int>(code));
   }

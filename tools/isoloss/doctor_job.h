@@ -1,5 +1,5 @@
-// isoloss lab doctor --job: are the nodes of this job fit, before its first
-// step?
+// Implements `isoloss lab doctor --job`, which examines the nodes of a job
+// before its first step.
 #pragma once
 
 #include <string>
@@ -17,8 +17,8 @@ struct DoctorJobArguments {
 
 void DeclareDoctorJob(CLI::App& app, DoctorJobArguments& arguments);
 
-/// To be called by all processes of the job. Does not return if one hangs: then
-/// the job is ended.
+/// All processes of the job must call this function. If one of them hangs, it
+/// ends the job instead of returning.
 ExitCode ExamineDoctorJob(const DoctorJobArguments& arguments,
                           const std::string& out, bool json);
 

@@ -1,4 +1,5 @@
-// isoloss lab ensemble build: the good runs that limits come from.
+// Implements `isoloss lab ensemble build`, which collects the good runs that
+// limits come from.
 
 #include <fmt/format.h>
 
@@ -20,7 +21,7 @@
 #include "isoloss/campaign/interrupt.h"
 #include "isoloss/campaign/log_files.h"
 #include "isoloss/campaign/train_arms.h"
-#include "isoloss/report/log_json.h"
+#include "isoloss/report/log_document.h"
 #include "json_output.h"
 #include "run_choice_arguments.h"
 #include "usage.h"
@@ -31,7 +32,7 @@ namespace {
 
 using runlog::EnsembleKind;
 
-/// As many as gate::Policy::min_members demands.
+/// gate::Policy::min_members demands as many.
 constexpr size_t kDefaultRuns = 40;
 constexpr int kMostWorkers = 4096;
 
@@ -46,11 +47,10 @@ struct BuildArguments {
   bool json = false;
 };
 
-/// Shows what was written.
 ExitCode Written(const std::string& out, bool json) {
   const runlog::Ensemble ensemble = runlog::ReadEnsemble(out);
   if (json) {
-    PrintJson(report::EnsembleJson(ensemble, out));
+    PrintJson(document::ToJson(report::DocumentOf(ensemble, out)));
     return ExitCode::kPass;
   }
   const auto& reference = ensemble.members.front().reference_steps.step;
@@ -108,8 +108,8 @@ ExitCode Build(BuildArguments& arguments) {
   runlog::WriteEnsemble(result.ensemble, arguments.out);
   campaign::RemoveMembers(plan);
   if (arguments.json) {
-    Json json = report::EnsembleJson(runlog::ReadEnsemble(arguments.out),
-                                     arguments.out);
+    Json json = document::ToJson(
+        report::DocumentOf(runlog::ReadEnsemble(arguments.out), arguments.out));
     json["kept_from_an_earlier_call"] = result.kept;
     PrintJson(json);
     return ExitCode::kPass;

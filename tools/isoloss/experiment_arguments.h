@@ -1,4 +1,4 @@
-// Arguments that commands share which read an experiment.
+// Declares arguments that commands share if they read an experiment.
 #pragma once
 
 #include <filesystem>
@@ -11,17 +11,18 @@
 
 namespace isoloss::cli {
 
-/// Ends the help of `--arm` of a command that takes all arms, or one.
+/// The help of `--arm` ends with one of these, for a command that takes all
+/// arms or one.
 inline constexpr const char* kAllArmsHelp = " (default: every arm of the file)";
 inline constexpr const char* kOneArmHelp =
     " (default: the arm beside the baseline, which is the first; required if "
     "there are several)";
 
-/// Declares the experiment and --set on `app`. Returns the experiment, which
-/// most commands require.
+/// Declares the experiment and --set on `app`. Returns the option of the
+/// experiment, which most commands require.
 Option DeclareExperiment(CLI::App& app, campaign::ExperimentSource& source);
 
-/// Arguments of a command that writes logs.
+/// These are the arguments of a command that writes logs.
 struct ExperimentArguments : campaign::ExperimentSource {
   std::string out;
   std::string seeds;  ///< "", "+4" or "1,2,9"
@@ -30,14 +31,15 @@ struct ExperimentArguments : campaign::ExperimentSource {
   bool restart = false;
 
   void Declare(CLI::App& app);
+  /// Reads the experiment with the seeds of --seeds.
   /// Errors   as campaign::LoadWithSeeds.
   train::Experiment Load() const {
     return campaign::LoadWithSeeds(*this, seeds, out);
   }
-  /// What makes the same command go on with the seeds that `experiment` has:
-  /// "--resume", and the list of seeds where +N would add others.
+  /// Returns the options with which the same command goes on with the seeds of
+  /// `experiment`: "--resume", and the list of seeds if +N would add more.
   std::string HowToGoOn(const train::Experiment& experiment) const;
-  /// Where results go: --out, else runs/<experiment name>.
+  /// Results go to --out, else to runs/<experiment name>.
   std::filesystem::path Folder(const train::Experiment& experiment) const {
     return campaign::ResultsFolder(experiment, out);
   }

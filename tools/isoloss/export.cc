@@ -1,4 +1,5 @@
-// isoloss lab export: a run log or probe log as CSV or JSON lines.
+// Implements `isoloss lab export`, which writes a run log or probe log as CSV
+// or JSON lines.
 
 #include <memory>
 #include <string>

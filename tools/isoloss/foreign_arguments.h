@@ -1,4 +1,4 @@
-// What a command may be told of other programs' logs.
+// Declares options that tell a command how to read other programs' logs.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,7 @@ struct ForeignArguments {
 
   void Declare(CLI::App& app);
   foreign::AlignOptions Alignment() const;
+  /// Refuses options that would have no effect.
   /// Errors   ConfigError if names are given, but no run is foreign.
   void RequireUse(const std::vector<compare::Run>& runs) const;
 };

@@ -1,4 +1,5 @@
-// isoloss lab formats: number formats and what they can hold.
+// Implements `isoloss lab formats`, which shows number formats and what they
+// can hold.
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-// isoloss gate: a verdict on logs, whoever made them.
+// Implements `isoloss gate`, which gives a verdict on logs of any program.
 
 #include <fmt/format.h>
 
@@ -14,8 +14,9 @@
 #include "isoloss/campaign/judge_arms.h"
 #include "isoloss/campaign/log_files.h"
 #include "isoloss/campaign/seed_looks.h"
+#include "isoloss/document/text.h"
 #include "isoloss/gate/policy.h"
-#include "isoloss/report/policy_text.h"
+#include "isoloss/report/policy_document.h"
 #include "isoloss/report/terminal_width.h"
 #include "json_output.h"
 #include "value_names.h"
@@ -26,14 +27,15 @@ namespace isoloss::cli {
 namespace {
 
 ExitCode ShowKeys(const ReportArguments& arguments) {
+  const document::Document keys = report::PolicyKeysDocument();
   if (arguments.json) {
-    PrintJson(report::PolicyJson());
+    PrintJson(document::ToJson(keys));
     return ExitCode::kPass;
   }
   document::TextStyle style = report::TerminalStyle(arguments.ascii);
   style.width =
       std::min(style.width, report::TerminalWidth().value_or(style.width));
-  fmt::print("{}", report::PolicyText(style));
+  fmt::print("{}", document::RenderText(keys, style));
   return ExitCode::kPass;
 }
 

@@ -1,5 +1,5 @@
-// isoloss golden: runs whose every bit is kept, checked and changed with a
-// reason only.
+// Implements `isoloss golden`, which keeps runs whose every bit is checked, and
+// changes them with a reason only.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -92,7 +92,7 @@ Json JsonOf(const campaign::CheckedGoldens& checked, ExitCode code) {
   return json;
 }
 
-/// What there is of all folders.
+/// Collects the results of all folders.
 struct Found {
   ExitCode code = ExitCode::kPass;
   Json json{{"exit_code", 0}, {"goldens", Json::array()}};
@@ -113,7 +113,7 @@ ExitCode Check(CheckArguments& arguments) {
   const auto on_checked = [&](const campaign::CheckedGoldens& folder) {
     found.Add(folder, arguments.exact);
     if (arguments.json) return;
-    // Reports come first, lest a result be printed that is then not in them.
+    // Reports are written first, so that no printed result is missing in them.
     if (arguments.ci.Asked()) {
       found.unprinted.push_back(folder);
     } else {

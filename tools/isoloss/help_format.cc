@@ -1,4 +1,4 @@
-// What help looks like: UseHelpFormat of usage.h, and what stands in footers.
+// Writes the help as UseHelpFormat of usage.h promises, and the footers.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -19,16 +19,16 @@ namespace isoloss::cli {
 namespace {
 
 constexpr size_t kWidthOfFiles = 80;
-/// Below this even an option's name does not fit.
+/// An option's name does not fit into fewer columns.
 constexpr size_t kNarrowest = 40;
 constexpr std::string_view kExampleHeading = "\nExample:\n  ";
-/// Where descriptions begin.
+/// Descriptions begin in this column.
 constexpr size_t kColumn = 28;
-/// On narrower terminals they begin below the name.
+/// On narrower terminals descriptions begin below the name.
 constexpr size_t kSideBySide = 72;
 constexpr size_t kIndent = 6;
 
-/// Type and rule of a value, which CLI11 keeps in one string: "INT:1 to 9",
+/// CLI11 keeps type and rule of a value in one string, such as "INT:1 to 9" or
 /// "TEXT:a|b".
 struct ValueText {
   explicit ValueText(const CLI::Option& option) {
@@ -57,8 +57,8 @@ void AppendOthers(std::string& text, const char* how,
   }
 }
 
-/// All that help says of an option: description, rule, default, which options
-/// it goes with.
+/// Returns all that help says of an option: description, rule, default and the
+/// options that it goes with.
 std::string OptionText(const CLI::Option& option, bool is_positional) {
   std::string text = option.get_description();
   if (option.get_items_expected_max() != 0) {  // no flag
@@ -80,7 +80,7 @@ size_t Width() {
                : kWidthOfFiles;
 }
 
-/// `text` in lines of at most `width` columns; words that are longer stay
+/// Breaks `text` into lines of at most `width` columns; longer words stay
 /// whole. `glue` ends each line but the last.
 std::vector<std::string> Filled(const std::string& text, size_t width,
                                 const std::string& glue = "") {
@@ -98,8 +98,8 @@ std::vector<std::string> Filled(const std::string& text, size_t width,
   return lines;
 }
 
-/// Fills each line of `text` by itself; what does not fit stands below its
-/// line's own indentation.
+/// Fills each line of `text` by itself. Its further lines keep its own
+/// indentation.
 std::string Wrapped(const std::string& text, size_t width, size_t indent) {
   std::string result;
   std::istringstream lines(text);
@@ -115,7 +115,7 @@ std::string Wrapped(const std::string& text, size_t width, size_t indent) {
   return result;
 }
 
-/// The description begins beside `name`, or below if there is no room.
+/// The description begins beside `name`, or below it if there is no room.
 std::string Entry(const std::string& name, const std::string& description) {
   const size_t width = Width();
   const std::string left = "  " + name;
@@ -128,10 +128,10 @@ std::string Entry(const std::string& name, const std::string& description) {
   return left + text.substr(left.size());
 }
 
-/// A command line in as many lines as it takes in help, which a shell takes
-/// together.
+/// Breaks a command line for the help so that a shell reads the lines as one
+/// command.
 std::string CommandLines(std::string command) {
-  // What stands between quotes is one word.
+  // Text between quotes is one word.
   constexpr char kSpace = '\1';
   bool quoted = false;
   for (char& c : command) {

@@ -1,4 +1,4 @@
-// isoloss import: what logs of other programs hold.
+// Implements `isoloss import`, which shows what logs of other programs hold.
 
 #include <fmt/format.h>
 
@@ -9,6 +9,7 @@
 
 #include "arguments.h"
 #include "commands.h"
+#include "isoloss/document/text.h"
 #include "isoloss/foreign/read.h"
 #include "isoloss/report/foreign_log.h"
 #include "json_output.h"
@@ -27,12 +28,14 @@ ExitCode Import(const ImportArguments& arguments) {
   Json json{{"logs", Json::array()}};
   for (const std::filesystem::path& log : arguments.logs) {
     const auto runs = foreign::ReadLog(log, arguments.names);
+    const document::Document shown =
+        report::DocumentOf(log.string(), runs, arguments.json);
     if (arguments.json) {
-      json["logs"].push_back(report::ForeignLogJson(log.string(), runs));
+      json["logs"].push_back(document::ToJson(shown));
       continue;
     }
     if (&log != &arguments.logs.front()) fmt::print("\n");
-    fmt::print("{}", report::RenderForeignLog(log.string(), runs));
+    fmt::print("{}", document::RenderText(shown));
   }
   if (arguments.json) PrintJson(json);
   return ExitCode::kPass;

@@ -1,4 +1,5 @@
-// isoloss init: an experiment file for a text of the user's.
+// Implements `isoloss init`, which writes an experiment file for a text of the
+// user's.
 
 #include <fmt/format.h>
 

@@ -26,7 +26,7 @@ Option DeclareJson(CLI::App& app, bool& json, const std::string& what) {
 bool AsksForJson(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
-    if (argument == "--") return false;  // another program's stand behind it
+    if (argument == "--") return false;  // words of another program follow
     if (argument == "--json") return true;
   }
   return false;

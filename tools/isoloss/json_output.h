@@ -1,5 +1,5 @@
-// What a command prints with --json: one object on standard output, whatever
-// happens; all else that it has to say goes to standard error.
+// Prints the result of a command with --json: one object on standard output
+// even if the command fails. All other messages go to standard error.
 #pragma once
 
 #include <string>
@@ -17,17 +17,17 @@ using campaign::ExitCode;
 /// Declares --json. `what` says what the object holds.
 Option DeclareJson(CLI::App& app, bool& json, const std::string& what);
 
-/// Is it among the arguments? Asked of them, since an error may come before
+/// Returns whether --json is among the words, since an error may come before
 /// they are parsed.
 bool AsksForJson(int argc, char** argv);
 
-/// The object of this process; called once.
+/// Prints the object of this process. Call it once.
 void PrintJson(const Json& object);
-/// As PrintJson, of text that holds one object.
+/// Prints `text`, which holds one object, as PrintJson does.
 void PrintJsonText(const std::string& text);
 
-/// Of a command that ends without one: {"error": {"kind", "message"},
-/// "exit_code"}. Nothing if an object has been printed.
+/// Prints {"error": {"kind", "message"}, "exit_code"} for a command that ends
+/// without an object. Prints nothing if an object has been printed.
 void PrintJsonError(const std::string& kind, const std::string& message,
                     ExitCode code);
 

@@ -1,5 +1,5 @@
-// The program isoloss: parses the command line, runs one sub-command, turns
-// errors into messages and exit codes.
+// Parses the command line, runs one sub-command, and turns errors into messages
+// and exit codes.
 
 #include <fmt/format.h>
 
@@ -29,6 +29,7 @@
 #include "isoloss/kernels/targets.h"
 #include "isoloss/transport/launch.h"
 #include "json_output.h"
+#include "study.h"
 #include "usage.h"
 
 namespace isoloss::cli {
@@ -54,7 +55,6 @@ Action DeclareCommands(CLI::App& app, std::span<const Command> commands) {
 
 namespace {
 
-/// A part of the program's help.
 struct Group {
   const char* title;
   std::string_view above;  ///< the command that they stand below, or ""
@@ -68,6 +68,7 @@ std::vector<Group> Groups() {
 #include "commands.def"
 #undef ISOLOSS_COMMAND
 #undef ISOLOSS_GROUP
+  std::ranges::find(groups, "study", &Group::above)->commands = StudyCommands();
   return groups;
 }
 
@@ -84,7 +85,7 @@ constexpr Command kAbove[] = {
     {"lab", "Export, recipes, formats, machines",
      "isoloss lab recipes mxfp8_rceil", &DeclareBelow}};
 
-/// Those that the program's help names in that part.
+/// Returns the commands that the program's help names in the part `group`.
 std::vector<Command> CommandsAtTop(const Group& group) {
   if (group.above.empty()) return group.commands;
   return {*std::ranges::find(kAbove, group.above, &Command::name)};
@@ -141,9 +142,9 @@ void FlushStandardOutput() {
              std::generic_category().message(errno));
 }
 
-/// The words of a command line. A command that has moved below another one is
-/// found by its former name: `isoloss ladder` is `isoloss study ladder`. And
-/// `isoloss help run` is `isoloss run --help`.
+/// Returns the words of a command line. A command that has moved below another
+/// one is found by its former name: `isoloss ladder` is `isoloss study ladder`.
+/// And `isoloss help run` is `isoloss run --help`.
 std::vector<std::string> GivenWords(std::span<char*> given) {
   std::vector<std::string> words(given.begin(), given.end());
   if (words.size() < 2) return words;
@@ -180,7 +181,7 @@ ExitCode Run(int argc, char** argv) {
   return code;
 }
 
-/// Why the program ends.
+/// Says why the program ends.
 struct Failure {
   ExitCode code;
   const char* kind;  ///< in JSON
@@ -188,7 +189,7 @@ struct Failure {
   int job_code;  ///< with which the whole job ends
 };
 
-/// That of the exception being handled.
+/// Returns the failure of the exception that is being handled.
 Failure FailureOf() {
   const auto failure = [](ExitCode code, const char* kind,
                           const std::string& message) {
@@ -198,8 +199,8 @@ Failure FailureOf() {
     throw;
   } catch (const Error& error) {
     const char* kind = ErrorKindName(error.kind());
-    // Ranks that lose each other, or whose rows change on the way, are no
-    // mistake of the caller's.
+    // The caller is not to blame for ranks that lose each other, or whose rows
+    // change on the way.
     if (error.kind() == ErrorKind::kTransport) {
       return {ExitCode::kInternal, kind, error.what(), transport::kStartAgain};
     }
@@ -218,17 +219,18 @@ Failure FailureOf() {
   }
 }
 
-/// Says why the program ends, to whoever asked for a result. Where other
-/// processes wait for this one, the whole job ends.
+/// Says why the program ends, in each format that the command line asks for. If
+/// other processes wait for this one, the whole job ends.
 int Fail(Failure failure, int argc, char** argv) {
-  // It names files and what is in them.
+  // The message may hold bytes of file names and files.
   failure.message = PrintableMessage(failure.message);
   const transport::Launch launch = transport::DetectLaunch();
   const std::string who = launch.processes > 1
                               ? fmt::format("isoloss, process {} of {}",
                                             launch.process, launch.processes)
                               : "isoloss";
-  // Where it can't be written, fmt::print would throw, and the code be lost.
+  // fmt::print would throw if standard error can't be written, and lose the
+  // code.
   std::fputs(fmt::format("{}: {}\n", who, failure.message).c_str(), stderr);
   ReportErrorToCi(argc, argv, failure.kind, failure.message, failure.code);
   if (AsksForJson(argc, argv) && launch.process == 0) {
@@ -256,8 +258,8 @@ int main(int given, char** words_given) {
   std::signal(SIGXFSZ, SIG_IGN);
   try {
     const ExitCode code = isoloss::cli::Run(argc, argv);
-    // A terminal that was closed takes no text, and that is what ended the
-    // work: no reason to say anything else.
+    // If closing the terminal ended the work, standard output takes no text,
+    // which is no new error.
     if (code != ExitCode::kInterrupted) isoloss::cli::FlushStandardOutput();
     return static_cast<int>(code);
   } catch (...) {

@@ -1,4 +1,5 @@
-// isoloss lab parity: is the run on the experiment's mesh the run on one rank?
+// Implements `isoloss lab parity`, which compares the run on the experiment's
+// mesh with the run on one rank.
 
 #include <fmt/format.h>
 
@@ -31,7 +32,8 @@ struct ParityArguments {
   bool json = false;
 };
 
-/// Processes of one job may share a machine; two steps need no more than that.
+/// Processes of one job may share a machine, and two steps need no more
+/// workers.
 int Workers(const train::Experiment& experiment) {
   if (experiment.parallel.workers > 0) return experiment.parallel.workers;
   return std::max(1,

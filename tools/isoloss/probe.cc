@@ -1,4 +1,5 @@
-// isoloss lab probe: every tensor of an arm's first steps against the oracle.
+// Implements `isoloss lab probe`, which checks every tensor of an arm's first
+// steps against the oracle.
 
 #include <fmt/format.h>
 
@@ -19,10 +20,11 @@
 #include "isoloss/campaign/interrupt.h"
 #include "isoloss/campaign/probe_plan.h"
 #include "isoloss/campaign/probe_runs.h"
+#include "isoloss/document/text.h"
 #include "isoloss/oracle/probe_cases.h"
 #include "isoloss/report/evidence_summary.h"
 #include "isoloss/report/heartbeat.h"
-#include "isoloss/report/log_json.h"
+#include "isoloss/report/log_document.h"
 #include "isoloss/train/run_description.h"
 #include "json_output.h"
 #include "value_names.h"
@@ -80,15 +82,18 @@ ExitCode Probe(const ProbeArguments& arguments) {
     const report::ProbeSummary summary = report::SummarizeProbe(log);
     if (!summary.passed()) code = ExitCode::kFail;
     if (arguments.json) {
-      json["probes"].push_back(report::ProbeJson(log, path.string()));
+      json["probes"].push_back(
+          document::ToJson(report::DocumentOf(log, path.string())));
       continue;
     }
     const std::chrono::duration<double> seconds =
         std::chrono::steady_clock::now() - start;
-    fmt::print("{}{} ({:.1f} s)\n{}", report::RenderProbe(summary),
-               Printable(path.string()), seconds.count(),
-               report::ProbeVerdict(
-                   summary, fmt::format("arm {}, seed {}", arm->name, seed)));
+    document::Document shown = report::DocumentOf(summary);
+    shown.Say(fmt::format("{} ({:.1f} s)", Printable(path.string()),
+                          seconds.count()));
+    shown.Append(report::ProbeVerdict(
+        summary, fmt::format("arm {}, seed {}", arm->name, seed)));
+    fmt::print("{}", document::RenderText(shown));
     std::fflush(stdout);
   }
   if (arguments.json) {

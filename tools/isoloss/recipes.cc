@@ -1,4 +1,5 @@
-// isoloss lab recipes: what the built-in recipes are, as TOML that users write.
+// Implements `isoloss lab recipes`, which prints the built-in recipes as TOML
+// that users can write.
 
 #include <fmt/format.h>
 

@@ -1,4 +1,5 @@
-// isoloss report: runs, verdicts and evidence as one HTML page.
+// Implements `isoloss report`, which shows runs, verdicts and evidence as one
+// HTML page.
 
 #include <fmt/format.h>
 
@@ -27,7 +28,7 @@ struct ReportPageArguments {
   bool json = false;
 };
 
-/// Every file or folder that it reads.
+/// Returns every file or folder that the report reads.
 std::vector<fs::path> Inputs(const campaign::ReportPlan& plan) {
   std::vector<fs::path> inputs = plan.paths;
   inputs.insert(inputs.end(), plan.against.begin(), plan.against.end());

@@ -1,4 +1,5 @@
-// isoloss run: train arms, write logs, judge nothing.
+// Implements `isoloss run`, which trains arms and writes logs, but judges
+// nothing.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

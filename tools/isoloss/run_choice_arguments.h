@@ -1,4 +1,4 @@
-// Arguments of commands whose runs can be divided among machines.
+// Declares arguments of commands whose runs can be divided among machines.
 #pragma once
 
 #include <filesystem>

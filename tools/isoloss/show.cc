@@ -1,4 +1,4 @@
-// isoloss show: logs, probes and ensembles at a glance.
+// Implements `isoloss show`, which summarises logs, probes and ensembles.
 
 #include <fmt/format.h>
 
@@ -22,14 +22,14 @@
 #include "isoloss/campaign/log_files.h"
 #include "isoloss/campaign/open_log.h"
 #include "isoloss/campaign/what_if.h"
+#include "isoloss/document/text.h"
 #include "isoloss/foreign/read.h"
 #include "isoloss/precision/recipe.h"
 #include "isoloss/report/foreign_log.h"
 #include "isoloss/report/live_view.h"
-#include "isoloss/report/log_json.h"
-#include "isoloss/report/log_text.h"
+#include "isoloss/report/log_document.h"
 #include "isoloss/report/run_summary.h"
-#include "isoloss/report/schema_text.h"
+#include "isoloss/report/schema_document.h"
 #include "isoloss/report/terminal_width.h"
 #include "isoloss/runlog/sealed_file.h"
 #include "isoloss/runlog/tensor_dump.h"
@@ -41,7 +41,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Columns below which lines are cut.
+using document::Document;
+
+/// On narrower terminals lines are cut.
 constexpr int kNarrow = 60;
 
 struct ShowArguments {
@@ -55,7 +57,7 @@ struct ShowArguments {
   std::vector<std::string> what_if;
 };
 
-/// Empty: all.
+/// Returns an empty function if all tensors are wanted.
 std::function<bool(std::string_view)> WantedTensors(
     const ShowArguments& arguments) {
   if (arguments.tensors.empty()) return {};
@@ -71,8 +73,8 @@ report::RunSummaryOptions SummaryOptions(const ShowArguments& arguments) {
   return options;
 }
 
-/// In a narrow terminal a table of lines that wrap can't be read; elsewhere
-/// nothing is cut, for who reads on needs all of it.
+/// Cuts lines in a narrow terminal, where a table of lines that wrap can't be
+/// read. Everywhere else readers get all of each line.
 void Print(const std::string& text, int columns) {
   if (columns >= kNarrow) {
     fmt::print("{}", text);
@@ -84,24 +86,16 @@ void Print(const std::string& text, int columns) {
   }
 }
 
-/// What is shown of one file: text, or an object.
-struct Shown {
-  std::string text;
-  Json json;
-};
-
-Shown ShowRun(const std::string& file, const campaign::OpenedLog& opened,
-              const ShowArguments& arguments,
-              const document::TextStyle& style) {
+Document ShowRun(const std::string& file, const campaign::OpenedLog& opened,
+                 const ShowArguments& arguments) {
   const report::RunSummary summary =
       report::SummarizeRun(opened.log, SummaryOptions(arguments));
   const report::ShownRun run = {file,           opened.log,  summary,
                                 opened.journal, opened.note, arguments.recipe};
-  if (arguments.json) return {"", report::RunLogJson(run)};
-  return {report::RenderRunLog(run, style), {}};
+  return report::DocumentOf(run);
 }
 
-/// Of a run log alone.
+/// Refuses options that only a run log takes.
 void RefuseRunOptions(const std::string& file, const ShowArguments& arguments) {
   const char* option = arguments.recipe             ? "--recipe"
                        : !arguments.tensors.empty() ? "--tensors"
@@ -114,9 +108,9 @@ void RefuseRunOptions(const std::string& file, const ShowArguments& arguments) {
              file, option);
 }
 
-/// What other formats would make of a dump's tensors.
-Shown ShowDump(const std::string& name, const fs::path& file,
-               const ShowArguments& arguments) {
+/// Shows what quantisation in other formats would lose of a dump's tensors.
+Document ShowDump(const std::string& name, const fs::path& file,
+                  const ShowArguments& arguments) {
   const runlog::TensorDump dump = runlog::ReadTensorDump(file);
   const auto rows =
       campaign::WhatIf(dump, arguments.what_if, WantedTensors(arguments));
@@ -127,16 +121,14 @@ Shown ShowDump(const std::string& name, const fs::path& file,
                "out.",
                name);
   }
-  if (arguments.json) {
-    return {"",
-            {{"file", name},
-             {"run", dump.run},
-             {"step", dump.step},
-             {"what_if", campaign::WhatIfJson(rows)}}};
-  }
-  return {fmt::format("{}: tensors of {} at step {}\n{}", name, dump.run,
-                      dump.step, campaign::RenderWhatIf(rows)),
-          {}};
+  Document shown;
+  shown.Put("file", name);
+  shown.Put("run", dump.run);
+  shown.Put("step", dump.step);
+  shown.Say(
+      fmt::format("{}: tensors of {} at step {}", name, dump.run, dump.step));
+  shown.Append(campaign::WhatIfDocument(rows));
+  return shown;
 }
 
 void RequireNoWhatIf(const std::string& name, const ShowArguments& arguments) {
@@ -147,20 +139,17 @@ void RequireNoWhatIf(const std::string& name, const ShowArguments& arguments) {
              name);
 }
 
-Shown ShowFile(const fs::path& file, const ShowArguments& arguments,
-               const document::TextStyle& style) {
+Document ShowFile(const fs::path& file, const ShowArguments& arguments) {
   const std::string name = Printable(file.string());
   if (campaign::IsForeignLog(file)) {
     RequireNoWhatIf(name, arguments);
     RefuseRunOptions(name, arguments);
-    const auto runs = foreign::ReadLog(file);
-    if (arguments.json) return {"", report::ForeignLogJson(name, runs)};
-    return {report::RenderForeignLog(name, runs), {}};
+    return report::DocumentOf(name, foreign::ReadLog(file), arguments.json);
   }
   try {
     const campaign::OpenedLog opened = campaign::OpenLog(file);
     RequireNoWhatIf(name, arguments);
-    return ShowRun(name, opened, arguments, style);
+    return ShowRun(name, opened, arguments);
   } catch (const runlog::WrongKindError& error) {
     if (&error.found() == &runlog::kTensorDumpFile &&
         !arguments.what_if.empty()) {
@@ -170,23 +159,17 @@ Shown ShowFile(const fs::path& file, const ShowArguments& arguments,
     if (!is_probe && &error.found() != &runlog::kEnsembleFile) throw;
     RequireNoWhatIf(name, arguments);
     RefuseRunOptions(name, arguments);
-    if (is_probe) {
-      const runlog::ProbeLog log = runlog::ReadProbeLog(file);
-      if (arguments.json) return {"", report::ProbeJson(log, name)};
-      return {report::RenderProbeLog(log, name), {}};
-    }
-    const runlog::Ensemble ensemble = runlog::ReadEnsemble(file);
-    if (arguments.json) return {"", report::EnsembleJson(ensemble, name)};
-    return {report::RenderEnsembleLog(ensemble, name), {}};
+    return is_probe ? report::DocumentOf(runlog::ReadProbeLog(file), name)
+                    : report::DocumentOf(runlog::ReadEnsemble(file), name);
   }
 }
 
 ExitCode ShowSchema(const ShowArguments& arguments,
                     const document::TextStyle& style, int columns) {
   if (arguments.json) {
-    PrintJson(report::SchemaJson());
+    PrintJson(document::ToJson(report::SchemaDocument()));
   } else {
-    Print(report::SchemaText(style), columns);
+    Print(document::RenderText(report::SchemaDocument(), style), columns);
   }
   return ExitCode::kPass;
 }
@@ -196,35 +179,37 @@ ExitCode Show(const ShowArguments& arguments) {
   const int columns = report::TerminalWidth().value_or(style.width);
   style.width = std::min(style.width, columns);
   if (arguments.schema) return ShowSchema(arguments, style, columns);
-  std::vector<Shown> all;
+  std::vector<Document> all;
   for (const fs::path& path : arguments.logs) {
     std::error_code error;
     if (!fs::is_directory(path, error) || campaign::IsForeignLog(path)) {
-      all.push_back(ShowFile(path, arguments, style));
+      all.push_back(ShowFile(path, arguments));
       continue;
     }
     RequireNoWhatIf(Printable(path.string()), arguments);
     for (compare::Run& run : campaign::ReadRuns({path})) {
       all.push_back(
-          ShowRun(run.file, {std::move(run.log), false, ""}, arguments, style));
+          ShowRun(run.file, {std::move(run.log), false, ""}, arguments));
     }
   }
   if (arguments.json && all.size() == 1) {
-    PrintJson(all.front().json);
+    PrintJson(document::ToJson(all.front()));
   } else if (arguments.json) {
     Json json{{"logs", Json::array()}};
-    for (Shown& shown : all) json["logs"].push_back(std::move(shown.json));
+    for (const Document& shown : all) {
+      json["logs"].push_back(document::ToJson(shown));
+    }
     PrintJson(json);
   } else {
-    for (const Shown& shown : all) {
+    for (const Document& shown : all) {
       if (&shown != &all.front()) fmt::print("\n");
-      Print(shown.text, columns);
+      Print(document::RenderText(shown, style), columns);
     }
   }
   return ExitCode::kPass;
 }
 
-/// After all options that it excludes.
+/// Call this function after all options that --schema excludes are declared.
 void DeclareSchema(CLI::App& app, ShowArguments& arguments,
                    const Option& logs) {
   AddFlag(app, "--schema", arguments.schema,

@@ -1,4 +1,5 @@
-// isoloss submit: a command's runs, divided among many processes.
+// Implements `isoloss submit`, which divides a command's runs among many
+// processes.
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -18,7 +19,7 @@
 #include "isoloss/sweeps/scripts.h"
 #include "isoloss/sweeps/slurm.h"
 #include "isoloss/sweeps/sweep.h"
-#include "study_arguments.h"
+#include "prose.h"
 #include "value_names.h"
 
 namespace isoloss::cli {
@@ -49,7 +50,7 @@ sweeps::SweepRequest RequestOf(const SubmitArguments& arguments) {
   request.engine = EngineNamed(arguments.engine);
   request.launcher = LauncherNamed(arguments.launcher);
   if (arguments.elements > 0) {
-    // So many were asked for, however little each takes.
+    // The user asked for this number, whatever time each run takes.
     request.division = {.most_elements = arguments.elements,
                         .least_seconds = 0};
   }
@@ -72,7 +73,7 @@ void PrintScripts(const sweeps::Sweep& sweep) {
              PrintableLines(sweeps::StartText(sweep)));
 }
 
-/// Two sweeps at the same runs would wait for each other's locks.
+/// Two sweeps of the same runs would wait for each other's locks.
 void RefuseSecond(const sweeps::Sweep& sweep) {
   const std::vector<std::string> live = sweeps::LiveJobs(sweep);
   if (live.empty()) return;
@@ -102,7 +103,7 @@ ExitCode StartSlurm(const sweeps::Sweep& sweep) {
   return ExitCode::kPass;
 }
 
-/// This process becomes what makes the runs.
+/// Replaces this process by the program that starts the runs.
 [[noreturn]] void BecomeStart(const sweeps::Sweep& sweep) {
   std::vector<std::string> words = sweeps::StartCommand(sweep);
   std::vector<char*> pointers;

@@ -16,7 +16,7 @@
 namespace isoloss::cli {
 namespace {
 
-/// The command that was given in the end, and its name with all before it.
+/// The innermost command that was given, and its full name.
 struct GivenCommand {
   explicit GivenCommand(const CLI::App* program) : app(program) {
     while (!app->get_subcommands().empty()) {
@@ -37,7 +37,8 @@ std::vector<std::string> SubcommandsOf(const CLI::App& app) {
   return names;
 }
 
-/// " Did you mean ...?": one of the commands of `app`, or one below them.
+/// Returns " Did you mean ...?" with one of the commands of `app`, or one below
+/// them.
 std::string DidYouMeanCommand(const CLI::App& app, const std::string& given) {
   const std::vector<std::string> subs = SubcommandsOf(app);
   std::string hint = DidYouMean(given, subs);
@@ -55,7 +56,8 @@ bool IsOption(const std::string& argument) {
          !(argument[1] >= '0' && argument[1] <= '9');
 }
 
-/// By a name as CLI11's errors have it: those of flags lack the dashes.
+/// Finds an option by its name in CLI11's errors, which leave out the dashes of
+/// flags.
 const CLI::Option* OptionOf(const CLI::App& app, const std::string& name) {
   const CLI::Option* option = app.get_option_no_throw(name);
   return option != nullptr ? option : app.get_option_no_throw("--" + name);
@@ -65,7 +67,7 @@ bool IsFlag(const CLI::Option& option) {
   return option.get_items_expected_max() == 0;
 }
 
-/// `--steps` of a command that takes `--set train.steps=...`.
+/// Suggests `--set train.steps=...` for an unknown `--steps`.
 std::string DidYouMeanKey(const CLI::App& app, const std::string& name) {
   if (OptionOf(app, "--set") == nullptr) return "";
   std::string wanted = name.substr(std::min(name.size(), size_t{2}));
@@ -83,13 +85,13 @@ std::string UnknownOption(const GivenCommand& command,
       known.push_back("--" + word);
     }
   }
-  // A key by its very name says more than an option that looks alike.
+  // A key of exactly that name tells more than an option with a similar name.
   std::string hint = DidYouMean(name, known);
   if (hint.empty()) hint = DidYouMeanKey(*command.app, name);
   return fmt::format("`{}` is none of its options.{}", ShownValue(name), hint);
 }
 
-/// What is left over of a command line, if anything is.
+/// Returns words of the command line that no option took, if there are any.
 std::optional<std::string> LeftOver(const GivenCommand& command) {
   const std::vector<std::string> unknown = command.app->remaining();
   if (unknown.empty()) return std::nullopt;
@@ -115,7 +117,7 @@ std::optional<std::string> LeftOver(const GivenCommand& command) {
       taken.empty() ? "none" : fmt::format("{}", fmt::join(taken, ", ")));
 }
 
-/// CLI11 keeps what it says of an option as "name: text" or "name verb other".
+/// CLI11 describes a fault of an option as "name: text" or "name verb other".
 struct Words {
   explicit Words(const std::string& text) {
     first = text.substr(0, text.find_first_of(": "));
@@ -126,7 +128,7 @@ struct Words {
   std::string first, last, rest;
 };
 
-/// The whole sentence on one option.
+/// Returns the whole sentence on the option that is at fault.
 std::string OfOption(const GivenCommand& command, const CLI::Error& error) {
   const Words words(error.what());
   const std::string& kind = error.get_name();
@@ -189,7 +191,8 @@ std::string HelpOrUsageMessage(const CLI::App* app, const CLI::Error& error) {
 
 std::string UsageMessage(const CLI::App* app, const CLI::Error& error) {
   const GivenCommand command(app);
-  // First, since a misspelt name often comes before what is missing.
+  // This fault comes first, since a misspelt name is often why an argument is
+  // missing.
   const std::optional<std::string> left_over = LeftOver(command);
   return fmt::format(
       "{}: {} Run `{} --help`.\n", command.name,

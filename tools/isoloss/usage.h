@@ -1,5 +1,4 @@
-// What the program says of itself (--help) and of command lines that it can't
-// take.
+// Writes the help, and messages on command lines that the program can't take.
 #pragma once
 
 #include <string>
@@ -11,29 +10,31 @@ class Error;
 
 namespace isoloss::cli {
 
-/// Wraps help to the width of the terminal, or to 80 columns where there is
-/// none; for `app` and the sub-commands that are added to it from now on.
+/// Wraps help of `app` to the width of the terminal, or to 80 columns without a
+/// terminal. It also holds for the sub-commands that are added later.
 void UseHelpFormat(CLI::App& app);
 
-/// How a command's footer begins, as CLI11 has no other place: what lists of
-/// commands say of it, and an example of one line, which help breaks.
+/// Returns the beginning of a command's footer, as CLI11 has no other place for
+/// it. It has the summary for lists of commands, and an example of one line,
+/// which help breaks.
 std::string Footer(const std::string& summary, const std::string& example);
-/// Those of `app`; "" if it has none.
+/// Returns what Footer put into `app`; "" if there is none.
 std::string SummaryOf(const CLI::App& app);
 std::string ExampleOf(const CLI::App& app);
 
-/// The exit codes, as every footer ends.
+/// Returns the exit codes, with which every footer ends.
 std::string ExitCodeHelp();
 
-/// `--resume=5` of `app` and its sub-commands: a value that changes nothing is
-/// an error. For options that were declared before.
+/// Makes a value of a flag of `app` and its sub-commands an error, such as
+/// `--resume=5`, since the value would change nothing. Only options that were
+/// declared before are checked.
 void RefuseFlagValues(CLI::App& app);
 
-/// What is wrong with the command line that `app`, the program, was given:
-/// one line of the form "command: argument, rule. Remedy."
+/// Says what is wrong with the command line that `app`, the program, was given,
+/// in one line of the form "command: argument, rule. Remedy."
 std::string UsageMessage(const CLI::App* app, const CLI::Error& error);
-/// Where no more is wrong than that a sub-command is missing, help, which lists
-/// them; else the message.
+/// Returns help, which lists the sub-commands, if nothing is wrong except that
+/// a sub-command is missing; else the message.
 std::string HelpOrUsageMessage(const CLI::App* app, const CLI::Error& error);
 
 }  // namespace isoloss::cli

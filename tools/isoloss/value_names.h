@@ -1,4 +1,4 @@
-// What help calls the values of options.
+// Defines how help names the values of options.
 #pragma once
 
 namespace isoloss::cli {

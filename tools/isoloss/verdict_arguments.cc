@@ -107,7 +107,7 @@ ExitCode ReportVerdicts(const std::vector<gate::Judgement>& judgements,
   }
   const auto code = static_cast<ExitCode>(gate::ExitCode(severest));
   const document::Report ci = CiReportOf(judgements, arguments.ci, code, file);
-  // First, lest a verdict be printed that is then said not to be written.
+  // Files come first: a verdict that can't be written must not be printed.
   std::vector<std::string> files;
   if (!folder.empty()) {
     files = campaign::WriteVerdicts(judgements, judged, folder);

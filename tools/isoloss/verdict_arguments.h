@@ -1,5 +1,5 @@
-// What `verify` and `gate` share: evidence that is given, and the verdict on
-// the screen.
+// Declares what `verify` and `gate` share: options for evidence, and the output
+// of verdicts.
 #pragma once
 
 #include <filesystem>
@@ -19,46 +19,46 @@ namespace isoloss::cli {
 
 using campaign::ExitCode;
 
-/// Options of a command that judges.
+/// These are options of a command that judges.
 struct EvidenceArguments {
   std::vector<std::filesystem::path> probes;
   std::vector<std::filesystem::path> ensembles;
 
   void Declare(CLI::App& app);
+  /// Reads the files of evidence.
   /// Errors   as runlog::ReadProbeLog and runlog::ReadEnsemble.
   campaign::EvidenceFiles Read() const;
 };
 
-/// By what limits a verdict is given.
+/// These options set the limits of a verdict.
 struct PolicyArguments {
   std::filesystem::path file;
   std::optional<double> margin_percent;
 
-  /// `in_place` ends the help of --policy: what the file replaces.
+  /// `in_place` ends the help of --policy: it says what the file replaces.
   void Declare(CLI::App& app, const std::string& in_place);
-  /// `policy` with the margin that was given.
+  /// Returns `policy` with the margin that was given.
   /// Errors   as gate::WithMargin.
   gate::Policy Chosen(gate::Policy policy) const;
 };
 
-/// How a report is shown, and to whom else.
+/// These options say in which forms a report is written.
 struct ReportArguments {
   bool ascii = false;
   bool verbose = false;
   bool json = false;
   CiArguments ci;
 
-  /// `command` is its name. Returns --json.
+  /// `command` is the name of the command. Returns --json.
   Option Declare(CLI::App& app, const std::string& command);
 };
 
-/// Writes the reports for CI systems that were asked for, `file` being what
-/// they are about. Writes verdict.json to `folder` unless that is empty, and if
-/// there are several candidates a verdict-ARM.json each, and report.html of
-/// what was `judged`. Prints each verdict, in brief or with --verbose
-/// in full, or with --json what verdict.json
-/// holds; says on standard error where the files are. Returns the severest
-/// outcome.
+/// Writes the reports for CI systems that were asked for; they are about
+/// `file`. Unless `folder` is empty, writes to it verdict.json,
+/// verdict-ARM.json for each of several candidates, and report.html of what was
+/// `judged`. Prints each verdict in brief, in full with --verbose, or as
+/// verdict.json holds it with --json. Standard error names the files. Returns
+/// the severest outcome.
 ///
 /// Errors   IoError if a verdict can't be written; ConfigError if an arm's name
 ///          can't be part of a file name.

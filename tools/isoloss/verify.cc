@@ -1,4 +1,4 @@
-// isoloss verify: from an experiment to its verdicts.
+// Implements `isoloss verify`, which leads from an experiment to its verdicts.
 
 #include "isoloss/campaign/verify.h"
 

@@ -1,4 +1,4 @@
-// isoloss watch: runs that are being made, live.
+// Implements `isoloss watch`, which shows runs live while they are made.
 
 #include <fmt/format.h>
 
@@ -34,7 +34,7 @@ struct WatchArguments {
   bool ascii = false;
 };
 
-/// False if a signal came meanwhile.
+/// Returns false if a signal came meanwhile.
 bool Sleep(double seconds) {
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   while (Clock::now() < end) {
@@ -75,7 +75,8 @@ ExitCode WatchLive(campaign::WatchedRuns& watched,
     const report::LivePicture picture{watched.Runs(), watched.Job()};
     screen.Draw(picture, arguments.path);
     if (watched.ended()) return EndCode(watched);
-    // Thousands of runs shall not keep their file system busy all the time.
+    // With thousands of runs, reading must not keep their file system busy all
+    // the time.
     if (!Sleep(std::max(arguments.interval_seconds, reading.count())))
       return ExitCode::kPass;
   }
@@ -85,8 +86,9 @@ ExitCode Watch(const WatchArguments& arguments) {
   std::error_code error;
   const fs::path journal = runlog::RunPaths::Of(arguments.path).Journal();
   if (!fs::is_directory(arguments.path, error) && !fs::exists(journal, error)) {
-    // Says at once what is wrong with a single run's file. Of another kind that
-    // is whole there is nothing to wait for, and nothing is wrong with it.
+    // Says at once what is wrong with the file of a single run. A whole file of
+    // another kind ends the command: nothing more comes, and nothing is wrong
+    // with it.
     try {
       campaign::OpenLog(arguments.path);
     } catch (const runlog::WrongKindError& reason) {

@@ -20,7 +20,8 @@
 namespace isoloss::campaign {
 namespace {
 
-/// `others`: all arms but the baseline. `where` begins a message.
+/// Gives each of `others`, which are all arms but the baseline, its role.
+/// `where` begins a message.
 ArmRoles Share(const std::vector<std::string>& others,
                const std::string& control, const std::string& where,
                const std::function<bool(const std::string& arm)>& is_null) {
@@ -31,7 +32,8 @@ ArmRoles Share(const std::vector<std::string>& others,
   }
   if (!roles.candidates.empty()) return roles;
   if (std::ranges::count(others, control) == 0) {
-    // How far does chance go here? What a control shows is no part of that.
+    // Without candidates the null arms are judged, which shows how far chance
+    // goes. A control plays no part in that.
     return {.candidates = std::move(roles.nulls)};
   }
   ThrowError(ErrorKind::kConfig,
@@ -41,9 +43,10 @@ ArmRoles Share(const std::vector<std::string>& others,
              where, control, fmt::join(others, ", "));
 }
 
-/// Whether the runs of `arm` will differ from those of `baseline` by their
-/// perturbation alone (compare::IsNullOf). Recipes of other names that come to
-/// the same are told apart by what they compute, which no run has shown yet.
+/// Returns whether the runs of `arm` will differ from those of `baseline` by
+/// their perturbation alone (compare::IsNullOf). Recipes of two names may
+/// compute the same, but no run has shown so yet, so they are never null arms
+/// here.
 bool IsPlannedNull(const train::Experiment& experiment, const train::Arm& arm,
                    const train::Arm& baseline) {
   const auto graph_sites = model::GemmSites(experiment.model);
@@ -59,12 +62,13 @@ bool IsPlannedNull(const train::Experiment& experiment, const train::Arm& arm,
              train::DescribePerturbation(baseline);
 }
 
-/// Of the text that an experiment's logs have; "" if it names none.
+/// Returns the control that the run's experiment text names; "" if it names
+/// none.
 std::string ControlIn(const compare::Run& run) {
   const auto keys = runlog::KeysOf(run.log.provenance.experiment_text);
   const auto found = keys.find("gate.control");
   if (found == keys.end() || found->second.size() < 2) return "";
-  return found->second.substr(1, found->second.size() - 2);  // the quotes
+  return found->second.substr(1, found->second.size() - 2);  // no quotes
 }
 
 void CheckControl(const std::string& control, const std::string& baseline_arm,
@@ -83,7 +87,7 @@ void CheckControl(const std::string& control, const std::string& baseline_arm,
              DidYouMean(control, others));
 }
 
-/// Those of `all` that are named, in its order.
+/// Returns the arms of `all` that `names` has, in the order of `all`.
 std::vector<std::string> Named(const train::Experiment& experiment,
                                const std::vector<std::string>& all,
                                const std::vector<std::string>& names) {

@@ -1,4 +1,5 @@
-// Which arms a verdict on precision is about, and which say what it is worth.
+// Assigns roles to arms: a verdict on precision is about the candidates, and
+// the other roles say what it is worth.
 #pragma once
 
 #include <optional>
@@ -12,30 +13,30 @@
 
 namespace isoloss::campaign {
 
-/// What the arms besides the baseline are for.
+/// Each arm besides the baseline has one of these roles, or none.
 struct ArmRoles {
   std::vector<std::string> candidates = {};
-  /// Of the baseline's recipe and exchange, perturbed otherwise
-  /// (compare::IsNullOf). If there is no other arm they are the candidates,
-  /// beside nothing.
+  /// Null arms have the baseline's recipe and exchange, but another
+  /// perturbation (compare::IsNullOf). If there is no other arm, they are the
+  /// candidates, and nothing is judged beside them.
   std::vector<std::string> nulls = {};
   std::string control = {};  ///< must come out worse; "": none is named
 };
 
-/// By what the experiment says. If `judged` names arms, these are the
-/// candidates. Those of them that are null arms or the control are that, too,
-/// for the other candidates. Arms that are none of these have no role.
+/// Assigns the roles that the experiment names. If `judged` names arms, these
+/// are the candidates. If one of them is a null arm or the control, it is that,
+/// too, for the other candidates. All further arms have no role.
 /// Errors   ConfigError if its control is the only candidate; if `judged` names
 ///          no arm of it, or the baseline.
 ArmRoles RolesOf(const train::Experiment& experiment,
                  const std::vector<std::string>& judged = {});
 
-/// Whether that arm is a candidate, a null arm or the control.
+/// Returns whether `arm` is a candidate, a null arm or the control.
 bool HasRole(const ArmRoles& roles, const std::string& arm);
 
-/// By what the logs say. `control` names an arm, or none with ""; without a
-/// value, gate.control of the baseline's experiment_text does, of which there
-/// may be no log.
+/// Assigns the roles by the logs. `control` names an arm, or none with "".
+/// Without a value, the control is gate.control of the baseline's
+/// experiment_text, and may have no log.
 /// Errors   ConfigError if `control` is the baseline, has no log, or is the
 ///          only candidate.
 ArmRoles RolesOf(const std::vector<compare::Run>& runs,
@@ -43,13 +44,13 @@ ArmRoles RolesOf(const std::vector<compare::Run>& runs,
                  const std::optional<std::string>& control);
 
 /// Judges null arms and control, once for all candidates, at the level of this
-/// look (null: the only one).
+/// look. A null `look` means that it is the only one.
 gate::Controls JudgeControls(const std::vector<compare::Run>& runs,
                              const std::string& baseline_arm,
                              const ArmRoles& roles, const gate::Policy& policy,
                              const gate::Looks* looks);
 
-/// Arms in the order of their first run.
+/// Returns the arms in the order of their first run.
 std::vector<std::string> ArmsOf(const std::vector<compare::Run>& runs);
 
 }  // namespace isoloss::campaign

@@ -11,7 +11,8 @@ namespace isoloss::campaign {
 
 std::vector<const train::Arm*> ArmsNamed(const train::Experiment& experiment,
                                          const std::string& name) {
-  // Refuses a name that is none, and what no run can begin with.
+  // PlanRuns refuses a name that is no arm, and settings that no run can begin
+  // with.
   const std::vector<train::Run> runs = train::PlanRuns(experiment, name);
   if (!name.empty()) return {runs.front().arm};
   std::vector<const train::Arm*> arms;

@@ -1,5 +1,5 @@
-// Which arms of an experiment a command works on: all of them, or where it can
-// take only one, the candidate.
+// Finds the arms of an experiment that a command works on: all of them, or, if
+// it can take only one, the candidate.
 #pragma once
 
 #include <string>
@@ -9,13 +9,14 @@
 
 namespace isoloss::campaign {
 
-/// The arm of that name, or all arms in the order of the file if it is empty.
+/// Returns the arm of that name, or all arms in the order of the file if `name`
+/// is empty.
 /// Errors   ConfigError that lists the arms if there is none of that name.
 std::vector<const train::Arm*> ArmsNamed(const train::Experiment& experiment,
                                          const std::string& name);
 
-/// The arm of that name. If it is empty: the candidate (RolesOf), or the only
-/// arm there is.
+/// Returns the arm of that name. If `name` is empty, returns the candidate
+/// (RolesOf), or the only arm there is.
 /// Errors   as ArmsNamed; ConfigError if there are several candidates.
 const train::Arm& OneArm(const train::Experiment& experiment,
                          const std::string& name);

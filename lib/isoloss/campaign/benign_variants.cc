@@ -18,9 +18,11 @@ namespace {
 using model::GemmTask;
 using train::Seams;
 
-// Names of random streams are part of the bits of every ensemble.
+// The names of random streams below must stay: they are part of the bits of
+// every ensemble.
 
-/// 0, 1, …, count - 1 in the index-th of many orders; order 0 is descending.
+/// Returns 0, 1, …, count - 1 in the index-th of many orders. Order 0 is
+/// descending.
 std::vector<size_t> OrderOf(size_t count, size_t index) {
   std::vector<size_t> order(count);
   std::iota(order.rbegin(), order.rend(), size_t{0});
@@ -48,7 +50,7 @@ Matrix<float> Permuted(MatrixView<const float> rows,
   return result;
 }
 
-/// The chain runs over k in another order.
+/// Adds products in another order of k.
 void OtherOrder(Seams& seams, uint64_t /*seed*/, size_t index) {
   seams.gemm_engine =
       SummedBy([index](MatrixView<const float> a, MatrixView<const float> b,
@@ -58,8 +60,8 @@ void OtherOrder(Seams& seams, uint64_t /*seed*/, size_t index) {
       });
 }
 
-/// Where k is cut into parts: 2 to 8 of them, at places that follow from the
-/// index. Index 0: the middle.
+/// Returns places where k is cut into 2 to 8 parts; they follow from the index.
+/// Index 0 cuts in the middle.
 std::vector<size_t> CutsOf(size_t depth, size_t index) {
   if (index == 0) return {depth / 2, depth};
   const CounterRng rng(index, StreamId("mutants/benign_cuts"));
@@ -71,7 +73,7 @@ std::vector<size_t> CutsOf(size_t depth, size_t index) {
   return cuts;
 }
 
-/// The FP32 sums of parts of k are added.
+/// Adds FP32 sums of parts of k.
 void SplitK(Seams& seams, uint64_t /*seed*/, size_t index) {
   seams.gemm_engine =
       SummedBy([index](MatrixView<const float> a, MatrixView<const float> b,
@@ -92,8 +94,9 @@ void SplitK(Seams& seams, uint64_t /*seed*/, size_t index) {
       });
 }
 
-/// Products are rounded before they are added, in another order of k too: where
-/// operands are BF16 or FP8 they are exact, so that alone changes hardly a bit.
+/// Rounds products before they are added, and changes the order of k, too.
+/// Products of BF16 or FP8 operands are exact, so their rounding alone changes
+/// hardly a bit.
 void WithoutFma(Seams& seams, uint64_t /*seed*/, size_t index) {
   seams.gemm_engine = SummedBy([index](MatrixView<const float> a,
                                        MatrixView<const float> b,
@@ -105,8 +108,8 @@ void WithoutFma(Seams& seams, uint64_t /*seed*/, size_t index) {
   });
 }
 
-/// Sums are FP64 and rounded once: of all products, or of a half that follows
-/// from the index.
+/// Sums in FP64 and rounds once. It does so for all products, or for a half of
+/// them that follows from the index.
 void InDouble(Seams& seams, uint64_t /*seed*/, size_t index) {
   const CounterRng rng(index, StreamId("mutants/benign_double"));
   seams.gemm_engine = SummedBy(
@@ -122,8 +125,8 @@ void InDouble(Seams& seams, uint64_t /*seed*/, size_t index) {
       });
 }
 
-/// Runs of 2, 4, 8, … elements of k (in the index's order) are summed each by
-/// itself, then pairwise.
+/// Splits k (in the index's order) into runs of 2, 4, 8, … elements. Each run
+/// is summed by itself, then the sums are added pairwise.
 void Pairwise(Seams& seams, uint64_t /*seed*/, size_t index) {
   seams.gemm_engine = SummedBy([index](MatrixView<const float> a,
                                        MatrixView<const float> b,
@@ -145,7 +148,7 @@ void Pairwise(Seams& seams, uint64_t /*seed*/, size_t index) {
   });
 }
 
-/// Every initial weight stays or becomes one of its neighbours in FP32.
+/// Every initial weight stays, or becomes one of its neighbours in FP32.
 void OneUlp(Seams& seams, uint64_t seed, size_t index) {
   const CounterRng rng(seed ^ (uint64_t{index} << 32),
                        StreamId("mutants/one_ulp"));
@@ -189,7 +192,7 @@ BenignVariant MakeBenignVariant(size_t index, uint64_t seed) {
       fmt::format("benign_{}_{}", family.name, index), family.what, {}};
   variant.seams.perturbation =
       fmt::format("{} (benign, benign): {}", variant.name, variant.what);
-  // So that no two of them are alike.
+  // With other last bits in the weights, no two members of a family are alike.
   if (of_family > 0) OneUlp(variant.seams, seed, index);
   family.plant(variant.seams, seed, of_family);
   return variant;

@@ -1,5 +1,5 @@
-// Runs that are as right as an arm's own and differ from them in bits. Their
-// spread tells which differences between two builds mean nothing.
+// Makes runs that are as right as an arm's own and differ from them in bits.
+// Their spread tells which differences between two builds mean nothing.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace isoloss::campaign {
 
-/// Variants i and i + kBenignFamilies do the same in another way.
+/// Variants i and i + kBenignFamilies belong to one family.
 inline constexpr size_t kBenignFamilies = 6;
 
 struct BenignVariant {
@@ -19,10 +19,10 @@ struct BenignVariant {
   train::Seams seams;
 };
 
-/// The index-th of endlessly many variants, for a run with `seed`. Families
-/// alternate (other sums of products, other last bits of the initial weights).
-/// What a family does depends on the index. From its second member on, the
-/// last bits of the initial weights differ too.
+/// Returns the index-th of endlessly many variants, for a run with `seed`.
+/// Families take turns: they sum products in other ways, or change last bits of
+/// the initial weights. The change of a family depends on the index. From its
+/// second member on, the last bits of the initial weights differ, too.
 BenignVariant MakeBenignVariant(size_t index, uint64_t seed);
 
 }  // namespace isoloss::campaign

@@ -49,7 +49,8 @@ void CheckSameRun(const std::vector<OperationFile>& files,
   }
 }
 
-/// But for a sentence that begins with a name, such as `fprop_w`.
+/// Makes the first letter a capital, unless the sentence begins with a name,
+/// such as `fprop_w`.
 std::string Capital(std::string sentence) {
   const size_t word = sentence.find(' ');
   if (!sentence.empty() && sentence.find('_') > word) {
@@ -105,7 +106,7 @@ std::string NonFiniteText(const CheckedTensors& checked,
 
 constexpr size_t kMostNames = 20;
 
-/// The first of them, and how many more there are.
+/// Lists the first of `names`, and says how many more there are.
 template <typename Names>
 std::string FirstOf(const Names& names) {
   const size_t count = std::min(names.size(), kMostNames);
@@ -118,7 +119,8 @@ std::string FirstOf(const Names& names) {
           : "");
 }
 
-/// Open points, each once with all steps, ranks and modules that have it.
+/// Lists the open points, each once, with all steps, ranks and modules that
+/// have it.
 std::string OpenText(const CheckedTensors& checked,
                      const document::TextStyle& style) {
   struct Whose {
@@ -152,7 +154,8 @@ std::string OpenText(const CheckedTensors& checked,
   return text;
 }
 
-/// Modules by what became of them and why; of many the first.
+/// Groups modules by whether they are quantised and why, and shows the first of
+/// each group.
 std::string ModulesText(const CheckedTensors& checked,
                         const document::TextStyle& style) {
   std::map<std::pair<bool, std::string>, std::vector<std::string>> by_reason;
@@ -224,7 +227,7 @@ std::string SummaryOf(const CheckedTensors& checked) {
       others, elements, reasons.empty() ? "" : " " + reasons);
 }
 
-/// A table of the findings that are right, or of those that are not.
+/// Prints a table of the findings that are right, or of those that are not.
 std::string TableOf(const CheckedTensors& checked, bool right,
                     const document::TextStyle& style) {
   std::string text;
@@ -298,7 +301,8 @@ CheckedTensors CheckTensors(const CheckTensorsRequest& request,
   return checked;
 }
 
-/// What leaves a tenth of the elements is not the cause.
+/// A mistake that leaves more than a tenth of the differing elements
+/// unexplained is not the cause.
 static bool IsCause(const operations::Explanation& why, int64_t others) {
   constexpr int64_t kTenth = 10;
   return why.other <= others / kTenth;
@@ -359,7 +363,7 @@ std::string Sentences(const Finding& finding) {
   if (why && IsCause(*why, row.other)) {
     text += AdviceFor(why->name);
   } else {
-    // A remark names places itself.
+    // A remark has the places already.
     if (finding.remark.empty()) text += WorstText(row);
     if (!finding.untried.empty()) text += " " + finding.untried;
     if (!finding.knows_previous) {
@@ -368,7 +372,7 @@ std::string Sentences(const Finding& finding) {
           "one step old was not tried: give that file, too.";
     }
   }
-  // One that leaves most of them tells nothing.
+  // A second mistake that leaves most elements unexplained tells nothing.
   if (!why || why->runner_up.empty() ||
       (!why->is_ambiguous && why->runner_up_other > row.other / 2)) {
     return text;

@@ -1,4 +1,5 @@
-// isoloss check-tensors: the oracle on recorded operations of any trainer.
+// Implements isoloss check-tensors, which runs the oracle on recorded
+// operations of any trainer.
 #pragma once
 
 #include <cstdint>
@@ -19,21 +20,21 @@ namespace isoloss::campaign {
 struct CheckTensorsRequest {
   std::vector<std::filesystem::path> dumps;
   std::string recipe;  ///< a name, or a file of one
-  /// Of the probe log, in place of what the files say.
+  /// The probe log takes these, instead of what the files say.
   std::string arm;
   std::optional<int64_t> seed;
   operations::CheckOptions options;
 };
 
-/// Elements of one tensor that are not finite. A logit, score or bias of minus
-/// infinity masks an entry and does not count.
+/// Counts elements of one tensor that are not finite. A logit, score or bias of
+/// minus infinity masks an entry and does not count.
 struct NonFiniteTensor {
   size_t file = 0;
   size_t operation = 0;
   std::string tensor = {};
   int64_t elements = 0;
   int64_t of = 0;
-  /// The gradient of a step that was to be skipped for it.
+  /// True for the gradient of a step that is skipped because of it.
   bool is_expected = false;
 
   bool is_state_after() const { return tensor.ends_with("_after"); }
@@ -45,17 +46,18 @@ struct CheckedTensors {
   std::vector<operations::Finding> findings;
   std::vector<NonFiniteTensor> non_finite = {};
   std::vector<operations::OpenPoint> open = {};
-  /// Of a recipe that quantises: what became of each linear module.
+  /// If the recipe quantises, each linear module has an entry, which says
+  /// whether it is quantised and why.
   std::vector<operations::ModuleChoice> modules = {};
-  /// Sentences about the patterns that chose them.
+  /// These are sentences about the patterns that chose the modules.
   std::vector<std::string> pattern_remarks = {};
 
   int64_t left_out() const;    ///< modules that are not quantised
-  int64_t wrong() const;       ///< findings that have others
+  int64_t wrong() const;       ///< findings with elements that differ
   int64_t not_finite() const;  ///< tensors that were to be finite
-  /// FAIL for others and for a parameter or moment that is not finite after
-  /// its step; INCONCLUSIVE if nothing was compared, an input or result is not
-  /// finite, or an open point forbids a PASS.
+  /// Returns FAIL if elements differ, or if a parameter or moment is not finite
+  /// after its step. Returns INCONCLUSIVE if nothing was compared, an input or
+  /// result is not finite, or an open point forbids a PASS.
   ExitCode Outcome() const;
 };
 
@@ -65,15 +67,18 @@ struct CheckedTensors {
 CheckedTensors CheckTensors(const CheckTensorsRequest& request,
                             ThreadTeam& team);
 
-/// What is known of the run; its case is `plain`, its steps those of the files.
+/// Returns what is known of the run as a probe log. Its case is `plain`, its
+/// steps those of the files.
 runlog::ProbeLog ProbeLogOf(const CheckedTensors& checked,
                             const CheckTensorsRequest& request);
 
-/// What was found in one tensor, in whole sentences; "" if it is right.
+/// Describes the finding on one tensor in whole sentences; "" if the tensor is
+/// right.
 std::string Sentences(const operations::Finding& finding);
 
-/// A table of the tensors that have others, each with what explains them, and
-/// a summary. `all`: those that are right come after them.
+/// Prints a table of the tensors with elements that differ, each with what
+/// explains them, and a summary. With `all` the tensors that are right come
+/// after them.
 std::string RenderChecked(const CheckedTensors& checked, bool all,
                           const document::TextStyle& style);
 

@@ -1,4 +1,4 @@
-// What isoloss check-tensors found, as a probe log for the gate.
+// Writes the findings of isoloss check-tensors as a probe log for the gate.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -17,21 +17,21 @@ namespace {
 using operations::Finding;
 using operations::OperationFile;
 
-/// The loss that a file recorded; NaN: none.
+/// Returns the loss that a file recorded; NaN if there is none.
 double LossOf(const OperationFile& file) {
   if (file.loss_nats) return *file.loss_nats;
   double loss = std::nan("");
   for (const operations::Operation& operation : file.operations) {
     if (operation.type != "loss") continue;
-    // Of several micro-batches none is the step's.
+    // With several micro-batches no recorded loss is that of the step.
     if (!std::isnan(loss)) return std::nan("");
     loss = static_cast<double>(operation.Find("loss")->values[0]);
   }
   return loss;
 }
 
-/// Mean loss and gradient norm of a step; NaN where no file tells, or not all
-/// ranks' do.
+/// Appends mean loss and gradient norm of a step. They are NaN unless the files
+/// of all ranks tell them.
 void AppendStep(const std::vector<const OperationFile*>& files,
                 runlog::PlainStepColumns& steps) {
   std::set<int64_t> ranks;
@@ -56,7 +56,7 @@ void AppendStep(const std::vector<const OperationFile*>& files,
   steps.bytes_between_nodes.push_back(0);
 }
 
-/// Those of which a result was compared.
+/// Counts operations of which at least one result was compared.
 int64_t OperationsOf(const CheckedTensors& checked) {
   std::set<std::pair<size_t, size_t>> operations;
   for (const Finding& finding : checked.findings) {

@@ -29,7 +29,7 @@ std::vector<char*> Pointers(std::vector<std::string>& texts) {
   return pointers;
 }
 
-/// Of this process, with `changes` in the place of what they name.
+/// Returns this process's environment with `changes`.
 std::vector<std::string> EnvironmentWith(const EnvironmentChanges& changes) {
   std::vector<std::string> entries;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -45,11 +45,11 @@ std::vector<std::string> EnvironmentWith(const EnvironmentChanges& changes) {
 
 using Clock = std::chrono::steady_clock;
 
-/// Of what a child writes, no more is kept.
+/// Longer output of a child is cut.
 constexpr size_t kMostKept = size_t{1} << 20;
 
-/// What a child writes until it closes `from`, `end` is reached or `stop` is
-/// set.
+/// Returns what a child writes until it closes `from`, `end` is reached or
+/// `stop` is set.
 std::string Listen(int from, Clock::time_point end,
                    const std::atomic<bool>& stop) {
   constexpr int kLookMilliseconds = 100;
@@ -71,8 +71,8 @@ std::string Listen(int from, Clock::time_point end,
   }
 }
 
-/// Waits for the end of the group's leader; kills the group at `end`, or when
-/// `stop` is set, and returns false then.
+/// Waits for the end of the group's leader. At `end`, or when `stop` is set,
+/// kills the group and returns false.
 bool Wait(pid_t child, Clock::time_point end, const std::atomic<bool>& stop,
           int& status) {
   constexpr std::chrono::milliseconds kLook{5};

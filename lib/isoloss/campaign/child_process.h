@@ -1,4 +1,4 @@
-// Another program, or this one again, as a process of its own.
+// Starts another program, or this one again, as a process of its own.
 #pragma once
 
 #include <atomic>
@@ -17,33 +17,35 @@ struct ChildResult {
   bool ended = true;   ///< false: it was killed, by `limit` or `stop`
 };
 
-/// Variables that a child has in place of this process' own; empty: it has none
-/// of this name.
+/// Gives variables of a child other values than this process has. If a value is
+/// empty, the child does not have the variable.
 using EnvironmentChanges = std::map<std::string, std::optional<std::string>>;
 
-/// Where a child works, and what becomes of its standard output.
+/// Says where a child works, and where its standard output goes.
 struct ChildPlace {
   std::filesystem::path folder = {};  ///< empty: that of this process
   std::filesystem::path output = {};  ///< appended to; empty: nowhere
   bool output_to_errors = false;      ///< ChildResult::errors has both
 };
 
-/// This program's file.
+/// Returns this program's file.
 std::filesystem::path ThisProgram();
 
-/// The file that a shell would start as `name`; empty if there is none.
+/// Returns the file that a shell would start as `name`; empty if there is none.
 std::filesystem::path FindProgram(const std::string& name);
 
 /// Runs `command` (program, then arguments) to its end, without standard input.
-/// It and the processes of its group are killed after `limit`, or when `stop`
-/// is set. Errors   IoError if it can't be started.
+/// After `limit`, or when `stop` is set, it and the processes of its group are
+/// killed.
+/// Errors   IoError if it can't be started.
 ChildResult RunChild(const std::vector<std::string>& command,
                      const EnvironmentChanges& environment,
                      std::chrono::seconds limit, const std::atomic<bool>& stop,
                      const ChildPlace& place = {});
 
-/// What `command` writes to standard output and error, the first MiB of it;
-/// empty if it can't be started, fails, or takes longer than a few seconds.
+/// Returns what `command` writes to standard output and error, the first MiB of
+/// it. Returns "" if it can't be started, fails, or takes longer than a few
+/// seconds.
 std::string OutputOf(const std::vector<std::string>& command);
 
 }  // namespace isoloss::campaign

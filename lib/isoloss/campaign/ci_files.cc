@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// One file that is replaced as a whole.
+/// An Output is a file that is replaced as a whole.
 struct Output {
   fs::path path;
   const char* option;
@@ -41,7 +41,8 @@ std::vector<Output> OutputsOf(const CiTargets& targets) {
   return outputs;
 }
 
-/// The folder of a file that is to be written, as it may be given.
+/// Returns the folder of a file that is to be written; "." if the path has
+/// none.
 fs::path FolderOf(const fs::path& path) {
   const fs::path folder = path.parent_path();
   return folder.empty() ? fs::path(".") : folder;
@@ -106,7 +107,7 @@ Descriptor OpenSummary(const fs::path& path) {
   return file;
 }
 
-/// In one piece, behind what the step has written so far.
+/// Writes in one piece, after what the step has written before.
 void AppendSummary(const fs::path& path, const document::Report& report) {
   const std::string text = document::RenderMarkdown(report);
   WriteAll(OpenSummary(path), std::as_bytes(std::span(text)), path);
@@ -155,7 +156,8 @@ std::vector<std::string> WriteCiError(const CiTargets& targets,
       faults.emplace_back(error.what());
     }
   };
-  // Each for itself: one that can't be written is no reason to leave another.
+  // Each target has its own attempt: if one can't be written, the rest still
+  // are.
   if (!targets.junit.empty()) attempt({.junit = targets.junit});
   if (!targets.markdown.empty()) attempt({.markdown = targets.markdown});
   if (!targets.summary.empty()) attempt({.summary = targets.summary});

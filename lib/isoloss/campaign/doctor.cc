@@ -79,7 +79,7 @@ HealthCheck Kernels() {
   return check;
 }
 
-/// Of this thread, from which all others inherit it.
+/// Examines this thread, from which all other threads inherit the mode.
 HealthCheck FloatingPoint() {
   volatile float tiny = 1e-40F;
   volatile float kept = tiny * 1.0F;
@@ -125,7 +125,7 @@ HealthCheck SelfTestCheck(const DoctorOptions& options) {
   return check;
 }
 
-/// "4.1.4" of "Open MPI v4.1.4, package: ...".
+/// Returns "4.1.4" for "Open MPI v4.1.4, package: ...".
 std::string FirstNumber(const std::string& text) {
   constexpr const char* kDigits = "0123456789";
   const size_t begin = text.find_first_of(kDigits);
@@ -168,7 +168,7 @@ HealthCheck Mpi() {
   return check;
 }
 
-/// Of a launcher whose library this build has no module for.
+/// Returns a launcher if this build has no module for its library.
 std::string WithoutModule(const std::vector<Launcher>& launchers) {
   const std::vector<std::string> modules = transport::MpiModules();
   const auto has = [&](const char* name) {

@@ -1,4 +1,4 @@
-// Is this machine, with this build, fit to train and to judge?
+// Examines whether this machine, with this build, is fit to train and to judge.
 #pragma once
 
 #include <filesystem>
@@ -18,7 +18,7 @@ enum class Health {
   kProblem,  ///< results would be wrong, or could not be written
 };
 
-/// "ok", "note", "problem".
+/// Returns "ok", "note" or "problem".
 const char* HealthName(Health health);
 
 struct HealthCheck {
@@ -26,7 +26,7 @@ struct HealthCheck {
   Health health = Health::kOk;
   std::string text = {};
   std::string remedy = {};  ///< "" of what is well
-  /// For programs: what the text is made of.
+  /// Programs read these values, which `text` is made of.
   std::vector<std::pair<std::string, std::string>> values = {};
 };
 
@@ -43,8 +43,8 @@ struct DoctorOptions {
   std::span<const KnownNumerics> known = AllKnownNumerics();
 };
 
-/// Looks at all that a command of this program relies on. Writes no file;
-/// starts launchers that are in PATH, to ask for their version.
+/// Examines everything that a command of this program relies on. Writes no
+/// file; starts launchers that are in PATH, to ask for their version.
 Examination Examine(const DoctorOptions& options);
 
 }  // namespace isoloss::campaign

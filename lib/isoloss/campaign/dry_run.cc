@@ -4,9 +4,10 @@
 
 #include "isoloss/base/threads.h"
 #include "isoloss/campaign/run_cost.h"
+#include "isoloss/document/text.h"
 #include "isoloss/document/text_layout.h"
 #include "isoloss/report/live_view.h"
-#include "isoloss/report/recipe_text.h"
+#include "isoloss/report/recipe_document.h"
 #include "isoloss/report/terminal_width.h"
 #include "isoloss/train/arm_recipes.h"
 #include "isoloss/train/cost.h"
@@ -29,7 +30,8 @@ std::string TimeText(const train::Experiment& experiment,
       train::FlopsPerToken(experiment) / 1e9, RatesText(rates));
 }
 
-/// `runs` are those that are trained, besides so many that are `kept`.
+/// Prints the cost of `runs`, which are trained. `kept` counts finished runs
+/// that are not.
 void PrintCost(const train::Experiment& experiment,
                const std::vector<train::Run>& runs, size_t kept) {
   if (kept > 0) {
@@ -54,7 +56,8 @@ void PrintPlan(const train::Experiment& experiment) {
   for (size_t i = 0; i < recipes.size(); ++i) {
     fmt::print("\n# arm {}: recipe {}\n{}", experiment.arms[i].name,
                recipes[i].recipe().name,
-               report::RecipeText(recipes[i].Describe(), style));
+               document::RenderText(
+                   report::RecipeDocument(recipes[i].Describe()), style));
   }
 }
 

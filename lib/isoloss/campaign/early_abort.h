@@ -21,7 +21,7 @@
 
 namespace isoloss::campaign {
 
-/// Why going on is no use.
+/// Says why going on is no use.
 struct HopelessPair {
   std::string arm;
   uint64_t seed = 0;
@@ -29,35 +29,35 @@ struct HopelessPair {
   std::string reason;
 };
 
-/// The verdicts on runs that were stopped together: FAIL of level L6 for the
-/// arm of `hopeless`, INCONCLUSIVE for other candidates. `runs`: what they
-/// left. `folder`, which has it, is named for the reader.
+/// Returns the verdicts on `runs`, which were stopped together: FAIL of level
+/// L6 for the arm of `hopeless`, INCONCLUSIVE for other candidates. The
+/// verdicts name `folder`, which has the runs.
 std::vector<gate::Judgement> JudgeStopped(
     const HopelessPair& hopeless, const std::vector<compare::Run>& runs,
     const std::string& baseline_arm, const std::vector<std::string>& candidates,
     const std::optional<gate::Looks>& looks, const gate::Policy& policy,
     const std::filesystem::path& folder);
 
-/// A gate::PairWatch for each candidate and seed, a gate::SeedWatch for each
-/// candidate. Thread-safe.
+/// Has a gate::PairWatch for each candidate and seed, and a gate::SeedWatch for
+/// each candidate. It is thread-safe.
 class EarlyAbort {
  public:
-  /// Of a job that is to train so many pairs of each candidate, in runs of
-  /// `steps` steps. Other arms are not looked at.
+  /// Watches a job that trains `pairs` pairs of each candidate, in runs of
+  /// `steps` steps. All arms but candidates and baseline are ignored.
   /// Errors   as gate::SeedWatch.
   EarlyAbort(std::string baseline_arm,
              const std::vector<std::string>& candidates,
              const gate::Policy& policy, int64_t pairs, int64_t steps);
 
-  /// A step of one run, each arm's in order. True once going on is no use, and
-  /// then for ever: all runs should stop.
+  /// Takes a step of one run, each arm's in order. Returns true once going on
+  /// is no use, and then for ever: all runs should stop.
   bool Add(const train::Run& run, const runlog::StepRow& row);
 
-  /// Why; once the runs have ended.
+  /// Returns the reason. Call it once the runs have ended.
   const std::optional<HopelessPair>& hopeless() const { return hopeless_; }
 
  private:
-  /// A candidate's pair: steps wait until the other arm has them.
+  /// The steps of a candidate's pair wait until the other arm has them.
   struct Pair {
     gate::PairWatch watch;
     std::deque<runlog::StepRow> baseline = {};
@@ -71,7 +71,7 @@ class EarlyAbort {
   const gate::Policy policy_;
   const int64_t steps_;
   std::mutex mutex_;
-  /// The baseline's steps so far, for candidates that begin later.
+  /// The baseline's steps so far are kept for candidates that begin later.
   std::map<uint64_t, std::deque<runlog::StepRow>> baseline_steps_;
   std::map<Key, Pair> pairs_;
   std::map<std::string, gate::SeedWatch> seeds_;  ///< by candidate arm

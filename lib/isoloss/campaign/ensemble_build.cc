@@ -88,7 +88,7 @@ class EnsembleBuilder {
   const corpus::Corpus corpus_;
   const train::Arm& arm_;
   const train::Arm& reference_arm_;
-  const runlog::Provenance planned_;  // but for the seed, as are all members
+  const runlog::Provenance planned_;  // all members have it, but for the seed
   const runlog::Provenance planned_reference_;
   std::map<uint64_t, RunLog> references_;  // by seed; kBenign only
   model::GemmEngine products_;             // kSeeds only
@@ -96,8 +96,8 @@ class EnsembleBuilder {
 
 // ---- The folder -------------------------------------------------------------
 
-/// Members of one plan must not stand beside those of another. How many there
-/// are to be is no part of it: more are a continuation.
+/// Members of one plan must not stand beside members of another. The number of
+/// members is not part of the text, since a call may add members later.
 std::string EnsembleBuilder::PlanText() const {
   config::Writer plan;
   plan.Text("kind", EnsembleKindName(plan_.kind));
@@ -156,7 +156,7 @@ std::vector<size_t> EnsembleBuilder::Missing(const RunChoice& only) const {
   return missing;
 }
 
-/// What keeps a file from being the member of that place; "" if nothing does.
+/// Says why a file is not the member of that place; "" if it is.
 std::string EnsembleBuilder::MemberDifference(const Ensemble& file,
                                               size_t index) const {
   if (file.kind != plan_.kind || file.members.size() != 1) {
@@ -188,7 +188,7 @@ std::string EnsembleBuilder::MemberDifference(const Ensemble& file,
   return difference;
 }
 
-/// One that is finished.
+/// Reads a finished member and checks that it belongs to the plan.
 Ensemble EnsembleBuilder::ReadMember(size_t index) const {
   const fs::path path = MemberPath(index);
   Ensemble file;
@@ -209,7 +209,7 @@ Ensemble EnsembleBuilder::ReadMember(size_t index) const {
       path.string(), difference);
 }
 
-/// Before hours of training rather than after them.
+/// Errors come before hours of training rather than after them.
 void EnsembleBuilder::CheckKept(const RunChoice& only) const {
   for (size_t i = 0; i < plan_.runs; ++i) {
     if (only.Has(MemberName(i)) && fs::exists(MemberPath(i))) ReadMember(i);
@@ -218,7 +218,7 @@ void EnsembleBuilder::CheckKept(const RunChoice& only) const {
 
 // ---- One member -------------------------------------------------------------
 
-/// The first steps of a run whose schedule has them all.
+/// Trains the first steps of a run whose schedule has all steps.
 RunLog EnsembleBuilder::TrainEarly(const train::Arm& arm, uint64_t seed,
                                    ThreadTeam& team,
                                    train::RunHooks hooks) const {
@@ -236,7 +236,7 @@ bool IsWhole(const RunLog& log, int64_t steps) {
   return static_cast<int64_t>(log.steps.step.size()) >= steps;
 }
 
-/// A limit that is set by runs must be set by good ones.
+/// Only good runs may set a limit.
 void RequireFinite(const RunLog& log, const std::string& what) {
   for (size_t i = 0; i < log.steps.step.size(); ++i) {
     if (std::isfinite(log.steps.loss_nats[i]) &&
@@ -284,7 +284,7 @@ void EnsembleBuilder::MakeMember(size_t index, ThreadTeam& team) const {
                                : TrainEarly(reference_arm_, seed, team, {});
   for (const RunLog* log : {&run, &reference}) {
     RequireFinite(*log, IsBenign() ? member.perturbation : log->provenance.arm);
-    // Interrupted: what is not whole is not kept.
+    // A run that a signal ended early is not kept.
     if (!IsWhole(*log, plan_.steps)) return;
   }
   Ensemble single;
@@ -322,7 +322,7 @@ Ensemble EnsembleBuilder::Join() const {
     }
     joined.members.push_back(std::move(next.members.front()));
   }
-  // Of the plan rather than of its first member: weights and seeds vary.
+  // These digests belong to the first member only: weights and seeds vary.
   for (runlog::Provenance* p :
        {&joined.provenance, &joined.reference_provenance}) {
     p->initial_weights_digest.clear();

@@ -1,5 +1,5 @@
-// Makes a null ensemble: many runs that are known to be good, side by side,
-// each kept when it is done.
+// Makes a null ensemble: many runs that are known to be good, trained side by
+// side. Each is kept when it is done.
 #pragma once
 
 #include <atomic>
@@ -22,9 +22,10 @@ struct EnsemblePlan {
   std::string baseline_arm;  ///< kSeeds only
   size_t runs = 0;
   int64_t steps = 0;  ///< of each member, from the first one
-  /// Seed of each member: kBenign, the experiment's in turn; kSeeds, new ones.
+  /// Each member has a seed. With kBenign the experiment's seeds take turns;
+  /// with kSeeds all are new.
   std::vector<uint64_t> seeds;
-  /// Steps of the precision probe; kSeeds only.
+  /// The precision probe takes these steps; kSeeds only.
   std::vector<int64_t> probe_steps;
   std::filesystem::path folder;  ///< keeps finished members
   int workers = 0;               ///< 0: one per available processor
@@ -38,27 +39,29 @@ struct EnsembleResult {
 
 /// Computes the members that `plan.folder` does not hold yet, side by side on
 /// one thread each, then joins all.
-/// Errors   ConfigError if there is no such arm, if the folder holds members of
-///          another plan (another recipe of the same name, too), or if a
-///          member's numbers are not finite; FormatError if a kept member is
-///          damaged, before any is trained; as train::TrainRun and
+/// Errors   ConfigError if there is no such arm; if the folder holds members of
+///          another plan (another recipe of the same name, too); or if a
+///          member's numbers are not finite. FormatError if a kept member is
+///          damaged, before any is trained. As train::TrainRun and
 ///          oracle::ProbePrecision.
-/// Exact    depends on the plan, not on `workers`, nor on where an earlier call
-///          was interrupted or whether it was to make fewer.
+/// Exact    The result depends on the plan alone. It does not depend on
+///          `workers`, on where a signal ended an earlier call, or on whether
+///          that call was to make fewer members.
 EnsembleResult BuildEnsemble(const EnsemblePlan& plan,
                              const std::atomic<bool>& stop);
 
-/// The members, with what each takes; measures how fast the arms train here.
+/// Lists the members with the time that each takes. Measures how fast the arms
+/// train here.
 RunList ListMembers(const EnsemblePlan& plan);
 
-/// Computes those of the chosen members that `plan.folder` does not hold yet,
-/// and joins none. Returns whether all are there: not if `stop` became true.
+/// Computes the chosen members that `plan.folder` does not hold yet, and joins
+/// none. Returns whether all are there, which is false if `stop` became true.
 /// Errors   as BuildEnsemble; ConfigError if there is no such member.
 bool MakeMembers(const EnsemblePlan& plan, const RunChoice& only,
                  const std::atomic<bool>& stop);
 
-/// Removes what members have left, once they are joined. Those of a sweep stay,
-/// by which it knows what is finished.
+/// Removes the files of members, once they are joined. Members of a sweep stay,
+/// since the sweep knows by them what is finished.
 void RemoveMembers(const EnsemblePlan& plan);
 
 }  // namespace isoloss::campaign

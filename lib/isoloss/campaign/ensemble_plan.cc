@@ -13,7 +13,8 @@
 namespace isoloss::campaign {
 namespace {
 
-/// Benign members have the experiment's seeds in turn, others new ones.
+/// Members of kBenign take the experiment's seeds in turn, members of kSeeds
+/// new ones.
 std::vector<uint64_t> SeedsOf(const EnsembleRequest& request,
                               const train::Experiment& experiment,
                               bool benign) {
@@ -71,7 +72,7 @@ void CheckEnsembleOutput(const std::filesystem::path& out) {
                out.string(), (out / "ensemble.h5").string());
   }
   RemoveStaleTemporaries(out.parent_path(), out.filename().string());
-  std::error_code error;  // what can't be seen is refused with its folder
+  std::error_code error;  // errors appear with the folder
   if (!std::filesystem::exists(out, error)) return;
   try {
     runlog::ReadEnsemble(out);

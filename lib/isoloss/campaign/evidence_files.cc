@@ -35,7 +35,7 @@ void CheckArm(const std::string& file, const std::string& arm,
              file, arm, fmt::join(arms, ", "), DidYouMean(arm, arms));
 }
 
-/// The gate reads one ensemble of an arm, and of one kind.
+/// The gate reads only one ensemble of an arm, and only of one kind.
 void CheckEnsembles(const std::vector<gate::NullEnsemble>& ensembles,
                     compare::Question question) {
   using runlog::EnsembleKind;
@@ -106,7 +106,7 @@ void CheckEvidenceIsUsed(const EvidenceFiles& evidence,
   CheckEnsembles(evidence.ensembles, question);
   for (const gate::NullEnsemble& given : evidence.ensembles) {
     if (!given.ensemble.provenance.Knows(runlog::Fact::kExperiment))
-      continue;  // of any arm
+      continue;  // it may judge any arm
     CheckArm(given.file, given.ensemble.provenance.arm, candidates);
   }
 }

@@ -1,5 +1,4 @@
-// Evidence of a verdict besides runs, from disk to the judge: probes and null
-// ensembles.
+// Reads the evidence of a verdict besides runs: probes and null ensembles.
 #pragma once
 
 #include <filesystem>
@@ -16,33 +15,35 @@
 
 namespace isoloss::campaign {
 
-/// What was read; of any arms.
+/// The files that were read may be of any arms.
 struct EvidenceFiles {
   std::vector<gate::Probe> probes;
-  /// Why the oracle can't probe an arm (oracle::WhyNotUnderstood), by arm.
+  /// Says why the oracle can't probe an arm (oracle::WhyNotUnderstood), by arm.
   std::map<std::string, std::string> oracle_gaps;
   std::vector<gate::NullEnsemble> ensembles;
   std::optional<gate::Looks> looks;  ///< at the seeds of the runs
 };
 
+/// Reads probe logs into `evidence`.
 /// Errors   as runlog::ReadProbeLog.
 void ReadProbes(const std::vector<std::filesystem::path>& files,
                 EvidenceFiles& evidence);
+/// Reads null ensembles into `evidence`.
 /// Errors   as runlog::ReadEnsemble.
 void ReadEnsembles(const std::vector<std::filesystem::path>& files,
                    EvidenceFiles& evidence);
 
-/// That each file is used: what is given is never passed over. Probes are of
-/// arms that are judged or judged against; ensembles are of judged arms and of
-/// the kind that the question needs, one for each arm. `baseline_arm` is "" if
-/// each arm is judged against its own earlier runs.
+/// Checks that each file is used, since a given file is never passed over.
+/// Probes must be of arms that are judged or judged against. Ensembles must be
+/// of judged arms, one for each, and of the kind that the question needs.
+/// `baseline_arm` is "" if each arm is judged against its own earlier runs.
 /// Errors   ConfigError that names the file.
 void CheckEvidenceIsUsed(const EvidenceFiles& evidence,
                          compare::Question question,
                          const std::vector<std::string>& candidates,
                          const std::string& baseline_arm = "");
 
-/// The one of a candidate arm; null if there is none.
+/// Returns the ensemble of a candidate arm; null if there is none.
 const gate::NullEnsemble* EnsembleOf(const EvidenceFiles& evidence,
                                      const std::string& arm,
                                      runlog::EnsembleKind kind);

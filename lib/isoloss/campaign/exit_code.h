@@ -1,4 +1,4 @@
-// What the program's exit code says.
+// Defines the program's exit codes.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ struct ExitCodeMeaning {
   int code;
   const char* meaning;
 };
-/// What help and manual pages say of them.
+/// Help and manual pages describe the exit codes in these words.
 inline constexpr ExitCodeMeaning kExitCodeMeanings[] = {
     {0, "pass"},
     {1, "fail"},
@@ -32,7 +32,8 @@ inline constexpr ExitCodeMeaning kExitCodeMeanings[] = {
     {75, "a job of several processes lost one: start it again"},
 };
 
-/// The severer one: pass, inconclusive, fail, invalid, interrupted.
+/// Returns the severer one, in the order pass, inconclusive, fail, invalid,
+/// interrupted.
 inline ExitCode Worse(ExitCode a, ExitCode b) {
   constexpr ExitCode kBySeverity[] = {ExitCode::kPass, ExitCode::kInconclusive,
                                       ExitCode::kFail, ExitCode::kInvalid,

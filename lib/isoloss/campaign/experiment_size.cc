@@ -8,7 +8,7 @@
 namespace isoloss::campaign {
 namespace {
 
-/// All sizes that an experiment may have, by steps and then by seeds.
+/// Returns all sizes that an experiment may have, by steps and then by seeds.
 std::vector<ExperimentSize> Sizes(int64_t most_steps) {
   constexpr int64_t kTen = 10;
   constexpr size_t kMostSeeds = 24;
@@ -43,7 +43,8 @@ ExperimentSize MostTellingSize(const OfSize& seconds, const OfSize& power,
   for (const ExperimentSize& size : Sizes(most_steps)) {
     if (seconds(size) > budget_seconds) continue;
     const double counted = std::min(power(size), kEnoughPower);
-    // Of equal ones a later one has more steps, or as many and more seeds.
+    // Among equal sizes the later one has more steps, or as many and more
+    // seeds.
     if (counted < most) continue;
     most = counted;
     best = size;

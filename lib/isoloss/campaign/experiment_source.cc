@@ -15,7 +15,8 @@
 namespace isoloss::campaign {
 namespace {
 
-/// 1,2,9. Its length is the user's, so nothing here descends with it.
+/// Accepts text such as 1,2,9. Users choose its length, so the function must
+/// not recurse.
 bool IsListOfIntegers(std::string_view text) {
   bool was_digit = false;
   for (const char c : text) {
@@ -26,7 +27,7 @@ bool IsListOfIntegers(std::string_view text) {
   return was_digit;
 }
 
-/// N of +N, from 1 to 9999; empty if the text is something else.
+/// Returns N of +N, from 1 to 9999; nothing if the text has another form.
 std::optional<uint64_t> AddedSeeds(std::string_view text) {
   uint64_t count = 0;
   if (!text.starts_with('+')) return std::nullopt;

@@ -1,4 +1,4 @@
-// Which experiment, with what overridden, and where its results go.
+// Names an experiment file, its overrides, and the folder of its results.
 #pragma once
 
 #include <filesystem>
@@ -11,19 +11,21 @@ namespace isoloss::campaign {
 
 struct ExperimentSource {
   std::string file;
-  /// "section.key=value" each.
+  /// Each override is "section.key=value".
   std::vector<std::string> overrides = {};
 
+  /// Loads the experiment with its overrides.
   /// Errors   as train::LoadExperiment.
   train::Experiment Load() const;
 };
 
-/// `out`, or runs/<name of the experiment> if that is empty.
+/// Returns `out`, or runs/<name of the experiment> if `out` is empty.
 std::filesystem::path ResultsFolder(const train::Experiment& experiment,
                                     const std::filesystem::path& out);
 
-/// The experiment with other seeds: "" for its own, a list such as "1,2,9", or
-/// "+4" for four more, behind the largest that it or ResultsFolder(out) has.
+/// Loads the experiment with other seeds. `seeds` is "" for its own, a list
+/// such as "1,2,9", or "+4" for four more. Added seeds follow the largest that
+/// the experiment or ResultsFolder(out) has.
 /// Errors   as ExperimentSource::Load; ConfigError if `seeds` has no such form.
 train::Experiment LoadWithSeeds(const ExperimentSource& source,
                                 const std::string& seeds,

@@ -21,7 +21,7 @@ std::string ListOf(const std::vector<std::string>& texts) {
   return fmt::format("[\n{}]", list);
 }
 
-/// A seventh of the steps, and no more than presets take.
+/// Warm-up takes a seventh of the steps, and no more than presets take.
 int64_t WarmupOf(int64_t steps) {
   constexpr int64_t kMost = 100;
   return std::min(kMost, steps / 7);

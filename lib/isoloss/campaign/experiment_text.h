@@ -1,4 +1,4 @@
-// The text of a new experiment file, with a comment on each key.
+// Writes the text of a new experiment file, with a comment on each key.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace isoloss::campaign {
 
-/// Steps between held-out losses: a fifth of whole tens, so that the last step
-/// has one.
+/// Returns the steps between held-out losses. They are a fifth of the steps,
+/// which are whole tens, so the last step has a held-out loss.
 constexpr int64_t EvalEvery(int64_t steps) { return steps / 5; }
 
 struct ExperimentText {
@@ -28,7 +28,7 @@ struct ExperimentText {
   double spread_percent = 0;     ///< expected after `steps`
   std::string spread_from = {};  ///< where that comes from, on one line
 
-  /// TOML that train::ParseExperiment reads.
+  /// Returns TOML that train::ParseExperiment reads.
   std::string Toml() const;
 };
 

@@ -28,8 +28,8 @@ const char* Extension(runlog::ExportFormat format) {
   return format == runlog::ExportFormat::kCsv ? "csv" : "jsonl";
 }
 
-/// Returns how many rows it wrote.
-/// The table of a group and its number of rows, if it may be written to `file`.
+/// Returns the table of a group and its number of rows, if it may be written to
+/// `file`.
 template <typename Log>
 std::pair<std::string, size_t> TableFor(const Log& log,
                                         const std::string& group,
@@ -66,7 +66,7 @@ void ExportAll(const Log& log, const fs::path& folder, const ExportPlan& plan) {
   const auto file_of = [&](const std::string& group) {
     return folder / fmt::format("{}.{}", group, Extension(plan.format));
   };
-  // Nothing is written beside a file that may not be replaced.
+  // If a file may not be replaced, nothing is written.
   for (const runlog::GroupRows& group : runlog::GroupsOf(log)) {
     const fs::path file = file_of(group.name);
     if (group.rows > 0 && fs::exists(file)) {

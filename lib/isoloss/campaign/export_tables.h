@@ -1,4 +1,4 @@
-// A run log or probe log as tables: CSV or JSON lines.
+// Writes a run log or probe log as tables of CSV or JSON lines.
 #pragma once
 
 #include <filesystem>
@@ -9,16 +9,16 @@
 namespace isoloss::campaign {
 
 struct ExportPlan {
-  /// Run log or probe log, journal, or a folder of run logs.
+  /// May be a run log or probe log, a journal, or a folder of run logs.
   std::filesystem::path log;
   runlog::ExportFormat format = runlog::ExportFormat::kCsv;
   std::string group = {};          ///< "": the usual one, or with `out` all
   std::filesystem::path out = {};  ///< "": standard output
 };
 
-/// One group goes to `out` or to standard output; all groups to files of the
-/// folder `out`, and of several logs each to a folder of its own there. Says
-/// which files it wrote to a folder.
+/// Writes one group to `out` or to standard output, or all groups to files of
+/// the folder `out`. Each of several logs gets a folder of its own there.
+/// Prints which files it wrote to a folder.
 /// Errors   as OpenLog, runlog::ExportGroup and CheckOutput; ConfigError if a
 ///          folder of several logs is to become one table.
 void ExportLog(const ExportPlan& plan);

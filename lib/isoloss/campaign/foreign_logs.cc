@@ -29,7 +29,7 @@ bool IsThere(const fs::path& path) {
   return fs::exists(path, error);
 }
 
-/// Of the run in a file, or in a folder of event files.
+/// Returns the name of the run in a file, or in a folder of event files.
 std::string NameOf(const fs::path& path) {
   const fs::path whole = fs::absolute(path).lexically_normal();
   const fs::path folder = whole.has_filename() ? whole : whole.parent_path();
@@ -46,7 +46,7 @@ bool BeginsAsHdf5(const fs::path& file) {
   return std::string_view(head.data(), head.size()) == kSignature;
 }
 
-/// Of TensorBoard; with run logs in it the folder is isoloss' own.
+/// TensorBoard has such folders. A folder with run logs belongs to isoloss.
 bool IsEventFolder(const fs::path& folder) {
   std::error_code error;
   bool events = false;
@@ -68,7 +68,7 @@ std::vector<compare::Run*> ForeignOf(std::span<compare::Run> runs) {
   return foreign;
 }
 
-/// Whether each has a seed of its own within its arm.
+/// Returns whether each run has a seed of its own within its arm.
 bool SeedsAreDistinct(const std::vector<compare::Run*>& runs) {
   std::set<std::pair<std::string, int64_t>> seen;
   return std::ranges::all_of(runs, [&](const compare::Run* run) {
@@ -77,7 +77,7 @@ bool SeedsAreDistinct(const std::vector<compare::Run*>& runs) {
   });
 }
 
-/// The only arm of these; "" if they have several.
+/// Returns the only arm of `runs`; "" if they have several.
 std::string OnlyArm(const std::vector<compare::Run*>& runs) {
   if (runs.empty()) return "";
   const std::string& arm = runs.front()->log.provenance.arm;
@@ -87,7 +87,7 @@ std::string OnlyArm(const std::vector<compare::Run*>& runs) {
   return only ? arm : "";
 }
 
-/// Numbers the seeds of both sides alike, unless they tell the same ones.
+/// Gives both sides the same seeds, unless they have them already.
 void PairInOrder(const std::vector<compare::Run*>& against,
                  const std::vector<compare::Run*>& judged) {
   const auto seeds = [](const std::vector<compare::Run*>& runs) {
@@ -108,7 +108,7 @@ void PairInOrder(const std::vector<compare::Run*>& against,
   }
 }
 
-/// Files may hold anything.
+/// Files may hold anything, so steps and losses are checked.
 void RequireSteps(const compare::Run& run) {
   const runlog::StepColumns& steps = run.log.steps;
   if (!steps.step.empty() && compare::Ascend(steps.step, 1) &&
@@ -172,7 +172,7 @@ void RequireOwnRuns(const std::vector<compare::Run>& runs) {
   }
 }
 
-/// The first good runs of an ensemble, its reference first.
+/// Returns the first good runs of an ensemble, its reference first.
 std::vector<compare::Run> GoodRunsOf(const gate::NullEnsemble& given,
                                      size_t count) {
   const runlog::Ensemble& ensemble = given.ensemble;
@@ -242,7 +242,7 @@ std::vector<compare::Run> ReadForeignRuns(const ArmPath& given,
     }
     runlog::Provenance& provenance = run.log.provenance;
     provenance.arm = given.arm.empty() ? named.arm : Printable(given.arm);
-    // It becomes part of files' names.
+    // The arm becomes part of files' names.
     std::ranges::replace(provenance.arm, '/', '_');
     provenance.seed = named.seed >= 0 ? named.seed : found.seed.value_or(-1);
     runs.push_back(std::move(run));

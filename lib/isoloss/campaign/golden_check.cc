@@ -28,7 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// golden/curves/* below the current folder, by name.
+/// Returns golden/curves/* below the current folder, by name.
 std::vector<fs::path> DefaultFolders() {
   const fs::path parent = fs::path("golden") / "curves";
   std::vector<fs::path> folders;
@@ -47,7 +47,7 @@ std::vector<fs::path> DefaultFolders() {
   return folders;
 }
 
-/// A draft can't be computed again from any commit.
+/// Nobody can compute a draft again from any commit.
 void RefuseDrafts(const GoldenFolder& folder) {
   for (const compare::Run& golden : folder.goldens) {
     const HistoryEntry* entry = folder.history.LastOf(GoldenName(golden));
@@ -61,7 +61,7 @@ void RefuseDrafts(const GoldenFolder& folder) {
   }
 }
 
-/// One folder on its way through the check.
+/// A Case is one folder on its way through the check.
 struct Case {
   explicit Case(GoldenFolder opened)
       : folder(std::move(opened)),
@@ -85,19 +85,19 @@ fs::path FolderOf(const Case& one, const Lane& lane) {
   return one.out / ("lane-" + lane.name);
 }
 
-/// What jobs do side by side, each on a thread of its own.
+/// Each job has a thread of its own.
 using LaneJob = std::function<void(ThreadTeam& team)>;
 
-/// False if a signal ended it.
+/// Returns false if a signal ended the jobs.
 bool RunSideBySide(const char* title, const std::vector<LaneJob>& jobs) {
   const bool done = RunJobs(title, jobs.size(), 0, InterruptFlag(),
                             [&](size_t i, ThreadTeam& team) { jobs[i](team); });
   return done && !InterruptFlag().load();
 }
 
-/// Bits may not depend on how an experiment is executed: a lane that parts from
-/// the run beside it is a fault, whatever the goldens hold. The lanes' logs are
-/// given back: those of all cases together would be too many to hold.
+/// Bits may not depend on how an experiment is executed, so a lane that differs
+/// from the run of its arm is a fault, whatever the goldens hold. Then frees
+/// the lanes' logs, since the logs of all cases would not fit into memory.
 void CompareLanes(Case& one) {
   GoldenDumps dumps;
   for (size_t i = 0; i < one.lanes.size(); ++i) {
@@ -127,7 +127,7 @@ void CompareLanes(Case& one) {
   one.lanes.clear();
 }
 
-/// What is done when a training job of the case is.
+/// Counts a finished training job of the case. The last one compares the lanes.
 void FinishTraining(Case& one) {
   if (one.unfinished.fetch_sub(1) == 1) CompareLanes(one);
 }
@@ -144,7 +144,7 @@ std::vector<LaneJob> TrainingJobs(std::vector<std::unique_ptr<Case>>& cases,
                           PlantInCandidates(experiment, plant), true);
       FinishTraining(*one);
     });
-    // Lanes are for the program as it is.
+    // With planted faults no lanes run, since lanes test the program as it is.
     if (plant) continue;
     one->lanes.resize(one->folder.suite.lanes.size());
     for (size_t i = 0; i < one->lanes.size(); ++i) {
@@ -160,7 +160,7 @@ std::vector<LaneJob> TrainingJobs(std::vector<std::unique_ptr<Case>>& cases,
   return jobs;
 }
 
-/// Whether each run has the bits of its golden.
+/// Checks whether each run has the bits of its golden.
 void CompareWithGoldens(Case& one) {
   CheckedGoldens& found = one.found;
   for (size_t i = 0; i < one.folder.goldens.size(); ++i) {
@@ -207,7 +207,7 @@ std::vector<LaneJob> ProbingJobs(std::vector<std::unique_ptr<Case>>& cases,
   return jobs;
 }
 
-/// How a run that ends by its numbers parts from its golden, in words; "" if it
+/// Says how the end of a run that aborted differs from its golden's; "" if it
 /// does not.
 std::string OtherEnd(const runlog::RunLog& golden, const runlog::RunLog& run) {
   if (run.provenance.initial_weights_digest !=
@@ -223,7 +223,7 @@ std::string OtherEnd(const runlog::RunLog& golden, const runlog::RunLog& run) {
     return fmt::format("ends with `{}`, but the golden with `{}`",
                        run.events.back().text, golden.events.back().text);
   }
-  // NaN in both says nothing of the last step: its digests do.
+  // NaN in both says nothing of the last step, but its digests do.
   if (golden.tensors.digest.empty() || compare::FirstDivergence(golden, run) ||
       golden.provenance.final_weights_digest !=
           run.provenance.final_weights_digest) {
@@ -238,9 +238,10 @@ std::string OtherEnd(const runlog::RunLog& golden, const runlog::RunLog& run) {
       recorded->candidate);
 }
 
-/// The runs end by their numbers, so that no level of the gate takes them. They
-/// must end at the golden's step, name the same first element, record the same
-/// statistics of the same bits, and be explained by the oracle.
+/// No level of the gate takes runs that end by a loss or gradient that is not
+/// finite. So they must end at the golden's step, name the same first element,
+/// and record the same statistics of the same bits. The oracle must explain
+/// them.
 void JudgeAborted(Case& one) {
   CheckedGoldens& found = one.found;
   EvidenceFiles evidence;
@@ -261,7 +262,7 @@ void JudgeAborted(Case& one) {
   }
 }
 
-/// What follows from the experiment alone must be what the golden says.
+/// Values that follow from the experiment alone must equal the golden's.
 void JudgeDescriptions(Case& one) {
   for (size_t i = 0; i < one.found.exact.size(); ++i) {
     const compare::Run& run = one.rerun.runs[i];
@@ -294,7 +295,7 @@ void Judge(Case& one) {
   }
 }
 
-/// What is there is not the check's to replace.
+/// The check must not replace files of earlier work.
 void RequireEmpty(const fs::path& out) {
   std::error_code error;  // what can't be seen is refused when it is written
   if (!fs::exists(out, error) || fs::is_empty(out, error)) return;
@@ -305,8 +306,8 @@ void RequireEmpty(const fs::path& out) {
              out.string());
 }
 
-/// Opens all folders before anything is computed. Each computes in a folder of
-/// its own below `out`: never in that of the goldens.
+/// Opens all folders before anything is computed. Each case computes in a
+/// folder of its own below `out`, never in that of the goldens.
 std::vector<std::unique_ptr<Case>> OpenCases(const GoldenCheckPlan& plan,
                                              const fs::path& out) {
   std::vector<std::unique_ptr<Case>> cases;

@@ -19,12 +19,12 @@ struct GoldenCheckPlan {
   std::vector<std::filesystem::path> folders = {};  ///< {}: golden/curves/*
   std::filesystem::path out = {};  ///< keeps what is computed; "": nothing does
   bool draft = false;              ///< take goldens of a modified source
-  /// Tests plant faults with it in all arms but the baseline. No lanes are run
-  /// then.
+  /// Tests use it to plant faults in all arms but the baseline. No lanes are
+  /// run then.
   MakeHooks plant = {};
 };
 
-/// One lane of the suite.
+/// A LaneOutcome belongs to one lane of the suite.
 struct LaneOutcome {
   static constexpr const char* kPass = "pass";
   static constexpr const char* kFail = "fail";
@@ -35,14 +35,14 @@ struct LaneOutcome {
   std::string why;      ///< "" if it passes
 };
 
-/// The statistical lane of one arm.
+/// An ArmOutcome belongs to the statistical lane of one arm.
 struct ArmOutcome {
   std::string arm;
   gate::Outcome outcome;
   std::string levels;  ///< what each level found, on one line
 };
 
-/// What was found of one folder.
+/// Collects what the check found in one folder.
 struct CheckedGoldens {
   std::filesystem::path folder = {};
   ExitCode code = ExitCode::kPass;  ///< of all lanes but `exact`
@@ -52,12 +52,12 @@ struct CheckedGoldens {
   std::vector<ArmOutcome> statistical = {};
 };
 
-/// Calls `on_checked` for each folder, in their order, as soon as it is judged.
-/// False if a signal came first.
-/// Errors   ConfigError, FormatError or IoError for the first folder that is
-///          not what `golden update` wrote, before anything is computed; if it
-///          is part of a job of several processes; if a folder of `out` for
-///          what is computed holds files.
+/// Calls `on_checked` for each folder, in their order, as soon as the folder is
+/// judged. Returns false if a signal came first.
+/// Errors   ConfigError, FormatError or IoError, before anything is computed,
+///          for the first folder that is not what `golden update` wrote.
+///          ConfigError if this process is part of a job of several processes,
+///          or if a folder below `out` that it computes in holds files.
 bool CheckGoldens(const GoldenCheckPlan& plan,
                   const std::function<void(const CheckedGoldens&)>& on_checked);
 

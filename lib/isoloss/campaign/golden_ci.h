@@ -1,4 +1,4 @@
-// A check of goldens as CI systems are told of it.
+// Tells CI systems the result of a check of goldens.
 #pragma once
 
 #include "isoloss/campaign/exit_code.h"
@@ -7,11 +7,11 @@
 
 namespace isoloss::campaign {
 
-/// The exit code of one folder: with `exact` changed bits fail.
+/// Returns the exit code of one folder. If `exact`, changed bits fail.
 ExitCode CodeOf(const CheckedGoldens& checked, bool exact);
 
-/// A case for each golden, lane and arm. Changed bits are a failure if `exact`,
-/// else they are noticed.
+/// Returns a case for each golden, lane and arm. Changed bits are a failure if
+/// `exact`, else a notice.
 document::Result ResultOf(const CheckedGoldens& checked, bool exact);
 
 }  // namespace isoloss::campaign

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 using runlog::DumpedTensor;
 using runlog::TensorColumns;
 
-/// What the elements themselves say of some statistics; all exact.
+/// These statistics are computed from the elements; all of them are exact.
 struct Figures {
   double nonfinite = 0;
   double zeros = 0;
@@ -59,7 +59,7 @@ std::string StatisticsFault(const DumpedTensor& tensor,
   };
   for (const auto& [statistic, figure] : figures) {
     const std::vector<double>& column = logged.statistics[statistic];
-    // NaN: nothing was logged of this tensor at this step.
+    // NaN means that nothing was logged of this tensor at this step.
     if (!any || column.empty() || std::isnan(column[at])) continue;
     if (column[at] == figure) continue;
     return fmt::format("its {} is {}, but {} in the log",
@@ -71,11 +71,11 @@ std::string StatisticsFault(const DumpedTensor& tensor,
 
 std::string ScalesFault(std::span<const uint8_t> scales,
                         std::span<const int32_t> histogram, size_t at) {
-  // What has cells instead of blocks is for the oracle.
+  // The oracle checks operands that have cells instead of blocks.
   if (histogram.empty() || scales.empty()) return "";
   const auto logged =
       histogram.subspan(at * runlog::kScaleBytes, runlog::kScaleBytes);
-  // No block: nothing was logged of this operand at this step.
+  // Without a block nothing was logged of this operand at this step.
   if (std::ranges::all_of(logged, [](int32_t n) { return n == 0; })) return "";
   std::array<int32_t, runlog::kScaleBytes> found{};
   for (const uint8_t scale : scales) ++found[scale];
@@ -87,7 +87,7 @@ std::string ScalesFault(std::span<const uint8_t> scales,
   return "";
 }
 
-/// One orientation of a quantised operand, looked at block by block.
+/// Looks at one orientation of a quantised operand block by block.
 class Operand {
  public:
   Operand(const DumpedTensor& tensor, const char* where,
@@ -113,7 +113,7 @@ class Operand {
     const uint8_t scale = scales_[block];
     float amax = 0;
     for (const size_t i : elements) {
-      // Blocks that are not finite are for the oracle.
+      // The oracle checks blocks that are not finite.
       if (!std::isfinite(values_[i])) return;
       amax = std::max(amax, std::fabs(values_[i]));
     }
@@ -125,10 +125,11 @@ class Operand {
   const std::string& fault() const { return fault_; }
 
  private:
-  /// By each rule of ours the scaled block's largest magnitude is below twice
-  /// the largest power of two of the format, and at least half of it.
+  /// By each of our scaling rules the largest magnitude of a scaled block is
+  /// below twice the largest power of two of the format. It is at least half of
+  /// that power.
   void CheckScale(float amax, uint8_t scale) {
-    // Bytes at the ends are where scales saturate or stand for NaN.
+    // At these ends scales saturate or stand for NaN.
     constexpr uint8_t kLargest = 253;
     if (scale == 0 || scale > kLargest) return;
     const auto scaled = static_cast<double>(std::ldexp(amax, 127 - scale));
@@ -138,8 +139,8 @@ class Operand {
     }
   }
 
-  /// No other value of the format is nearer to the element; of two that are as
-  /// near the code is even.
+  /// No other value of the format may be nearer to the element. If two are
+  /// equally near, the code must be even.
   void CheckCode(size_t i, uint8_t scale) {
     constexpr uint8_t kNanScale = 255;
     if (scale == kNanScale) return;
@@ -214,14 +215,14 @@ std::string ColumnsFault(const DumpedTensor& tensor) {
   return operand.fault();
 }
 
-/// What needs no log.
+/// Finds faults that show without a log.
 std::string OperandFault(const DumpedTensor& tensor) {
   std::string fault = RowsFault(tensor);
   if (fault.empty()) fault = ColumnsFault(tensor);
   return fault.empty() ? "" : fmt::format("{}: {}", tensor.name, fault);
 }
 
-/// Rows of experts say nothing without the experts of each token.
+/// Rows of experts tell nothing without the experts of each token.
 std::string RoutingFault(const runlog::TensorDump& dump) {
   constexpr std::string_view kExperts = ".routed_experts.";
   for (const DumpedTensor& tensor : dump.tensors) {
@@ -240,7 +241,7 @@ std::string RoutingFault(const runlog::TensorDump& dump) {
   return "";
 }
 
-/// That the step's row of the log is of these tensors.
+/// Checks that the step's row of the log belongs to these tensors.
 std::string LogFault(const runlog::TensorDump& dump,
                      const runlog::RunLog& log) {
   const TensorColumns& logged = log.tensors;
@@ -267,7 +268,7 @@ std::string LogFault(const runlog::TensorDump& dump,
   return "";
 }
 
-/// NaN equals itself, and -0 is not 0.
+/// Here NaN equals itself, and -0 is not 0.
 bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() &&
          std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
@@ -290,10 +291,11 @@ bool SameBits(const DumpedTensor& a, const DumpedTensor& b) {
          SameBits(a.cells_columnwise, b.cells_columnwise);
 }
 
-/// Both are of one run and step, executed in two ways.
+/// Both dumps are of one run and step, executed in two ways.
 std::string Difference(const runlog::TensorDump& a,
                        const runlog::TensorDump& b) {
-  // Of the tensors that both hold; each lane chooses its own.
+  // Only tensors that both dumps hold are compared, since each lane chooses its
+  // own.
   for (const DumpedTensor& tensor : a.tensors) {
     const auto other =
         std::ranges::find(b.tensors, tensor.name, &DumpedTensor::name);

@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Files that are a golden's by their ending, but of no planned run.
+/// Refuses files that end like a golden's but belong to no planned run.
 void RefuseLeftOver(const fs::path& folder,
                     const std::vector<std::string>& names) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
@@ -38,7 +38,7 @@ void RefuseLeftOver(const fs::path& folder,
   }
 }
 
-/// The golden's log, twin and history must be of one another.
+/// The golden's log, twin and history must belong together.
 compare::Run OpenGolden(const fs::path& folder, const std::string& name,
                         const History& history) {
   const fs::path file = folder / (name + ".h5");
@@ -88,7 +88,7 @@ void CheckWhole(const compare::Run& golden, const Suite& suite) {
              golden.file, steps, p.steps_planned);
 }
 
-/// The baseline is what others are judged by; a single arm is judged itself.
+/// Candidates are judged against the baseline. A single arm is judged itself.
 bool IsCandidate(const train::Experiment& experiment, const std::string& arm) {
   return experiment.arms.size() == 1 || arm != experiment.arms.front().name;
 }
@@ -127,7 +127,7 @@ void CheckConfiguration(const GoldenFolder& folder) {
     const runlog::Provenance& golden = folder.goldens[i].log.provenance;
     runlog::Provenance planned = train::DescribePlannedRun(
         experiment, *runs[i].arm, runs[i].seed, corpus);
-    // Other numerics are what a check is there to find.
+    // The check must find changed numerics, so they are no difference here.
     planned.numerics_digest = golden.numerics_digest;
     const std::string difference = train::RunDifference(golden, planned) +
                                    train::LogDifference(golden, planned);

@@ -22,7 +22,7 @@ void Visit(Fields& fields, GoldenChange& change) {
   fields.Text("verdict", change.verdict);
 }
 
-/// Everything but the chain.
+/// The chain is not part of the body, since it is a digest of the body.
 template <typename Fields>
 void VisitBody(Fields& fields, HistoryEntry& entry) {
   fields.Text("tool", entry.tool);

@@ -15,7 +15,7 @@
 namespace isoloss::campaign {
 namespace {
 
-/// `one` and `other` name where the two values are.
+/// `one` and `other` say where the two values come from.
 std::string Where(const compare::TensorDivergence& first, const char* one,
                   const char* other) {
   const std::string what =
@@ -37,7 +37,7 @@ std::string ListText(const std::vector<std::string>& names) {
                      names.size() - kListed);
 }
 
-/// "PASS" becomes "pass": a lane is no verdict.
+/// Turns "PASS" into "pass", since a lane is no verdict.
 std::string Lower(std::string_view text) {
   std::string lower;
   for (const char c : text) {
@@ -88,8 +88,8 @@ std::string OtherDescription(const compare::Run& golden,
 std::string FirstDifference(const std::vector<compare::Run>& runs,
                             const std::vector<compare::Run>& others) {
   for (size_t i = 0; i < runs.size(); ++i) {
-    // Where a mesh of one process moves nothing, several ones do: what only the
-    // other run has is no difference.
+    // Several processes exchange data that a mesh of one process does not. So
+    // content that only the other run has is no difference.
     const std::vector<std::string> differing =
         compare::CompareContent(runs[i].log, others[i].log).differing;
     if (differing.empty()) continue;

@@ -14,8 +14,8 @@
 namespace isoloss::campaign {
 namespace {
 
-/// Git sets these variables for its hooks and for `git rebase --exec`; they
-/// would make it look at another repository than the one around its folder.
+/// Git sets these variables for its hooks and for `git rebase --exec`. With
+/// them git would look at another repository than the one around its folder.
 constexpr const char* kGitPlaces[] = {"GIT_ALTERNATE_OBJECT_DIRECTORIES",
                                       "GIT_COMMON_DIR",
                                       "GIT_DIR",
@@ -25,8 +25,8 @@ constexpr const char* kGitPlaces[] = {"GIT_ALTERNATE_OBJECT_DIRECTORIES",
                                       "GIT_PREFIX",
                                       "GIT_WORK_TREE"};
 
-/// What `git status --porcelain` prints in `folder`; empty without git or a
-/// repository.
+/// Returns the output of `git status --porcelain` in `folder`; nothing without
+/// git or a repository.
 std::optional<std::string> GitStatus(const std::filesystem::path& folder) {
   constexpr std::chrono::hours kLongest{1};
   constexpr size_t kMostOutput = size_t{64} << 20;

@@ -33,13 +33,13 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kMostProcesses = 64;
-/// A run of a lane takes seconds; one that takes so long hangs.
+/// A run of a lane takes seconds; one that takes this long hangs.
 constexpr std::chrono::seconds kLongestRun{600};
 
 const std::vector<std::string> kLosses = {kCheckpointLoss, kRecordLoss,
                                           kRowLoss, kJournalLoss, kPartialLoss};
 
-/// Where an MPI library's launcher and this build's module for it are.
+/// A lane of several processes needs a launcher and this build's module for it.
 struct LaneLauncher {
   const char* module;
   const char* program;
@@ -68,7 +68,7 @@ std::string WhyImpossible(const Lane& lane) {
   return "";
 }
 
-/// Where runs go on is known in advance, or a stop would not test much.
+/// The suite must say where runs go on, or a stop would not test much.
 void CheckResumes(const config::Reader& fields, Lane& lane) {
   const bool loses_steps = std::ranges::count(lane.losses, kCheckpointLoss) > 0;
   if (lane.resumes.empty() && !loses_steps) lane.resumes = lane.stops;
@@ -112,8 +112,8 @@ Lane ReadLane(config::Reader fields, const std::string& name,
   return lane;
 }
 
-/// Executes a lane by `isoloss run` as a process of its own: a kernel target, a
-/// stop and an MPI job are for all of one.
+/// Executes a lane by `isoloss run` as a process of its own, since a kernel
+/// target, a stop or an MPI job takes a whole process.
 class LaneCommand {
  public:
   LaneCommand(const GoldenFolder& folder, const Lane& lane,
@@ -124,7 +124,8 @@ class LaneCommand {
       command_.insert(command_.end(), launcher.options.begin(),
                       launcher.options.end());
       command_.insert(command_.end(), {"-n", fmt::to_string(lane.processes)});
-      // A container's only user; Open MPI asks twice.
+      // Tests may run as root, the only user of a container. Open MPI wants two
+      // variables for that.
       environment_["OMPI_ALLOW_RUN_AS_ROOT"] = "1";
       environment_["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1";
     }
@@ -140,7 +141,7 @@ class LaneCommand {
     for (const std::string& text : lane.overrides) Set(text);
   }
 
-  /// "" if it ends as `wanted`, else what it did and said.
+  /// Returns "" if the command ends as `wanted`, else what it did and said.
   std::string Run(const std::vector<std::string>& more, ExitCode wanted) const {
     std::vector<std::string> command = command_;
     command.insert(command.end(), more.begin(), more.end());
@@ -169,7 +170,7 @@ class LaneCommand {
   EnvironmentChanges environment_;
 };
 
-/// Fewer bytes than any record of a journal has.
+/// Any record of a journal has more bytes.
 constexpr uintmax_t kTornBytes = 10;
 
 /// Cuts off records until the last step is not whole.
@@ -199,7 +200,7 @@ void Lose(const std::string& loss, const runlog::RunPaths& run) {
   }
 }
 
-/// Each run by itself to its stops, then all to their end. Returns why they
+/// Runs each run alone up to its stops, then all to their end. Returns why they
 /// did not get there.
 std::string Execute(const GoldenFolder& folder, const Lane& lane,
                     const fs::path& out) {
@@ -226,7 +227,7 @@ std::string Execute(const GoldenFolder& folder, const Lane& lane,
   return command.Run(resume, end);
 }
 
-/// "" if the runs went on where they had to.
+/// Returns "" if the runs went on after the steps of `lane`.
 std::string ResumesFault(const Lane& lane,
                          const std::vector<compare::Run>& runs) {
   const std::vector<int64_t> expected(lane.resumes.begin(), lane.resumes.end());

@@ -1,4 +1,4 @@
-// Executes the experiment of a folder of goldens in a further way, which must
+// Executes the experiment of a folder of goldens in another way, which must
 // leave the same content.
 #pragma once
 
@@ -12,19 +12,19 @@ namespace isoloss::campaign {
 
 struct LaneResult {
   std::vector<compare::Run> runs;  ///< in the order of train::PlanRuns
-  /// Why there are none: what the program said that failed.
+  /// If there are no runs, this is the message of the program that failed.
   std::string fault;
 };
 
 /// Executes the experiment of `folder` as `lane` says, into `out`, and reads
-/// the logs. A run that goes on behind another step than the lane expects is a
+/// the logs. A run that goes on after another step than the lane expects is a
 /// fault.
 LaneResult RunLane(const GoldenFolder& folder, const Lane& lane,
                    const std::filesystem::path& out);
 
-/// What the lane, which left `found`, had to leave where one execution left
-/// `runs`: the same, but /exchange only up to where it goes on with another
-/// mesh, and the nodes of the latter.
+/// Returns what the lane, which left `found`, should have left if one execution
+/// left `runs`. The runs are the same but for /exchange, which ends with the
+/// first mesh, and the nodes, which are those of the last mesh.
 std::vector<compare::Run> ExpectedOfLane(
     const Lane& lane, std::vector<compare::Run> runs,
     const std::vector<compare::Run>& found);

@@ -32,7 +32,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Reviewers read it years later: a word or two explain nothing.
+/// Reviewers read the reason years later: a word or two explain nothing.
 constexpr size_t kShortestReason = 20;
 
 void CheckReason(const std::string& reason, const History& history) {
@@ -60,8 +60,8 @@ void CheckReason(const std::string& reason, const History& history) {
   }
 }
 
-/// What the folder holds now. With --new nothing; with --reconfigured logs that
-/// need not be of its experiment.
+/// Holds what the folder contains before the update. With --new that is
+/// nothing; with --reconfigured the logs need not be of its experiment.
 struct Before {
   History history;
   std::vector<compare::Run> goldens;
@@ -82,7 +82,8 @@ void RefuseExisting(const fs::path& folder) {
   }
 }
 
-/// By its history, whatever its experiment asks for now.
+/// Reads the goldens that the history names, even if the experiment now asks
+/// for others.
 Before OpenReconfigured(const fs::path& folder) {
   Before before{History::Read(folder / kGoldenHistory), {}};
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
@@ -118,14 +119,14 @@ const compare::Run* Find(const std::vector<compare::Run>& runs,
   return found == runs.end() ? nullptr : &*found;
 }
 
-/// One golden before and after.
+/// An Update is one golden before and after.
 struct Update {
   GoldenChange change;
   const compare::Run* run = nullptr;  ///< null if it is given up
   std::string text;                   ///< its twin
 };
 
-/// What there is of the run's arm and seed.
+/// Returns the evidence on the run's arm and seed.
 EvidenceFiles EvidenceOf(const compare::Run& run,
                          const EvidenceFiles& evidence) {
   const runlog::Provenance& p = run.log.provenance;
@@ -140,7 +141,7 @@ EvidenceFiles EvidenceOf(const compare::Run& run,
   return own;
 }
 
-/// The gate's word on `now` against `old`, one golden at a time.
+/// Returns the gate's verdict on `now` against `old`, which is one golden.
 std::string VerdictOf(const compare::Run* old, const compare::Run& now,
                       const EvidenceFiles& evidence, const gate::Policy& policy,
                       bool reconfigured) {
@@ -156,7 +157,7 @@ std::string VerdictOf(const compare::Run* old, const compare::Run& now,
                      lane.Drift());
 }
 
-/// Digests of the content do not see columns without values.
+/// Digests of the content do not cover columns without values.
 bool HasLayoutOf(const compare::Run& old, const compare::Run& now) {
   return runlog::LayoutOf(old.file) == runlog::LayoutOf(now.file);
 }
@@ -196,8 +197,8 @@ std::span<const std::byte> Bytes(const std::string& text) {
   return std::as_bytes(std::span(text));
 }
 
-/// All files first under other names, then each in place in one step, the
-/// history last: an error leaves the folder as it was.
+/// Writes all files under other names first. Then each moves into place in one
+/// step, the history last, so an error leaves the folder as it was.
 void Write(const fs::path& folder, const std::vector<Update>& updates,
            const History& history) {
   for (const Update& update : updates) {
@@ -240,8 +241,8 @@ void Write(const fs::path& folder, const std::vector<Update>& updates,
   SyncFolder(folder);
 }
 
-/// Why the runs are no goldens: L0 is not green, or on one thread their bits
-/// are not the same. "" if they are.
+/// Says why the runs are no goldens: L0 does not pass, or their bits change on
+/// one thread. Returns "" if they are.
 std::string RepeatedFault(const std::vector<compare::Run>& runs,
                           const std::vector<compare::Run>& again,
                           const gate::Policy& policy, const Suite& suite) {
@@ -272,8 +273,8 @@ train::Experiment OnOneThread(train::Experiment experiment) {
   return experiment;
 }
 
-/// A tensor that holds what no order of summation explains is a bug of the
-/// program or of the oracle: nobody approves it by accident.
+/// If no order of summation explains a tensor's values, the program or the
+/// oracle has a bug. Nobody may approve that by accident.
 void CheckAccepted(const EvidenceFiles& evidence,
                    const std::vector<std::string>& accepted) {
   std::vector<std::string> refused;
@@ -304,7 +305,7 @@ void CheckAccepted(const EvidenceFiles& evidence,
                 ", "));
 }
 
-/// Until the descriptor is closed.
+/// The lock lasts until the descriptor is closed.
 Descriptor LockGoldens(const fs::path& folder) {
   Descriptor lock = LockFolder(folder, /*wait=*/false);
   if (lock.get() >= 0) return lock;

@@ -15,16 +15,17 @@ namespace isoloss::campaign {
 struct GoldenUpdatePlan {
   std::filesystem::path folder = {};
   std::string reason = {};
-  /// Tensors whose new values the oracle need not explain, by name or pattern.
+  /// The oracle need not explain the new values of these tensors, given by name
+  /// or pattern.
   std::vector<std::string> accepted = {};
   bool create = false;        ///< the first goldens of the folder
   bool reconfigured = false;  ///< the old ones are of another experiment
   bool draft = false;         ///< from a modified source too
-  /// Told before anything is written.
+  /// It is called before anything is written.
   std::function<void(const std::vector<GoldenChange>& changes)> on_changes = {};
 };
 
-/// What became of an update.
+/// Describes how an update ended.
 struct GoldenUpdate {
   std::string refused = {};  ///< why the runs are no goldens; "" if they are
   size_t changed = 0;

@@ -1,4 +1,4 @@
-// SIGINT, SIGTERM and SIGHUP as a flag that long work looks at.
+// Turns SIGINT, SIGTERM and SIGHUP into a flag that long work looks at.
 #pragma once
 
 #include <atomic>
@@ -7,15 +7,16 @@ namespace isoloss::campaign {
 
 /// From now on SIGINT, SIGTERM and SIGHUP set the returned flag: runs end after
 /// their current step and keep what they have. A second SIGINT or SIGTERM kills
-/// the program; SIGHUP comes twice when a terminal closes, from the kernel and
-/// from the shell, so it never does. One that is ignored (nohup) stays ignored.
+/// the program. SIGHUP never does, since it comes twice when a terminal closes,
+/// from the kernel and from the shell. A signal that is ignored (nohup) stays
+/// ignored.
 const std::atomic<bool>& InterruptFlag();
 
-/// Where a command begins whose work looks at the flag later.
+/// A command calls it at its beginning if its work looks at the flag later.
 inline void ListenToSignals() { InterruptFlag(); }
 
-/// From now on SIGPIPE sets the flag, too, in place of killing the program:
-/// whoever read its messages is gone. For work that leaves something to tidy
+/// From now on SIGPIPE sets the flag, too, instead of killing the program: the
+/// reader of its messages is gone. It is for work that leaves something to tidy
 /// up.
 void ListenToClosedPipes();
 

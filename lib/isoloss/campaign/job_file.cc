@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Far above any real plan; the file is not trusted.
+/// This is far above any real plan; the file is not trusted.
 constexpr size_t kMostBytes = size_t{1} << 20;
 
 struct flock WholeFile(short type) {
@@ -34,8 +34,8 @@ bool Locks(const Descriptor& file) {
   return ::fcntl(file.get(), F_OFD_SETLK, &lock) == 0;
 }
 
-/// Is somebody at work on it? Where files can't be locked nobody is. It asks
-/// and takes nothing, so that a job that begins meanwhile gets its lock.
+/// Returns whether a job holds the lock. If files can't be locked, none does.
+/// The call takes no lock, so that a job that begins meanwhile gets its lock.
 bool IsLocked(const Descriptor& file) {
   struct flock lock = WholeFile(F_RDLCK);
   return ::fcntl(file.get(), F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
@@ -47,7 +47,7 @@ bool WriteAll(const Descriptor& file, const std::string& text) {
              static_cast<ssize_t>(text.size());
 }
 
-/// "" if it is no regular file or too long.
+/// Returns "" if the file is no regular file or too long.
 std::string ReadAll(const Descriptor& file) {
   struct stat status = {};
   if (::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
@@ -60,7 +60,7 @@ std::string ReadAll(const Descriptor& file) {
   return text;
 }
 
-/// The first line is the number of steps, each other one a run.
+/// The first line is the number of steps. Each further line is a run.
 void Join(const std::string& text, JobPlan& plan) {
   std::istringstream lines(text);
   std::string line;
@@ -69,7 +69,7 @@ void Join(const std::string& text, JobPlan& plan) {
   std::from_chars(line.data(), line.data() + line.size(), steps);
   plan.steps = std::max(plan.steps, steps);
   while (std::getline(lines, line)) {
-    // As a run's name is shown.
+    // Names appear as other lists of runs show them.
     std::string name = Printable(line);
     if (!name.empty() && std::ranges::count(plan.runs, name) == 0) {
       plan.runs.push_back(std::move(name));

@@ -1,5 +1,5 @@
-// Which runs a job makes, for those who watch its folder: between two runs, and
-// before the first, nothing else there says that more will come.
+// Tells everybody who watches a folder which runs a job makes there. Between
+// two runs, and before the first, nothing else there says that more will come.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ struct JobPlan {
   std::vector<std::string> runs;  ///< "mxfp8-seed1", in their order
 };
 
-/// The hidden file `.RUN.job` of the first run, locked from construction to
-/// destruction or the death of the process. One that another job has locked is
-/// left to that job.
+/// Holds the hidden file `.RUN.job` of the first run. It is locked from
+/// construction to destruction or the death of the process. A file that another
+/// job has locked is left to that job.
 /// Errors   IoError if it can't be made, or is a link.
 class JobFile {
  public:
@@ -33,8 +33,8 @@ class JobFile {
   Descriptor file_;
 };
 
-/// The plans of all jobs that are at work in `folder`, joined; empty if there
-/// is none. A file that a killed job has left is passed over.
+/// Returns the joined plans of all jobs that are at work in `folder`, or
+/// nothing if there is none. A file that a killed job has left does not count.
 std::optional<JobPlan> LiveJob(const std::filesystem::path& folder);
 
 }  // namespace isoloss::campaign

@@ -24,7 +24,7 @@ namespace {
 using Steady = std::chrono::steady_clock;
 
 /// A file system that serves many nodes may take long to make a file durable.
-/// One that takes longer than this would hold up every checkpoint.
+/// If it takes longer than this, it would hold up every checkpoint.
 constexpr double kMostDiskSeconds = 10;
 constexpr double kLinkSeconds = 2;
 
@@ -33,7 +33,7 @@ NodeHealth ExamineNode(const JobHealthOptions& options, int of_this_node) {
   health.numerics =
       options.examine_numerics ? options.examine_numerics() : ExamineNumerics();
   health.memory = ExamineMemory(options.needs, of_this_node);
-  // By value: the thread may outlive this call.
+  // It is a copy, since the thread may outlive this call.
   std::function<DiskHealth()> examine_disk = options.examine_disk;
   if (!examine_disk) {
     examine_disk = [folder = options.folder, needs = options.needs] {
@@ -55,15 +55,17 @@ void AddProblemsOf(ProcessHealth& process) {
   }
 }
 
-/// A process accuses another, by what it has seen of their link.
+/// The process `by` accuses the process `of`, by what it has seen of their
+/// link.
 struct Complaint {
   int by;
   int of;
   std::string what;
 };
 
-/// Blames as few processes as explain all complaints: each time the one that
-/// takes part in most, and of those the one that is accused most often.
+/// Blames as few processes as explain all complaints. Each round blames the
+/// process that takes part in most complaints; among equals, the one that is
+/// accused most often.
 void BlameForLinks(std::vector<ProcessHealth>& processes,
                    std::vector<Complaint> complaints) {
   while (!complaints.empty()) {
@@ -129,8 +131,8 @@ double LongestWay(const ProcessHealth& process) {
   return longest;
 }
 
-/// Of one process, its fastest link is compared: a slow one among its peers
-/// makes one link of each slow, but all of its own.
+/// Only the fastest link of a process is compared. If one process is slow, each
+/// peer has one slow link, but all links of the slow process are slow.
 constexpr ComparedRate kComparedRates[] = {
     {"memory reads", "GB/s", 1e9,
      [](const ProcessHealth& p) { return p.health.memory.bytes_per_second; }},
@@ -146,10 +148,11 @@ constexpr ComparedRate kComparedRates[] = {
 };
 
 void NoteSlowOnes(std::vector<ProcessHealth>& processes) {
-  // A choice: far above what nodes of one kind and others' jobs on them make,
-  // which no cluster was asked for yet. So it is worth a note only.
+  // The factor is a choice, far above the differences between equal nodes that
+  // also serve other jobs. No cluster has confirmed it yet, so the result is a
+  // note only.
   constexpr double kTimesSlower = 10;
-  constexpr size_t kFewest = 3;  // of two, who is to say which one is usual?
+  constexpr size_t kFewest = 3;  // two do not tell which one is usual
   for (const ComparedRate& rate : kComparedRates) {
     std::vector<double> values;
     for (const ProcessHealth& process : processes) {
@@ -205,7 +208,8 @@ void CompareClocks(std::vector<ProcessHealth>& processes) {
     values.push_back(value);
   }
   if (values.empty()) return;
-  // Of two, process 0's, which may be the wrong one.
+  // If only two report, process 0's clock counts as right, though it may be the
+  // wrong one.
   const double usual = values.size() < 3 ? 0 : Median(values);
   for (const auto& [i, value] : ahead) {
     const double off = value - usual;
@@ -232,7 +236,7 @@ std::vector<Complaint> ComplaintsOf(
   return complaints;
 }
 
-/// Process 0: reads what all report and judges it.
+/// In process 0, collects the reports of all processes and judges them.
 void Gather(PeerTalk& talk, JobHealth& job) {
   const std::vector<std::string> reports =
       talk.Collect(ProcessToText(job.processes.front()));
@@ -268,7 +272,7 @@ void Gather(PeerTalk& talk, JobHealth& job) {
   talk.Conclude(job.healthy() ? "healthy" : job.hangs ? "hangs" : "sick");
 }
 
-/// Any other process.
+/// In any process but the first, reports and learns the conclusion.
 void ReportToFirst(PeerTalk& talk, JobHealth& job) {
   ProcessHealth& mine = job.processes[static_cast<size_t>(talk.index())];
   const std::string conclusion = talk.Report(ProcessToText(mine));

@@ -1,5 +1,6 @@
-// The health check of a job before its first step: every process examines its
-// own machine, and all of them their links. Whatever is sick is named.
+// Checks the health of a job before its first step: every process examines its
+// own machine, and all of them their links. The check names every process that
+// is sick.
 #pragma once
 
 #include <filesystem>
@@ -21,15 +22,15 @@ struct JobHealthOptions {
   JobNeeds needs = {};
   /// No wait for another process is longer.
   double deadline_seconds = 20;
-  /// As a script would name this machine to a scheduler.
+  /// A script would give a scheduler this name of the machine.
   std::string node = {};
   std::string commit = {};  ///< of the program
-  /// In place of ExamineNumerics and WriteAndReadBack.
+  /// They replace ExamineNumerics and WriteAndReadBack.
   std::function<NumericsHealth()> examine_numerics = {};
   std::function<DiskHealth()> examine_disk = {};
 };
 
-/// One process: what it has measured, and what is said of it.
+/// A process has its own measurements, and the judgement on them.
 struct ProcessHealth {
   int process = 0;
   std::string node = {};
@@ -42,42 +43,43 @@ struct ProcessHealth {
 };
 
 struct JobHealth {
-  /// By process. Those of which this process knows nothing are not `reported`:
-  /// only process 0 learns of all.
+  /// Holds all processes in order. Processes of which this one knows nothing
+  /// are not `reported`: only process 0 learns of all.
   std::vector<ProcessHealth> processes = {};
   int process = 0;  ///< this one
-  /// Some process does not answer, so that the job must be ended and can't end
-  /// by itself.
+  /// True if some process does not answer. Then the job can't end by itself and
+  /// must be ended.
   bool hangs = false;
-  /// Problems of processes that this one does not hear of.
+  /// True if processes have problems of which this process does not hear.
   bool sick_elsewhere = false;
   double seconds = 0;
 
   bool healthy() const;
 };
 
-/// "n1" of SLURMD_NODENAME, by which Slurm excludes it, or else the name of the
-/// host.
+/// Returns SLURMD_NODENAME, such as "n1", by which Slurm excludes the node, or
+/// else the name of the host.
 std::string NodeName();
 
-/// What this experiment takes in `folder` of a job of so many processes: of
-/// memory at least, of disk at most, less what the folder holds already.
+/// Returns what this experiment needs in `folder` in a job of `processes`:
+/// memory at least, disk at most. Data that the folder holds already are
+/// subtracted.
 JobNeeds NeedsOf(const train::Experiment& experiment,
                  const std::filesystem::path& folder, int processes);
 
 /// Takes about eight seconds: two for each of arithmetic, memory, disk, and
-/// links; longer if one hangs. `link` leads to the other processes; null:
-/// there are none.
+/// links; longer if one hangs. `link` leads to the other processes; null means
+/// that there are none.
 JobHealth ExamineJob(const JobHealthOptions& options, transport::Link* link);
 
-/// Adds to `processes` what only their comparison shows. A problem: the build
-/// differs from most, the clock is off, peers complain. A note: a rate is a
-/// tenth of the median of at least three.
+/// Adds to `processes` what only their comparison shows. It is a problem if the
+/// build differs from most, the clock is off, or peers complain. It is a note
+/// if a rate is below a tenth of the median of at least three.
 void CompareProcesses(std::vector<ProcessHealth>& processes);
 
-/// "n1: process 1: its clock is ...": of each sick node that this process
-/// speaks of: process 0 of all, another one of itself and of process 0 if that
-/// does not answer.
+/// Describes a sick node, such as "n1: process 1: its clock is ...". Process 0
+/// names all sick nodes. Another process names its own, and that of process 0
+/// if that one does not answer.
 struct SickNode {
   std::string node;
   std::string reason;

@@ -1,4 +1,4 @@
-// A process's health as text: to another process, and for programs.
+// Converts a process's health to text, for another process and for programs.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace isoloss::campaign {
 
 std::string ProcessToText(const ProcessHealth& process);
 
-/// False if `text` is not one of ProcessToText.
+/// Returns false if ProcessToText did not make `text`.
 bool ProcessFromText(const std::string& text, ProcessHealth& process);
 
 }  // namespace isoloss::campaign

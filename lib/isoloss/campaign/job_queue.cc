@@ -15,7 +15,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// How many jobs are done, on standard error.
+/// Shows on standard error how many jobs are done.
 class Progress {
  public:
   Progress(const std::string& title, size_t jobs)
@@ -39,7 +39,7 @@ class Progress {
   bool AllAreDone() const { return done_ == jobs_; }
 
  private:
-  /// "members: 3 of 40, 1:20 left".
+  /// Returns a text such as "members: 3 of 40, 1:20 left".
   std::string Line() const {
     const std::string left = report::TimeLeft(
         Seconds(Clock::now() - start_), static_cast<double>(done_),

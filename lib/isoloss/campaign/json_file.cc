@@ -20,10 +20,12 @@ constexpr size_t kMostValues = 500'000;
 constexpr size_t kMostDepth = 40;
 constexpr size_t kMostKeys = 2'000;
 
-/// Says what a text has too much of while it is parsed; "" if nothing.
+/// Counts while a text is parsed, and says what the text has too much of; "" if
+/// nothing.
 class Counter {
  public:
-  /// Objects keep their keys in a list: many of them would take for ever.
+  /// Objects keep their keys in a list, so an object of many keys would take
+  /// for ever.
   std::string Count(size_t depth, Json::parse_event_t event) {
     using Event = Json::parse_event_t;
     if (++events_ > 2 * kMostValues) {

@@ -1,4 +1,4 @@
-// JSON files that anybody may have written, of a known shape.
+// Reads JSON files of a known shape that anybody may have written.
 #pragma once
 
 #include <filesystem>
@@ -9,7 +9,7 @@
 
 namespace isoloss::campaign {
 
-/// A file that was read.
+/// Holds a file that was read.
 ///
 /// Bounds   a file of 16 MiB; 500,000 values, 40 levels, 2,000 keys of an
 ///          object.
@@ -24,13 +24,13 @@ class JsonFile {
 
   const document::Json& json() const { return *json_; }
 
-  /// That `value` (null: the file's) has the shape of `shape`, a JSON value in
-  /// which stand for
+  /// Checks that `value` (null: the file's) has the shape of `shape`. That is a
+  /// JSON value with these parts:
   ///   "s", "i", "n", "b", "o"  a string, an integer, a number or null, a truth
   ///                  value, any object
   ///   "s?", …        that or null
   ///   [shape]        a list of such values
-  ///   {"key": shape} an object that has these keys and maybe others; the key
+  ///   {"key": shape} an object that has these keys and maybe more; the key
   ///                  "nullable" says that it may be null
   ///
   /// Errors   FormatError that names the file and the place.

@@ -51,7 +51,7 @@ std::string VerdictName(const std::string& candidate, size_t candidates) {
   return fmt::format("verdict-{}.json", candidate);
 }
 
-/// What WriteVerdicts writes.
+/// Returns the names of the verdicts that WriteVerdicts writes.
 std::vector<std::string> VerdictFiles(
     const std::vector<gate::Judgement>& judgements) {
   std::vector<std::string> files = {kVerdictFile};
@@ -69,12 +69,12 @@ bool IsVerdict(const std::filesystem::path& file) {
          json.contains("outcome") && json.contains("exit_code");
 }
 
-/// What RemoveVerdicts and WriteVerdicts may take away.
+/// Throws if RemoveVerdicts and WriteVerdicts may not remove `file`.
 void CheckVerdict(const std::filesystem::path& file) {
   CheckOutput(file, {}, "verdict", IsVerdict);
 }
 
-/// The page of these verdicts.
+/// Writes the page of these verdicts.
 void WritePage(const std::vector<gate::Judgement>& judgements,
                const JudgedRuns& judged, const fs::path& file) {
   std::vector<document::Json> verdicts;
@@ -89,7 +89,7 @@ void WritePage(const std::vector<gate::Judgement>& judgements,
                   file);
 }
 
-/// Every verdict that WriteVerdicts may have written for these arms.
+/// Returns every file that WriteVerdicts may have written for these arms.
 std::vector<std::filesystem::path> VerdictsBelow(
     const train::Experiment& experiment, const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> files = {folder / kVerdictFile};
@@ -99,7 +99,7 @@ std::vector<std::filesystem::path> VerdictsBelow(
   return files;
 }
 
-/// Those beside `candidate`.
+/// Returns the controls without `candidate` itself.
 gate::Controls Beside(const std::string& candidate, gate::Controls controls) {
   std::erase_if(controls.nulls, [&](const gate::ControlArm& null) {
     return null.arm == candidate;
@@ -140,7 +140,7 @@ void RemoveVerdicts(const train::Experiment& experiment,
   for (const auto& file : files) {
     std::error_code error;
     std::filesystem::remove(file, error);
-    if (error == std::errc::not_a_directory) return;  // said when logs are due
+    if (error == std::errc::not_a_directory) return;  // logs will fail, too
     if (error) {
       ThrowError(ErrorKind::kIo,
                  "{}: an earlier verdict can't be removed: {}. Choose another "

@@ -1,4 +1,4 @@
-// From logs to verdicts, and to their files.
+// Judges the logs of arms, and writes verdicts to files.
 #pragma once
 
 #include <filesystem>
@@ -15,8 +15,8 @@
 
 namespace isoloss::campaign {
 
-/// That of `file`, or else the experiment's with its `gate.margin_percent`, or
-/// else the default.
+/// Returns the policy of `file`. Without a file, it is the experiment's, with
+/// its `gate.margin_percent`, else the default.
 /// Errors   as gate::ReadPolicy and gate::WithMargin.
 gate::Policy PolicyOf(const std::string& file,
                       const train::Experiment& experiment);
@@ -30,7 +30,7 @@ std::vector<gate::Judgement> JudgeArms(
     const gate::Policy& policy, const EvidenceFiles& evidence = {},
     const std::optional<std::string>& control = {});
 
-/// The same of arms whose roles are known. An arm with two roles is not judged
+/// Judges arms whose roles are known. An arm with two roles is not judged
 /// beside itself.
 std::vector<gate::Judgement> JudgeRoles(const std::vector<compare::Run>& runs,
                                         const std::string& baseline_arm,
@@ -38,45 +38,45 @@ std::vector<gate::Judgement> JudgeRoles(const std::vector<compare::Run>& runs,
                                         const gate::Policy& policy,
                                         const EvidenceFiles& evidence);
 
-/// Judges each arm in `runs` against the arm of the same name in `approved`:
-/// the question is regression, whatever the policy says.
+/// Judges each arm in `runs` against the arm of the same name in `approved`.
+/// The question is regression, whatever the policy says.
 /// Errors   ConfigError if an arm has no approved run; as CheckEvidenceIsUsed.
 std::vector<gate::Judgement> JudgeAgainstApproved(
     const std::vector<compare::Run>& runs,
     const std::vector<compare::Run>& approved, gate::Policy policy,
     const EvidenceFiles& evidence = {});
 
+/// Checks that RemoveVerdicts can be called.
 /// Errors   ConfigError if RemoveVerdicts would remove what is no verdict.
 void CheckVerdicts(const train::Experiment& experiment,
                    const std::filesystem::path& folder);
 
-/// Removes what WriteVerdicts wrote to `folder` for any of these arms, alone
-/// or beside others: a verdict must not stand beside logs that it was not given
-/// on.
-/// CheckVerdicts comes first.
+/// Removes what WriteVerdicts wrote to `folder` for any of these arms, alone or
+/// with other arms. A verdict must not stand beside logs that it does not
+/// cover. Call CheckVerdicts first.
 /// Errors   IoError if a file can't be removed.
 void RemoveVerdicts(const train::Experiment& experiment,
                     const std::filesystem::path& folder);
 
-/// Of several candidates it holds all verdicts.
+/// With several candidates it holds all verdicts.
 inline constexpr const char* kVerdictFile = "verdict.json";
 inline constexpr const char* kReportFile = "report.html";
 
-/// The files verdict-ARM.json of a folder, by name.
+/// Returns the files verdict-ARM.json of a folder, by name.
 std::vector<std::filesystem::path> VerdictsIn(
     const std::filesystem::path& folder);
 
-/// What a verdict was given on, for the page beside it.
+/// The page beside a verdict shows the runs and evidence that were judged.
 struct JudgedRuns {
   std::vector<compare::Run> runs = {};
   std::vector<compare::Run> approved = {};
   EvidenceFiles evidence = {};
 };
 
-/// Writes verdict.json to `folder`, which it makes if need be, and if there are
-/// several candidates a verdict-ARM.json each; then report.html. Returns the
-/// names of the files. Errors   IoError if a verdict can't be written;
-/// ConfigError if an arm's name
+/// Writes verdict.json to `folder`, which is made if need be, verdict-ARM.json
+/// for each of several candidates, and then report.html. Returns the names of
+/// the files.
+/// Errors   IoError if a verdict can't be written; ConfigError if an arm's name
 ///          can't be part of a file name, or a file is there and no verdict.
 std::vector<std::string> WriteVerdicts(
     const std::vector<gate::Judgement>& judgements, const JudgedRuns& judged,

@@ -1,4 +1,4 @@
-// Programs that start jobs of several processes.
+// Finds programs that start jobs of several processes.
 #pragma once
 
 #include <filesystem>
@@ -14,11 +14,12 @@ struct Launcher {
   std::string version = {};    ///< "4.1.4"; "" if it did not say
 };
 
-/// mpirun and mpiexec, and Debian's names for those of each library, as far as
-/// they are there; of several names of one program the first.
+/// Returns mpirun and mpiexec, and Debian's names for those of each library, if
+/// they are installed. If a program has several names, the first counts.
 std::vector<Launcher> FindMpiLaunchers();
 
-/// From what a launcher says of itself. Sets library and version.
+/// Sets library and version from `said`, which the launcher prints about
+/// itself.
 void ReadLauncherVersion(const std::string& said, Launcher& launcher);
 
 struct Slurm {

@@ -19,7 +19,7 @@ std::string Version(unsigned major, unsigned minor, unsigned patch) {
   return fmt::format("{}.{}.{}", major, minor, patch);
 }
 
-/// Of numbers such as 803 or 90100.
+/// Converts numbers such as 803 or 90100.
 std::string Decimal(unsigned number) {
   return Version(number / 10000, number / 100 % 100, number % 100);
 }

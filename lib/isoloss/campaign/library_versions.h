@@ -1,4 +1,4 @@
-// The libraries of others that this program is made of.
+// Lists the versions of the libraries that this program is made of.
 #pragma once
 
 #include <string>
@@ -11,12 +11,12 @@ struct LibraryVersion {
   std::string compiled;      ///< with the headers of this version
   std::string running = {};  ///< loaded now; "" if the library does not say
 
-  /// Is the one loaded of another release than the headers (before the second
-  /// full stop)?
+  /// Returns whether the loaded library is of another release than the headers.
+  /// The release ends before the second full stop.
   bool Differs() const;
 };
 
-/// But CLI11, which only the program itself includes.
+/// The list lacks CLI11, which only the program itself includes.
 std::vector<LibraryVersion> LibraryVersions();
 
 }  // namespace isoloss::campaign

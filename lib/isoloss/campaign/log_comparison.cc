@@ -19,7 +19,8 @@ namespace {
 
 using document::Json;
 
-/// At most this many rows, evenly spaced, first and last step included.
+/// A table has at most this many rows, evenly spaced, with the first and the
+/// last step.
 constexpr size_t kRows = 12;
 constexpr size_t kTop = 5;
 
@@ -55,7 +56,7 @@ std::string RenderLargest(
   return fmt::format("{}\n{}", title, report::RenderLargest(largest));
 }
 
-/// What the curves alone say, to the bit.
+/// Describes the difference of the curves alone, to the bit.
 std::string RenderCurves(const LogComparison& comparison) {
   if (const auto& first = comparison.curves) {
     return fmt::format("First divergence: step {}, {}: {} against {}\n",
@@ -77,7 +78,7 @@ std::string RenderCurves(const LogComparison& comparison) {
       comparison.steps, of_a, of_b);
 }
 
-/// What is one log twice shows nothing.
+/// Comparing a log with itself shows nothing.
 std::string SamenessText(const LogComparison& comparison) {
   switch (compare::SamenessOf(*comparison.a, *comparison.b)) {
     case compare::Sameness::kFile:
@@ -92,12 +93,13 @@ std::string SamenessText(const LogComparison& comparison) {
   return "";
 }
 
-/// Of two experiments: in what they differ besides arm and seed.
+/// If the runs are of two experiments, says how these differ besides arm and
+/// seed.
 std::string ExperimentsText(const LogComparison& comparison) {
   if (comparison.OneExperiment()) return "";
   const runlog::Provenance& a = comparison.a->log.provenance;
   const runlog::Provenance& b = comparison.b->log.provenance;
-  // Of B nothing but its configuration.
+  // Only the configuration of B takes part in the comparison.
   runlog::Provenance other = a;
   other.config_digest = b.config_digest;
   other.experiment_text = b.experiment_text;
@@ -108,7 +110,7 @@ std::string ExperimentsText(const LogComparison& comparison) {
       train::RunDifference(a, other));
 }
 
-/// Of two recipes that have one name, as users' own may: where they differ.
+/// Users may give two recipes one name. If so, says where the recipes differ.
 std::string RecipesText(const LogComparison& comparison) {
   const runlog::Provenance& a = comparison.a->log.provenance;
   const runlog::Provenance& b = comparison.b->log.provenance;
@@ -169,7 +171,7 @@ Json RoutingJson(const std::optional<compare::RoutingDifference>& routing) {
           {"flips", routing->flips}};
 }
 
-/// Runs of a folder, by what they are runs of: the arm and its seed.
+/// Maps the name of each run, made of arm and seed, to the run.
 std::map<std::string, const compare::Run*> ByName(
     const std::vector<compare::Run>& runs) {
   std::map<std::string, const compare::Run*> named;
@@ -247,7 +249,7 @@ std::string RenderComparison(const LogComparison& comparison) {
   text += RenderLargest("Parameters that differ most", comparison.parameters);
   text += RenderLargest("Tensors that differ most", comparison.tensors);
   if (comparison.routing) text += report::RenderRouting(*comparison.routing);
-  // They are to the bit, and a tolerance asks for something else.
+  // Curves are compared to the bit, but a tolerance asks for something else.
   if (!comparison.options.tolerance) text += RenderCurves(comparison);
   return text + report::RenderDivergence(comparison.report, comparison.options);
 }

@@ -1,4 +1,4 @@
-// What `compare` finds in two run logs, and how it says so.
+// Compares two run logs for `compare`, and renders the result.
 #pragma once
 
 #include <algorithm>
@@ -16,35 +16,39 @@
 
 namespace isoloss::campaign {
 
-/// Everything that two logs have in common, compared.
+/// Compares everything that two logs have in common.
 struct LogComparison {
   const compare::Run* a = nullptr;
   const compare::Run* b = nullptr;
   compare::DivergenceOptions options;
   size_t steps = 0;  ///< common ones from the start
   compare::DivergenceReport report;
-  /// Of the curves alone, to the bit.
+  /// The first difference of the curves alone, to the bit, if there is one.
   std::optional<compare::Divergence> curves;
   std::vector<compare::LargestDifference> parameters;
   std::vector<compare::LargestDifference> tensors;
   std::optional<compare::RoutingDifference> routing;
 
-  /// Are both runs of one experiment, though of different arms or seeds?
+  /// Returns whether both runs belong to one experiment, though perhaps to
+  /// different arms or seeds.
   bool OneExperiment() const;
-  /// No difference in what both logs hold, and as many steps in both. Which
-  /// tensors and parameters a log holds is a setting and no number.
+  /// Returns whether both logs have the same number of steps and no difference
+  /// in what both hold. The choice of tensors and parameters in a log is a
+  /// setting and does not count.
   bool Equal() const;
 };
 
+/// Compares two logs.
 /// Errors   FormatError if the logs have no common first step.
 LogComparison CompareLogs(const compare::Run& a, const compare::Run& b,
                           const compare::DivergenceOptions& options);
 
-/// For a terminal, with line ends.
+/// Returns text for a terminal, with line ends.
 std::string RenderComparison(const LogComparison& comparison);
 document::Json ComparisonJson(const LogComparison& comparison);
 
-/// The runs that both folders hold, and which one holds alone.
+/// Holds the runs that both folders have, and the names of runs that only one
+/// has.
 struct PairedFolders {
   PairedFolders() = default;
   PairedFolders(PairedFolders&&) = default;  // `pairs` points into `a` and `b`
@@ -69,7 +73,7 @@ PairedFolders PairFolders(const std::filesystem::path& a,
                           const std::filesystem::path& b,
                           const compare::DivergenceOptions& options);
 
-/// As RenderComparison and ComparisonJson, of all pairs.
+/// Render all pairs, each as RenderComparison and ComparisonJson do.
 std::string RenderFolders(const PairedFolders& folders);
 document::Json FoldersJson(const PairedFolders& folders);
 

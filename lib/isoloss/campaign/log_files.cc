@@ -20,9 +20,8 @@ namespace {
 namespace fs = std::filesystem;
 using runlog::FileKind;
 
-/// By their names, as commands give them: <run>.probe.h5, <run>.dump-3.h5, and
-/// <run>.partial.h5 of a run that has not ended.
-/// Null: the name says nothing.
+/// Returns the kind that a file's name tells, as commands give it:
+/// <run>.probe.h5 or <run>.dump-3.h5. Null means that the name tells nothing.
 const FileKind* NamedKind(const fs::path& file) {
   const std::string kind = file.stem().extension().string();
   if (kind == ".probe") return &runlog::kProbeLogFile;
@@ -36,8 +35,8 @@ compare::Run ReadRun(const fs::path& file) {
                     file)};
 }
 
-/// Empty if it is of another kind. A file that can't be read may have been a
-/// run's: nobody passes it over.
+/// Returns nothing if the file is of another kind. A file that can't be read
+/// may be a run's, so it is never passed over.
 std::optional<compare::Run> ReadIfRun(const fs::path& file) {
   try {
     return ReadRun(file);
@@ -46,7 +45,8 @@ std::optional<compare::Run> ReadIfRun(const fs::path& file) {
   }
 }
 
-/// Logs as they come, of which only what is to be kept stays in memory.
+/// Collects logs as they are read, and keeps in memory only what `keep` asks
+/// for.
 class FoundRuns {
  public:
   explicit FoundRuns(Keep keep) : keep_(keep) {}
@@ -94,8 +94,8 @@ void ReadFolder(const fs::path& folder, FoundRuns& runs) {
   }
 }
 
-/// What other programs call their logs, in a folder that holds none of
-/// isoloss'.
+/// Finds files that are named like other programs' logs, in a folder without
+/// logs of isoloss.
 std::vector<fs::path> ForeignLogsIn(const fs::path& folder) {
   constexpr std::string_view kEndings[] = {".log",   ".csv", ".tsv", ".json",
                                            ".jsonl", ".txt", ".out"};
@@ -114,8 +114,8 @@ std::vector<fs::path> ForeignLogsIn(const fs::path& folder) {
   return files;
 }
 
-/// The arm of a folder's logs is the folder, with a log for each seed, unless
-/// their names tell several arms.
+/// The folder is the arm of its logs, with a log for each seed, unless their
+/// names tell several arms.
 std::vector<ArmPath> InFolder(const ArmPath& given) {
   std::vector<fs::path> files = ForeignLogsIn(given.path);
   std::set<std::string> arms;
@@ -137,7 +137,7 @@ std::vector<ArmPath> InFolder(const ArmPath& given) {
   return logs;
 }
 
-/// Of what isoloss made: its logs name their arms.
+/// Refuses ARM=PATH for logs of isoloss, which name their arms.
 void RefuseArm(const ArmPath& given) {
   if (given.arm.empty()) return;
   ThrowError(
@@ -147,8 +147,9 @@ void RefuseArm(const ArmPath& given) {
       Printable(given.path.string()), Printable(given.arm));
 }
 
-/// Files of `kind` in the folder. Those whose name says so are taken without a
-/// look, and so is what can't be read: who reads it will refuse it.
+/// Returns the files of `kind` in the folder. Files whose name tells the kind
+/// are not opened. Files that can't be read are among them, so that their
+/// reader refuses them.
 std::vector<fs::path> FilesOfKind(const fs::path& folder,
                                   const FileKind& kind) {
   std::vector<fs::path> files;
@@ -222,7 +223,7 @@ std::vector<compare::Run> ReadRuns(const std::vector<fs::path>& paths,
                                    Keep keep) {
   FoundRuns list(keep);
   std::vector<compare::Run>& runs = list.runs();
-  std::vector<size_t> unnamed;  // places of those whose seed is not known yet
+  std::vector<size_t> unnamed;  // places of runs whose seed is not known yet
   std::vector<ArmPath> logs;
   for (const fs::path& given : paths) {
     const ArmPath named = SplitArm(given);
@@ -249,7 +250,7 @@ std::vector<compare::Run> ReadRuns(const std::vector<fs::path>& paths,
       runlog::Provenance& provenance = runs.back().log.provenance;
       if (provenance.Knows(runlog::Fact::kExperiment)) RefuseArm(named);
       if (!named.arm.empty()) provenance.arm = named.arm;
-      // Of a recording that was told none.
+      // A recording has no seed if nobody gave one.
       if (provenance.seed < 0) {
         unnamed.push_back(runs.size() - 1);
       }

@@ -1,4 +1,4 @@
-// Files of logs that a command was given. A folder stands for what is in it.
+// Reads the logs that a command was given. A folder stands for the logs in it.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,12 @@
 
 namespace isoloss::campaign {
 
-/// Folders below that of the run logs, so that its *.h5 are run logs only.
+/// Probes have a folder below that of the run logs, so that all *.h5 there are
+/// run logs.
 inline constexpr std::string_view kProbeFolder = "probes";
 
-/// read(file); what it says of the file is one line, whatever its name is.
+/// Calls read(file). Its errors take one line each, even if the file's name has
+/// line ends.
 template <typename Read>
 auto OnOneLine(const Read& read, const std::filesystem::path& file) {
   try {
@@ -29,39 +31,42 @@ auto OnOneLine(const Read& read, const std::filesystem::path& file) {
   }
 }
 
-/// By its name, NAME.partial.h5: of a run that has not ended.
+/// Returns whether the name is NAME.partial.h5, which a run has that has not
+/// ended.
 bool IsPartial(const std::filesystem::path& file);
 
-/// By its name, NAME.probe.h5 or NAME.dump-STEP.h5.
+/// Returns whether the name is NAME.probe.h5 or NAME.dump-STEP.h5.
 bool IsNamedAsOther(const std::filesystem::path& file);
 
-/// NAME.h5 of a folder, by name, whatever they are; not the hidden ones.
+/// Returns all NAME.h5 of a folder but hidden ones, by name, whatever they
+/// hold.
 /// Errors   IoError if the folder can't be read.
 std::vector<std::filesystem::path> LogsIn(const std::filesystem::path& folder);
 
-/// What shall be kept of logs that are read.
+/// Says how much of each log stays in memory.
 enum class Keep : uint8_t {
   kAll,
-  /// What a verdict on precision and its page need: /tensors of one run of each
-  /// arm, the first of its least seed that has them. Of the others they are
-  /// checked and dropped, which for thousands of runs is most of the memory.
+  /// A verdict on precision and its page need /tensors of one run of each arm:
+  /// of the smallest seed that has them. The /tensors of all further runs are
+  /// checked and dropped, which saves most of the memory with thousands of
+  /// runs.
   kForPrecision,
 };
 
-/// The run logs of `paths`, each as it was given; a folder stands for those in
-/// it, by name: no probes, dumps, ensembles, partial logs or hidden files. Logs
-/// of other programs become run logs (foreign_logs.h): a path may be ARM=PATH,
-/// and stand for several runs.
-/// Errors   as ReadRunLog, but for a file of another kind in a folder: what is
-///          damaged or unknown is never passed over;
-///          ConfigError if a folder holds none.
+/// Reads the run logs of `paths`, each as it was given. A folder stands for the
+/// run logs in it, by name, without probes, dumps, ensembles, partial logs and
+/// hidden files. Logs of other programs become run logs (foreign_logs.h): a
+/// path may be ARM=PATH, and stand for several runs.
+/// Errors   as ReadRunLog, but files of another kind in a folder are left out.
+///          Damaged or unknown files never are. ConfigError if a folder holds
+///          no log.
 std::vector<compare::Run> ReadRuns(
     const std::vector<std::filesystem::path>& paths,
     const foreign::ReadOptions& options = {}, Keep keep = Keep::kAll);
 
-/// `paths`, with the probe logs of a folder (its own and those in `probes`) or
-/// its ensembles in place of the folder, by name. What can't be read is among
-/// them.
+/// Returns `paths`, in which the probe logs of a folder (its own and those in
+/// `probes`), or its ensembles, take the place of the folder, by name. Files
+/// that can't be read are among them.
 /// Errors   ConfigError if a folder holds none.
 std::vector<std::filesystem::path> ProbeFiles(
     const std::vector<std::filesystem::path>& paths);

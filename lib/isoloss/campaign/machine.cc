@@ -18,7 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The first bytes of a file that the kernel makes; "" if there is none.
+/// Returns the first bytes of a file that the kernel makes; "" if there is
+/// none.
 std::string Front(const fs::path& path) {
   std::string text(size_t{64} << 10, '\0');
   std::ifstream file(path);
@@ -27,9 +28,10 @@ std::string Front(const fs::path& path) {
   return text;
 }
 
-/// The number that `text` begins with; none for "max" and -1: no limit.
+/// Returns the number that `text` begins with. "max" and -1 mean that there is
+/// no limit.
 std::optional<double> Limit(std::string_view text) {
-  // Version 1 has the largest multiple of a page in place of "max".
+  // Version 1 has the largest multiple of a page instead of "max".
   constexpr double kNone = 0x1p62;
   double value = 0;
   const auto [end, error] =
@@ -42,7 +44,7 @@ void Lower(std::optional<double>& least, std::optional<double> limit) {
   if (limit) least = std::min(least.value_or(*limit), *limit);
 }
 
-/// "200000 100000": so many microseconds of each so many.
+/// The text "200000 100000" means 200000 microseconds out of each 100000.
 std::optional<double> Share(std::string_view quota, std::string_view period) {
   const auto used = Limit(quota);
   const auto of = Limit(period);
@@ -50,7 +52,7 @@ std::optional<double> Share(std::string_view quota, std::string_view period) {
   return *used / *of;
 }
 
-/// One folder of a hierarchy, of either version.
+/// Reads one folder of a hierarchy, of either version.
 void ReadFolder(const fs::path& folder, GroupLimits& limits) {
   Lower(limits.memory_bytes, Limit(Front(folder / "memory.max")));
   Lower(limits.memory_bytes, Limit(Front(folder / "memory.limit_in_bytes")));
@@ -62,7 +64,8 @@ void ReadFolder(const fs::path& folder, GroupLimits& limits) {
                                  Front(folder / "cpu.cfs_period_us")));
 }
 
-/// "MemAvailable:  123 kB" of /proc/meminfo, in bytes; 0 if it is not there.
+/// Returns "MemAvailable:  123 kB" of /proc/meminfo in bytes; 0 if it is
+/// missing.
 double MemoryFigure(const std::string& text, std::string_view name) {
   const size_t begin = text.find(name);
   if (begin == std::string::npos) return 0;
@@ -77,15 +80,15 @@ double MemoryFigure(const std::string& text, std::string_view name) {
 GroupLimits ReadGroupLimits(const fs::path& root) {
   GroupLimits limits;
   std::istringstream lines(Front(root / "proc/self/cgroup"));
-  // number:controllers:/path; version 2 has no controllers.
+  // A line is number:controllers:/path; version 2 has no controllers.
   for (std::string line; std::getline(lines, line);) {
     const size_t first = line.find(':');
     const size_t second = line.find(':', first + 1);
     if (second == std::string::npos) continue;
     const std::string controllers = line.substr(first + 1, second - first - 1);
     const fs::path top = root / "sys/fs/cgroup" / controllers;
-    // In a container the path may be that of the host, of which only the top
-    // is there.
+    // In a container the path may be that of the host. Then only its top exists
+    // here.
     fs::path folder = fs::path(line.substr(second + 1)).relative_path();
     for (; !folder.empty(); folder = folder.parent_path()) {
       ReadFolder(top / folder, limits);

@@ -1,4 +1,4 @@
-// What this process may use of the machine.
+// Examines what this process may use of the machine.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,15 @@
 
 namespace isoloss::campaign {
 
-/// Limits of the control groups that this process is in, as containers and
-/// batch systems set them; the least of all levels.
+/// Containers and batch systems set limits of control groups. The lowest of all
+/// levels that this process is in counts.
 struct GroupLimits {
   std::optional<double> memory_bytes = std::nullopt;
   std::optional<double> processors = std::nullopt;
 };
 
-/// Of versions 1 and 2, below `root` in place of "/". What can't be read is no
-/// limit.
+/// Reads groups of versions 1 and 2, below `root` instead of "/". A file that
+/// can't be read is no limit.
 GroupLimits ReadGroupLimits(const std::filesystem::path& root = "/");
 
 struct Machine {
@@ -29,15 +29,15 @@ struct Machine {
 
 Machine ExamineMachine();
 
-/// Where results would go.
+/// Describes the disk where results would go.
 struct Disk {
-  /// `folder`, or the nearest of the folders above it that is there.
+  /// Is `folder`, or the nearest existing folder above it.
   std::filesystem::path existing;
   double free_bytes = 0;  ///< for this user
   std::string problem;    ///< why nothing can be written there, or ""
 };
 
-/// Writes nothing.
+/// Examines the disk without writing to it.
 Disk ExamineDisk(const std::filesystem::path& folder);
 
 }  // namespace isoloss::campaign

@@ -65,7 +65,7 @@ void CheckPath(const fs::path& path) {
   }
 }
 
-/// As data.paths has them: relative to the experiment file's folder.
+/// data.paths has paths relative to the experiment file's folder.
 std::vector<std::string> PathsFrom(const fs::path& folder,
                                    const std::vector<fs::path>& paths) {
   std::error_code error;
@@ -78,8 +78,8 @@ std::vector<std::string> PathsFrom(const fs::path& folder,
   return written;
 }
 
-/// The largest token of a flat file of little-endian integers; 0 if it is more
-/// than a corpus may hold.
+/// Returns the largest token of a flat file of little-endian integers; 0 if the
+/// file is larger than a corpus may be.
 template <typename T>
 uint64_t LargestToken(const fs::path& path) {
   uint64_t largest = 0;
@@ -98,7 +98,8 @@ uint64_t LargestToken(const fs::path& path) {
   return largest;
 }
 
-/// What the model must know; 0: what its preset has is enough.
+/// Returns the vocabulary that the model needs; 0 if that of its preset is
+/// enough.
 size_t VocabularyFor(const NewExperiment& request) {
   constexpr uint64_t kMost = 1 << 20;
   if (request.token_type.empty()) return 0;
@@ -162,8 +163,8 @@ size_t TokensPerStep(const train::Experiment& experiment) {
   return experiment.train.sequences_per_batch * experiment.data.sequence_length;
 }
 
-/// Windows of the held-out share that share no label, at most so many as tell
-/// arms apart.
+/// Returns the number of held-out windows that share no label. More than
+/// kEnough are not needed to tell arms apart.
 size_t EvaluatedSequences(const train::Experiment& experiment,
                           const corpus::Corpus& corpus) {
   constexpr size_t kEnough = 128;
@@ -199,8 +200,8 @@ double OracleSeconds(const train::Experiment& experiment, const ArmRates& rates,
   return steps * flops / rates.at(candidate).flops_per_second / workers;
 }
 
-/// The pilot that kPilotShare of the budget allows; empty if it would say too
-/// little.
+/// Returns the pilot that kPilotShare of the budget allows, or nothing if it
+/// would say too little.
 std::optional<train::Experiment> PilotFor(const NewExperiment& request,
                                           const train::Experiment& experiment,
                                           const ArmRates& rates) {
@@ -249,7 +250,7 @@ class SizeChoice {
         60 * request_.budget_minutes, most_steps_);
   }
 
-  /// Before anything is trained.
+  /// Refuses a budget that is too small, before anything is trained.
   void RequireLeast() const {
     const std::string smallest = NewExperiment{}.preset;
     const double least = Seconds({kFewestSteps, kFewestSeeds});
@@ -265,7 +266,7 @@ class SizeChoice {
                    : fmt::format(", or --preset {}", smallest));
   }
 
-  /// What gives `size` the power that it lacks; "" if it has it.
+  /// Says how to give `size` the power that it lacks; "" if it has enough.
   std::string Remedy(const ExperimentSize& size) const {
     if (Power(size, request_.margin_percent) >= kWantedPower) return "";
     double low = request_.margin_percent;
@@ -334,7 +335,7 @@ std::vector<std::string> NotesOn(const NewExperiment& request,
   return notes;
 }
 
-/// Empty if a signal came.
+/// Returns nothing if a signal came.
 std::optional<Spread> LearnSpread(const NewExperiment& request,
                                   const WrittenExperiment& written) {
   const auto pilot = PilotFor(request, written.experiment, written.rates);
@@ -343,7 +344,7 @@ std::optional<Spread> LearnSpread(const NewExperiment& request,
   return TrainPilot(*pilot);
 }
 
-/// What the experiment costs, and what may come of it.
+/// Describes what the experiment costs, and how likely it is to answer.
 void Describe(const NewExperiment& request, const corpus::Corpus& corpus,
               WrittenExperiment& written) {
   const train::Experiment& experiment = written.experiment;
@@ -360,7 +361,7 @@ void Describe(const NewExperiment& request, const corpus::Corpus& corpus,
       OracleSeconds(experiment, written.rates, request.candidate);
 }
 
-/// Whole or not at all, and never in the place of another one.
+/// Writes the file whole or not at all, and never replaces another one.
 void WriteNewFile(const fs::path& file, const std::string& text) {
   CreateFile(file);  // from now on it is ours
   try {

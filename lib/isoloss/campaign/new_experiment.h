@@ -1,4 +1,5 @@
-// An experiment file for a text of the user's, of a size that fits a budget.
+// Writes an experiment file for a text of the user's, of a size that fits a
+// budget.
 #pragma once
 
 #include <cstddef>
@@ -19,14 +20,14 @@ struct NewExperiment {
   std::string name = {};                  ///< "": CANDIDATE_vs_bf16
   std::string candidate = "mxfp8_rceil";  ///< a registered recipe
   std::string preset = "dsv3-nano";
-  /// "uint16" or "uint32": `paths` are token files; "": they are text.
+  /// With "uint16" or "uint32", `paths` are token files; with "" they are text.
   std::string token_type = {};
   double budget_minutes = 10;
   double margin_percent = 0.25;
   bool pilot = true;  ///< learn the spread of seed pairs from a pilot
 };
 
-/// What was written, and what it will cost here.
+/// Describes what was written, and what it will cost here.
 struct WrittenExperiment {
   train::Experiment experiment;  ///< as read back from the text
   std::string corpus = {};       ///< its description
@@ -37,7 +38,7 @@ struct WrittenExperiment {
   double training_seconds = 0;
   double oracle_seconds = 0;
   Spread spread = {};  ///< that it was planned with
-  /// Probability that recipes that do not differ pass.
+  /// Recipes that do not differ pass with this probability.
   double power = 0;
   std::vector<std::string> notes = {};  ///< what to know of the corpus
 
@@ -47,7 +48,7 @@ struct WrittenExperiment {
 /// Writes a commented experiment file: BF16 against the candidate, with a null
 /// arm and a control. Steps and seeds are those of most power that the budget
 /// allows (MostTellingSize), by the speed of a few steps and the spread of a
-/// pilot. The file is whole or not there, and reads back.
+/// pilot. The file is whole or absent, and reads back.
 /// Special  empty if a signal ended the pilot: no file is written.
 /// Errors   ConfigError if a file is there, a name, recipe, preset or path is
 ///          of no use, the text is far too short or the budget too small; as

@@ -27,21 +27,21 @@ namespace {
 namespace fs = std::filesystem;
 using Steady = std::chrono::steady_clock;
 
-/// After which a part of the check writes and reads no more.
+/// A part of the check writes and reads no more after this time.
 constexpr double kMostSeconds = 1;
 
 double SecondsSince(Steady::time_point begin) {
   return std::chrono::duration<double>(Steady::now() - begin).count();
 }
 
-/// A word that differs from place to place, and from 0 and all ones.
+/// Returns a word that differs from place to place, and from 0 and all ones.
 uint64_t Pattern(size_t place) {
   return (place + 1) * 0x9E3779B97F4A7C15ULL;  // 2^64 / golden ratio
 }
 
 std::string Reason() { return std::generic_category().message(errno); }
 
-/// A file that vanishes with its descriptor.
+/// The file vanishes with its descriptor.
 class NamelessFile {
  public:
   explicit NamelessFile(const fs::path& folder) {
@@ -62,7 +62,8 @@ class NamelessFile {
   int descriptor_ = -1;
 };
 
-/// Bytes that were written until the end, an error (in errno) or the time.
+/// Returns the bytes that were written until the end, an error (in errno) or
+/// the time limit.
 size_t WriteFor(int file, const std::vector<uint64_t>& words) {
   constexpr size_t kPiece = size_t{256} << 10;
   const auto* bytes = reinterpret_cast<const char*>(words.data());
@@ -84,8 +85,8 @@ size_t WriteFor(int file, const std::vector<uint64_t>& words) {
   return done;
 }
 
-/// The first byte that comes back as another one than `words` has; `bytes` if
-/// none does. errno is 0, or why it could not be read.
+/// Returns the place of the first byte that differs from `words`; `bytes` if
+/// none does. errno is 0, or says why the file could not be read.
 size_t FirstDifference(int file, const std::vector<uint64_t>& words,
                        size_t bytes) {
   std::vector<char> piece(size_t{256} << 10);
@@ -134,8 +135,8 @@ MemoryHealth ExamineMemory(const JobNeeds& needs, int processes) {
       std::min(kMostBlock, memory.available_bytes / 4 / processes) /
       sizeof(uint64_t));
   try {
-    // Touched by the first loop alone, which the rate does not cover: pages are
-    // the kernel's work.
+    // The rate does not cover this loop, which touches each page first, since
+    // the kernel has to provide the pages.
     const auto block = std::make_unique_for_overwrite<uint64_t[]>(words);
     const auto first = Steady::now();
     for (size_t i = 0; i < words; ++i) block[i] = Pattern(i);
@@ -198,12 +199,14 @@ DiskHealth WriteAndReadBack(const fs::path& folder, const JobNeeds& needs) {
     const double now = WallSeconds();
     const double changed = static_cast<double>(status.st_mtim.tv_sec) +
                            static_cast<double>(status.st_mtim.tv_nsec) * 1e-9;
-    // It was given during the write, which ended before: that much is unknown.
+    // The file system gave the time during the write, so the duration of the
+    // write is the uncertainty.
     const double unknown = SecondsSince(begin);
     const double ahead = now - changed;
     disk.seconds_ahead = ahead > 0 ? std::max(0.0, ahead - unknown) : ahead;
   }
-  // From the disk, and not from this machine's memory, where the system can.
+  // The bytes should come from the disk, not from this machine's memory, if the
+  // system can do so.
   posix_fadvise(file.descriptor(), 0, 0, POSIX_FADV_DONTNEED);
   const auto reading = Steady::now();
   const size_t same = FirstDifference(file.descriptor(), words, written);

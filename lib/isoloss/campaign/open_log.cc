@@ -18,7 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of a log that is not there: where the run's live files are, if anywhere.
+/// If a log is missing but the run's journal exists, the error names the
+/// journal.
 void CheckPresent(const fs::path& file) {
   std::error_code error;
   if (fs::exists(file, error) || file.extension() != ".h5") return;
@@ -32,7 +33,8 @@ void CheckPresent(const fs::path& file) {
 
 OpenedLog Open(const fs::path& file) {
   CheckPresent(file);
-  // An empty or cut journal must be refused as what its name says it is.
+  // An empty or cut journal must be refused as a journal, which its name says
+  // it is.
   if (!IsJournal(file) && file.extension() != ".journal") {
     return {runlog::ReadRunLog(file), false, ""};
   }

@@ -1,4 +1,5 @@
-// A run log in any of its shapes: final, partial, or the journal of a live run.
+// Opens a run log in any of its shapes: final, partial, or the journal of a
+// live run.
 #pragma once
 
 #include <filesystem>
@@ -8,19 +9,19 @@
 
 namespace isoloss::campaign {
 
-/// Does the file begin as a journal?
+/// Returns whether the file begins as a journal.
 bool IsJournal(const std::filesystem::path& file);
 
 struct OpenedLog {
   runlog::RunLog log;
   bool journal = false;
-  /// What was left out of a journal, or "".
+  /// Says what was left out of a journal, or "".
   std::string note;
 };
 
-/// Reads a run log (HDF5) or a journal, told apart by their first bytes.
-/// Errors   as runlog::ReadRunLog and runlog::ReadJournal; of an NAME.h5 that
-///          is not there yet, the message names the journal that is.
+/// Reads a run log (HDF5) or a journal; their first bytes tell which it is.
+/// Errors   as runlog::ReadRunLog and runlog::ReadJournal. If NAME.h5 does not
+///          exist yet, the message names its journal.
 OpenedLog OpenLog(const std::filesystem::path& file);
 
 }  // namespace isoloss::campaign

@@ -25,10 +25,10 @@ bool IsEarlier(const fs::path& file, const IsEarlierOutput& is_earlier) {
   }
 }
 
-/// Far above a line of any table.
+/// A line of any table is far shorter than this.
 constexpr size_t kMostFront = size_t{64} << 20;
 
-/// At most that many bytes of the file's front.
+/// Reads at most that many bytes of the file's front.
 std::string ReadFront(const fs::path& file, size_t bytes) {
   std::error_code error;
   bytes = std::min<uintmax_t>(bytes, fs::file_size(file, error));
@@ -39,13 +39,14 @@ std::string ReadFront(const fs::path& file, size_t bytes) {
   return stream ? front : "";
 }
 
-/// With its end; "" if it has none.
+/// Returns the line with its end; "" if it has none.
 std::string FirstLine(std::string_view text) {
   const size_t end = text.find('\n');
   return end == text.npos ? "" : std::string(text.substr(0, end + 1));
 }
 
-/// Of a JSON object, in their order; none of anything else.
+/// Returns the keys of a JSON object in their order; none if the line is no
+/// object.
 std::vector<std::string> JsonKeys(std::string_view line) {
   const auto record = nlohmann::ordered_json::parse(line, nullptr, false);
   std::vector<std::string> keys;

@@ -5,7 +5,7 @@
 
 namespace isoloss::campaign {
 
-/// What `isoloss lab parity --json` holds of an arm.
+/// Returns what `isoloss lab parity --json` holds of an arm.
 document::Json ParityJson(const train::ParityReport& found);
 
 }  // namespace isoloss::campaign

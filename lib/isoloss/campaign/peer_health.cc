@@ -16,11 +16,11 @@ using transport::HeaderOf;
 using transport::kHeaderBytes;
 using transport::MessageHeader;
 
-/// Of what a block holds; large enough that a rate is that of the link, and
-/// small beside what a run sends in a step.
+/// A block is large enough that the rate is that of the link. It is small
+/// compared to what a run sends in a step.
 constexpr size_t kBlockBytes = size_t{1} << 20;
 constexpr int kMostPeers = 31;
-/// Texts of hosts and reports. More is no text of this program.
+/// This program sends no longer texts of hosts and reports.
 constexpr size_t kMostText = size_t{1} << 20;
 
 }  // namespace
@@ -31,8 +31,8 @@ PeerTalk::PeerTalk(transport::Link& link, Seconds deadline)
       peers_(static_cast<size_t>(link.size())) {}
 
 PeerTalk::~PeerTalk() {
-  // The link reads what is under way. What a hanging peer never takes is
-  // leaked.
+  // The link reads buffers that have not left. If a hanging peer never takes
+  // them, they are leaked.
   constexpr Seconds kFarewell{0.2};
   const auto idle = [&] {
     return std::ranges::all_of(
@@ -42,7 +42,7 @@ PeerTalk::~PeerTalk() {
     const auto end =
         Clock::now() + std::chrono::duration_cast<Clock::duration>(kFarewell);
     if (ServeUntil(end, idle)) return;
-  } catch (const std::exception&) {  // of a broken link
+  } catch (const std::exception&) {  // the link is broken
   }
   for (auto& sent : sent_) static_cast<void>(sent.release());
 }
@@ -129,11 +129,11 @@ void PeerTalk::Handle(const transport::Parcel& parcel) {
   }
 }
 
-/// Answers others until `done` or `end`; returns whether it is done.
+/// Answers peers until `done` or `end`; returns whether `done` became true.
 template <typename Done>
 bool PeerTalk::ServeUntil(Clock::time_point end, const Done& done) {
-  // As transport::FrameExchange waits: yielding alone keeps a processor that
-  // the awaited process may need.
+  // It naps as transport::FrameExchange does: a process that only yields keeps
+  // a processor that the awaited process may need.
   constexpr int kPatience = 1000;
   constexpr std::chrono::microseconds kNap{50};
   for (int polls = 0;; ++polls) {
@@ -180,7 +180,7 @@ std::vector<std::string> PeerTalk::Exchange(const std::string& mine) {
   return told;
 }
 
-/// Asks and waits for the answer; false if none comes.
+/// Asks and waits for the answer; returns false if none comes.
 bool PeerTalk::Ask(int peer, Kind kind, const std::vector<std::byte>& bytes) {
   const uint64_t number = ++question_;
   Peer& of = peers_[static_cast<size_t>(peer)];
@@ -222,7 +222,7 @@ PeerLink PeerTalk::Measure(int peer, Seconds budget) {
        ++i) {
     const auto asked = Clock::now();
     if (!Ask(peer, Kind::kBlock, block)) break;
-    // The answer's way back is not the block's.
+    // The time of the answer's way back does not belong to the block.
     const double took = Seconds(Clock::now() - asked).count() - link.seconds;
     if (took > 0) {
       link.bytes_per_second = std::max(link.bytes_per_second,
@@ -252,7 +252,8 @@ std::vector<std::string> PeerTalk::Collect(const std::string& mine) {
     const Peer& of = peers_[static_cast<size_t>(peer)];
     return peer == index() || of.reported || !of.problem.empty();
   };
-  // Others may wait for a peer that hangs, each once, before they report.
+  // Each process may have to wait once for a peer that hangs, before it
+  // reports.
   const auto end =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(2 * deadline_);
   ServeUntil(end, [&] {
@@ -283,7 +284,7 @@ void PeerTalk::Conclude(const std::string& conclusion) {
 
 std::string PeerTalk::Report(const std::string& report) {
   Send(0, Kind::kReport, report);
-  // Process 0 may have to wait for others itself.
+  // Process 0 may have to wait for reports itself.
   const auto end =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(3 * deadline_);
   if (ProblemOf(0).empty() && !ServeUntil(end, [&] { return concluded_; })) {

@@ -1,6 +1,6 @@
-// What processes of a job find out about each other before the first step:
-// whether all answer, how fast their links are, whether they damage bytes,
-// whether their clocks agree.
+// Lets the processes of a job examine each other before the first step. They
+// learn whether all answer, how fast their links are, whether links damage
+// bytes, and whether the clocks agree.
 #pragma once
 
 #include <chrono>
@@ -16,25 +16,26 @@
 
 namespace isoloss::campaign {
 
-/// One way of a link, as the process finds it that measured it.
+/// A PeerLink is one way of a link, as seen by the process that measured it.
 struct PeerLink {
   int peer = 0;
   double bytes_per_second = 0;  ///< one way, with checksums as a run sends
   double seconds = 0;           ///< of the shortest way there and back, halved
   double clock_ahead = 0;       ///< of the peer's clock, known to `seconds`
-  /// "does not answer ..." or "damages ...": "" if all is well.
+  /// Says "does not answer ..." or "damages ..."; "" if all is well.
   std::string problem = {};
 };
 
-/// The conversation of one process with all others. Every wait has an end, and
-/// whoever waits answers others meanwhile, so that one that hangs delays the
-/// rest once each.
+/// Lets one process talk with all its peers. Every wait has an end, and a
+/// process that waits answers its peers meanwhile. So a process that hangs
+/// delays each of the rest once.
 class PeerTalk {
  public:
   using Seconds = std::chrono::duration<double>;
 
-  /// No wait for one peer, or for all, is longer than `deadline`. All bytes
-  /// that have arrived from a process's own run of the same link must be taken.
+  /// No wait for one peer, or for all, is longer than `deadline`. The process
+  /// must have taken all bytes that arrived for its own earlier run on the same
+  /// link.
   PeerTalk(transport::Link& link, Seconds deadline);
   ~PeerTalk();
   PeerTalk(const PeerTalk&) = delete;
@@ -43,24 +44,27 @@ class PeerTalk {
   int index() const { return link_.index(); }
   int size() const { return link_.size(); }
 
-  /// Tells each peer `mine` and waits for what they tell; of a process that
-  /// does not answer it is "". To be called in the same order by all.
+  /// Tells each peer `mine` and returns what each peer tells; "" for a peer
+  /// that does not answer. All processes must make these calls in the same
+  /// order.
   std::vector<std::string> Exchange(const std::string& mine);
 
-  /// Times the links to all peers that answer, at most 31 of them: of more
-  /// processes, those that follow this one. Takes about `budget`, and the
-  /// deadline at a peer that hangs.
+  /// Times the links to all peers that answer. If there are more than 31 peers,
+  /// it times the 31 that follow this process. Takes about `budget`, and the
+  /// deadline for a peer that hangs.
   std::vector<PeerLink> MeasureLinks(Seconds budget);
 
-  /// Sends `report` to process 0 and waits for what it concludes; "" if it
-  /// does not answer. Not for process 0.
+  /// Sends `report` to process 0 and returns its conclusion; "" if it does not
+  /// answer. Process 0 must not call it.
   std::string Report(const std::string& report);
-  /// Of process 0: what the others report by now or until the deadline.
+  /// Process 0 calls it. Returns the reports that have come, or come before the
+  /// deadline.
   std::vector<std::string> Collect(const std::string& mine);
-  /// Of process 0: answers all who reported.
+  /// Process 0 calls it. Sends its conclusion to all peers.
   void Conclude(const std::string& conclusion);
 
-  /// Why a peer is sick, as this process has seen it; "" if it has not.
+  /// Says why a peer is sick, as this process has seen; "" if it has seen no
+  /// problem.
   const std::string& ProblemOf(int peer) const;
 
  private:

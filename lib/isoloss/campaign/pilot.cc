@@ -27,7 +27,7 @@ constexpr uint64_t kFirstPilotSeed = 1001;
 constexpr size_t kFifths = 5;
 constexpr size_t kFirstFifth = 2;
 
-/// Mean training loss of a fifth of the steps.
+/// Returns the mean training loss of a fifth of the steps.
 double TrainingLoss(const RunLog& log, size_t fifth) {
   const std::vector<double>& losses = log.steps.loss_nats;
   const size_t begin = fifth * losses.size() / kFifths;
@@ -35,14 +35,15 @@ double TrainingLoss(const RunLog& log, size_t fifth) {
   return stats::Mean(std::span(losses).subspan(begin, end - begin));
 }
 
-/// Held-out loss at the end of a fifth; the first evaluation is of no step.
+/// Returns the held-out loss at the end of a fifth. The first evaluation comes
+/// before all steps.
 double HeldOutLoss(const RunLog& log, size_t fifth) {
   const std::vector<double>& losses = log.eval.loss_nats;
   return losses.at(std::min(fifth + 1, losses.size() - 1));
 }
 
-/// Adds the variance over seeds of the arm's differences from the baseline, in
-/// percent squared, of each of the later fifths.
+/// Adds a variance for each of the later fifths. It is the variance over seeds
+/// of the arm's differences from the baseline, in percent squared.
 void AddVariances(const std::vector<RunLog>& baseline,
                   const std::vector<RunLog>& arm,
                   double (*loss)(const RunLog&, size_t),
@@ -58,7 +59,8 @@ void AddVariances(const std::vector<RunLog>& baseline,
   }
 }
 
-/// Of `logs`, which are seed by seed in the order of the arms.
+/// Returns the spread of `logs`, which have all arms of the first seed, then
+/// all arms of the next one.
 double PooledSpread(std::vector<RunLog> logs, size_t arms) {
   std::vector<std::vector<RunLog>> of_arm(arms);
   for (size_t i = 0; i < logs.size(); ++i) {
@@ -103,9 +105,9 @@ train::Experiment PilotOf(train::Experiment experiment, int64_t steps) {
 }
 
 std::optional<Spread> TrainPilot(const train::Experiment& pilot) {
-  // Of kPilotSeeds seeds two arms have 6 degrees of freedom; their fifths are
-  // taken for repetitions that add none. The root of 6 over the 0.2 quantile of
-  // chi squared, 3.070.
+  // With kPilotSeeds seeds two arms have 6 degrees of freedom. Their fifths
+  // count as repetitions that add none. So the factor is the root of 6 over
+  // 3.070, the 0.2 quantile of chi squared.
   constexpr double kUpper = 1.398;
   const TemporaryFolder folder;
   const TrainingPlan plan = PlanTraining(pilot);

@@ -1,5 +1,5 @@
-// plan.toml of a folder that keeps the parts of a whole: what they are parts
-// of.
+// Reads plan.toml of a folder that keeps the parts of a whole. The plan says
+// what they are parts of.
 #pragma once
 
 #include <filesystem>
@@ -9,14 +9,14 @@ namespace isoloss::campaign {
 
 inline constexpr const char* kPlanFile = "plan.toml";
 
-/// The keys and tables in which the plan of a file differs from that of a text,
-/// divided by commas; "" if they say the same.
+/// Returns the keys and tables in which the plan of a file differs from that of
+/// a text, divided by commas; "" if they say the same.
 /// Errors   IoError if the file can't be read; ConfigError if it is no TOML.
 std::string PlanDifference(const std::filesystem::path& file,
                            const std::string& plan);
 
-/// Whether a file has the keys of a plan, in their order, and no others.
-/// Errors   the same.
+/// Returns whether a file has exactly the keys of a plan, in their order.
+/// Errors   as PlanDifference.
 bool HasKeysOfPlan(const std::filesystem::path& file, const std::string& plan);
 
 }  // namespace isoloss::campaign

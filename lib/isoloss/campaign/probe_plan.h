@@ -1,4 +1,4 @@
-// From what `isoloss lab probe` is asked to what the oracle is given.
+// Turns the request of `isoloss lab probe` into options of the oracle.
 #pragma once
 
 #include <cstdint>
@@ -27,13 +27,13 @@ struct ProbeRequest {
 };
 
 /// Refuses what no probe can do, before anything is trained.
-/// Errors   ConfigError if a step is behind the experiment's last one, which
-///          none of its runs has, or if this process is one of several.
+/// Errors   ConfigError if a step is after the experiment's last one, or if
+///          this process is one of several.
 void CheckProbe(const ProbeRequest& request,
                 const train::Experiment& experiment);
 
-/// For one of the arms. Of all arms the reference alone is not compared with
-/// itself. The result points into `experiment`.
+/// Returns the options for one arm. If all arms are probed, the reference alone
+/// is not compared with itself. The result points into `experiment`.
 /// Errors   as ArmsNamed.
 oracle::ProbeOptions ProbeOptionsOf(const ProbeRequest& request,
                                     const train::Experiment& experiment,

@@ -1,4 +1,4 @@
-// Probes of the arms that a command has trained.
+// Has the oracle probe the arms that a command has trained.
 #pragma once
 
 #include <cstdint>
@@ -21,40 +21,42 @@ struct ProbedRuns {
   bool interrupted = false;
 };
 
-/// For each arm how many steps of case plain its comparison with the approved
-/// run of its seed needs (gate::PlainStepsDue).
+/// The comparison of an arm with the approved run of its seed needs this many
+/// steps of case plain (gate::PlainStepsDue).
 using PlainSteps = std::map<std::string, int64_t>;
 PlainSteps PlainStepsDue(const std::vector<compare::Run>& runs,
                          const std::vector<compare::Run>& approved,
                          const gate::Policy& policy);
 
-/// Cases of the oracle that a verdict by `policy` needs: its own, and the
-/// experiment as it is, which levels L2 and L3 follow to where runs part.
+/// Returns the cases of the oracle that a verdict by `policy` needs: those of
+/// the policy, and the experiment as it is. Levels L2 and L3 follow the latter
+/// to where runs part.
 std::vector<std::string> ProbedCases(const gate::Policy& policy);
 
-/// Makes what is at work in a run, anew for each run and each of its probes.
+/// Makes the hooks of a run, anew for each run and each of its probes.
 using MakeHooks = decltype(oracle::ProbeOptions::make_hooks);
 
 struct ProbeSettings {
   PlainSteps plain_steps = {};
-  /// Arms but this one are compared with it too (level L3); "": none.
+  /// All arms but this one are compared with it, too (level L3). With "" none
+  /// is.
   std::string reference = {};
-  /// Names of oracle::ProbeCases; empty: all.
+  /// Has names of oracle::ProbeCases; if it is empty, all are taken.
   std::vector<std::string> cases = {};
-  /// Of each case; 0: the oracle's own number. 2 are the fewest that a verdict
-  /// takes.
+  /// Each case has this many steps; 0 stands for the oracle's own number. A
+  /// verdict takes at least 2.
   int64_t steps = 0;
-  /// Of each probed run; may be empty.
+  /// Each probed run gets these hooks; may be empty.
   MakeHooks hooks = {};
 };
 
-/// `folder`/ARM-seedN.probe.h5.
+/// Returns `folder`/ARM-seedN.probe.h5.
 std::filesystem::path ProbeFile(const std::filesystem::path& folder,
                                 const std::string& arm, uint64_t seed);
 
 /// Has the oracle check the first seed of `arm`, and writes
-/// <arm>-seed<N>.probe.h5 to `folder`, which is there, in place of one that is
-/// there. Returns its path.
+/// <arm>-seed<N>.probe.h5 to `folder`, which must exist. Replaces an earlier
+/// file. Returns the path of the file.
 /// Errors   as oracle::ProbeArm.
 std::filesystem::path ProbeOneArm(const train::Experiment& experiment,
                                   const std::string& arm,
@@ -64,7 +66,7 @@ std::filesystem::path ProbeOneArm(const train::Experiment& experiment,
                                   ThreadTeam& team);
 
 /// Has the oracle check the first seed of each of `arms`, and writes
-/// probes/<arm>-seed<N>.probe.h5 to `folder`, in place of those that are there
+/// probes/<arm>-seed<N>.probe.h5 to `folder`. Replaces earlier files
 /// (CheckProbeOutputs).
 /// Errors   as oracle::ProbeArm.
 ProbedRuns ProbeArms(const train::Experiment& experiment,
@@ -73,14 +75,14 @@ ProbedRuns ProbeArms(const train::Experiment& experiment,
                      const std::filesystem::path& folder,
                      const ProbeSettings& settings = {});
 
-/// CheckProbeOutput for each file that ProbeArms would write.
+/// Calls CheckProbeOutput for each file that ProbeArms would write.
 void CheckProbeOutputs(const train::Experiment& experiment,
                        const std::vector<std::string>& arms,
                        const corpus::Corpus& corpus,
                        const std::filesystem::path& folder);
 
-/// Before a probe log is written to `file`: one of the same run is replaced,
-/// whatever program made it, because it is made anew in seconds.
+/// Checks that a probe log may be written to `file`. A probe log of the same
+/// run, by any program, may be replaced, since it is made anew in seconds.
 /// Errors   ConfigError with train::RunDifference if it is of another run, or
 ///          no probe log.
 void CheckProbeOutput(const std::filesystem::path& file,

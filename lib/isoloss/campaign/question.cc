@@ -14,7 +14,7 @@
 namespace isoloss::campaign {
 namespace {
 
-/// Each arm against the first one of the experiment.
+/// Compares each arm with the first one of the experiment.
 class ArmsQuestion : public Question {
  public:
   ArmsQuestion(const train::Experiment& experiment, gate::Policy policy,
@@ -75,8 +75,8 @@ class PrecisionQuestion final : public ArmsQuestion {
   bool IsSequential() const override { return true; }
 };
 
-/// The arms of the experiment that there are approved runs of. No arm stands
-/// beside them.
+/// Returns the arms of the experiment that have approved runs, without null
+/// arms and control.
 ArmRoles ApprovedArms(const train::Experiment& experiment,
                       const std::vector<compare::Run>& approved) {
   std::vector<std::string> arms = train::ArmNames(experiment);

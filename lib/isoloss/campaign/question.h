@@ -1,5 +1,5 @@
-// What is asked of the arms of an experiment: are they equal in training, or
-// still what they were?
+// Defines the questions on the arms of an experiment: are they equal in
+// training, or still what they were?
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@
 
 namespace isoloss::campaign {
 
-/// A question plans the runs that answer it, says what the oracle has to see of
+/// A question plans the runs that answer it, says what the oracle must see of
 /// them, and judges them. It refers to the experiment and the approved runs.
 class Question {
  public:
@@ -27,28 +27,29 @@ class Question {
   const ArmRoles& roles() const { return roles_; }
   const gate::Policy& policy() const { return policy_; }
 
-  /// The runs of all arms that have a role.
+  /// Plans the runs of all arms that have a role.
   /// Errors   as PlanTraining.
   virtual TrainingPlan Plan() const = 0;
+  /// Checks that the evidence belongs to the arms that are judged.
   /// Errors   as CheckEvidenceIsUsed.
   virtual void CheckEvidence(const EvidenceFiles& evidence) const = 0;
-  /// What the oracle is asked of these runs.
+  /// Says what the oracle has to probe of these runs.
   virtual ProbeSettings Witness(
       const std::vector<compare::Run>& runs) const = 0;
-  /// One judgement for each candidate.
+  /// Returns one judgement for each candidate.
   /// Errors   as JudgeRoles, JudgeArms and JudgeAgainstApproved.
   virtual std::vector<gate::Judgement> Judge(
       std::vector<compare::Run> runs, const EvidenceFiles& evidence) const = 0;
 
-  /// Whether `run`, which was trained before, can be judged beside those of the
-  /// plan.
+  /// Returns whether a run that was trained before can be judged with the runs
+  /// of the plan.
   virtual bool Takes(const std::string& arm, int64_t seed) const;
-  /// What the judge needs of the logs.
+  /// Says which parts of the logs the judge needs.
   virtual Keep kept() const { return Keep::kAll; }
-  /// Whether it may be asked after some of the seeds (SeedLooks), so that its
-  /// power can be planned.
+  /// Returns whether the question may be asked after some of the seeds
+  /// (SeedLooks), so that its power can be planned.
   virtual bool IsSequential() const { return false; }
-  /// Whether no verdict is given without the oracle.
+  /// Returns whether every verdict needs the oracle.
   virtual bool RequiresOracle() const { return false; }
 
  protected:
@@ -63,14 +64,15 @@ class Question {
   const ArmRoles roles_;
 };
 
-/// The question of `policy`: each arm of `experiment` against its first.
-/// `judged` names the candidates of a question of precision; {}: all (RolesOf).
+/// Returns the question of `policy`, which compares each arm of `experiment`
+/// with its first. `judged` names the candidates of a question of precision; {}
+/// stands for all (RolesOf).
 /// Errors   ConfigError if there is one arm alone; as RolesOf.
 std::unique_ptr<Question> QuestionOfArms(
     const train::Experiment& experiment, const gate::Policy& policy,
     const std::vector<std::string>& judged);
 
-/// Regression: is each arm still what its `approved` runs were?
+/// Asks for regression: is each arm still what its `approved` runs were?
 /// Errors   ConfigError if none of the arms has an approved run.
 std::unique_ptr<Question> QuestionOfApproved(
     const train::Experiment& experiment, const gate::Policy& policy,

@@ -35,7 +35,7 @@ namespace {
 namespace fs = std::filesystem;
 using document::Json;
 
-/// A dump by its name: RUN.dump-STEP.h5, RUN being ARM-seedNUMBER.
+/// The name of a dump is RUN.dump-STEP.h5, and RUN is ARM-seedNUMBER.
 struct NamedDump {
   fs::path file;
   std::string arm;
@@ -49,7 +49,7 @@ NamedDump ByName(const fs::path& file) {
   return {file, stem.substr(0, seed), stem.substr(seed + 1)};
 }
 
-/// How errors grow from the first dump to the second.
+/// Compares how errors grow from the first dump to the second.
 std::shared_ptr<const Json> GrowthOf(const fs::path& first,
                                      const fs::path& second) {
   const runlog::TensorDump a = OnOneLine(runlog::ReadTensorDump, first);
@@ -88,19 +88,19 @@ class FilesReader {
   }
 
  private:
-  /// False of what was given before, alone or in its folder, by whatever name:
-  /// a run that stands twice would count twice in the means.
+  /// Returns false if the file was given before, alone or in its folder, by any
+  /// name. A run that stands twice would count twice in the means.
   bool IsNew(const fs::path& path) {
     std::error_code error;
     const fs::path file = fs::canonical(path, error);
-    if (error) return true;  // said when it is read
+    if (error) return true;  // reported when it is read
     if (taken_.insert(file).second) return true;
     files_.notes.push_back(fmt::format("{} was given twice and is taken once.",
                                        Printable(path.string())));
     return false;
   }
 
-  /// By what it holds.
+  /// The content of the file tells its kind.
   void ReadFile(const fs::path& file) {
     if (IsForeignLog(file)) {
       std::ranges::move(ReadRuns({file}), std::back_inserter(files_.runs));
@@ -161,8 +161,8 @@ class FilesReader {
     }
   }
 
-  /// Of several candidates, verdict.json holds what the others do. Returns how
-  /// many verdicts there are.
+  /// With several candidates, verdict.json holds all that the other files do.
+  /// Returns how many verdicts there are.
   size_t ReadVerdicts(const fs::path& folder) {
     if (!plan_.verdict.empty()) return 0;
     std::vector<fs::path> files;
@@ -179,7 +179,7 @@ class FilesReader {
     return files.size();
   }
 
-  /// The dump that stands there among those that were named.
+  /// Returns the dump at `place` among those that were named.
   const fs::path& GivenDump(size_t place) const {
     if (dumps_.size() == 2) return dumps_[place];
     ThrowError(ErrorKind::kConfig,
@@ -188,8 +188,9 @@ class FilesReader {
                dumps_.front().string(), dumps_.size());
   }
 
-  /// Of the dumps in folders two of one step and seed: the baseline's, and that
-  /// of the first candidate, or else of the first other arm.
+  /// Chooses from the dumps in folders two of one step and seed. One belongs to
+  /// the baseline. The other one belongs to the first candidate, or else to the
+  /// first arm that is not the baseline.
   void ChooseDumps() {
     if (lying_dumps_.size() < 2 || files_.runs.empty()) return;
     std::vector<std::string> arms;
@@ -239,7 +240,7 @@ class FilesReader {
                DidYouMean(files_.baseline, arms));
   }
 
-  /// A run of these with these final weights; null if there is none.
+  /// Returns a run with these final weights; null if there is none.
   static const compare::Run* RunWith(const std::vector<compare::Run>& runs,
                                      const Json& weights) {
     const auto found = std::ranges::find_if(runs, [&](const auto& run) {
@@ -248,8 +249,8 @@ class FilesReader {
     return found == runs.end() ? nullptr : &*found;
   }
 
-  /// Whether the arm of a verdict has other final losses than its runs here,
-  /// which its file has with all digits.
+  /// Returns whether the final losses of an arm in a verdict differ from those
+  /// of its runs here. The verdict's file has them with all digits.
   static bool HasOtherLosses(const Json& verdict, const Json& arm,
                              const std::vector<const compare::Run*>& runs) {
     constexpr double kDigits = 1e-9;
@@ -275,7 +276,7 @@ class FilesReader {
     return false;
   }
 
-  /// A verdict beside runs that it was not given on is no verdict on them.
+  /// A verdict on other runs than those on the page is noted.
   void NoteOtherRuns() {
     for (const Json& verdict : files_.verdicts) {
       for (const char* side : {"baseline", "candidate"}) {
@@ -312,7 +313,7 @@ class FilesReader {
   const ReportPlan& plan_;
   ReportFiles files_;
   std::set<fs::path> taken_;
-  std::vector<fs::path> dumps_;         // that were named
+  std::vector<fs::path> dumps_;         // named on the command line
   std::vector<NamedDump> lying_dumps_;  // in folders
 };
 

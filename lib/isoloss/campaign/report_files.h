@@ -1,5 +1,4 @@
-// Everything that a report page can be made of, read from what a command was
-// given.
+// Reads everything that a report page can be made of.
 #pragma once
 
 #include <filesystem>
@@ -15,12 +14,13 @@
 namespace isoloss::campaign {
 
 struct ReportPlan {
-  /// Run logs, journals, probe logs, null ensembles, two dumps of tensors, and
-  /// folders of them. In a folder, the verdicts, `probes` and `dumps` of
-  /// `isoloss verify` are taken, too. What is given twice is taken once.
+  /// Takes run logs, journals, probe logs, null ensembles, two dumps of
+  /// tensors, and folders of them. From a folder, the verdicts, `probes` and
+  /// `dumps` of `isoloss verify` are taken, too. A file that is given twice is
+  /// taken once.
   std::vector<std::filesystem::path> paths;
   std::vector<std::filesystem::path> against = {};  ///< approved logs
-  std::filesystem::path verdict = {};  ///< in place of those in folders
+  std::filesystem::path verdict = {};  ///< instead of verdicts in folders
   std::string baseline = {};           ///< "": as PageContent says
 };
 
@@ -33,14 +33,15 @@ struct ReportFiles {
   std::vector<std::string> notes;  ///< what was left out, in sentences
   std::string baseline;
 
-  /// Points into these.
+  /// The content keeps pointers into this object.
   report::PageContent Content() const;
 };
 
+/// Reads what `plan` names.
 /// Errors   as OpenLog, runlog::ReadProbeLog, ReadEnsemble and ReadTensorDump,
-///          ReadVerdictFile; ConfigError if a folder
-///          holds nothing of all this, if there is one dump, or more than two
-///          were named, or if no run is of the arm `baseline`.
+///          ReadVerdictFile. ConfigError if a folder holds nothing of all this,
+///          if there is one dump, or more than two were named, or if no run is
+///          of the arm `baseline`.
 ReportFiles ReadReportFiles(const ReportPlan& plan);
 
 }  // namespace isoloss::campaign

@@ -1,4 +1,4 @@
-// The report page as a file.
+// Writes the report page to a file.
 #pragma once
 
 #include <cstddef>
@@ -9,13 +9,14 @@
 
 namespace isoloss::campaign {
 
+/// Checks that the page may be written to `output`.
 /// Errors   ConfigError if `output` is one of `inputs`, or is there and is no
 ///          report page.
 void CheckReportPage(const std::filesystem::path& output,
                      const std::vector<std::filesystem::path>& inputs = {});
 
 /// Writes the page, completely or not at all; returns how many bytes it has.
-/// CheckReportPage comes first.
+/// Call CheckReportPage first.
 /// Errors   IoError naming the path and the system's reason.
 size_t WriteReportPage(const report::PageContent& content,
                        const std::filesystem::path& output);

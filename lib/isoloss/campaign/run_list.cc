@@ -29,7 +29,7 @@ constexpr const char* kShape =
     R"({"folder": "s", "runs": [{"name": "s", "file": "s",
         "thread_seconds": "n"}]})";
 
-/// Names stand in scripts, between commas.
+/// Names must be plain, since scripts have lists of them with commas.
 bool IsPlain(std::string_view name) {
   return !name.empty() && name.size() <= 200 && name.front() != '-' &&
          std::ranges::all_of(name, [](char c) {
@@ -39,7 +39,7 @@ bool IsPlain(std::string_view name) {
          });
 }
 
-/// Whether a path stays below the folder that it is of.
+/// Returns whether a path stays below its folder.
 bool StaysBelow(const fs::path& file) {
   return file.is_relative() && !file.empty() &&
          std::ranges::none_of(
@@ -54,7 +54,7 @@ ListedRun RunOf(const Json& json) {
                                 : json["thread_seconds"].get<double>()};
 }
 
-/// What is wrong with a run that a file lists; "" if nothing is.
+/// Says what is wrong with a run that a file lists; "" if nothing is.
 std::string FaultOf(const ListedRun& run, std::set<std::string>& names) {
   if (!IsPlain(run.name)) {
     return "its name must be of letters, digits, '.', '-', '_' and '/'";

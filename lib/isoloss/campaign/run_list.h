@@ -1,5 +1,5 @@
-// The independent runs that a command consists of, so that others can divide
-// them among machines.
+// Lists the independent runs that a command consists of, so that users can
+// divide them among machines.
 #pragma once
 
 #include <filesystem>
@@ -12,10 +12,10 @@
 
 namespace isoloss::campaign {
 
-/// One run, which the command makes by itself with `--only` and its name.
+/// A command makes this run by itself with `--only` and its name.
 struct ListedRun {
   std::string name;  ///< "mxfp8-seed1"; of a study "1.3M-4/mxfp8-seed1"
-  /// What it leaves once it has finished, below the folder of the list.
+  /// A finished run leaves this file, below the folder of the list.
   std::filesystem::path file;
   double thread_seconds = 0;  ///< that it takes on one thread of this machine
 };
@@ -29,15 +29,16 @@ struct RunList {
 
 inline constexpr size_t kMostListedRuns = 50'000;
 
-/// JSON, which ReadRunList reads.
+/// Writes JSON that ReadRunList reads.
 /// Errors   as CheckOutput; ConfigError for more than kMostListedRuns.
 void WriteRunList(const RunList& list, const std::filesystem::path& file);
 
+/// Reads a list.
 /// Errors   as JsonFile; FormatError if a name is not plain or occurs twice, a
 ///          file lies outside of the folder, or a number is out of range.
 RunList ReadRunList(const std::filesystem::path& file);
 
-/// The runs that `--only` names; all if it names none.
+/// Has the runs that `--only` names; all if it names none.
 class RunChoice {
  public:
   RunChoice() = default;
@@ -46,9 +47,10 @@ class RunChoice {
 
   bool all() const { return names_.empty(); }
   bool Has(const std::string& name) const;
+  /// Checks the names.
   /// Errors   ConfigError if a name is none of `known`.
   void Check(const std::vector<std::string>& known) const;
-  /// Leaves those that it has.
+  /// Leaves the chosen runs in `runs`.
   /// Errors   as Check.
   void Keep(std::vector<train::Run>& runs) const;
 
@@ -56,13 +58,13 @@ class RunChoice {
   std::vector<std::string> names_;
 };
 
-/// The list of an experiment's runs, of which each leaves its log; without the
-/// time that they take.
+/// Returns the list of an experiment's runs, each of which leaves its log. The
+/// list has no times.
 RunList PlannedFiles(const std::vector<train::Run>& runs,
                      const std::filesystem::path& folder);
 
-/// PlannedFiles with times, for which it measures how fast each arm trains
-/// here.
+/// Returns PlannedFiles with times. For them it measures how fast each arm
+/// trains here.
 RunList ListRuns(const train::Experiment& experiment,
                  const std::vector<train::Run>& runs,
                  const std::filesystem::path& folder);

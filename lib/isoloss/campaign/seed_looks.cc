@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of the runs that the experiment would make.
+/// Describes the runs that the experiment would make.
 gate::LookRecord RecordOfPlan(const train::Experiment& experiment,
                               const corpus::Corpus& corpus) {
   std::vector<runlog::Provenance> planned;
@@ -50,7 +50,7 @@ void CheckPlan(const fs::path& file, const gate::LookRecord& kept,
              kept.looks.size() == 1 ? "" : "s", fmt::join(kept.planned, ", "));
 }
 
-/// What the folder remembers, as far as it is of this experiment.
+/// Returns what the folder remembers, if it is of this experiment.
 gate::LookRecord ReadOrBegin(const fs::path& file, gate::LookRecord begun,
                              train::Leftovers leftovers) {
   std::error_code error;
@@ -69,7 +69,8 @@ gate::LookRecord ReadOrBegin(const fs::path& file, gate::LookRecord begun,
              file.string(), difference);
 }
 
-/// Seeds of finished pairs in the folder besides those of `runs`.
+/// Counts finished pairs in the folder whose seeds are not among those of the
+/// plan.
 int64_t OtherPairs(const train::Experiment& experiment,
                    const TrainingPlan& training, const fs::path& folder) {
   std::set<int64_t> seeds;
@@ -81,7 +82,7 @@ int64_t OtherPairs(const train::Experiment& experiment,
   return static_cast<int64_t>(seeds.size());
 }
 
-/// Seeds behind the largest until there are `count`.
+/// Adds seeds, counted up from the largest, until there are `count`.
 void Extend(std::vector<uint64_t>& seeds, size_t count) {
   uint64_t last = *std::ranges::max_element(seeds);
   while (seeds.size() < count) seeds.push_back(++last);
@@ -93,7 +94,7 @@ std::set<const train::Arm*> ArmsIn(const TrainingPlan& training) {
   return arms;
 }
 
-/// Of the arms that it plans already, all seeds of the experiment.
+/// Plans all seeds of the experiment, for the arms that the plan has already.
 void PlanAgain(const train::Experiment& experiment, TrainingPlan& training) {
   const auto arms = ArmsIn(training);
   training.runs = train::PlanRuns(experiment);
@@ -101,7 +102,7 @@ void PlanAgain(const train::Experiment& experiment, TrainingPlan& training) {
                 [&](const train::Run& run) { return !arms.contains(run.arm); });
 }
 
-/// Of the pairs that are judged, ascending.
+/// Returns the seeds of the pairs that are judged, in ascending order.
 std::vector<int64_t> SeedsOf(std::span<const compare::Run> runs,
                              const std::string& baseline_arm) {
   std::set<int64_t> seeds;
@@ -122,8 +123,8 @@ std::optional<gate::Outcome> FinalWindowOutcome(
   return std::nullopt;
 }
 
-/// Below min_seeds an interval can decide nothing, unless an ensemble lent the
-/// spread to a single pair.
+/// With less than min_seeds an interval can decide nothing, unless an ensemble
+/// lent the spread to a single pair.
 bool Tested(const gate::Judgement& judgement) {
   const auto pairs = judgement.looks->taken.back().pairs;
   if (pairs > 1 && pairs < judgement.policy.min_seeds) return false;
@@ -175,7 +176,7 @@ SeedLooks::SeedLooks(train::Experiment& experiment, TrainingPlan& training,
   };
   for (const int64_t pairs : planned) {
     if (pairs < others) continue;
-    if (pairs == others) {  // they are all there, for a look before any other
+    if (pairs == others) {  // all seeds are there, for a look before training
       parts_.emplace_back();
       pairs_.push_back(pairs);
       continue;

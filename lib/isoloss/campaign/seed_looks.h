@@ -1,5 +1,5 @@
-// After how many seed pairs `verify` tests, and what a results folder remembers
-// of it (looks.json).
+// Plans after how many seed pairs `verify` tests. A results folder remembers
+// the tests (looks.json).
 #pragma once
 
 #include <cstdint>
@@ -18,36 +18,36 @@
 
 namespace isoloss::campaign {
 
-/// The seeds of an experiment in the parts in which `verify` trains them, with
-/// a look behind each.
+/// Divides the seeds of an experiment into the parts in which `verify` trains
+/// them, with a look after each part.
 class SeedLooks {
  public:
   /// Plans the looks of gate.looks, or else those that the folder remembers, or
-  /// else one. Gives `experiment` the seeds that the plan needs beyond its own,
-  /// numbered from behind the largest, and `training` their runs. Changes no
-  /// file.
+  /// else one. Adds to `experiment` the seeds that the plan needs, counted up
+  /// from its largest, and to `training` their runs. Changes no file.
   /// Errors   as gate::ReadLooks; ConfigError if the folder remembers looks of
   ///          another experiment (unless `leftovers` discards it) or by another
   ///          plan, or more pairs are asked for than the plan has.
   SeedLooks(train::Experiment& experiment, TrainingPlan& training,
             const std::filesystem::path& folder, train::Leftovers leftovers);
 
-  /// The runs of each part, none twice; one part at least. The first one is
-  /// empty if its pairs are there, with other seeds.
+  /// Returns the runs of each part: at least one part, and no run twice. The
+  /// first part is empty if the pairs of a look exist already, with other
+  /// seeds.
   const std::vector<std::vector<train::Run>>& parts() const { return parts_; }
 
-  /// The folder remembers some.
+  /// Returns whether the folder remembers looks.
   bool HasLooks() const { return !record_.looks.empty(); }
 
-  /// What is ahead, for people: "looks at 4, 8, 12 pairs ...".
+  /// Tells people which looks the plan has.
   std::string Announcement(const gate::Policy& policy) const;
 
-  /// The look at these runs.
+  /// Returns the look at these runs.
   gate::Looks At(std::span<const compare::Run> runs,
                  const gate::Policy& policy) const;
 
-  /// Remembers that look, once, if L5 tested anything. `judgements`: of
-  /// candidates.
+  /// Remembers that look, once, if L5 tested anything. `judgements` has the
+  /// candidates only.
   /// Errors   as gate::WriteLooks.
   void Remember(std::span<const compare::Run> runs,
                 std::span<const gate::Judgement> judgements);
@@ -59,15 +59,15 @@ class SeedLooks {
   std::vector<int64_t> pairs_;  ///< at the end of each part
 };
 
-/// Whether more seed pairs could change nothing of it: L5 has passed, or some
-/// level failed.
+/// Returns whether more seed pairs could not change the verdict: L5 has passed,
+/// or some level failed.
 bool IsDecided(const gate::Judgement& judgement);
 
-/// "floor INCONCLUSIVE, 99.86 % interval [-0.5 %, +0.7 %]": what L5 says.
+/// Returns the arm with what L5 says: each check, its outcome and its interval.
 std::string FinalWindowText(const gate::Judgement& judgement);
 
-/// For logs from anywhere: by the looks.json beside them, which stays as it is.
-/// `logs`: files, or folders of them.
+/// Returns the looks of the looks.json beside logs from anywhere, which stays
+/// as it is. `logs` has files, or folders of them.
 /// Errors   as gate::ReadLooks.
 gate::Looks LooksBeside(const std::vector<std::filesystem::path>& logs,
                         std::span<const compare::Run> runs,

@@ -16,8 +16,8 @@ using kernels::GemmProblem;
 using kernels::Operand;
 using model::GemmTask;
 
-/// The rows of an operand as its product takes them: rounded, and quantised
-/// anew at every segment.
+/// Returns the rows of an operand as its product takes them: rounded, and
+/// quantised anew at every segment.
 Matrix<float> FinishedRows(const Operand& operand,
                            std::span<const size_t> segment_ends) {
   Matrix<float> rows;

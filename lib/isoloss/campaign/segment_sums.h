@@ -1,4 +1,5 @@
-// Products of linear layers, summed in another way than kernels::Gemm does.
+// Computes products of linear layers, which are summed in another way than in
+// kernels::Gemm.
 #pragma once
 
 #include <algorithm>
@@ -29,9 +30,9 @@ void SumSegments(MatrixView<const float> a, MatrixView<const float> b,
 void StoreSums(MatrixView<const float> sums,
                const kernels::GemmProblem& problem);
 
-/// An engine that quantises operands as kernels::GemmBatch does and sums their
-/// products with `segment`. Products for which `touches` is false go to
-/// kernels::GemmBatch; an empty `touches` is true of all.
+/// Returns an engine that quantises operands as kernels::GemmBatch does and
+/// sums their products with `segment`. Products for which `touches` is false go
+/// to kernels::GemmBatch; an empty `touches` is true of all.
 /// Errors   ConfigError for operands that are quantised otherwise than in MX
 ///          blocks.
 model::GemmEngine SummedBy(

@@ -12,8 +12,8 @@
 namespace isoloss::campaign {
 namespace {
 
-/// A change of numerics changes them, in the commit that makes the goldens
-/// anew.
+/// A change of numerics changes these digests, in the commit that makes the
+/// goldens anew.
 constexpr KnownNumerics kKnown[] = {
     {"bf16", 0xbf184ebc4435cd94},
     {"mxfp8_rceil", 0x587166fb3f06fcfd},
@@ -36,7 +36,8 @@ class ForcedTarget {
   std::string before_;
 };
 
-/// 2 and 3, which split loops unevenly, and one for each processor.
+/// The sizes are 2 and 3, which split loops unevenly, and the number of
+/// processors.
 std::vector<int> TeamSizes() {
   constexpr int kMost = 16;
   std::set<int> sizes = {2, 3, std::min(AvailableProcessors(), kMost)};
@@ -44,7 +45,7 @@ std::vector<int> TeamSizes() {
   return {sizes.begin(), sizes.end()};
 }
 
-/// The scalar code takes ten times as long; its first recipes are enough.
+/// The scalar code takes ten times as long, so its first recipes are enough.
 constexpr size_t kOfScalar = 2;
 
 void Train(std::span<const KnownNumerics> known, const std::string& target,

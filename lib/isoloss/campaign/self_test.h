@@ -1,4 +1,5 @@
-// Does this machine compute the bits that this version of the code stands for?
+// Tests whether this machine computes the bits that this version of the code
+// stands for.
 #pragma once
 
 #include <cstdint>
@@ -8,18 +9,18 @@
 
 namespace isoloss::campaign {
 
-/// A recipe, and the train::NumericsDigest that it has had since its numerics
-/// changed last. It depends on the recipe and the code alone.
+/// Holds a recipe, and the train::NumericsDigest that it has had since its
+/// numerics changed last. The digest depends on the recipe and the code alone.
 struct KnownNumerics {
   const char* recipe;
   uint64_t digest;
 };
 
-/// Those of recipes that train by different means. golden/curves holds the same
-/// digests, which a test compares.
+/// Returns the digests of recipes that train by different means. golden/curves
+/// holds the same digests, which a test compares.
 std::span<const KnownNumerics> AllKnownNumerics();
 
-/// One training whose digest was not the known one.
+/// The digest of this training was not the known one.
 struct WrongNumerics {
   std::string recipe;
   std::string target;  ///< of the kernels
@@ -35,16 +36,16 @@ struct SelfTest {
   std::vector<WrongNumerics> wrong;
 };
 
-/// Trains the small model of train::NumericsDigest with each recipe (the scalar
-/// code, which is slow, with the first two): on each
-/// kernel target that this processor has with one thread, and on the target in
-/// use with teams of several. The target in use stays what it was; no other
-/// thread may compute meanwhile.
+/// Trains the small model of train::NumericsDigest with each recipe; the scalar
+/// code, which is slow, takes the first two only. Trains on each kernel target
+/// that this processor has with one thread, and on the target in use with teams
+/// of several. The target in use stays what it was. No other thread may compute
+/// meanwhile.
 /// Cost     about a second.
 SelfTest RunSelfTest(std::span<const KnownNumerics> known = AllKnownNumerics());
 
-/// What is wrong with it: whether all of them are, those of one target, or
-/// those of several threads; "" if nothing is.
+/// Says whether all trainings are wrong, those of one target, or those of
+/// several threads; "" if none is.
 std::string DiagnosisOf(const SelfTest& test);
 
 }  // namespace isoloss::campaign

@@ -26,8 +26,8 @@
 namespace isoloss::campaign {
 namespace {
 
-/// Whether looking at tensors took more than a tenth of the run's time, by the
-/// end of the event: ", 1.3 % of the run".
+/// Returns whether looking at tensors took more than a tenth of the run's time.
+/// The text of the event ends with the share: ", 1.3 % of the run".
 bool IsLargeCost(const runlog::Event& event) {
   constexpr double kTenth = 10;
   const size_t share = event.text.rfind(", ");
@@ -46,8 +46,8 @@ std::string Outcome(const runlog::RunLog& log) {
                      log.provenance.complete ? "" : ", ended early", cost);
 }
 
-/// torchtitan's line, behind the run's name; parsers of such lines skip what
-/// stands before `step:`.
+/// Prints torchtitan's line after the run's name. Parsers of such lines skip
+/// everything before `step:`.
 void PrintStep(const std::string& run, const runlog::StepRow& row) {
   fmt::print(
       "[{}] step: {:2}  loss: {:8.5f}  grad_norm: {:7.4f}  tps: {:.0f}\n", run,
@@ -55,7 +55,7 @@ void PrintStep(const std::string& run, const runlog::StepRow& row) {
   std::fflush(stdout);
 }
 
-/// Events that a user should hear of while the run goes on.
+/// A user should hear of these events while the run goes on.
 bool IsNews(const runlog::Event& event) {
   return event.kind == train::kResumeEvent || event.kind == "damage" ||
          event.kind == "abort";
@@ -66,7 +66,7 @@ std::string NewsOf(const runlog::Event& event) {
                                            : event.text;
 }
 
-/// Stops all runs on a signal, with a hopeless pair, or behind a step.
+/// Stops all runs on a signal, once a pair is hopeless, or after a step.
 class StopFlag {
  public:
   StopFlag(EarlyAbort* watch, std::optional<int64_t> last)
@@ -76,7 +76,7 @@ class StopFlag {
     return watch_ != nullptr || last_ ? &stop_ : &signal_;
   }
   bool signalled() const { return signal_.load(); }
-  /// The run that finished the last step first.
+  /// Returns the run that finished the last step first.
   const std::optional<std::string>& stopped_by() const { return stopped_by_; }
 
   void AfterStep(const train::Run& run, const runlog::StepRow& row) {
@@ -87,7 +87,7 @@ class StopFlag {
     }
     Watch(run, row);
   }
-  /// A step of any run, also of one that had finished before.
+  /// Takes a step of any run, even of one that had finished before.
   void Watch(const train::Run& run, const runlog::StepRow& row) {
     const bool hopeless = watch_ != nullptr && watch_->Add(run, row);
     if (hopeless || signal_.load()) stop_.store(true);

@@ -15,54 +15,57 @@
 
 namespace isoloss::campaign {
 
-/// The logs that training leaves; `interrupted` if a signal came, so that some
-/// may be missing or partial.
+/// Holds the logs that training leaves. If a signal came, `interrupted` is set,
+/// and logs may be missing or partial.
 struct ExecutedRuns : train::LeftLogs {
   bool interrupted = false;
   bool aborted = false;  ///< the numbers of some run were not finite
-  /// Why all were stopped, so that logs are partial: the pair of
-  /// TrainArmsOptions::watch, or the run that has finished step stop_after.
+  /// One of these is set if all runs were stopped, so that logs are partial:
+  /// the pair of TrainArmsOptions::watch, or the run that finished step
+  /// stop_after.
   std::optional<HopelessPair> hopeless = std::nullopt;
   std::optional<std::string> stopped_by = std::nullopt;
 };
 
-/// Of several processes of one job only the first writes, prints and judges.
+/// Only the first process of a job writes, prints and judges.
 bool SpeaksForTheJob();
 
-/// For commands whose work is not shared between processes; `but` says why.
+/// Refuses a job of several processes, for commands that do not share their
+/// work. `but` says why.
 /// Errors   ConfigError if this process is one of several.
 void RequireOneProcess(const char* command, const char* but);
 
-/// What is trained: runs of an experiment that must outlive it, and its corpus.
+/// The plan has runs of an experiment, which must outlive them, and its corpus.
 struct TrainingPlan {
   std::vector<train::Run> runs;
   corpus::Corpus corpus;
 };
 
-/// As train::PlanRuns. What that refuses is refused before the corpus takes its
-/// time.
+/// Plans the runs, as train::PlanRuns does, and loads the corpus. An error of
+/// the plan comes before the corpus takes its time.
 /// Errors   as train::PlanRuns and train::LoadCorpusOf.
 TrainingPlan PlanTraining(const train::Experiment& experiment,
                           const std::string& only_arm = {});
 
-/// How TrainArms trains, and how it shows it.
+/// Says how TrainArms trains, and how it shows its progress.
 struct TrainArmsOptions {
-  /// Check all of it and say what it would take, but train nothing (dry_run.h).
+  /// Checks everything and says what the training would take, but trains
+  /// nothing (dry_run.h).
   bool dry_run = false;
   train::Leftovers leftovers = train::Leftovers::kRefuse;
-  /// Print each step as torchtitan does, in place of progress bars.
+  /// Prints each step as torchtitan does, instead of progress bars.
   bool print_steps = false;
-  /// Stop all runs once one of them has finished this step.
+  /// Stops all runs once one of them has finished this step.
   std::optional<int64_t> stop_after = std::nullopt;
-  /// Show nothing: other runs go on beside these.
+  /// Shows nothing, since other runs go on at the same time.
   bool quiet = false;
-  /// They are judged afterwards: an earlier verdict goes even if all runs are
-  /// kept. Else it goes if one is trained.
+  /// If the runs are judged afterwards, an earlier verdict is removed even if
+  /// all runs are kept. Else it is removed if a run is trained.
   bool judged = false;
-  /// Options that make the same command go on, for messages; "": nothing is
-  /// said, as nothing is kept.
+  /// Messages name these options, which make the same command go on. With "" no
+  /// message comes, as nothing is kept.
   std::string how_to_go_on = "--resume";
-  /// What a run begins with besides (train::RunnerHooks::run_hooks).
+  /// A run begins with these hooks, too (train::RunnerHooks::run_hooks).
   std::function<train::RunHooks(const train::Run& run)> run_hooks = {};
   /// Sees each step of each run and may stop all runs.
   EarlyAbort* watch = nullptr;

@@ -17,8 +17,8 @@ namespace {
 
 using document::Json;
 
-/// What readers of a verdict rely on (docs/verdict.schema.json has all of it).
-/// Key `reading` is missing in files of earlier versions.
+/// Readers of a verdict rely on these keys; docs/verdict.schema.json has all of
+/// them. Key `reading` is missing in files of earlier versions.
 constexpr const char* kVerdictShape = R"({
   "schema_version": "i", "outcome": "s", "exit_code": "i",
   "experiment": "s",
@@ -66,7 +66,8 @@ gate::Outcome OutcomeOf(const Json& object, const std::filesystem::path& file) {
              file.string(), Printable(name.substr(0, 40)));
 }
 
-/// That nobody edited it. Files of earlier versions carry no digest.
+/// Checks that nobody edited the verdict. Files of earlier versions carry no
+/// digest.
 void CheckDigest(const Json& json, const std::filesystem::path& file) {
   if (!json.contains("digest") ||
       json["digest"] == report::VerdictDigest(json)) {
@@ -78,8 +79,8 @@ void CheckDigest(const Json& json, const std::filesystem::path& file) {
              file.string());
 }
 
-/// That the outcome and exit code of `whole` are those of the severest of
-/// `parts` that count, as gate::Severest has it.
+/// Checks that `whole` has the outcome and exit code of the severest of `parts`
+/// that count, as gate::Severest has it.
 void CheckOutcome(const Json& whole, const Json& parts,
                   const std::filesystem::path& file) {
   std::optional<gate::Outcome> severest;

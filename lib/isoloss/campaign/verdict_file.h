@@ -1,4 +1,4 @@
-// Verdicts, read back from the files that isoloss wrote.
+// Reads verdicts back from the files that isoloss wrote.
 #pragma once
 
 #include <filesystem>
@@ -8,9 +8,9 @@
 
 namespace isoloss::campaign {
 
-/// The objects of verdict.json, one for each candidate.
+/// Returns the objects of verdict.json, one for each candidate.
 /// Errors   as ReadJsonFile; FormatError if an outcome is not that of its
-/// checks.
+///          checks.
 std::vector<document::Json> ReadVerdictFile(const std::filesystem::path& path);
 
 }  // namespace isoloss::campaign

@@ -30,13 +30,14 @@
 namespace isoloss::campaign {
 namespace {
 
-/// What the runs had, if anything, when they were stopped.
+/// Reads the logs of runs that were stopped, if they have any.
 std::vector<compare::Run> ReadStopped(std::vector<std::filesystem::path> logs) {
   std::erase_if(logs, [](const auto& log) { return log.empty(); });
   return ReadRuns(logs);
 }
 
-/// Seeds that were trained before count like those of now.
+/// Adds logs of seeds that were trained before, which count like the planned
+/// ones.
 void AddOthers(const train::OtherLogs& others, const Question& question,
                std::vector<std::filesystem::path>& logs) {
   for (const train::OtherLogs::File& file : others.files) {
@@ -52,7 +53,8 @@ std::unique_ptr<Question> QuestionOf(const VerifyPlan& plan) {
              : QuestionOfApproved(plan.experiment, plan.policy, plan.approved);
 }
 
-/// What a verification does, in the order in which it does it.
+/// Has a function for each part of a verification, in the order in which they
+/// run.
 class Verifier {
  public:
   explicit Verifier(VerifyPlan plan)
@@ -87,7 +89,7 @@ class Verifier {
       return {};
     }
     if (SeveralLooks()) {
-      // Before hours of training, what a later part would be refused for.
+      // Errors that a later part would find come before hours of training.
       train::CheckRuns(plan_.experiment, training.runs, training.corpus,
                        plan_.folder, plan_.leftovers);
     }
@@ -107,7 +109,7 @@ class Verifier {
   }
 
  private:
-  /// Verdicts with what they were given on; the last that is done.
+  /// Ends the verification: returns the verdicts with the runs that they cover.
   Verification Given(std::vector<gate::Judgement> judgements,
                      std::vector<compare::Run> runs) {
     return {.judgements = std::move(judgements),
@@ -115,14 +117,14 @@ class Verifier {
                        std::move(plan_.evidence)}};
   }
 
-  /// Judging is left to a call that sees all runs.
+  /// Leaves judging to a call that sees all runs.
   Verification TrainChosen(TrainingPlan& training) {
     plan_.only.Keep(training.runs);
     return {.interrupted = Train(training).interrupted};
   }
 
-  /// A verdict on some of the seeds would be a look, which a later one on all
-  /// of them would have to pay for.
+  /// A verdict on some of the seeds would be a look. A later verdict on all
+  /// seeds would have to pay for that look.
   void RequireAllRuns(const TrainingPlan& training) const {
     const RunList list = PlannedFiles(training.runs, plan_.folder);
     std::vector<std::string> missing;
@@ -143,9 +145,9 @@ class Verifier {
         missing.size() > shown ? ", ..." : "");
   }
 
-  /// Part by part until the looks between them say that it is enough, into
-  /// `runs`, with the logs of other seeds that lie beside them. Returns what
-  /// the verification ends with if it ends here.
+  /// Trains part by part until a look between them says that it is enough. Adds
+  /// the runs to `runs`, with the logs of other seeds in the folder. Returns a
+  /// result if the verification ends here.
   std::optional<Verification> TrainInParts(TrainingPlan& training,
                                            std::vector<compare::Run>& runs) {
     const std::vector<std::vector<train::Run>> parts =
@@ -164,7 +166,7 @@ class Verifier {
         return Given(std::move(judgements), std::move(runs));
       }
       if (executed.interrupted) return Verification{.interrupted = true};
-      // The seeds of later parts, should they be there, are not to be seen yet.
+      // If seeds of later parts have logs, this look must not see them.
       for (size_t later = part + 1; later < parts.size(); ++later) {
         training.runs.insert(training.runs.end(), parts[later].begin(),
                              parts[later].end());
@@ -192,14 +194,14 @@ class Verifier {
     return looks_ && (looks_->parts().size() > 1 || looks_->HasLooks());
   }
 
-  /// What is no news is not said: one look, which is the first.
+  /// A single look that is the first one is no news.
   void AnnounceLooks() const {
     if (SeveralLooks()) {
       fmt::print(stderr, "isoloss: {}\n", looks_->Announcement(plan_.policy));
     }
   }
 
-  /// What the oracle will take, beside the training that is planned.
+  /// Says what the oracle will take, besides the planned training.
   void AnnounceProbes(const TrainingPlan& training) {
     if (!Probes() || question_->RequiresOracle()) return;
     const size_t steps =
@@ -212,8 +214,8 @@ class Verifier {
                     training.runs.size() * plan_.experiment.train.steps));
   }
 
-  /// Whether the plan can be expected to answer, by what its file says of
-  /// chance. Each of several looks has a power of its own.
+  /// Says whether the plan can be expected to answer, given
+  /// gate.spread_percent. Each of several looks has a power of its own.
   void AnnouncePower() const {
     if (!question_->IsSequential() || SeveralLooks() || !SpeaksForTheJob()) {
       return;
@@ -241,7 +243,7 @@ class Verifier {
                       .watch = watch_ ? &*watch_ : nullptr});
   }
 
-  /// The look between two parts: is every candidate decided?
+  /// Judges between two parts: is every candidate decided?
   bool IsEnough(const std::vector<compare::Run>& runs) {
     const std::vector<gate::Judgement> judgements = CandidatesOnly(Judge(runs));
     looks_->Remember(runs, judgements);
@@ -259,7 +261,7 @@ class Verifier {
     return enough;
   }
 
-  /// Arms beside them are judged, too, but do not say when it is enough.
+  /// Null arms and control are judged, too, but do not say when it is enough.
   std::vector<gate::Judgement> CandidatesOnly(
       std::vector<gate::Judgement> judgements) const {
     std::erase_if(judgements, [&](const gate::Judgement& judgement) {
@@ -286,7 +288,8 @@ class Verifier {
                plan_.policy.margin_tokens_percent);
   }
 
-  /// Before anything is computed: what could not be written at the end.
+  /// Refuses outputs that could not be written at the end, before anything is
+  /// computed.
   void CheckProbes(const corpus::Corpus& corpus) const {
     if (Probes() && plan_.leftovers != train::Leftovers::kDiscard) {
       CheckProbeOutputs(plan_.experiment, question_->roles().candidates, corpus,
@@ -294,7 +297,7 @@ class Verifier {
     }
   }
 
-  /// Says which seeds are left out.
+  /// Finds logs of other seeds, and says which of them are left out.
   train::OtherLogs OtherSeeds(const TrainingPlan& training) const {
     train::OtherLogs others = train::FindOtherSeeds(
         plan_.experiment, training.runs, training.corpus, plan_.folder);
@@ -305,7 +308,8 @@ class Verifier {
     return others;
   }
 
-  /// Arms that the oracle understands. Of the others the verdict is told why.
+  /// Returns the arms that the oracle understands. The verdict says why the
+  /// remaining arms have no probe.
   std::vector<std::string> ProbedArms() {
     std::vector<std::string> arms;
     for (const std::string& name : question_->roles().candidates) {
@@ -322,8 +326,8 @@ class Verifier {
     return arms;
   }
 
-  /// The experiment with trained seeds only: a plan of looks may have ended
-  /// before the others, and a probe needs a run to speak of.
+  /// Returns the experiment with trained seeds only. Looks may have ended the
+  /// plan before the remaining seeds, and a probe needs a run to speak of.
   train::Experiment WithTrainedSeeds(
       const std::vector<compare::Run>& runs) const {
     train::Experiment experiment = plan_.experiment;

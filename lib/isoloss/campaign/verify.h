@@ -1,5 +1,5 @@
-// From an experiment to its verdicts: trains the arms, has the oracle probe
-// them, judges.
+// Leads from an experiment to its verdicts: trains the arms, has the oracle
+// probe them, and judges.
 #pragma once
 
 #include <filesystem>
@@ -22,20 +22,21 @@ struct VerifyPlan {
   train::Experiment experiment;
   std::filesystem::path folder = {};  ///< of logs, probes and verdicts
   gate::Policy policy = {};
-  /// Good runs of earlier: is each arm still what it was? Empty: the other arms
-  /// are judged against the first.
+  /// If there are approved earlier runs, the question is whether each arm is
+  /// still what it was. If not, each arm is judged against the first.
   std::vector<compare::Run> approved = {};
-  /// The candidates, of a verdict on precision; {}: all (RolesOf).
+  /// These are the candidates of a verdict on precision; {} stands for all
+  /// (RolesOf).
   std::vector<std::string> judged = {};
   EvidenceFiles evidence = {};  ///< that is there already
-  /// Have the oracle probe the arms; always done with `approved`.
+  /// If true, the oracle probes the arms. With `approved` it always does.
   bool oracle = true;
   bool abort_early = false;  ///< stop once a pair is beyond hope (level L6)
   bool dry_run = false;      ///< check and say all, train nothing
-  /// Train these alone, of all looks, and judge nothing.
+  /// Only these runs are trained, of all looks, and nothing is judged.
   RunChoice only = {};
-  /// Write the list of the runs there, of all looks, and train nothing; empty:
-  /// not asked for.
+  /// If it is set, the list of the runs of all looks is written to this file,
+  /// and nothing is trained.
   std::filesystem::path list = {};
   bool no_train = false;  ///< judge what is there; refused if runs are missing
   train::Leftovers leftovers = train::Leftovers::kRefuse;
@@ -43,14 +44,15 @@ struct VerifyPlan {
 };
 
 struct Verification {
-  /// One for each candidate. Empty if a signal came, if nothing was to be
-  /// judged
-  /// (`dry_run`, `only`, `list`), and in all processes of a job but the first.
+  /// Has one judgement for each candidate. It is empty if a signal came, if
+  /// there was nothing to judge (`dry_run`, `only`, `list`), and in all
+  /// processes of a job but the first.
   std::optional<std::vector<gate::Judgement>> judgements = std::nullopt;
   bool interrupted = false;
   JudgedRuns judged = {};  ///< what the judgements were given on
 };
 
+/// Trains, probes and judges as `plan` says.
 /// Errors   ConfigError if there is nothing to judge against, or evidence that
 ///          is of no use; as TrainArms, ProbeArms and JudgeArms.
 Verification Verify(VerifyPlan plan);

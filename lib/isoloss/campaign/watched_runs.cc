@@ -20,17 +20,18 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-/// WatchedRuns::ended says what for.
+/// WatchedRuns::ended says what the time is for.
 constexpr auto kPatience = std::chrono::seconds(5);
 
-/// By its name: a log or journal of a run, and no hidden temporary file.
+/// Returns whether the name is that of a log or journal of a run, and not of a
+/// hidden temporary file.
 bool IsRunFile(const fs::path& file) {
   if (file.filename().string().starts_with(".")) return false;
   return file.extension() == ".journal" ||
          (file.extension() == ".h5" && !IsNamedAsOther(file));
 }
 
-/// Thousands of runs are held at a time.
+/// Keeps only the curves, since thousands of runs are held at a time.
 runlog::RunLog CurvesOf(runlog::RunLog&& log) {
   const size_t all = runlog::ValueBytesOf(log);
   runlog::RunLog curves;
@@ -170,7 +171,7 @@ void WatchedRuns::Add(const fs::path& folder, const std::string& name,
 
 void WatchedRuns::FindRuns() {
   if (sweep_) {
-    // Thousands that have finished are counted, not read.
+    // Finished runs are counted, not read, since there may be thousands.
     sweep_->Update();
     for (const WatchedSweep::Begun& run : sweep_->begun()) {
       Add(run.folder, run.file, run.name);

@@ -1,4 +1,5 @@
-// Runs that another process is making, read again and again from their files.
+// Follows runs that another process makes, by reading their files again and
+// again.
 #pragma once
 
 #include <chrono>
@@ -15,10 +16,10 @@
 
 namespace isoloss::campaign {
 
-/// The files of one run, and what was read of them last.
+/// Has the files of one run, and what was read of them last.
 class WatchedRun {
  public:
-  /// `shown`: its name for people.
+  /// `shown` is the run's name as people see it.
   WatchedRun(std::filesystem::path folder, const std::string& name,
              const std::string& shown);
 
@@ -26,9 +27,9 @@ class WatchedRun {
   /// journal and its log, stays as it was.
   void Update();
 
-  /// Its log holds what a terminal shows: attributes, /steps and events.
+  /// The run's log holds what a terminal shows: attributes, /steps and events.
   const report::LiveRun& run() const { return run_; }
-  /// False of a probe log or an ensemble under a name of the user's.
+  /// Returns false for a probe log or an ensemble that has a name like a run's.
   bool is_run() const { return is_run_; }
 
  private:
@@ -41,8 +42,8 @@ class WatchedRun {
 
   /// Reads NAME`extension` unless NAME`unless` is there.
   bool TryRead(const std::string& extension, const std::string& unless);
-  /// What has no size is no file, but may have a file's name: a pipe, say.
-  /// False if nothing is there.
+  /// Reads a path that has no size, which is no regular file but perhaps a
+  /// pipe. Returns false if nothing is there.
   bool ReadAnyway(const std::filesystem::path& file, bool live);
   void Read(const std::filesystem::path& file, bool live);
 
@@ -53,7 +54,7 @@ class WatchedRun {
   bool is_run_ = true;
 };
 
-/// Everything below one path: the runs of a folder, or one run.
+/// Follows everything below one path: the runs of a folder, or one run.
 class WatchedRuns {
  public:
   explicit WatchedRuns(const std::filesystem::path& path);
@@ -62,15 +63,15 @@ class WatchedRuns {
   void Update();
 
   std::vector<report::LiveRun> Runs() const;
-  /// The job that is at work there now.
+  /// Returns the job that is at work there now.
   std::optional<report::LiveJob> Job() const;
   bool folder() const { return folder_; }
-  /// At the last Update: there are runs, all have ended, and no more will come.
-  /// A job that was seen says so itself; where none was, a folder has ended
-  /// when no journal has come for 5 seconds. Of a sweep all runs must have
-  /// finished: those that are missing may wait for a machine.
+  /// Returns whether at the last Update there were runs, all had ended, and no
+  /// more will come. A job says itself that it ends. If none was seen, a folder
+  /// has ended when no journal has come for 5 seconds. All runs of a sweep must
+  /// have finished, since missing runs may wait for a machine.
   bool ended() const { return ended_; }
-  /// Whether files of a run can't be read; the run says why.
+  /// Returns whether files of a run can't be read; the run says why.
   bool unreadable() const;
 
  private:

@@ -9,10 +9,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Files that a shared file system is asked for in a second, at most.
+/// A shared file system is asked for at most this many files in a second.
 constexpr double kLooksPerSecond = 500;
 
-/// A run that takes no time by the list takes some, so that it counts.
+/// A run that takes no time according to the list counts with a little time.
 double SecondsOf(const ListedRun& run) {
   constexpr double kLeast = 1e-3;
   return std::max(run.thread_seconds, kLeast);

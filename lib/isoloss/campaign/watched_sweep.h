@@ -1,5 +1,5 @@
-// How far the runs are that many processes share among them (isoloss submit),
-// by the files that they leave.
+// Follows runs that many processes share (isoloss submit), by the files that
+// they leave.
 #pragma once
 
 #include <chrono>
@@ -13,22 +13,22 @@
 
 namespace isoloss::campaign {
 
-/// Where `isoloss submit` keeps what it needs, below a results folder.
+/// `isoloss submit` keeps its files in this folder, below a results folder.
 inline constexpr const char* kSweepFolder = "sweep";
-/// The list of all runs in it.
+/// The file has a list of all runs of the sweep.
 inline constexpr const char* kRunsFile = "runs.json";
 
 class WatchedSweep {
  public:
-  /// The sweep of a results folder; empty if it has none.
+  /// Returns the sweep of a results folder; nothing if it has none.
   /// Errors   as ReadRunList.
   static std::optional<WatchedSweep> In(const std::filesystem::path& folder);
 
-  /// Looks for what has begun and finished. Of many runs not at each call: to
-  /// ask a shared file system for 10,000 files takes it seconds.
+  /// Looks which runs have begun and finished. With many runs not every call
+  /// looks, since asking a shared file system for 10,000 files takes seconds.
   void Update();
 
-  /// Files of a run that is under way.
+  /// These are the files of a run that is under way.
   struct Begun {
     std::filesystem::path folder;
     std::string file;  ///< without extension
@@ -36,7 +36,8 @@ class WatchedSweep {
   };
   const std::vector<Begun>& begun() const { return begun_; }
 
-  /// Times are by what has finished since the sweep was submitted.
+  /// The time left follows from the runs that have finished since the sweep was
+  /// submitted.
   report::LiveJob Job() const;
   bool AllFinished() const { return finished_count_ == list_.runs.size(); }
 

@@ -3,12 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/threads.h"
-#include "isoloss/document/json.h"
 #include "isoloss/formats/quantization.h"
 #include "isoloss/probes/tensor_accumulator.h"
 
@@ -72,38 +70,32 @@ std::vector<WhatIfRow> WhatIf(
   return rows;
 }
 
-std::string RenderWhatIf(const std::vector<WhatIfRow>& rows) {
-  size_t width = 0;
-  for (const WhatIfRow& row : rows) width = std::max(width, row.format.size());
-  std::string text;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const WhatIfRow& row = rows[i];
-    if (i == 0 || row.tensor != rows[i - 1].tensor) {
-      text += fmt::format(
-          "{}\n  {:>9} {:>11} {:>11} {:>11}  along    if quantised as\n",
-          row.tensor, "sqnr_db", "mse", "underflows%", "saturated%");
+document::Document WhatIfDocument(const std::vector<WhatIfRow>& rows) {
+  document::Document document;
+  std::string_view tensor;
+  document.PutEach("what_if", rows, [&](const WhatIfRow& row) {
+    document::Document of;
+    of.Put("tensor", row.tensor);
+    of.Put("format", row.format);
+    of.Put("along", row.columnwise ? "columns" : "rows");
+    of.Put("sqnr_db", row.sqnr_db);
+    of.Put("mse", row.mse);
+    of.Put("underflows%", row.underflows_percent);
+    of.Put("saturated%", row.saturated_percent);
+    if (row.tensor != tensor) {
+      of.Say(row.tensor);
+      of.Say(
+          fmt::format("  {:>9} {:>11} {:>11} {:>11}  along    if quantised as",
+                      "sqnr_db", "mse", "underflows%", "saturated%"));
     }
-    text += fmt::format("  {:>9.4g} {:>11.4g} {:>11.4g} {:>11.4g}  {:<7}  {}\n",
-                        row.sqnr_db, row.mse, row.underflows_percent,
-                        row.saturated_percent,
-                        row.columnwise ? "columns" : "rows", row.format);
-  }
-  return text;
-}
-
-nlohmann::ordered_json WhatIfJson(const std::vector<WhatIfRow>& rows) {
-  auto list = nlohmann::ordered_json::array();
-  for (const WhatIfRow& row : rows) {
-    nlohmann::ordered_json json{{"tensor", row.tensor},
-                                {"format", row.format},
-                                {"along", row.columnwise ? "columns" : "rows"}};
-    document::PutNumber(json, "sqnr_db", row.sqnr_db);
-    document::PutNumber(json, "mse", row.mse);
-    document::PutNumber(json, "underflows%", row.underflows_percent);
-    document::PutNumber(json, "saturated%", row.saturated_percent);
-    list.push_back(std::move(json));
-  }
-  return list;
+    tensor = row.tensor;
+    of.Say(fmt::format("  {:>9.4g} {:>11.4g} {:>11.4g} {:>11.4g}  {:<7}  {}",
+                       row.sqnr_db, row.mse, row.underflows_percent,
+                       row.saturated_percent,
+                       row.columnwise ? "columns" : "rows", row.format));
+    return of;
+  });
+  return document;
 }
 
 }  // namespace isoloss::campaign

@@ -1,17 +1,18 @@
-// What other quantisations would make of dumped tensors.
+// Computes what other quantisations would make of dumped tensors.
 #pragma once
 
 #include <functional>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "isoloss/document/document.h"
 #include "isoloss/runlog/tensor_dump.h"
 
 namespace isoloss::campaign {
 
-/// Of one tensor in one direction; NaN as in a run log.
+/// A row belongs to one tensor in one direction. NaN means the same as in a run
+/// log.
 struct WhatIfRow {
   std::string tensor;
   std::string format;  ///< the description, in full
@@ -22,15 +23,15 @@ struct WhatIfRow {
   double saturated_percent = 0;
 };
 
-/// Statistics of the dumped tensors that `wants` (empty: of all), under each
-/// description, with the dump's segments. Random bits come from seed 0.
+/// Returns statistics of the dumped tensors that `wants` (empty: all), under
+/// each description, with the dump's segments. Random bits come from seed 0.
 /// Errors   ConfigError if a name is none of formats::QuantizationByName, or
 ///          looks back at steps, which a dump lacks.
 std::vector<WhatIfRow> WhatIf(
     const runlog::TensorDump& dump, const std::vector<std::string>& formats,
     const std::function<bool(std::string_view)>& wants);
 
-std::string RenderWhatIf(const std::vector<WhatIfRow>& rows);
-nlohmann::ordered_json WhatIfJson(const std::vector<WhatIfRow>& rows);
+/// A table for each tensor.
+document::Document WhatIfDocument(const std::vector<WhatIfRow>& rows);
 
 }  // namespace isoloss::campaign

@@ -16,9 +16,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Dumps of A and B have folders of their own: both may be of one arm and seed.
-/// RunAgain writes and removes files of the run's name there, so it must not be
-/// where a log lies.
+/// Dumps of A and B have folders of their own, since both may be of one arm and
+/// seed. RunAgain writes and removes files of the run's name there, so a log
+/// must not lie there.
 fs::path DumpFolder(const LogComparison& comparison, const fs::path& out,
                     const char* side) {
   const fs::path base =
@@ -50,8 +50,8 @@ fs::path DumpOf(const compare::Run& run, const fs::path& folder, int64_t step,
                          hooks);
 }
 
-/// Does the log name every tensor of a step? Not if only some had statistics
-/// and none digests.
+/// Returns whether the log names every tensor of a step. It does not if only
+/// some tensors had statistics and none had digests.
 bool NamesAllTensors(const runlog::RunLog& log) {
   if (std::ranges::any_of(log.tensors.digest,
                           [](int64_t digest) { return digest != 0; })) {

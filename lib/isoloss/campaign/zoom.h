@@ -1,5 +1,5 @@
-// Looks into two runs at the step where they part: both are run again up to it,
-// and their tensors stored whole.
+// Looks into two runs at the step where they part: runs both again up to it,
+// and stores their tensors whole.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace isoloss::campaign {
 struct ZoomPlan {
   ExperimentSource source;                ///< of both logs
   std::vector<std::string> tensors = {};  ///< patterns; {}: all
-  /// Else the first that differs.
+  /// If there is none, it is the first step that differs.
   std::optional<int64_t> step = std::nullopt;
   std::filesystem::path out = {};  ///< "": zoom beside the first log
 };
@@ -25,11 +25,12 @@ struct ZoomPlan {
 /// Runs both sides of `comparison` from their nearest checkpoints and returns
 /// the dumps of A and B; empty if a signal came. Needs `step`, or a comparison
 /// that found a difference.
-/// Errors   as train::RunAgain; ConfigError if the dumps would lie over the
+/// Errors   as train::RunAgain; ConfigError if the dumps would overwrite the
 ///          logs.
 std::optional<std::pair<std::filesystem::path, std::filesystem::path>>
 DumpBothSides(const LogComparison& comparison, const ZoomPlan& plan);
 
+/// Refuses patterns that would find nothing.
 /// Errors   ConfigError for a pattern that none of the logs' tensors matches,
 ///          if the logs name all.
 void CheckPatterns(const LogComparison& comparison,

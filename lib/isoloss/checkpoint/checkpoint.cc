@@ -32,7 +32,7 @@ Manifest ReadManifest(const fs::path& folder) {
   return ParseManifest(text, path);
 }
 
-/// A folder under another checkpoint's name would be taken for it.
+/// A folder under another checkpoint's name would be taken for that checkpoint.
 void CheckName(const fs::path& folder, int64_t step) {
   const auto named = ParseStepFolderName(folder.filename().string());
   if (!named || *named == step) return;
@@ -82,8 +82,8 @@ Checkpoint::Checkpoint(const fs::path& folder) : folder_(folder) {
   file->digests = std::move(manifest.digests);
   file_ = file;
 
-  // The header can only be that which follows from the manifest, so nothing in
-  // it has to be believed.
+  // The manifest determines the header completely, so nothing in the header has
+  // to be believed.
   const std::string expected = TensorsHeader(step_, tensors_);
   uint64_t size = expected.size();
   for (const TensorInfo& tensor : tensors_) size += tensor.bytes();

@@ -1,13 +1,15 @@
-// Checkpoints: tensors by name in a folder that is either whole or not there.
+// Keeps checkpoints: tensors by name in a folder that is either whole or
+// absent.
 //
 //   NAME.checkpoints/
 //     step-000120/tensors.safetensors   all tensors, logical ones: nothing in
-//     it
-//                                       depends on ranks, processes or threads
-//     step-000120/manifest.json         what they are, with digests; written
-//     last LATEST                            "step-000120"
+//                                       it depends on ranks, processes or
+//                                       threads
+//     step-000120/manifest.json         describes them, with digests; written
+//                                       last
+//     LATEST                            "step-000120"
 //
-// The file of tensors is in the safetensors format, so other programs read it.
+// The file of tensors is in the safetensors format, so any program can read it.
 #pragma once
 
 #include <cstddef>
@@ -34,16 +36,16 @@ struct TensorInfo {
   size_t bytes() const;
 };
 
-/// Writes one checkpoint: tensors.safetensors into a temporary folder, each
-/// tensor digested and the file synced, then the manifest, then the folder is
-/// synced and renamed, then LATEST replaced, then older checkpoints removed
-/// but for the newest two. Whatever fails or kills it before, what was there
-/// stays as it was.
+/// Writes one checkpoint. tensors.safetensors goes into a temporary folder;
+/// each tensor is digested and the file is synced. The manifest follows. Then
+/// the folder is synced and renamed, and LATEST is replaced. At last older
+/// checkpoints are removed, except the newest two. If a step fails or is
+/// killed, the earlier checkpoints stay as they were.
 class Writer {
  public:
-  /// Makes `folder` if need be, removes what killed writers left in it, and
-  /// reserves the space of all `tensors`. One writer per folder at a time.
-  /// `facts`: anything to keep beside them, such as the experiment's text.
+  /// Makes `folder` if needed, removes what killed writers left in it, and
+  /// reserves the space of all `tensors`. A folder has one writer at a time.
+  /// `facts` are kept beside the tensors, such as the experiment's text.
   /// Errors   IoError with the path, the system's reason and a remedy, as of
   ///          all members; FormatError for two tensors of one name or a text
   ///          that is not UTF-8.
@@ -52,15 +54,15 @@ class Writer {
          std::map<std::string, std::string> facts);
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
-  /// Removes what is not committed.
+  /// Removes files that are not committed.
   ~Writer();
 
-  /// The next tensor's values, in the order of the constructor's list.
+  /// Writes the next tensor's values, in the order of the constructor's list.
   /// Errors   ShapeError if the size is not the announced one; IoError.
   void Add(std::span<const float> values);
   void Add(std::span<const int64_t> values);
-  /// Once. Returns the state digest, as Checkpoint has it. A checkpoint of the
-  /// same step is replaced, those of later steps stay.
+  /// Publishes the checkpoint, once, and returns its state digest. It replaces
+  /// a checkpoint of the same step; those of later steps stay.
   /// Errors   ShapeError if tensors are missing; IoError.
   uint64_t Commit();
 
@@ -69,11 +71,11 @@ class Writer {
   std::unique_ptr<Impl> impl_;
 };
 
-/// A checkpoint whose every byte was checked against its digests. Keeps its
-/// file open: it may be read after the folder was removed.
+/// Reads a checkpoint whose every byte was compared with its digests. It keeps
+/// its file open, so it may be read after the folder was removed.
 class Checkpoint {
  public:
-  /// Reads and checks a folder "step-…".
+  /// Reads and verifies a folder "step-…".
   /// Errors   IoError if it can't be read; FormatError naming file, tensor and
   ///          what is wrong with it.
   explicit Checkpoint(const std::filesystem::path& folder);
@@ -82,7 +84,7 @@ class Checkpoint {
   int64_t step() const { return step_; }
   const std::map<std::string, std::string>& facts() const { return facts_; }
   std::span<const TensorInfo> tensors() const { return tensors_; }
-  /// Digest over all tensors: names, types, shapes, bytes.
+  /// The digest covers all tensors: names, types, shapes and bytes.
   uint64_t state_digest() const { return state_digest_; }
 
   /// Errors   FormatError if there is no such tensor, or of another type or
@@ -108,21 +110,23 @@ class Checkpoint {
                  std::span<std::byte> values) const;
 };
 
-/// What a search for the newest checkpoint found.
+/// A search for the newest checkpoint returns this.
 struct Found {
   std::optional<Checkpoint> checkpoint;
-  /// One sentence or more for each that was passed over, and why.
+  /// Each checkpoint that was passed over has one sentence or more that says
+  /// why.
   std::vector<std::string> notes;
 };
 
-/// Why a whole checkpoint can't be used after all; "" if it can.
+/// Returns why a whole checkpoint can't be used, or "" if it can.
 using Misfit = std::function<std::string(const Checkpoint& checkpoint)>;
 
-/// The checkpoint that LATEST names or, failing that, the newest other one that
-/// is whole and fits. A folder that is missing or holds none gives nothing.
+/// Returns the checkpoint that LATEST names if it is whole and fits, else the
+/// newest one that is whole and fits. A folder that is missing or has no
+/// checkpoint gives nothing.
 Found FindNewest(const std::filesystem::path& checkpoints,
                  const Misfit& misfit = {});
-/// The newest such one whose step is `step` or before it.
+/// Returns the newest such checkpoint whose step is at most `step`.
 Found FindNewestUpTo(const std::filesystem::path& checkpoints, int64_t step,
                      const Misfit& misfit = {});
 

@@ -17,11 +17,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A folder that may be a checkpoint.
+/// This folder may be a checkpoint.
 struct Candidate {
   fs::path path;
   int64_t step = 0;
-  /// ".step-000120.old-4711": its writer was killed while it replaced it.
+  /// ".step-000120.old-4711" is left if its writer was killed while it replaced
+  /// it.
   bool set_aside = false;
 };
 
@@ -35,7 +36,7 @@ std::optional<Candidate> AsCandidate(const fs::path& path) {
   return Candidate{path, *step, set_aside};
 }
 
-/// Newest first.
+/// Returns the folders that may be checkpoints, the newest first.
 std::vector<Candidate> CandidatesIn(const fs::path& checkpoints) {
   std::vector<Candidate> candidates;
   std::error_code error;
@@ -58,7 +59,8 @@ std::vector<Candidate> CandidatesIn(const fs::path& checkpoints) {
   return candidates;
 }
 
-/// What LATEST says; nothing, with a note, if that is no name.
+/// Returns the step that LATEST names. If its text is no name, it returns
+/// nothing and adds a note.
 std::optional<int64_t> LatestStep(const fs::path& checkpoints,
                                   std::vector<std::string>& notes) {
   const fs::path path = checkpoints / kLatestFile;
@@ -81,7 +83,7 @@ std::optional<int64_t> LatestStep(const fs::path& checkpoints,
   return std::nullopt;
 }
 
-/// The first whole one that fits.
+/// Returns the first whole checkpoint that fits.
 Found FirstWhole(std::span<const Candidate> candidates, const Misfit& misfit,
                  std::vector<std::string> notes) {
   Found found{.checkpoint = std::nullopt, .notes = std::move(notes)};

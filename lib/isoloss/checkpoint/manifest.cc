@@ -23,7 +23,7 @@ static_assert(std::endian::native == std::endian::little,
 constexpr std::string_view kFormat = "isoloss-checkpoint";
 constexpr int64_t kVersion = 1;
 constexpr uint64_t kMaxBytes = uint64_t{1} << 62;
-/// Steps can be counted on without an overflow.
+/// Up to this step, a run can go on counting without an overflow.
 constexpr uint64_t kMaxStep = uint64_t{1} << 53;
 
 const char* TypeName(DataType type) {
@@ -32,7 +32,7 @@ const char* TypeName(DataType type) {
 
 uint64_t SizeOf(DataType type) { return type == DataType::kF32 ? 4 : 8; }
 
-/// Bytes of a tensor; nothing if they are more than kMaxBytes.
+/// Returns the bytes of a tensor, or nothing if they are more than kMaxBytes.
 std::optional<uint64_t> CheckedBytes(const TensorInfo& tensor) {
   uint64_t bytes = SizeOf(tensor.type);
   for (const size_t extent : tensor.shape) {
@@ -53,13 +53,13 @@ std::string Dump(const Json& json, int indent) {
   }
 }
 
-/// The last line and what closes the object.
+/// Returns the last line and the end of the object.
 std::string Seal(std::string_view body) {
   return fmt::format(",\n  \"manifest_xxh3\": \"{}\"\n}}\n",
                      DigestToHex(DigestOf(body)));
 }
 
-/// Reads members of the right type, or says which one is not.
+/// Reads members of the right type, or says which one has the wrong type.
 class Reader {
  public:
   explicit Reader(const fs::path& path) : path_(path) {}
@@ -147,7 +147,7 @@ uint64_t TensorsFileBytes(const Manifest& manifest) {
   return bytes;
 }
 
-/// What can be computed from the rest must be what it says.
+/// Values that follow from the rest of the manifest must equal what it says.
 void CheckDerived(const Json& json, const Manifest& manifest,
                   const Reader& reader) {
   const Json& files = reader.Member(json, "files", Json::value_t::object);

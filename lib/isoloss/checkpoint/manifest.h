@@ -1,5 +1,5 @@
-// The texts of a checkpoint: names of folders, the manifest, and the header of
-// tensors.safetensors.
+// Defines the texts of a checkpoint: names of folders, the manifest, and the
+// header of tensors.safetensors.
 //
 // The manifest is one JSON object:
 //   format   "isoloss-checkpoint"          version  1
@@ -26,12 +26,12 @@ namespace isoloss::checkpoint {
 inline constexpr std::string_view kManifestFile = "manifest.json";
 inline constexpr std::string_view kTensorsFile = "tensors.safetensors";
 inline constexpr std::string_view kLatestFile = "LATEST";
-/// Readers refuse larger ones before they take the memory.
+/// Readers refuse a larger manifest before they take the memory.
 inline constexpr uint64_t kMaxManifestBytes = uint64_t{64} << 20;
 
-/// "step-000120".
+/// Returns a name such as "step-000120".
 std::string StepFolderName(int64_t step);
-/// Its inverse; nothing for any other text.
+/// Returns the step of such a name, or nothing for a text that is no such name.
 std::optional<int64_t> ParseStepFolderName(std::string_view name);
 
 struct Manifest {
@@ -40,7 +40,7 @@ struct Manifest {
   std::vector<TensorInfo> tensors;
   std::vector<uint64_t> digests;  ///< of the tensors' bytes
 
-  /// Over names, types, shapes and digests of the tensors.
+  /// The digest covers names, types, shapes and digests of the tensors.
   uint64_t StateDigest() const;
   /// Errors   FormatError if a fact or a name is not UTF-8.
   std::string ToText() const;
@@ -52,9 +52,9 @@ struct Manifest {
 Manifest ParseManifest(std::string_view text,
                        const std::filesystem::path& path);
 
-/// What precedes the data in tensors.safetensors: the length of the JSON text,
-/// 8 bytes, little-endian, and that text, filled up with blanks to a multiple
-/// of 8.
+/// Returns the header that precedes the data in tensors.safetensors. It has the
+/// length of the JSON text, 8 bytes, little-endian, then that text. Blanks fill
+/// the text up to a multiple of 8.
 std::string TensorsHeader(int64_t step, std::span<const TensorInfo> tensors);
 
 /// Throws FormatError that starts with `where` for a list that ParseManifest

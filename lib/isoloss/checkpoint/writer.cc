@@ -22,7 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Whole checkpoints that stay: one to go on from, one in case it is damaged.
+/// This many whole checkpoints stay: one to go on from, one in case it is
+/// damaged.
 constexpr size_t kKept = 2;
 
 std::vector<fs::path> EntriesOf(const fs::path& folder) {
@@ -45,13 +46,13 @@ bool Matches(const fs::path& path, std::string_view prefix,
   return name.starts_with(prefix) && name.find(part) != std::string::npos;
 }
 
-/// Held by a temporary folder's writer as long as it lives, so that no process
-/// id, which another process may get, has to say whether it does.
+/// The writer of a temporary folder holds this lock as long as it lives. A
+/// process id would not do, since another process may get the same one.
 bool Lock(const Descriptor& folder) {
   return ::flock(folder.get(), LOCK_EX | LOCK_NB) == 0;
 }
 
-/// What killed writers left.
+/// Removes what killed writers left.
 void RemoveStale(const fs::path& checkpoints) {
   for (const fs::path& entry : EntriesOf(checkpoints)) {
     if (Matches(entry, ".step-", ".tmp-")) {
@@ -62,7 +63,8 @@ void RemoveStale(const fs::path& checkpoints) {
   }
 }
 
-/// ".step-000120.tmp-4711", removed at the end unless it became the checkpoint.
+/// Owns a folder such as ".step-000120.tmp-4711". It is removed at the end
+/// unless it became the checkpoint.
 class TemporaryFolder {
  public:
   explicit TemporaryFolder(fs::path path) : path_(std::move(path)) {
@@ -98,7 +100,8 @@ class TemporaryFolder {
   bool exists_ = false;
 };
 
-/// The folder of all checkpoints, cleaned.
+/// Makes the folder of all checkpoints if needed, removes stale files from it
+/// and returns it.
 const fs::path& Prepared(const fs::path& checkpoints) {
   std::error_code error;
   const bool created = fs::create_directories(checkpoints, error);
@@ -111,7 +114,8 @@ const fs::path& Prepared(const fs::path& checkpoints) {
   return checkpoints;
 }
 
-/// Under a hidden name first: no half of a checkpoint under its own.
+/// Renames it to a hidden name first, so that no half of a checkpoint has its
+/// own name.
 void RemoveCheckpoint(const fs::path& path) {
   const fs::path hidden =
       path.parent_path() /
@@ -121,8 +125,8 @@ void RemoveCheckpoint(const fs::path& path) {
   RemoveFolder(hidden);
 }
 
-/// Leaves `step` and the newest before it. Later ones belong to a run that went
-/// on further once; it will replace them.
+/// Leaves `step` and the newest before it. Later checkpoints belong to a run
+/// that once went on further; the present run will replace them.
 void RemoveOlder(const fs::path& checkpoints, int64_t step) {
   std::vector<int64_t> steps;
   for (const fs::path& entry : EntriesOf(checkpoints)) {
@@ -213,7 +217,7 @@ void Writer::Impl::Commit() {
   Publish();
 }
 
-/// At every point the newest whole checkpoint is one that FindNewest finds.
+/// At every point FindNewest finds the newest whole checkpoint.
 void Writer::Impl::Publish() {
   const std::string name = StepFolderName(manifest.step);
   const fs::path path = checkpoints / name;
@@ -221,7 +225,7 @@ void Writer::Impl::Publish() {
   if (fs::exists(fs::symlink_status(path, ignored))) {
     const fs::path old =
         checkpoints / fmt::format(".{}.old-{}", name, ::getpid());
-    RemoveFolder(old);  // of a killed process that had the same id
+    RemoveFolder(old);  // a killed process had the same id
     Rename(path, old);
   }
   temporary.BecomeCheckpoint(path);

@@ -14,7 +14,7 @@ namespace {
 
 using Values = std::vector<double>;
 
-/// Mean over runs of a number that a run may lack.
+/// Returns the mean over runs of a number that a run may lack.
 std::optional<double> MeanOverRuns(
     const std::vector<const Run*>& runs,
     const std::function<std::optional<double>(const runlog::RunLog&)>& value) {
@@ -101,7 +101,7 @@ ArmSummary SummarizeArm(const std::string& arm,
 }
 
 std::string LearningWarning(const ArmSummary& summary) {
-  // Written so that NaN, which other checks report, says nothing here.
+  // NaN is reported by other checks and says nothing here.
   if (!(summary.percent_below_unigram.value_or(1) <= 0)) return "";
   return fmt::format(
       "{} ends {:.1f} % above the corpus' unigram entropy: it has learnt "

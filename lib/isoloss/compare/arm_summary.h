@@ -1,4 +1,4 @@
-// One arm in a few numbers.
+// Gives an overview of one arm in a few numbers.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace isoloss::compare {
 
-/// What identifies one run in a report.
+/// These fields identify one run in a report.
 struct RunRecord {
   std::string file;
   int64_t seed = 0;
@@ -20,9 +20,9 @@ struct RunRecord {
   std::string final_weights_digest;
 };
 
-/// Means over seeds; "final" is the mean over the final window. A quantity is
-/// empty if no run of the arm logged it, and not finite if a run was not.
-/// Accepts damaged logs: a report shows them too.
+/// The numbers are means over seeds; "final" is the mean over the final window.
+/// A quantity is empty if no run of the arm logged it, and not finite if it is
+/// not in one run. Damaged logs are accepted, because a report shows them, too.
 struct ArmSummary {
   std::string arm;
   std::string recipe;
@@ -36,9 +36,11 @@ struct ArmSummary {
   std::optional<double> steps_per_second;  ///< of one run, over all steps
   int64_t quantized_gemms_per_step = 0;
   int64_t gemms_per_step = 0;
-  /// 100 (1 - final loss / entropy of the corpus' byte or token frequencies).
+  /// percent_below_unigram = 100 (1 - final loss / entropy of the corpus' byte
+  /// or token frequencies).
   std::optional<double> percent_below_unigram;
-  /// 100 (final loss / entropy rate of the synthetic source - 1).
+  /// percent_above_floor = 100 (final loss / synthetic source's entropy rate -
+  /// 1).
   std::optional<double> percent_above_floor;
 };
 
@@ -46,8 +48,8 @@ ArmSummary SummarizeArm(const std::string& arm,
                         const std::vector<const Run*>& runs,
                         double window_share);
 
-/// What makes a verdict on this arm say little: a final loss that is not below
-/// the corpus' unigram entropy. Empty if there is nothing to say.
+/// Returns a warning if a verdict on this arm says little, because its final
+/// loss is not below the corpus' unigram entropy. Else returns "".
 std::string LearningWarning(const ArmSummary& summary);
 
 }  // namespace isoloss::compare

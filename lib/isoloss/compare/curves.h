@@ -1,4 +1,4 @@
-// What a figure of two arms shows.
+// Computes the curves that a figure of two arms shows.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +8,15 @@
 
 namespace isoloss::compare {
 
-/// Curves over steps, means over the paired seeds. Not finite where a run is.
+/// The curves are means over the paired seeds; not finite where a run is not.
 struct Curves {
   std::vector<int64_t> step;
   std::vector<double> baseline_nats;
   std::vector<double> candidate_nats;
-  /// Mean of 100 (L_c - L_b) / L_b.
-  std::vector<double> difference_percent;
+  std::vector<double> difference_percent;  ///< mean of 100 (L_c - L_b) / L_b
 };
 
-/// Curves over the steps that all paired runs have. Requires runs that
+/// Returns curves over the steps that all paired runs have. Requires runs that
 /// integrity rules `seeds` and `steps` found comparable.
 Curves MeanCurves(const Pairing& pairing);
 

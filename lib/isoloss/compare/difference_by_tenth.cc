@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kParts = 10;
 
-/// 100 (L_c - L_b) / L_b of each step.
+/// Returns 100 (L_c - L_b) / L_b of each step.
 std::vector<double> PercentOf(const SeedPair& pair) {
   const auto& baseline = pair.baseline->log.steps.loss_nats;
   const auto& candidate = pair.candidate->log.steps.loss_nats;
@@ -29,7 +29,7 @@ stats::MeanInterval OverSeeds(const std::vector<double>& values, double alpha) {
   return stats::IntervalOfMean(stats::Summarize(values), alpha);
 }
 
-/// The seeds' differences, and what is asked of them.
+/// Holds the differences of each seed, and computes means and slopes of them.
 class Differences {
  public:
   Differences(const Pairing& pairing, double alpha)
@@ -41,7 +41,7 @@ class Differences {
 
   size_t steps() const { return steps_.size(); }
 
-  /// Mean of places [first, last] of each seed.
+  /// Returns the mean over places [first, last] for each seed.
   std::vector<double> Means(size_t first, size_t last) const {
     std::vector<double> means;
     for (const auto& percent : percent_) {
@@ -55,7 +55,7 @@ class Differences {
     return {steps_[first], steps_[last], OverSeeds(Means(first, last), alpha_)};
   }
 
-  /// Against x, which begins at place `first`.
+  /// Returns the slope against x, which begins at place `first`.
   stats::MeanInterval Slope(const std::vector<double>& x, size_t first) const {
     std::vector<double> slopes;
     for (const auto& percent : percent_) {
@@ -64,7 +64,7 @@ class Differences {
     return OverSeeds(slopes, alpha_);
   }
 
-  /// Around place `fall`, the first one of the second part.
+  /// Compares the steps before place `fall` with those from it on.
   DecayDifference Around(size_t fall) const {
     std::vector<double> change = Means(fall, steps() - 1);
     const std::vector<double> before = Means(0, fall - 1);

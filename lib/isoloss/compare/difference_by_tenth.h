@@ -1,4 +1,4 @@
-// How the paired difference of two arms develops along training.
+// Shows how the paired difference of two arms develops along training.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@
 
 namespace isoloss::compare {
 
-/// The difference in one part of training: the mean over its steps of
-/// 100 (L_c - L_b) / L_b of each seed, and of those the mean with its t
-/// interval over seeds, in percent.
+/// A part of training has this difference, in percent. For each seed it is the
+/// mean over the steps of 100 (L_c - L_b) / L_b. `percent` is the mean of these
+/// numbers, with its t interval over seeds.
 struct PartDifference {
   int64_t first_step = 0;
   int64_t last_step = 0;
   stats::MeanInterval percent;
 };
 
-/// Around the step from which the learning rate falls.
+/// The difference changes at the step from which the learning rate falls.
 struct DecayDifference {
   PartDifference before;
   PartDifference after;
@@ -28,23 +28,23 @@ struct DecayDifference {
 };
 
 struct DifferenceByTenth {
-  /// Ten parts of training that differ by one step at most; as many parts as
-  /// steps if there are fewer.
+  /// Ten parts of training differ by one step at most. If there are fewer than
+  /// ten steps, each is a part.
   std::vector<PartDifference> tenths;
-  /// Slope of 100 (L_c - L_b) / L_b against log2(tokens) by least squares, in
-  /// percent per doubling, from the second tenth on: runs begin with equal
-  /// weights, and the first few steps would outweigh all others on that axis.
-  /// Empty if fewer than three steps are left.
+  /// per_doubling = slope of 100 (L_c - L_b) / L_b against log2(tokens) by
+  /// least squares, in percent per doubling, from the second tenth on. Runs
+  /// begin with equal weights, and the first few steps would outweigh all later
+  /// ones on that axis. Empty if fewer than three steps are left.
   std::optional<stats::MeanInterval> per_doubling;
-  /// Empty if the logs have no learning rates, or those never fall.
+  /// Empty if the logs have no learning rates, or rates that never fall.
   std::optional<DecayDifference> decay;
 };
 
-/// Intervals of level 1 - 2 alpha; infinite for a single pair. Requires runs
-/// that level L0 found sound, and at least one pair.
+/// Returns intervals of level 1 - 2 alpha; infinite for a single pair. Requires
+/// runs that level L0 found sound, and at least one pair.
 DifferenceByTenth CompareByTenth(const Pairing& pairing, double alpha);
 
-/// Slope of y against x by least squares.
+/// Returns the slope of y against x by least squares.
 /// Special  NaN for fewer than two different x.
 double LeastSquaresSlope(std::span<const double> x, std::span<const double> y);
 

@@ -24,14 +24,14 @@ bool SameBits(float a, float b) {
   return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
 }
 
-/// FP32 values in order as integers; both zeros are 0.
+/// Returns an integer that orders FP32 values; both zeros are 0.
 int64_t OrderedBits(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const int64_t magnitude = bits & 0x7FFFFFFFU;
   return bits >> 31U ? -magnitude : magnitude;
 }
 
-/// What a GEMM computes with.
+/// Returns the values with which a GEMM computes.
 std::vector<float> Decoded(const std::string& format, uint8_t scale,
                            const std::vector<uint8_t>& codes) {
   formats::MxMatrix block;
@@ -44,7 +44,7 @@ std::vector<float> Decoded(const std::string& format, uint8_t scale,
   return {values.data(), values.data() + values.size()};
 }
 
-/// Codes and scales of a quantised copy, cut into blocks.
+/// Compares codes and scales of a quantised copy, block by block.
 class BlockComparison {
  public:
   BlockComparison(const std::vector<uint8_t>& scales_a,
@@ -56,7 +56,7 @@ class BlockComparison {
         codes_a_(codes_a),
         codes_b_(codes_b) {}
 
-  /// The next block: `length` codes from `first` on, `stride` apart.
+  /// Compares the next block: `length` codes from `first` on, `stride` apart.
   void Add(size_t scale, int64_t row, int64_t col, size_t first, size_t stride,
            int64_t length) {
     BlockDifference block{.row = row,
@@ -119,7 +119,7 @@ std::optional<BlockDifference> CompareRowwise(const DumpedTensor& a,
   return blocks.Result(a.format_rowwise);
 }
 
-/// Blocks start anew in each segment.
+/// Blocks begin anew in each segment.
 std::optional<BlockDifference> CompareColumnwise(const DumpedTensor& a,
                                                  const DumpedTensor& b) {
   if (a.format_columnwise.empty() ||
@@ -146,7 +146,7 @@ std::optional<BlockDifference> CompareColumnwise(const DumpedTensor& a,
   return blocks.Result(a.format_columnwise);
 }
 
-/// Where a cell differs: its first element, if only scales do.
+/// Finds where a cell differs: at its first element, if only scales differ.
 std::optional<CellDifference> CompareCell(const runlog::CellTensor& tensor,
                                           int64_t cell,
                                           const runlog::DumpedCells& a,
@@ -239,7 +239,7 @@ void CompareValues(const DumpedTensor& a, const DumpedTensor& b,
     const double apart =
         std::fabs(static_cast<double>(x) - static_cast<double>(y));
     if (std::isnan(apart) || apart > difference.max_abs) {
-      difference.max_abs = apart;  // a NaN stays: nothing exceeds it
+      difference.max_abs = apart;  // a NaN stays, because nothing exceeds it
     }
     if (difference.first_elements.size() < kElements) {
       const auto place = static_cast<int64_t>(i);
@@ -274,7 +274,7 @@ const DumpedTensor* Find(const TensorDump& dump, const std::string& name) {
   return found == dump.tensors.end() ? nullptr : &*found;
 }
 
-/// What a GEMM computes with of row `row`, from `col` on.
+/// Returns the values of row `row`, from `col` on, with which a GEMM computes.
 std::vector<float> DecodedCells(const DumpedTensor& dumped, int64_t row,
                                 int64_t col, int64_t length) {
   const formats::Format& element = formats::FormatByName(
@@ -343,7 +343,8 @@ void AppendOperand(const TensorDump& a, const TensorDump& b,
   }
 }
 
-/// y = x W^T: an element's row is x's, its column W's row.
+/// Returns the operands of y = x W^T: an element's row is x's row, and its
+/// column is W's row.
 std::vector<OperandBlock> OperandsOf(const TensorDump& a, const TensorDump& b,
                                      const TensorDifference& first) {
   std::vector<OperandBlock> blocks;

@@ -1,4 +1,4 @@
-// Whole tensors of one step of two runs, element by element.
+// Compares whole tensors of one step of two runs, element by element.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace isoloss::compare {
 
-/// Distance in representable FP32 values; +0 and -0 are 0 apart. Empty if
-/// either is NaN.
+/// Returns the distance in representable FP32 values; +0 and -0 are 0 apart.
+/// Empty if either is NaN.
 std::optional<int64_t> UlpDistance(float a, float b);
 
 struct ElementDifference {
@@ -21,7 +21,7 @@ struct ElementDifference {
   float b = 0;
 };
 
-/// A block of up to 32 elements of which both runs quantised a copy.
+/// A block has up to 32 elements, of which both runs quantised a copy.
 struct BlockDifference {
   int64_t row = 0;  ///< of the first element
   int64_t col = 0;
@@ -29,17 +29,17 @@ struct BlockDifference {
   uint8_t scale_b = 0;
   std::vector<uint8_t> codes_a;
   std::vector<uint8_t> codes_b;
-  std::vector<float> decoded_a;  ///< what the GEMM computes with
+  std::vector<float> decoded_a;  ///< values with which the GEMM computes
   std::vector<float> decoded_b;
   int64_t count = 0;  ///< blocks of the tensor that differ
   int64_t of = 0;     ///< blocks of the tensor
 };
 
-/// A cell of operands that are no MX blocks.
+/// Operands that are no MX blocks have cells.
 struct CellDifference {
   int64_t segment = 0;  ///< which tensor of the operand
-  int64_t row = 0;      ///< of its first code that differs, or of its first one
-  int64_t col = 0;      ///< along the contraction
+  int64_t row = 0;  ///< of the first code that differs; else of the first code
+  int64_t col = 0;  ///< along the contraction
   int64_t code_a = 0;
   int64_t code_b = 0;
   float scale_a = 0;  ///< times the tensor's
@@ -48,12 +48,13 @@ struct CellDifference {
   int64_t of = 0;
 };
 
-/// One tensor that both dumps have. Bits are compared: NaN equals a NaN of the
-/// same bits, -0 differs from +0.
+/// One tensor is in both dumps. Bits are compared: NaN equals a NaN of the same
+/// bits, -0 differs from +0.
 struct TensorDifference {
   std::string name;
   int64_t order = 0;
-  std::vector<int64_t> shape_a;  ///< [rows, cols]; nothing else if it differs
+  /// If the shapes [rows, cols] differ, no field after `shape_b` is set.
+  std::vector<int64_t> shape_a;
   std::vector<int64_t> shape_b;
   int64_t differing = 0;  ///< elements whose bits differ
   int64_t elements = 0;
@@ -61,25 +62,27 @@ struct TensorDifference {
   double max_abs = 0;      ///< of a - b; NaN if a differing element is
   double relative_l2 = 0;  ///< ||a - b|| / ||a||
   std::vector<ElementDifference> first_elements;  ///< up to 8
-  /// Of the quantised copies, as dumped; "" if there is none.
+  /// Format of the quantised copies, as dumped; "" if there is none.
   std::string format_rowwise_a, format_rowwise_b;
   std::string format_columnwise_a, format_columnwise_b;
-  /// The first block that differs, of copies in the same format.
+  /// The first block that differs, if both copies have the same format.
   std::optional<BlockDifference> rowwise;
   std::optional<BlockDifference> columnwise;
-  /// The same of copies that have cells.
+  /// The first cell that differs, of copies that have cells.
   std::optional<CellDifference> cells_rowwise;
   std::optional<CellDifference> cells_columnwise;
 
-  /// In shape, value or quantised copy? That one run quantises it and the
-  /// other does not, or in another format, is a choice and no difference.
+  /// Returns whether shape, value or quantised copy differ. If only one run
+  /// quantises the tensor, or the runs use different formats, that is a choice
+  /// and no difference.
   bool Differs() const;
 };
 
-/// A block of a GEMM's operand that not both runs quantise alike.
+/// The two runs quantise this block of a GEMM's operand differently.
 struct OperandBlock {
   struct Side {
-    /// "": not quantised. Without codes: cells, of which `values` tells.
+    /// "" if the block is not quantised. If `codes` are empty, the operand has
+    /// cells, and `values` are all that is given.
     std::string format;
     uint8_t scale = 0;  ///< E8M0
     std::vector<uint8_t> codes;
@@ -97,19 +100,19 @@ struct DumpDifference {
   std::vector<TensorDifference> tensors;
   std::vector<std::string> agreeing_before_first;  ///< up to 3, nearest last
   int64_t equal = 0;                               ///< tensors that agree
-  /// If the first of `tensors` is the output of a GEMM, whose activation or
-  /// weight only one run quantises (or they in different formats): up to 2
-  /// blocks of each such operand from the beginning of the row that its first
-  /// differing element is computed from. Not the weight of a group of GEMMs,
-  /// whose dump does not tell which expert a row went to.
+  /// Operands are listed if the first of `tensors` is the output of a GEMM and
+  /// only one run quantises its activation or weight, or the formats differ.
+  /// Each has up to 2 blocks, from the beginning of the row from which the
+  /// first differing element is computed. The weight of a group of GEMMs is not
+  /// listed, since its dump does not tell which expert a row went to.
   std::vector<OperandBlock> operands;
   std::vector<std::string> only_a;
   std::vector<std::string> only_b;
 };
 
-/// ||a - b|| / ||a|| in FP64; elements of equal bits count as 0. 0 if all are
-/// equal, infinity if only ||a|| is 0, NaN if a differing element is NaN.
-/// Requires equally many elements.
+/// Returns ||a - b|| / ||a|| in FP64; elements of equal bits count as 0. 0 if
+/// all are equal, infinity if only ||a|| is 0, NaN if a differing element is
+/// NaN. Requires equally many elements.
 double RelativeL2(const std::vector<float>& a, const std::vector<float>& b);
 
 /// Errors   FormatError if the dumps are of different steps or share no tensor.

@@ -23,10 +23,10 @@ using runlog::SharedName;
 using runlog::TensorDump;
 
 constexpr std::string_view kExpertIds = "expert_ids";
-/// Operations of full dumps read up to six tensors.
+/// An operation of a full dump reads up to six tensors.
 constexpr size_t kInputs = 16;
 
-/// A tensor of both dumps.
+/// Both dumps have this tensor.
 struct Pair {
   const DumpedTensor* a;
   const DumpedTensor* b;
@@ -43,7 +43,7 @@ std::vector<Pair> PairsOf(const TensorDump& a, const TensorDump& b) {
   return pairs;
 }
 
-/// NaN is larger than all: what is not a number must not be hidden.
+/// NaN counts as larger than any number, so that it is not hidden.
 bool Larger(double a, double b) {
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && !std::isnan(b);
   return a > b;
@@ -57,7 +57,7 @@ bool IsOptimizers(const DumpedTensor& tensor) {
   return tensor.kind == "parameter" || tensor.kind == "update";
 }
 
-/// Whether tensors are, and are computed from, the same; "" if so.
+/// Returns "" if both graphs have the same tensors from the same inputs.
 std::string GraphDifference(const runlog::ModelGraph& a,
                             const runlog::ModelGraph& b) {
   const runlog::GraphColumns& of_a = a.tensors;
@@ -73,7 +73,7 @@ std::string GraphDifference(const runlog::ModelGraph& a,
       b.inputs.tensor.size());
 }
 
-/// Which tensors have rows of other tokens in A and B.
+/// Finds the tensors whose rows belong to different tokens in A and B.
 class RoutingCheck {
  public:
   RoutingCheck(const std::vector<Pair>& pairs, const GraphIndex& graph)
@@ -161,11 +161,11 @@ struct Measured {
   double error;
 };
 
-/// What a tensor is computed from, as far as dumps hold it.
+/// An origin holds the tensors of the dumps from which a tensor is computed.
 struct Origin {
-  bool known = false;           ///< false: something leads to no tensor of them
-  double error = 0;             ///< the largest of all
-  std::vector<size_t> tensors;  ///< the first of them, each once
+  bool known = false;  ///< false: some input leads to no tensor of the dumps
+  double error = 0;    ///< the largest of the tensors' errors
+  std::vector<size_t> tensors;  ///< the first ones, each once
 };
 
 class Growth {
@@ -185,7 +185,7 @@ class Growth {
       if (place) measured_[*place] = tensors_.size();
       tensors_.push_back({pair.a, RelativeL2(pair.a->values, pair.b->values)});
     }
-    // What is read stands before what reads it.
+    // The graph has each tensor before the operations that read it.
     for (size_t place = 0; place < origins_.size(); ++place) {
       if (!measured_[place]) origins_[place] = OriginOf(place);
     }
@@ -216,7 +216,7 @@ class Growth {
   }
 
  private:
-  /// Empty if what it reads is not in the dumps.
+  /// Empty if the dumps do not have what the operation reads.
   std::optional<OperationError> Operation(const Measured& result) const {
     const auto place = graph_.Find(result.tensor->name);
     const Origin origin = place ? OriginOf(*place) : Origin();
@@ -239,9 +239,10 @@ class Growth {
     return operation;
   }
 
-  /// Of the tensors that the operation reads; for one that can't be compared,
-  /// of those that it is computed from. Weights that are missing are no loss,
-  /// but alone they lead nowhere: what they meet is what is missing.
+  /// Returns the tensors that the operation reads. If a tensor can't be
+  /// compared, the tensors from which it is computed take its place. Missing
+  /// weights are passed over, but weights alone make no origin, because the
+  /// activation that they meet is missing.
   Origin OriginOf(size_t place) const {
     Origin origin;
     for (const int64_t read : graph_.InputsOf(place)) {
@@ -272,9 +273,9 @@ class Growth {
   GraphIndex graph_;
   RoutingCheck routing_;
   std::vector<Measured> tensors_;
-  // By place in the graph.
+  // These are indexed by place in the graph.
   std::vector<std::optional<size_t>> measured_;  ///< place in tensors_
-  std::vector<Origin> origins_;  ///< of those that are not measured
+  std::vector<Origin> origins_;  ///< of tensors that are not measured
 };
 
 }  // namespace

@@ -37,7 +37,7 @@ bool IsComplete(const runlog::ExchangeColumns& exchange) {
                   cells);
 }
 
-/// A node never holds ranks of two copies of the experts.
+/// Returns the nodes. No node holds ranks of two copies of the experts.
 int64_t Nodes(const runlog::Provenance& p) {
   const int64_t group = p.ranks / std::max<int64_t>(1, p.expert_data_parallel);
   const int64_t node =

@@ -1,4 +1,4 @@
-// What a run's exchange moved, in a few numbers.
+// Tells in a few numbers what a run's exchange moved.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace isoloss::compare {
 
-/// Means over steps; rows over MoE layers too.
+/// All numbers are means over steps; rows are means over MoE layers, too.
 struct ExchangeSummary {
   int64_t nodes = 1;
   double bytes_to_self = 0;  ///< per step, payloads
@@ -17,11 +17,11 @@ struct ExchangeSummary {
   double rows_per_token = 0;       ///< one per slot, without drops
   double rank_rows_per_token = 0;  ///< one per rank
   double node_rows_per_token = 0;  ///< one per node
-  /// Rows of the busiest rank's experts over the mean of all ranks.
+  /// busiest_rank_over_mean = rows of the busiest rank / mean of all ranks.
   double busiest_rank_over_mean = 0;
 };
 
-/// Empty if the log holds no step of an exchange, lacks one of the columns, or
+/// Empty if the log has no step of an exchange, lacks one of the columns, or
 /// has no layer with experts.
 std::optional<ExchangeSummary> SummarizeExchange(const runlog::RunLog& log);
 

@@ -11,7 +11,7 @@
 namespace isoloss::compare {
 namespace {
 
-/// Others call a difference by that many steps.
+/// Other projects call the mean over this many last steps the difference.
 constexpr size_t kLastSteps = 100;
 
 double MeanOfLast(const std::vector<double>& values, size_t count) {
@@ -51,7 +51,7 @@ SeedDifference Compare(const SeedPair& pair, size_t window) {
   return result;
 }
 
-/// A figure of each seed that has it, times `factor`.
+/// Returns a figure of each seed that has it, times `factor`.
 std::vector<double> OfSeeds(
     const FinalWindow& window, double factor,
     const std::function<std::optional<double>(const SeedDifference&)>& figure) {

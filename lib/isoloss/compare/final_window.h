@@ -1,4 +1,4 @@
-// How far two arms are apart at the end of training, seed by seed.
+// Measures how far two arms are apart at the end of training, seed by seed.
 #pragma once
 
 #include <cstddef>
@@ -10,29 +10,29 @@
 
 namespace isoloss::compare {
 
-/// Steps in the last `share` of `steps`, rounded up; at least 1 if steps > 0.
+/// Returns the number of steps in the last `share` of `steps`, rounded up; at
+/// least 1 if steps > 0.
 size_t WindowLength(size_t steps, double share);
 
-/// 100 (L_c - L_b) / L_b.
+/// Returns 100 (L_c - L_b) / L_b.
 inline double PercentDifference(double candidate, double baseline) {
   return 100 * (candidate - baseline) / baseline;
 }
 
-/// Candidate minus baseline for one seed. Differences are paired step by step.
+/// Differences are candidate minus baseline for one seed, paired step by step.
 struct SeedDifference {
   int64_t seed = 0;
-  /// Mean over the window of (L_c - L_b) / L_b. What level L5 tests.
+  /// Level L5 tests final_window = mean over the window of (L_c - L_b) / L_b.
   double final_window = 0;
-  /// (L_c - L_b) / L_b of the last held-out evaluation; empty without one.
+  /// held_out = (L_c - L_b) / L_b of the last held-out evaluation, if any.
   std::optional<double> held_out;
-  std::optional<double> held_out_nats;  ///< L_c - L_b of it
-  /// Mean over the window of L_c - L_b.
-  double final_window_nats = 0;
-  /// Mean of L_c - L_b over the last 100 steps (all, if fewer).
+  std::optional<double> held_out_nats;  ///< L_c - L_b of that evaluation
+  double final_window_nats = 0;         ///< mean over the window of L_c - L_b
+  /// last_100_nats = mean of L_c - L_b over the last 100 steps (all, if fewer).
   double last_100_nats = 0;
-  /// Root of the mean of (L_c - L_b)^2 over all steps.
+  /// trajectory_rmse_nats = root of the mean of (L_c - L_b)^2 over all steps.
   double trajectory_rmse_nats = 0;
-  /// Largest |L_c - L_b| of any step, and that step.
+  /// The largest |L_c - L_b| is that of step `max_gap_step`.
   double max_gap_nats = 0;
   int64_t max_gap_step = 0;
 };
@@ -42,10 +42,10 @@ struct FinalWindow {
   int64_t last_step = 0;
   /// Step of the last held-out evaluation; empty if there is none.
   std::optional<int64_t> held_out_step;
-  size_t last_100_steps = 0;          ///< that last_100_nats is of
+  size_t last_100_steps = 0;          ///< number of steps in last_100_nats
   std::vector<SeedDifference> seeds;  ///< ascending seed
 
-  // Of each seed; of held-out losses empty if there are none.
+  // Vectors have a value for each seed; those of held-out losses may be empty.
   std::vector<double> Percents() const;  ///< 100 final_window
   std::vector<double> Gaps() const;      ///< final_window_nats
   std::vector<double> HeldOutPercents() const;

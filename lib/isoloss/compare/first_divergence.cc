@@ -12,8 +12,8 @@ using runlog::SharedColumns;
 using runlog::SharedValue;
 
 constexpr double kRecordedTolerance = 1e-9;
-// Of the expert biases, which are sums of FP32 steps that cancel: 64 last
-// places of the largest.
+// Expert biases are sums of FP32 steps that cancel, so 64 last places of the
+// largest bias are allowed.
 constexpr double kBiasTolerance = 0x1p-18;
 
 double Number(const SharedValue::Value& value) {
@@ -31,7 +31,7 @@ Divergence DivergenceAt(const SharedValue& value) {
           Number(a), Number(b)};
 }
 
-/// The first step of a group at which its loss or gradient norm differs.
+/// Returns the first step of a group with another loss or gradient norm.
 std::optional<Divergence> FirstOfCurves(const SharedColumns& shared,
                                         const char* group) {
   std::vector<runlog::Band> bands;

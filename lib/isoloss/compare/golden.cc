@@ -29,7 +29,7 @@ void Add(const T& value, Digest& digest) {
   digest.Update(&value, sizeof(value));
 }
 
-/// What equal runs share of an attribute; of a layout that has it.
+/// Adds an attribute that equal runs share, if the log's layout has it.
 void AddAttribute(const runlog::Column& column, const runlog::RunLog& log,
                   std::vector<ContentPart>& parts) {
   const runlog::Field& field = column.field;
@@ -61,19 +61,20 @@ void AddDataset(const runlog::Group& group, const runlog::Column& column,
                    .describes_run = describes_run});
 }
 
-// Attributes that rounding may change, and one that is others' to judge: runs
-// of other initial weights are not compared at all.
+// Rounding may change all of these attributes but the first. Another check
+// judges the first: runs of different initial weights are not compared at all.
 constexpr std::array<std::string_view, 4> kJudgedElsewhere = {
     "initial_weights_digest", "final_weights_digest", "numerics_digest",
     "complete"};
 
-/// Of a part that two logs have otherwise; null: the other one lacks it.
+/// Returns whether a part that differs describes the run. `other` is null if
+/// the second log lacks the part.
 bool IsOtherDescription(const ContentPart& part, const ContentPart* other) {
   constexpr double kTolerance = 1e-9;
   if (!part.describes_run) return false;
   if (std::ranges::count(kJudgedElsewhere, part.name) != 0) return false;
   if (other == nullptr || !part.number || !other->number) return true;
-  // Not below it where one is NaN.
+  // The condition is negated so that NaN differs.
   return !(std::fabs(*part.number - *other->number) <=
            kTolerance * std::fabs(*part.number));
 }
@@ -82,13 +83,13 @@ std::string Hex(int64_t digest) {
   return DigestToHex(static_cast<uint64_t>(digest));
 }
 
-/// "-" where a log has no such column.
+/// "-" if a log has no such column.
 template <typename Format>
 std::string Cell(const auto& column, size_t row, Format&& format) {
   return row < column.size() ? format(column[row]) : "-";
 }
 
-/// Digest of the digests in the row of `step`; "-" if it has none.
+/// Returns the digest of the digests in the row of `step`; "-" if it has none.
 std::string RowDigest(const std::vector<int64_t>& steps, int64_t step,
                       const std::vector<int64_t>& values) {
   const auto found = std::ranges::lower_bound(steps, step);

@@ -1,5 +1,4 @@
-// What every execution of a golden run must reproduce, and how a person reads
-// it.
+// Says what every execution of a golden run must reproduce, and prints it.
 #pragma once
 
 #include <optional>
@@ -10,44 +9,45 @@
 
 namespace isoloss::compare {
 
-/// One dataset or attribute of a log, by the digest of its values.
+/// A part is a dataset or attribute of a log, by the digest of its values.
 struct ContentPart {
   std::string name;    ///< "/steps/loss_nats" or "final_weights_digest"
   std::string digest;  ///< 16 hexadecimal digits
-  /// An attribute or a column of the graph: of the run, not of its steps.
+  /// Attributes and columns of the graph describe the run, not its steps.
   bool describes_run = false;
   std::optional<double> number = {};  ///< of a real attribute
 };
 
-/// All that equal runs have in common: datasets but clocks and events
-/// (runlog::Field::reproducible), and of the attributes those that no build or
-/// machine changes. Parts without values are left out, so that a column which
-/// a later version brings changes nothing of an older log.
+/// Returns everything that equal runs have in common. These are datasets,
+/// except clocks and events (runlog::Field::reproducible), and attributes that
+/// no build or machine changes. Parts without values are left out. So a column
+/// that a later version brings changes nothing of an older log.
 std::vector<ContentPart> ContentOf(const runlog::RunLog& log);
 
-/// Of ContentOf: equal content, equal digest.
+/// Returns the digest of ContentOf: equal content has an equal digest.
 std::string ContentDigest(const runlog::RunLog& log);
 
-/// How the content of a run that was repeated differs from the golden's.
+/// Compares the content of a repeated run with that of the golden.
 struct ContentDifference {
-  /// Parts of the golden that the run has otherwise or not at all. The golden
-  /// is reproduced if there is none.
+  /// Parts of the golden that differ in the run, or that the run lacks. If
+  /// there is none, the golden is reproduced.
   std::vector<std::string> differing;
-  /// Of these, what follows from the experiment alone, however sums are
-  /// rounded: all that describes the run but digests of weights and numerics,
-  /// and whether it is complete. Real attributes may differ by 1e-9, as
-  /// mathematical libraries do.
+  /// Parts of `differing` that follow from the experiment alone, without regard
+  /// to the rounding of sums. They are all that describes the run, except
+  /// digests of weights and numerics, and whether it is complete. Real
+  /// attributes may differ by 1e-9, as mathematical libraries do.
   std::vector<std::string> description;
-  /// Parts that only the run has: of a newer program.
+  /// Parts that only the run has, because its program is newer.
   std::vector<std::string> added;
 };
 
 ContentDifference CompareContent(const runlog::RunLog& golden,
                                  const runlog::RunLog& run);
 
-/// The golden `name` as text that shows in a review what changed: who made it,
-/// all digests, and one line for each evaluation and step, ascending, with each
-/// number in hexadecimal (exact) and the loss in decimals.
+/// Writes the golden `name` as text, which shows in a review what changed. It
+/// has the maker, all digests, and one line for each evaluation and step,
+/// ascending. Each number is in hexadecimal (exact), and the loss also in
+/// decimals.
 std::string GoldenText(const runlog::RunLog& log, const std::string& name);
 
 }  // namespace isoloss::compare

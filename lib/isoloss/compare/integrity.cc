@@ -52,7 +52,7 @@ namespace {
 
 // ---- configuration ---------------------------------------------------------
 
-/// A provenance text that must be recorded and the same in all runs.
+/// A provenance text must be recorded and must be the same in all runs.
 struct Agreement {
   std::string_view name;
   std::string runlog::Provenance::*field;
@@ -91,7 +91,7 @@ void ReportDisagreement(const Run& first, const Run& other,
          Label(other), rule.name, b, Label(first), a, rule.remedy);
 }
 
-/// Runs of other perturbations begin with other weights, or one was not made.
+/// Reports equal initial weights of runs with different perturbations.
 void ReportUnperturbed(const SeedPair& pair, Findings& findings) {
   const auto& a = pair.baseline->log.provenance;
   const auto& b = pair.candidate->log.provenance;
@@ -117,7 +117,7 @@ void ReportMixedNumerics(std::span<const Run* const> arm, Findings& findings) {
   }
 }
 
-/// One build makes one model of one configuration.
+/// Reports two models of one configuration, because one build makes only one.
 void ReportOtherModel(const Run& first, const Run& other, Findings& findings) {
   const auto& a = first.log.provenance;
   const auto& b = other.log.provenance;
@@ -140,11 +140,12 @@ void ReportOtherModel(const Run& first, const Run& other, Findings& findings) {
          Label(first));
 }
 
-/// Before the first update, equal weights give equal losses but for formats: 4
-/// bits moved the loss of new weights by 7e-4 of it at most, of 32 tokens and
-/// in 114 of 120 products. The limit on their loss of step 1 leaves seven times
-/// that, and the one on held-out losses two hundred times it to weights that
-/// were trained before, which know more than the frequencies of tokens.
+/// Reports a pair that begins with different losses. Before the first update,
+/// equal weights give equal losses, except for the formats. With 114 of 120
+/// products in 4 bits, the loss of new weights over 32 tokens moved by 7e-4 of
+/// it at most. The limit on the loss of step 1 is seven times that. The limit
+/// on held-out losses is 140 times that, for weights that were trained before
+/// and know more than the frequencies of tokens.
 void ReportOtherBeginning(const SeedPair& pair, Question question,
                           Findings& findings) {
   const auto& a = pair.baseline->log;
@@ -215,8 +216,7 @@ Findings CheckConfiguration(const Pairing& pairing, Question question) {
 
 // ---- steps -----------------------------------------------------------------
 
-/// "step 7 is missing" and the like: the first place where `step` is not
-/// 1, 2, 3, ...
+/// Describes where `step` is not 1, 2, 3, ... first: "step 7 is missing".
 std::string StepFault(const std::vector<int64_t>& step) {
   for (size_t i = 0; i < step.size(); ++i) {
     const int64_t expected = static_cast<int64_t>(i) + 1;
@@ -289,7 +289,7 @@ void ReportSteps(const Run& run, Findings& findings) {
          log.provenance.complete ? "marked" : "not marked");
 }
 
-/// What both runs of a seed must have seen in the same way.
+/// Reports what both runs of a seed must have seen in the same way.
 void ReportUnequalProgress(const SeedPair& pair, Findings& findings) {
   const auto& a = pair.baseline->log;
   const auto& b = pair.candidate->log;
@@ -312,14 +312,14 @@ void ReportUnequalProgress(const SeedPair& pair, Findings& findings) {
       !same_start(a.steps.tokens_seen, b.steps.tokens_seen)) {
     differ("tokens_seen");
   }
-  // Not recorded before schema version 4.
+  // Schema versions before 4 have no batch digests.
   if (!same_start(a.steps.batch_digest, b.steps.batch_digest)) {
     differ("batch_digest");
   }
   if (a.steps.grad_norm.empty() != b.steps.grad_norm.empty()) {
     differ("the presence of grad_norm");
   }
-  // Runs that stopped early were reported already; their evaluations are cut.
+  // Runs that stopped early were reported before; their evaluations are cut.
   const bool whole =
       a.steps.step.size() == common && b.steps.step.size() == common;
   if (whole &&
@@ -393,7 +393,7 @@ bool IsConfigurationTold(const Pairing& pairing, Question) {
          });
 }
 
-/// Equal logs of a regression are no fault, and it declares no change.
+/// A regression declares no change, and its logs may be equal.
 bool IsChangeDeclared(const Pairing&, Question question) {
   return question == Question::kPrecision;
 }
@@ -450,7 +450,7 @@ std::vector<std::string> MixedNumerics(std::span<const Run* const> arm) {
     const std::string& digest = run->log.provenance.numerics_digest;
     if (digest.empty()) continue;
     const size_t count = ++counts[digest];
-    // Of equally many the one that comes first.
+    // If two digests are equally frequent, the one that comes first counts.
     if (usual == nullptr ||
         count > counts[usual->log.provenance.numerics_digest]) {
       usual = run;

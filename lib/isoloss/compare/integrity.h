@@ -1,4 +1,4 @@
-// May these runs be compared at all, and is each what it claims to be?
+// Decides whether runs may be compared and are what they claim to be.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace isoloss::compare {
 
-/// What is asked about a pair of arms; never mixed (docs/gate.md).
+/// One question is asked about a pair of arms; never both (docs/gate.md).
 enum class Question {
   kPrecision,   ///< is the candidate's recipe as good as the baseline's?
   kRegression,  ///< is this still the run that was approved? Same recipe.
@@ -27,23 +27,23 @@ enum class Severity {
 
 struct Finding {
   Severity severity;
-  /// Where: what was found, with numbers, but the rule. The remedy.
+  /// The message has the place, the fault with numbers, the rule, the remedy.
   std::string message;
 };
 
-/// One rule of level L0. Rules are checked in the order of the table; each may
-/// rely on the earlier ones having found nothing incomparable.
+/// Level L0 consists of rules. They are checked in the order of the table, and
+/// each may rely on the earlier ones having found nothing incomparable.
 struct IntegrityRule {
   std::string_view name;
-  std::string_view promise;  ///< what holds when it finds nothing
-  /// Of other programs' runs, whose logs tell less.
+  std::string_view promise;  ///< what holds if the rule finds nothing
+  /// This promise is for other programs' runs, whose logs tell less.
   std::string_view foreign_promise;
   std::vector<Finding> (*check)(const Pairing& pairing, Question question);
-  /// Whether such logs tell what the rule looks at. If not, nothing is promised
-  /// of it; a verdict's warnings say so. Null: they do.
+  /// Returns whether other programs' logs tell what the rule needs; null: they
+  /// do. If not, the rule promises nothing, and a verdict's warnings say so.
   bool (*is_told)(const Pairing& pairing, Question question) = nullptr;
 
-  /// What holds of this pairing when it finds nothing; "": nothing.
+  /// Returns what holds of this pairing if the rule finds nothing; "": nothing.
   std::string_view PromiseFor(const Pairing& pairing, Question question) const {
     if (pairing.Knows(runlog::Fact::kRecording)) return promise;
     const bool told = is_told == nullptr || is_told(pairing, question);
@@ -53,40 +53,41 @@ struct IntegrityRule {
 
 std::span<const IntegrityRule> IntegrityRules();
 
-/// A sentence for each run of one arm whose program computes otherwise than
-/// that of most (numerics_digest): another build, or a machine that computes
-/// something else. Runs of other programs have no digest.
+/// Writes a sentence for each run of one arm whose program computes otherwise
+/// than that of most runs (numerics_digest): another build, or a machine that
+/// computes something else. Runs of other programs have no digest.
 std::vector<std::string> MixedNumerics(std::span<const Run* const> arm);
 
-/// A sentence for each arm of another program of which a run shows no training:
-/// the loss of its last fifth is not below that of the first by more than the
-/// noise of batches. Alone it decides nothing: a fine-tuning may begin near its
-/// end.
+/// Writes a sentence for each arm of another program with a run that shows no
+/// training. In such a run, the loss of the last fifth is not below that of the
+/// first by more than the noise of batches. This alone decides nothing, since a
+/// fine-tuning may begin near its end.
 std::vector<std::string> NoTrainingWarnings(const Pairing& pairing);
 
-/// A sentence for each thing in which logs of other programs differ though
-/// pairs should not, of the first pair with one: numbers that may be of
-/// batches, and gradient norms by a factor. Alone it decides nothing.
+/// Writes a sentence for each number that differs between the logs of a pair of
+/// other programs but should not. These are numbers that may be of batches, and
+/// gradient norms that differ by a factor. Only the first pair with a
+/// difference counts. This alone decides nothing.
 std::vector<std::string> PairWarnings(const Pairing& pairing);
 
-/// A sentence if the loss of another program's run rises from its first fifth
-/// to its last by more than the noise of batches; else "".
+/// Returns a sentence if the loss of another program's run rises from its first
+/// fifth to its last by more than the noise of batches; else "".
 std::string RisingLoss(const Pairing& pairing);
 
-/// Whether both hold the same losses to the bit, which independent runs do not.
-/// Curves of nothing but NaN are alike without being copies.
+/// Returns whether both hold the same losses to the bit, as independent runs do
+/// not. Curves of only NaN are equal without being copies.
 bool IsCopy(const runlog::StepColumns& a, const runlog::StepColumns& b);
 
-/// Whether the columns of /steps, /eval and /parameters have equal lengths
-/// each.
+/// Returns whether the columns of /steps have equal lengths, and those of /eval
+/// and of /parameters as well.
 bool ColumnsFit(const runlog::RunLog& log);
 
-/// Whether the values ascend strictly within [least, most].
+/// Returns whether the values ascend strictly within [least, most].
 bool Ascend(const std::vector<int64_t>& values, int64_t least,
             int64_t most = std::numeric_limits<int64_t>::max());
 
-/// Where the learning rates of a run's first steps are not those of the
-/// schedule in its experiment_text; the message names no run.
+/// Returns a finding if the learning rates of a run's first steps are not those
+/// of the schedule in its experiment_text. The message names no run.
 std::optional<Finding> WrongRate(const runlog::Provenance& provenance,
                                  const runlog::StepColumns& steps);
 

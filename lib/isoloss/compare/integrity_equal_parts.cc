@@ -1,5 +1,5 @@
-// Rules of level L0: no part of one run is that of another, so that no column
-// was copied from one log into the other.
+// Checks for level L0 that no part of one run is in another one, so that no
+// column was copied from one log into another.
 #include <algorithm>
 #include <cmath>
 #include <span>
@@ -11,21 +11,22 @@
 namespace isoloss::compare {
 namespace {
 
-/// Runs that have parted stay apart, for their weights differ. Losses count as
-/// equal again if they are this much nearer than before, or as near as the
-/// digits tell.
+/// Runs that have parted stay apart, because their weights differ. Losses are
+/// equal again if they are nearer by this factor, or as near as the digits
+/// tell.
 constexpr double kNearer = 1e-4;
 /// Below this share of the loss, rounding may hide that weights differ.
 constexpr double kParted = 1e-6;
-/// Coarser digits are too often equal.
+/// Coarser digits are equal too often.
 constexpr double kCoarsest = 1e-4;
 
-/// Share by which two values differ.
+/// Returns the share by which two values differ.
 double ApartOf(double a, double b) {
   return a == b ? 0 : std::fabs(a - b) / std::max(std::fabs(a), std::fabs(b));
 }
 
-/// Two columns, row by row. `half_units`: of the last digits of both together.
+/// Two columns are compared row by row. `half_units` is half a unit of the last
+/// digit of both, added.
 struct TwoColumns {
   std::span<const double> a;
   std::span<const double> b;
@@ -37,7 +38,7 @@ struct TwoColumns {
 };
 
 double HalfUnits(const runlog::RunLog& a, const runlog::RunLog& b) {
-  constexpr double kFp32 = 0x1p-23;  // of formats that print no digits
+  constexpr double kFp32 = 0x1p-23;  // for formats that print no digits
   const auto of = [](const runlog::RunLog& log) {
     return std::max(log.provenance.origin.loss_half_unit,
                     log.told.loss_step / 2);
@@ -47,13 +48,14 @@ double HalfUnits(const runlog::RunLog& a, const runlog::RunLog& b) {
   return of(a) + of(b) + (alike ? 0 : kFp32 * a.steps.loss_nats.front());
 }
 
-/// Rows in which two columns are equal again.
+/// In these rows, two columns are equal again.
 struct EqualRows {
   size_t begin = 0;
   size_t count = 0;
 };
 
-/// Whether a stretch of so many rows may be equal: it holds one of these few.
+/// Returns whether a stretch of `fewest` rows may be equal. Every such stretch
+/// has one of the rows that are looked at.
 bool MayBeEqual(const TwoColumns& columns, size_t fewest) {
   for (size_t i = fewest - 1; i < columns.rows(); i += fewest) {
     if (columns.apart(i) <= std::max(kNearer, columns.digits(i))) return true;
@@ -61,9 +63,10 @@ bool MayBeEqual(const TwoColumns& columns, size_t fewest) {
   return false;
 }
 
-/// The longest stretch of at least a tenth of all rows, half of what is judged
-/// as the end, that chance does not explain. `parted`: how far the runs are
-/// known to be apart; 0: by the rows before.
+/// Returns the longest stretch of equal rows that chance does not explain. It
+/// has at least a tenth of all rows, half of what is judged as the end.
+/// `parted` is the known distance of the runs; 0: the rows before the stretch
+/// tell it.
 EqualRows EqualAgain(const TwoColumns& columns, double parted) {
   constexpr double kChance = 1e-6;  // a stretch may begin anywhere
   const size_t fewest = (columns.rows() + 9) / 10;
@@ -99,8 +102,8 @@ EqualRows EqualAgain(const TwoColumns& columns, double parted) {
   return longest;
 }
 
-/// How far the losses of two runs are apart, as a mean over the last of
-/// their steps that `last` counts; only those that differ count.
+/// Returns the mean distance between the losses of two runs over the last
+/// `last` steps. Only losses that differ count.
 double MeanApart(const TwoColumns& losses, size_t last) {
   double sum = 0;
   size_t count = 0;
@@ -146,7 +149,7 @@ bool ReportEqualParts(const Run& one, const Run& other, Findings& findings) {
   };
   const TwoColumns losses = LossesOf(one, other);
   if (report("loss", EqualAgain(losses, 0))) return true;
-  // What other programs log as the norm may be the same in all runs.
+  // Some programs log a norm that is equal in all runs.
   if (one.log.provenance.seed != other.log.provenance.seed ||
       !one.log.provenance.Knows(runlog::Fact::kRecording) ||
       !other.log.provenance.Knows(runlog::Fact::kRecording)) {

@@ -1,4 +1,4 @@
-// Rules of level L0 about the steps of other programs' runs: see integrity.cc.
+// Checks the steps of other programs' runs for level L0; see integrity.cc.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -32,10 +32,10 @@ bool IsFiniteAtEnd(const runlog::StepColumns& steps) {
 
 using runlog::Told;
 
-/// Epochs are written with two decimals or more, and counted from 0 or 1.
+/// Logs have epochs with two decimals or more, counted from 0 or 1.
 constexpr std::string_view kEpochs = "epochs seen";
 
-/// Whole epochs: a number that stays the same for some rows.
+/// Returns whether epochs are whole numbers, which stay the same for some rows.
 bool CountsWhole(const Told::Number& epochs) {
   return std::ranges::adjacent_find(epochs.value) != epochs.value.end() &&
          std::ranges::all_of(epochs.value, [](double value) {
@@ -43,8 +43,8 @@ bool CountsWhole(const Told::Number& epochs) {
          });
 }
 
-/// What the digits of epochs, and of one whole one, may hide, and the FP32 of
-/// an event file.
+/// Returns how much the digits of epochs, one whole epoch, or the FP32 of an
+/// event file may hide.
 double SlackOf(const Told::Number& a, const Told::Number& b, bool of_formats,
                double value) {
   constexpr double kOfEpochs = 0.02;
@@ -55,10 +55,10 @@ double SlackOf(const Told::Number& a, const Told::Number& b, bool of_formats,
   return kOfEpochs * std::max(1.0, std::fabs(value)) + (whole ? 1 : 0);
 }
 
-/// "fp8-seed1: batch size is 8 at step 3, but 4 in bf16-seed1", of the first
-/// step at which both tell the number and it differs; "" if none is.
-/// Programs may count what was seen before or after a step: of two formats, and
-/// of epochs, its growth is compared.
+/// Describes the first step at which both logs tell a number and it differs:
+/// "fp8-seed1: batch size is 8 at step 3, but 4 in bf16-seed1"; "" if there is
+/// none. Programs may count what was seen before or after a step. So its growth
+/// is compared if the formats differ, and always for epochs.
 std::string OtherNumber(const SeedPair& pair, const Told::Number& a,
                         const Told::Number& b) {
   const auto rows = runlog::MatchRows(a.step, b.step);
@@ -85,8 +85,8 @@ std::string OtherNumber(const SeedPair& pair, const Told::Number& a,
   return "";
 }
 
-/// What both logs tell of their batches otherwise, under names that say surely
-/// that it is theirs, or under others.
+/// Returns the numbers of batches in which both logs differ. If `sure`, their
+/// names surely mean batches; else the names are unsure.
 std::vector<std::string> OtherBatches(const SeedPair& pair, bool sure) {
   std::vector<std::string> texts;
   const auto& numbers = pair.candidate->log.told.numbers;
@@ -109,8 +109,9 @@ void ReportOtherBatches(const SeedPair& pair, Findings& findings) {
   }
 }
 
-/// Rounding makes a gradient norm larger, but not by a factor at nearly all
-/// steps: that is another unit, or another sum of ranks or micro-batches.
+/// Describes gradient norms that differ by a factor at nearly all steps.
+/// Rounding makes a norm larger, but such a factor is another unit, or another
+/// sum of ranks or micro-batches.
 std::string OtherNorms(const SeedPair& pair) {
   constexpr double kFactor = 1.25;
   constexpr size_t kFewest = 20;
@@ -137,8 +138,8 @@ std::string OtherNorms(const SeedPair& pair) {
       above ? kFactor : 1 / kFactor);
 }
 
-/// Steps that the log tells of without their loss: "unknown_loss", whose text
-/// is the step.
+/// Returns the steps that the log has without their loss: the text of an event
+/// "unknown_loss" is the step.
 std::vector<int64_t> UnknownLosses(const runlog::RunLog& log) {
   std::vector<int64_t> steps;
   for (const runlog::Event& event : log.events) {
@@ -152,8 +153,8 @@ std::vector<int64_t> UnknownLosses(const runlog::RunLog& log) {
   return steps;
 }
 
-/// No judgement can do without the losses of the last fifth, nor without most
-/// of a tenth.
+/// Reports losses that are not known. No run can be judged without all losses
+/// of the last fifth and most losses of each tenth.
 void ReportUnknownLosses(const runlog::RunLog& log, const Run& run,
                          Findings& findings) {
   constexpr int64_t kTenths = 10;

@@ -1,6 +1,5 @@
-// Part of rule `domains` of level L0: do the loads of the experts of a run that
-// another program trained add up? Those of isoloss' own runs must by
-// runlog/relations.cc.
+// Checks for rule `domains` of level L0 whether the experts' loads add up in
+// another program's run. For isoloss' own runs, runlog/relations.cc does so.
 #include <algorithm>
 #include <numeric>
 #include <vector>
@@ -10,7 +9,7 @@
 namespace isoloss::compare {
 namespace {
 
-/// Labels of each step; empty: the log does not tell them.
+/// Returns the labels of each step; empty if the log does not tell them.
 std::vector<int64_t> LabelsOfSteps(const runlog::StepColumns& steps) {
   std::vector<int64_t> labels(steps.tokens_seen.size());
   std::adjacent_difference(steps.tokens_seen.begin(), steps.tokens_seen.end(),
@@ -18,7 +17,7 @@ std::vector<int64_t> LabelsOfSteps(const runlog::StepColumns& steps) {
   return labels;
 }
 
-/// (token, slot) pairs of each step and layer.
+/// Returns the number of (token, slot) pairs of each step and layer.
 std::vector<double> PairsOfLayers(const runlog::MoeColumns& moe) {
   const auto experts = static_cast<size_t>(moe.experts);
   std::vector<double> pairs(moe.step.size() * static_cast<size_t>(moe.layers));

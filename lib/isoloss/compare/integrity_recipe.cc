@@ -1,4 +1,4 @@
-// Rules of level L0 about what was computed: see integrity.cc.
+// Checks for level L0 what was computed; see integrity.cc.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 
 using Operands = std::pair<std::string, std::string>;
 
-/// "again e4m3" of a recipe's text, as /recipe has it: "e4m3 again".
+/// Converts "again e4m3" of a recipe's text to "e4m3 again" of /recipe.
 std::string OperandOf(std::string_view text) {
   constexpr std::string_view kAgain = "again ";
   const bool again = text.starts_with(kAgain);
@@ -29,7 +29,7 @@ std::string OperandOf(std::string_view text) {
   return again ? operand + " again" : operand;
 }
 
-/// What a line of a recipe's text gives a product, as /recipe has it.
+/// Returns the operands of a product in a line of a recipe's text.
 std::optional<Operands> OperandsOf(std::string_view line,
                                    std::string_view product) {
   const std::string key = fmt::format("  {} ", product);
@@ -45,7 +45,7 @@ std::optional<Operands> OperandsOf(std::string_view line,
       OperandOf(line.substr(right + 3, sums - right - 3))};
 }
 
-/// That /recipe gives each site what the recipe's text does.
+/// Reports sites to which /recipe gives other operands than the recipe's text.
 void ReportSites(const Run& run, Findings& findings) {
   std::map<std::string_view, std::string_view> lines;
   for (std::string_view text = run.log.provenance.resolved_recipe;
@@ -58,7 +58,7 @@ void ReportSites(const Run& run, Findings& findings) {
   for (size_t i = 0; i < recipe.site.size(); ++i) {
     const auto line = lines.find(recipe.site[i]);
     if (line == lines.end()) continue;
-    // That a gradient is rounded is said of all sites together.
+    // The text says once for all sites that a gradient is rounded.
     std::string dy = recipe.wgrad_dy[i];
     if (dy.ends_with(runlog::kRoundedGradient)) {
       dy.resize(dy.size() - std::string_view(runlog::kRoundedGradient).size());
@@ -67,7 +67,7 @@ void ReportSites(const Run& run, Findings& findings) {
         {"fprop", {recipe.fprop_x[i], recipe.fprop_w[i]}},
         {"dgrad", {recipe.dgrad_dy[i], recipe.dgrad_w[i]}},
         {"wgrad", {dy, recipe.wgrad_x[i]}}};
-    // A text of other making.
+    // A text in another form can't be compared.
     if (!OperandsOf(line->second, "wgrad")) continue;
     for (const auto& [product, found] : products) {
       const auto asked = OperandsOf(line->second, product);
@@ -128,7 +128,7 @@ namespace {
 
 // ---- declared_change -------------------------------------------------------
 
-/// All runs of one arm must have one recipe, exchange and perturbation.
+/// Reports an arm that has several recipes, exchanges or perturbations.
 void ReportMixedArm(const std::vector<const Run*>& runs, Findings& findings) {
   for (const Run* run : runs) {
     if (!SameExchange(*runs[0], *run)) {
@@ -154,7 +154,8 @@ void ReportMixedArm(const std::vector<const Run*>& runs, Findings& findings) {
   }
 }
 
-/// How far two records of one loss may be apart; 0 if both are written alike.
+/// Returns how far two records of one loss may be apart; 0 if both logs have
+/// the same format and digits.
 double RecordsApart(const SeedPair& pair, double loss) {
   constexpr double kFp32Unit = 0x1p-23;  // of formats without decimal digits
   const runlog::Origin& a = pair.baseline->log.provenance.origin;
@@ -163,10 +164,10 @@ double RecordsApart(const SeedPair& pair, double loss) {
   return a.loss_half_unit + b.loss_half_unit + kFp32Unit * std::fabs(loss);
 }
 
-/// At how many steps of a pair the losses are equal, written so finely that
-/// runs of two precisions differ at most steps: those that part by 0.01 % of
-/// the loss, ten times as far as rounding parts them at step 1, are written
-/// alike at 4 of 10 steps.
+/// Returns the number of steps of a pair with equal losses. Losses count if
+/// they are so fine that runs of two precisions differ at most steps. Two runs
+/// that part by 0.01 % of the loss, ten times as far as rounding parts them at
+/// step 1, have equal digits at 4 of 10 steps.
 size_t EqualSteps(const SeedPair& pair) {
   constexpr double kFine = 5e-5;  // half a unit, of the loss
   const runlog::RunLog& a = pair.baseline->log;
@@ -191,8 +192,8 @@ bool AreOneRun(const SeedPair& pair) {
          (a.step == b.step && EqualSteps(pair) == a.step.size());
 }
 
-/// Both arms are one run where the change did nothing. It may begin late, but
-/// not so late that most of the run is without it.
+/// Reports arms that are one run because the change did nothing. It may begin
+/// late, but most of the run must have it.
 void ReportMostlyEqual(const Pairing& pairing, Findings& findings) {
   for (const SeedPair& pair : pairing.pairs) {
     const size_t steps = pair.baseline->log.steps.step.size();
@@ -207,7 +208,7 @@ void ReportMostlyEqual(const Pairing& pairing, Findings& findings) {
   }
 }
 
-/// A log shows nothing of itself.
+/// Reports a log that is given as both runs, which says nothing.
 void ReportOneFile(const Pairing& pairing, Question question,
                    Findings& findings) {
   for (const SeedPair& pair : pairing.pairs) {
@@ -224,7 +225,7 @@ void ReportOneFile(const Pairing& pairing, Question question,
   }
 }
 
-/// Parts of a run of the one arm in one of the other.
+/// Reports parts of a run of one arm that are also in a run of the second arm.
 void ReportMixedLogs(const Pairing& pairing, Findings& findings) {
   for (const SeedPair& pair : pairing.pairs) {
     if (ReportEqualParts(*pair.baseline, *pair.candidate, findings)) return;
@@ -279,7 +280,7 @@ Findings CheckDeclaredChange(const Pairing& pairing, Question question) {
   }
   ReportOneFile(pairing, question, findings);
   if (!findings.empty()) return findings;
-  // What another program did to a run is not known to be the same.
+  // It is not known whether another program treated two runs in the same way.
   if (pairing.Knows(runlog::Fact::kExperiment) &&
       SameTreatment(baseline, candidate) &&
       SamePerturbation(baseline, candidate)) {

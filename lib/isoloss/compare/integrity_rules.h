@@ -1,4 +1,4 @@
-// What the rules of integrity.cc share: not for users of the module.
+// Declares what the rules of integrity.cc share; it is not for users.
 #pragma once
 
 #include <fmt/format.h>
@@ -19,17 +19,17 @@ void Report(Findings& findings, Severity severity,
       {severity, fmt::format(format, std::forward<Args>(args)...)});
 }
 
-/// Of a run that another program trained.
+/// Finds faults in the steps of a run that another program trained.
 void ReportForeignSteps(const Run& run, Findings& findings);
-/// Of such runs, whether the loads of their experts add up.
+/// Reports loads of experts that do not add up in another program's run.
 void ReportLoads(const Run& run, Findings& findings);
-/// Of such runs, what both of a pair must share besides.
+/// Reports what else both runs of a pair of another program must share.
 void ReportUnlikeCurves(const SeedPair& pair, Findings& findings);
-/// Whether two runs that differ share a part that no two trainings share: their
-/// final weights, a stretch of losses, or, of one seed, of gradient norms. Then
-/// it reports it.
+/// Reports a part that two different runs share though no two trainings do:
+/// final weights, a stretch of losses or, for one seed, of gradient norms.
+/// Returns whether it reported one.
 bool ReportEqualParts(const Run& one, const Run& other, Findings& findings);
-/// The same of the last held-out losses of the pairs.
+/// Reports equal last held-out losses of the pairs.
 void ReportEqualHeldOut(const Pairing& pairing, Findings& findings);
 
 Findings CheckSeeds(const Pairing& pairing, Question question);

@@ -1,5 +1,5 @@
-// Rule `schedule` of level L0: did each run follow the schedule of its
-// experiment, and both runs of a pair the same one?
+// Checks rule `schedule` of level L0: each run follows the schedule of its
+// experiment, and both runs of a pair follow the same one.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -16,7 +16,7 @@
 namespace isoloss::compare {
 namespace {
 
-/// A rate is a handful of FP64 operations on the configuration alone.
+/// A rate takes a handful of FP64 operations on the configuration alone.
 constexpr double kRateTolerance = 1e-12;
 
 using Keys = std::map<std::string, std::string>;
@@ -41,7 +41,7 @@ std::optional<optim::DecayShape> ShapeOf(const Keys& keys) {
   return std::nullopt;
 }
 
-/// None if the text does not describe one for the planned steps.
+/// Empty if the text does not describe a schedule for the planned steps.
 std::optional<optim::Schedule> ScheduleOf(
     const runlog::Provenance& provenance) {
   const Keys keys = runlog::KeysOf(provenance.experiment_text);
@@ -66,16 +66,16 @@ std::optional<optim::Schedule> ScheduleOf(
   }
 }
 
-/// Against the run of the same seed.
+/// Compares the rates with those of the run of the same seed.
 void ReportUnequalRates(const SeedPair& pair, Findings& findings) {
   const auto& baseline = pair.baseline->log.steps;
   const auto& candidate = pair.candidate->log.steps;
   const size_t common = std::min(baseline.lr.size(), candidate.lr.size());
-  // A rate that was written with one digit, 1e-4, may have no more.
+  // A rate with only one digit, 1e-4, may have no more.
   constexpr double kCoarsest = 0.005;
   const double rounded = pair.baseline->log.provenance.origin.lr_half_unit +
                          pair.candidate->log.provenance.origin.lr_half_unit;
-  // Programs may have been given two schedules; isoloss has one by its text.
+  // Other programs may have two schedules; isoloss has one by its text.
   const auto [severity, why] =
       pair.Knows(runlog::Fact::kExperiment)
           ? std::pair(Severity::kBad,
@@ -84,8 +84,8 @@ void ReportUnequalRates(const SeedPair& pair, Findings& findings) {
           : std::pair(Severity::kIncomparable,
                       "both runs of a seed must have one schedule. Train both "
                       "by one.");
-  // Other programs may compute a rate in FP32, by some four operations on
-  // numbers up to the largest rate, or store it so.
+  // Other programs may compute a rate in FP32, with some four operations on
+  // numbers up to the largest rate. Or they store it in FP32.
   constexpr double kFp32 = 0x1p-22;
   const double computed = pair.Knows(runlog::Fact::kExperiment) || common == 0
                               ? 0
@@ -140,7 +140,7 @@ Findings CheckSchedule(const Pairing& pairing, Question) {
     if (!run->log.provenance.Knows(runlog::Fact::kExperiment)) continue;
     const auto wrong = WrongRate(run->log.provenance, run->log.steps);
     if (!wrong) continue;
-    // Programs of earlier versions may have named the keys otherwise.
+    // Earlier versions of a program may have other names for the keys.
     const bool old = run->log.schema_version < runlog::kFullTextVersion;
     if (old && wrong->severity == Severity::kIncomparable) continue;
     Report(findings, wrong->severity, "{}: {}", Label(*run), wrong->message);

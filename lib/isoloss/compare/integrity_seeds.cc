@@ -1,4 +1,4 @@
-// Rule `seeds` of level L0: is each seed one independent run of either arm?
+// Checks rule `seeds` of level L0: a seed is one independent run of each arm.
 #include <algorithm>
 #include <cmath>
 #include <span>
@@ -19,7 +19,7 @@ std::string SeedList(const std::vector<const Run*>& runs) {
   return list.empty() ? "no run" : list;
 }
 
-/// A log copied under another seed would count one experiment twice.
+/// Reports a log that is copied under another seed, and would count twice.
 void ReportCopies(const std::vector<const Run*>& runs, Findings& findings) {
   for (auto run = runs.begin(); run != runs.end(); ++run) {
     const auto original =
@@ -34,8 +34,8 @@ void ReportCopies(const std::vector<const Run*>& runs, Findings& findings) {
   }
 }
 
-/// A run of the baseline under another seed is no candidate. Equal runs of one
-/// seed are no declared change, which is another rule's.
+/// Reports a run of the baseline that is given under another seed as candidate.
+/// Another rule reports equal runs of one seed, which are no declared change.
 void ReportSwapped(const Pairing& pairing, Findings& findings) {
   for (const SeedPair& one : pairing.pairs) {
     for (const SeedPair& other : pairing.pairs) {
@@ -53,7 +53,7 @@ void ReportSwapped(const Pairing& pairing, Findings& findings) {
   }
 }
 
-/// A curve under another arm's name is judged as what it is not.
+/// Reports runs that are given under the name of another arm.
 void ReportLabels(const std::string& arm, const std::vector<const Run*>& runs,
                   Findings& findings) {
   for (const Run* run : runs) {
@@ -65,7 +65,7 @@ void ReportLabels(const std::string& arm, const std::vector<const Run*>& runs,
   }
 }
 
-/// Which digests of both runs are recorded and the same.
+/// Both runs recorded these digests, and they are the same.
 struct OneStart {
   bool weights = false;
   bool batches = false;
@@ -78,8 +78,8 @@ OneStart OneStartOf(const runlog::RunLog& a, const runlog::RunLog& b) {
           !batches.empty() && batches == b.steps.batch_digest};
 }
 
-/// How far values stand apart that follow each other, by the median of second
-/// differences, which a trend does not move: of independent values of standard
+/// Returns the noise between neighbouring values, by the median of second
+/// differences, which a trend does not move. For independent values of standard
 /// deviation s it is 0.6745 sqrt(6) s.
 double NoiseOf(std::span<const double> values) {
   std::vector<double> bends;
@@ -92,10 +92,11 @@ double NoiseOf(std::span<const double> values) {
   return *middle / (0.6745 * std::sqrt(6.0));
 }
 
-/// Two curves so near that batches and weights must be the same: other batches
-/// part them by sqrt(2) times the noise of batches, and other weights by a
-/// tenth of it and more. Reruns of one seed are near in the first steps only;
-/// a regression may be judged by them, but precision is one of several seeds.
+/// Returns whether two curves are so near that batches and weights must be the
+/// same. Different batches part them by sqrt(2) times the noise of batches, and
+/// different weights by a tenth of it and more. Reruns of one seed are near in
+/// the first steps only. A regression may be judged by such reruns, but a
+/// precision question needs several seeds.
 bool AreNearTwins(const runlog::RunLog& a, const runlog::RunLog& b,
                   Question question) {
   constexpr size_t kFewest = 10;
@@ -115,7 +116,8 @@ bool AreNearTwins(const runlog::RunLog& a, const runlog::RunLog& b,
   return apart < kNear * NoiseOf(std::span(x).first(count));
 }
 
-/// A trainer that ignores its seed, or a log that was copied and moved.
+/// Reports runs of one seed under two: the trainer ignores its seed, or a log
+/// was copied and moved.
 void ReportOneSeed(const std::vector<const Run*>& runs, Question question,
                    Findings& findings) {
   for (auto run = runs.begin(); run != runs.end(); ++run) {
@@ -124,7 +126,7 @@ void ReportOneSeed(const std::vector<const Run*>& runs, Question question,
       const runlog::RunLog& b = (*run)->log;
       if (IsCopy(a.steps, b.steps)) continue;
       const OneStart start = OneStartOf(a, b);
-      // isoloss draws both by the seed; other programs may draw one of them.
+      // isoloss draws both by the seed; another program may draw only one.
       const bool foreign = !a.provenance.Knows(runlog::Fact::kBatches) ||
                            !b.provenance.Knows(runlog::Fact::kBatches);
       if (foreign ? start.weights && start.batches
@@ -165,7 +167,7 @@ Findings CheckSeeds(const Pairing& pairing, Question question) {
                       pairing.pairs.size() == pairing.baseline.size() &&
                       pairing.pairs.size() == pairing.candidate.size();
   if (!paired) {
-    // Of a regression both have one name.
+    // Both arms of a regression have one name.
     const bool same = pairing.baseline_arm == pairing.candidate_arm;
     Report(findings, Severity::kIncomparable,
            "{}arm {} has {}, {}arm {} has {}, but each seed needs exactly one "
@@ -178,7 +180,7 @@ Findings CheckSeeds(const Pairing& pairing, Question question) {
   ReportLabels(pairing.baseline_arm, pairing.baseline, findings);
   ReportLabels(pairing.candidate_arm, pairing.candidate, findings);
   const auto& declared = pairing.candidate[0]->log.provenance;
-  // No experiment declared the baseline of another program's runs.
+  // A log of another program does not say which arm is the baseline.
   if (question == Question::kPrecision &&
       declared.Knows(runlog::Fact::kExperiment) &&
       pairing.candidate_arm == declared.baseline_arm) {

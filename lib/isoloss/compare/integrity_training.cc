@@ -1,5 +1,5 @@
-// Rule `training` of level L0: did the weights of each run move? Two runs that
-// do nothing are equal, whatever their recipes.
+// Checks rule `training` of level L0: the weights of each run moved. Two runs
+// that do nothing are equal, whatever their recipes are.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -13,13 +13,13 @@
 namespace isoloss::compare {
 namespace {
 
-/// Fewer steps without an update in a row are masked batches, a warm-up from 0,
-/// or steps that a loss scale skipped.
+/// Masked batches, a warm-up from 0, or a loss scale explain this many steps in
+/// a row without an update.
 constexpr size_t kMostIdleSteps = 3;
 
-/// By how much the mean loss of the last fifth is below that of the first, and
-/// the standard error that the noise of batches gives it. That noise is told by
-/// second differences, which a trend hardly moves: their variance is 6 times
+/// Says by how much the mean loss of the last fifth is below that of the first,
+/// and which standard error the noise of batches gives it. Second differences
+/// tell that noise, since a trend hardly moves them: their variance is 6 times
 /// that of independent values.
 struct LossFall {
   double nats = 0;
@@ -50,11 +50,11 @@ LossFall FallOf(const runlog::RunLog& log) {
           std::sqrt(2 * variance / static_cast<double>(fifth))};
 }
 
-/// `zeros` of all `count` values of a column are 0, and the rest is not.
+/// In a column of `count` values, `zeros` are 0.
 struct Zeros {
   size_t zeros = 0;
   size_t longest = 0;  ///< in a row
-  size_t end = 0;      ///< row of the last one of these
+  size_t end = 0;      ///< row of the last zero of the longest row of them
   size_t count = 0;
 };
 
@@ -72,8 +72,8 @@ Zeros ZerosIn(size_t count, const IsZero& is_zero) {
   return found;
 }
 
-/// What a column of zeros says if the loss falls all the same. `says` is a
-/// clause: "the learning rate is 0".
+/// Reports zeros of a column. If all values are 0 though the loss falls, the
+/// log is wrong. `says` is a clause: "the learning rate is 0".
 void ReportZeros(const Run& run, std::string_view says, const Zeros& found,
                  std::span<const int64_t> step, Findings& findings) {
   if (found.zeros < found.count) {
@@ -97,7 +97,8 @@ void ReportZeros(const Run& run, std::string_view says, const Zeros& found,
          Label(run), says, found.zeros, found.count);
 }
 
-/// Values that a log writes as 0.00 are 0 only if others are far above a unit.
+/// Returns whether zeros may be small values. A value that a log writes as 0.00
+/// is 0 only if the remaining values are far above a unit.
 bool HidesSmall(std::vector<double> values, double half_unit) {
   std::erase(values, 0);
   if (values.empty()) return false;
@@ -108,8 +109,8 @@ bool HidesSmall(std::vector<double> values, double half_unit) {
   return *middle <= kTimes * half_unit;
 }
 
-/// A rate may be 0 at the beginning and at the end, but not in a fifth of the
-/// run in a row, nor in half of it.
+/// Reports zeros in the learning rate. A rate may be 0 at the beginning and at
+/// the end, but not in a fifth of the run in a row, nor in half of it.
 void ReportPausedRates(const Run& run, const Zeros& found, Findings& findings) {
   const auto& rates = run.log.steps.lr;
   const bool long_pause =
@@ -117,7 +118,7 @@ void ReportPausedRates(const Run& run, const Zeros& found, Findings& findings) {
   if (!long_pause && 2 * found.zeros < found.count) return;
   const auto& step = run.log.steps.step;
   const size_t begin = found.end + 1 - found.longest;
-  // Rates that digits hide are next to small ones: to two units.
+  // A rate that digits hide is next to a small rate, of up to two units.
   constexpr double kHidden = 5;  // half units
   const double around =
       std::max(begin > 0 ? rates[begin - 1] : 0,
@@ -141,8 +142,7 @@ void ReportRates(const Run& run, Findings& findings) {
   if (found.zeros < found.count) {
     return ReportPausedRates(run, found, findings);
   }
-  // 0.0000 may stand for any rate up to half a unit; 0.0 is 0 as programs
-  // write it.
+  // 0.0000 may mean any rate up to half a unit; 0.0 is 0 as programs write it.
   const double unit = run.log.provenance.origin.lr_half_unit;
   constexpr double kSmallestRate = 1e-6;
   constexpr double kOneDecimal = 0.05;
@@ -158,7 +158,7 @@ void ReportRates(const Run& run, Findings& findings) {
          Label(run), found.zeros, found.count);
 }
 
-/// At a rate of 0 no weight is to move.
+/// At a rate of 0, no weight has to move.
 bool HasRate(const runlog::RunLog& log, int64_t step) {
   const auto found = std::ranges::lower_bound(log.steps.step, step);
   const auto row = static_cast<size_t>(found - log.steps.step.begin());
@@ -166,8 +166,8 @@ bool HasRate(const runlog::RunLog& log, int64_t step) {
          row >= log.steps.lr.size() || log.steps.lr[row] > 0;
 }
 
-/// Of what is judged. A loss scale that begins at 2^32 skips up to 32 steps
-/// until it fits.
+/// Reports idle steps up to the last step that is judged. A loss scale that
+/// begins at 2^32 skips up to 32 steps until it fits.
 void ReportIdle(const Run& run, const runlog::Told::Idle& idle,
                 Findings& findings) {
   constexpr size_t kMostForScale = 32;
@@ -191,7 +191,8 @@ void ReportIdle(const Run& run, const runlog::Told::Idle& idle,
   if (found.longest > kMostIdleSteps) {
     return ReportZeros(run, idle.says, found, step, findings);
   }
-  // More than a loss scale or masked batches explain, and all a micro-batch.
+  // A loss scale or masked batches explain a smaller share of zeros; a log of
+  // micro-batches has a larger one.
   if (4 * found.zeros < found.count) return;
   Report(findings, Severity::kUnverified,
          "{}: {} in {} of {} steps, so no weight moved there. Log one value of "
@@ -209,7 +210,7 @@ void ReportNorms(const Run& run, Findings& findings) {
              findings);
 }
 
-/// Of isoloss' own runs, which say how far each parameter moved.
+/// Reports parameters of isoloss' own runs that did not move.
 void ReportUpdates(const Run& run, Findings& findings) {
   const auto& parameters = run.log.parameters;
   const auto& rates = run.log.steps.lr;
@@ -242,9 +243,9 @@ void ReportWeights(const Run& run, Findings& findings) {
          Label(run), digest, run.log.steps.step.back());
 }
 
-/// One loss again and again: no batch differs from another, and nothing moves.
-/// Where a log repeats each value until the next, no row of them has half of
-/// the repeats.
+/// Reports one loss again and again: no batch differs from another, and nothing
+/// moves. If a log repeats each value until the next one, no row of equal
+/// losses has half of the repeats.
 void ReportOneLoss(const Run& run, Findings& findings) {
   const auto& loss = run.log.steps.loss_nats;
   const double unit = run.log.provenance.origin.loss_half_unit;
@@ -267,8 +268,8 @@ void ReportOneLoss(const Run& run, Findings& findings) {
          step[found.end + 1], stuck);
 }
 
-/// isoloss draws the sequences of each step anew. Other programs may be told to
-/// train on one batch.
+/// Reports runs that train on one batch. isoloss draws the sequences of each
+/// step anew, but other programs may be told to use one batch.
 void ReportOneBatch(const Run& run, Findings& findings) {
   const auto& batches = run.log.steps.batch_digest;
   if (!run.log.provenance.Knows(runlog::Fact::kBatches) ||
@@ -304,7 +305,8 @@ Findings CheckTraining(const Pairing& pairing, Question) {
 
 namespace {
 
-/// Of another program's run that is long enough; else without a value.
+/// Returns the fall of the loss in another program's run that is long enough;
+/// NaN for any other run.
 LossFall FallOfForeign(const Run& run) {
   constexpr size_t kFewest = 20;
   const runlog::RunLog& log = run.log;
@@ -329,7 +331,7 @@ std::vector<std::string> NoTrainingWarnings(const Pairing& pairing) {
           "training.",
           Label(*run), std::fabs(fall.nats), fall.nats > 0 ? "below" : "above",
           fall.error));
-      break;  // one of an arm is enough
+      break;  // one run of an arm is enough
     }
   }
   return warnings;

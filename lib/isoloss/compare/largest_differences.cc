@@ -23,7 +23,7 @@ double Relative(double a, double b) {
                               : relative;
 }
 
-/// The worst step of each place of the column.
+/// Finds the worst step of each place of the column.
 void Rank(const SharedColumn& column, std::vector<LargestDifference>& all) {
   if (column.of->type != runlog::ValueType::kDouble || !column.labelled ||
       column.inner != 1) {
@@ -54,7 +54,8 @@ void Rank(const SharedColumn& column, std::vector<LargestDifference>& all) {
   }
 }
 
-/// Of columns of a group whose turn is one of `turns`, in their order.
+/// Returns the largest differences in columns of a group whose turn is one of
+/// `turns`, in the order of `turns`.
 std::vector<LargestDifference> Largest(const runlog::RunLog& a,
                                        const runlog::RunLog& b, size_t top,
                                        const char* group,

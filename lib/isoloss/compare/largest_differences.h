@@ -1,4 +1,4 @@
-// Which parameters and tensors two runs differ in most.
+// Finds the parameters and tensors in which two runs differ most.
 #pragma once
 
 #include <cstddef>
@@ -10,25 +10,25 @@
 
 namespace isoloss::compare {
 
-/// One quantity of a parameter or tensor at the step where it differs most.
+/// A quantity of a parameter or tensor has this largest difference.
 struct LargestDifference {
   std::string name;
   std::string quantity;  ///< "grad_norm", "l2_norm", …
   int64_t step = 0;
   double a = 0;
   double b = 0;
-  /// |a - b| / max(|a|, |b|), at most 2; infinity if one of them is NaN or they
-  /// are different infinities.
+  /// relative = |a - b| / max(|a|, |b|), at most 2; infinity if one of them is
+  /// NaN or they are different infinities.
   double relative = 0;
 };
 
-/// The `top` largest over the steps that both logs have, descending: grad_norm
-/// and update_ratio of each parameter.
+/// Returns the `top` largest differences over the steps that both logs have,
+/// descending: grad_norm and update_ratio of each parameter.
 std::vector<LargestDifference> LargestParameterDifferences(
     const runlog::RunLog& a, const runlog::RunLog& b, size_t top);
 
-/// The same for l2_norm, cur_amax and std of each tensor at steps where both
-/// logs have its statistics.
+/// Returns the same for l2_norm, cur_amax and std of each tensor at steps where
+/// both logs have its statistics.
 std::vector<LargestDifference> LargestTensorDifferences(const runlog::RunLog& a,
                                                         const runlog::RunLog& b,
                                                         size_t top);

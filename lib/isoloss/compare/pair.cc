@@ -22,7 +22,7 @@ void SortBySeed(std::vector<const Run*>& runs) {
   });
 }
 
-/// The only run with this seed, or null.
+/// Returns the only run with this seed, or null.
 const Run* OnlyRun(const std::vector<const Run*>& runs, int64_t seed) {
   const Run* found = nullptr;
   for (const Run* run : runs) {

@@ -1,4 +1,4 @@
-// Which run of the candidate belongs to which run of the baseline.
+// Finds the run of the baseline that belongs to each run of the candidate.
 #pragma once
 
 #include <cstdint>
@@ -13,34 +13,34 @@
 
 namespace isoloss::compare {
 
-/// One run and where its log was read from (may be empty).
+/// A run comes with the file from which its log was read (may be empty).
 struct Run {
   std::string file;
   runlog::RunLog log;
-  /// What CheckDomains found in the whole log, if a part of it was dropped.
+  /// CheckDomains found these in the whole log, if a part of it was dropped.
   std::optional<std::vector<runlog::Violation>> violations = {};
 };
 
-/// Checks the log, and then frees /tensors, most of its memory: of these
-/// columns a verdict on precision reads nothing beside the check. The log
-/// counts for less of runlog::ReadLimit then.
+/// Checks the log, and then frees /tensors, which takes most of its memory. A
+/// verdict on precision reads these columns only for the check. After that, the
+/// log counts for less of runlog::ReadLimit.
 void DropTensors(Run& run);
 
-/// The file, or "arm A, seed S" if there is none: how findings name a run.
+/// Returns a run's name in findings: the file or, without one, "arm A, seed S".
 std::string Label(const Run& run);
 
-/// How the logs of two runs are one and the same.
+/// The logs of two runs may be the same file, or two files of the same bytes.
 enum class Sameness { kNone, kBytes, kFile };
-/// By the files that they were read from. Runs of a file that holds several are
-/// told apart by seed, and by arm unless all losses are equal: one log may be
-/// given as two arms.
+/// Compares the files from which the runs were read. If a file holds several
+/// runs, the seed tells them apart, and so does the arm, unless all losses are
+/// equal: one log may be given as two arms.
 Sameness SamenessOf(const Run& a, const Run& b);
 
-/// The experiment's first arm, as the log says; of another program's run, which
-/// knows no experiment, its own.
+/// Returns the experiment's first arm, as the log says. Another program's run
+/// knows no experiment, and its own arm is returned.
 std::string BaselineArm(const Run& run);
 
-/// The runs of one arm, in the order given.
+/// Returns the runs of one arm, in the order given.
 std::vector<const Run*> RunsOfArm(std::span<const Run> runs,
                                   std::string_view arm);
 
@@ -49,26 +49,26 @@ struct SeedPair {
   const Run* baseline = nullptr;
   const Run* candidate = nullptr;
 
-  /// Whether both logs know `fact`.
+  /// Returns whether both logs know `fact`.
   bool Knows(runlog::Fact fact) const {
     return baseline->log.provenance.Knows(fact) &&
            candidate->log.provenance.Knows(fact);
   }
 };
 
-/// Two arms, paired by seed. Points into the runs it was made from.
+/// Two arms are paired by seed. The pointers are to the runs that were given.
 struct Pairing {
   std::string baseline_arm;
   std::string candidate_arm;
   std::vector<const Run*> baseline;   ///< ascending seed
   std::vector<const Run*> candidate;  ///< ascending seed
-  /// Seeds that occur exactly once in either arm, ascending. What is left out
-  /// is a finding of integrity rule `seeds`.
+  /// Seeds that occur exactly once in either arm, ascending. Integrity rule
+  /// `seeds` has a finding about every run that is left out.
   std::vector<SeedPair> pairs;
 
-  /// All runs, the baseline's first.
+  /// Returns all runs, the baseline's first.
   std::vector<const Run*> All() const;
-  /// Whether all logs know `fact`.
+  /// Returns whether all logs know `fact`.
   bool Knows(runlog::Fact fact) const;
 };
 

@@ -17,14 +17,13 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // ---- Megatron-LM ------------------------------------------------------------
 
-/// As its golden files hold them: 5 decimals; what is no number became
-/// infinity.
+/// Rounds as Megatron-LM's golden files do: 5 decimals, NaN becomes infinity.
 double MegatronValue(std::span<const double> curve, size_t step) {
   if (step >= curve.size() || std::isnan(curve[step])) return kInfinity;
   return std::round(curve[step] * 1e5) / 1e5;
 }
 
-/// math.isclose-like: equal infinities are close.
+/// Compares as math.isclose does: equal infinities are close.
 bool IsClose(double value, double golden, double relative) {
   if (value == golden) return true;
   return std::abs(value - golden) <= relative * std::abs(golden) &&
@@ -74,7 +73,7 @@ double Correlation(std::span<const double> a, std::span<const double> b) {
   return ab / std::sqrt(aa * bb);
 }
 
-/// Share of points whose relative difference exceeds the limit for their loss.
+/// Returns the share of points whose relative difference exceeds their limit.
 double ShareOutsideTolerance(const PeerPair& pair) {
   size_t outside = 0;
   for (size_t i = 0; i < pair.reference.size(); ++i) {
@@ -101,8 +100,8 @@ double ShareOfOutliers(const PeerPair& pair) {
   return static_cast<double>(beyond) / static_cast<double>(residuals.size());
 }
 
-/// Only the common steps are looked at, and each test refuses by a comparison
-/// that a NaN makes false.
+/// This rule only looks at the common steps, and each test refuses by a
+/// comparison that a NaN makes false.
 bool MegatronBridge(const PeerPair& pair) {
   const size_t common = std::min(pair.reference.size(), pair.candidate.size());
   if (common == 0) return false;
@@ -118,7 +117,7 @@ bool MegatronBridge(const PeerPair& pair) {
 
 // ---- torchtitan -------------------------------------------------------------
 
-/// TensorBoard keeps float32.
+/// Compares FP32 values, since TensorBoard keeps float32.
 bool TorchtitanEqual(const PeerPair& pair) {
   return std::equal(pair.reference.begin(), pair.reference.end(),
                     pair.candidate.begin(), pair.candidate.end(),
@@ -170,7 +169,7 @@ std::optional<double> StepsToTarget(std::span<const double> curve,
   return std::nullopt;
 }
 
-/// Steps of the runs that reach the target, ascending.
+/// Returns the steps of the runs that reach the target, ascending.
 std::vector<double> AllStepsToTarget(
     std::span<const std::span<const double>> curves, const RcpTarget& target) {
   std::vector<double> steps;
@@ -198,7 +197,7 @@ bool MlperfRcpAccepts(std::span<const std::span<const double>> references,
   const double all = Mean(known);
   double square = 0;
   for (const double steps : known) square += (steps - all) * (steps - all);
-  // The population's, of all references, as the checker has it.
+  // The checker takes the population's deviation, over all references.
   const double sd = std::sqrt(square / static_cast<double>(known.size()));
   const auto n = static_cast<double>(trimmed.size());
   const auto m = static_cast<double>(given.size());

@@ -6,7 +6,7 @@
 namespace isoloss::compare {
 
 std::optional<RatePlateau> PlateauOf(std::span<const double> rates) {
-  // Far above the rounding of a schedule, far below one step of any decay.
+  // This is far above a schedule's rounding, and far below a step of any decay.
   constexpr double kSame = 1e-9;
   double largest = 0;
   for (const double rate : rates) {

@@ -12,8 +12,8 @@ namespace {
 using runlog::MoeColumns;
 using Experts = std::span<const int32_t>;
 
-/// Experts of one step and layer, [tokens, slots]. A slot without an expert
-/// (dropped) is negative and no choice.
+/// Returns the experts of one step and layer, [tokens, slots]. A slot without
+/// an expert (dropped) is negative and no choice.
 Experts ExpertsOf(const MoeColumns& moe, size_t row, size_t layer) {
   const auto count = static_cast<size_t>(moe.tokens * moe.top_k);
   const auto layers = static_cast<size_t>(moe.layers);

@@ -1,4 +1,4 @@
-// Do the routed experts share the work?
+// Warns if the routed experts do not share the work.
 #pragma once
 
 #include <string>
@@ -8,17 +8,17 @@
 
 namespace isoloss::compare {
 
-/// From this ratio of the busiest expert's tokens to the mean, a layer counts
-/// as collapsed. Healthy small runs were seen at 1.3 to 1.9. A full collapse
-/// reaches the number of experts over the top-k, which the log does not hold (4
-/// for 16 experts and top-4); where that is below the limit, experts without
-/// tokens give it away.
+/// If the busiest expert has this many times the mean of tokens, a layer counts
+/// as collapsed. Healthy small runs have 1.3 to 1.9. A full collapse reaches
+/// the number of experts over the top-k, which the log does not hold (4 for 16
+/// experts and top-4). If that is below the limit, experts without tokens show
+/// a collapse.
 inline constexpr double kCollapsedLoad = 3.0;
 
-/// One sentence for each run whose busiest expert had kCollapsedLoad times the
-/// mean or more on average over the final window, or in which experts got no
-/// token at every step of it. The loss can hide a collapse; nothing is gated on
-/// it. Runs without these columns are silent.
+/// Writes a sentence for each run whose busiest expert had kCollapsedLoad times
+/// the mean or more on average over the final window. A run in which experts
+/// got no token at every step of the window also gets one. The loss can hide a
+/// collapse; no gate depends on it. Runs without these columns get no warning.
 std::vector<std::string> RoutingWarnings(const std::vector<const Run*>& runs,
                                          double window_share);
 

@@ -45,8 +45,9 @@ bool IsStatistic(Turn turn) {
   return turn > Turn::kDigest && turn < Turn::kRouting;
 }
 
-/// When a column has its turn; empty: it is not compared. What digests say to
-/// the bit statistics need not say too, unless there are no digests.
+/// Returns the turn of a column; empty if it is not compared. In an exact
+/// comparison, digests compare tensors to the bit. Statistics then come last,
+/// for logs without digests.
 std::optional<Turn> TurnOf(const SharedColumn& column, bool exact) {
   const Turn turn = column.field().turn;
   if (exact) return IsStatistic(turn) ? Turn::kMeasured : turn;
@@ -55,8 +56,8 @@ std::optional<Turn> TurnOf(const SharedColumn& column, bool exact) {
   return none ? std::nullopt : std::optional(turn);
 }
 
-/// All columns of /eval, or of all other groups, by turn. Those of tensors
-/// are one band.
+/// Returns all columns of /eval, or those of all remaining groups, by turn.
+/// Columns of tensors are one band.
 std::vector<Band> Bands(const SharedColumns& shared, bool exact, bool of_eval) {
   Band band;
   for (const SharedColumn* column : shared.Comparable()) {
@@ -86,7 +87,7 @@ bool HasTensors(const SharedColumn& column, const SharedRow& row) {
   return false;
 }
 
-/// Steps at which a column of the band was recorded in both logs.
+/// Returns the steps at which a column of the band was recorded in both logs.
 std::vector<int64_t> TensorSteps(const Band& band) {
   std::vector<int64_t> steps;
   for (const SharedColumn* column : band) {
@@ -158,8 +159,8 @@ std::string_view PhaseName(Phase phase) {
 
 bool DivergenceReport::HidesTensors() const {
   if (!first) return false;
-  // Tensors of this step say what differs in it, and those of the step before
-  // that nothing did until then.
+  // Tensors of this step say what differs in it. Tensors of the step before say
+  // that nothing differed until then.
   const int64_t telling = first->is_tensor ? first->step - 1 : first->step;
   return telling > 0 &&
          !std::binary_search(tensor_steps.begin(), tensor_steps.end(), telling);

@@ -14,18 +14,18 @@
 namespace isoloss::compare {
 namespace {
 
-/// Fewer show no slope beside the noise of batches.
+/// Fewer steps show no slope beside the noise of batches.
 constexpr size_t kFewestSteps = 8;
 
-/// Places in the columns.
+/// A part has places in the columns.
 struct Part {
   size_t first = 0;
   size_t last = 0;
   size_t size() const { return last + 1 - first; }
 };
 
-/// The last half of the steps before the learning rate falls; says in `unknown`
-/// why there is none.
+/// Returns the last half of the steps before the learning rate falls. If there
+/// is none, `unknown` says why.
 Part PartToFit(const runlog::StepColumns& steps, std::string& unknown) {
   const auto plateau = PlateauOf(steps.lr);
   if (!plateau.has_value()) {
@@ -54,7 +54,7 @@ Part PartToFit(const runlog::StepColumns& steps, std::string& unknown) {
   return part;
 }
 
-/// ln of the geometric mean of the tokens over the final window.
+/// Returns ln of the geometric mean of the tokens over the final window.
 double LogTokens(const runlog::StepColumns& steps, const FinalWindow& window) {
   std::vector<double> logs;
   for (size_t i = 0; i < steps.step.size(); ++i) {
@@ -64,7 +64,7 @@ double LogTokens(const runlog::StepColumns& steps, const FinalWindow& window) {
   return stats::Mean(logs);
 }
 
-/// 100 (1 / r - 1) of x; -100 beyond any share of tokens.
+/// Returns 100 (1 / r - 1) of x; -100 beyond any share of tokens.
 double PercentOf(double x) {
   const double base = std::max(0.0, 1 + kTokenExponent * x);
   return 100 * (std::pow(base, 1 / kTokenExponent) - 1);
@@ -106,7 +106,7 @@ TokenDifference TokensOf(std::span<const double> gaps_nats,
   std::vector<double> falls;  // per unit of ln(tokens), positive
   for (const double fall : slope.nats) falls.push_back(-fall);
   const auto x = stats::FiellerInterval(gaps_nats, falls, alpha);
-  // Written so that NaN is unknown, too.
+  // The condition is negated so that NaN is unknown, too.
   if (!(nats.upper < 0) || !x.has_value()) {
     result.unknown =
         slope.nats.size() < 2
@@ -123,7 +123,7 @@ TokenDifference TokensOf(std::span<const double> gaps_nats,
   const double ratio = stats::Mean(gaps_nats) / fall;
   result.percent = PercentOf(ratio);
   result.interval = {PercentOf(x->lower), PercentOf(x->upper)};
-  // d percent / d x
+  // gain = d percent / d x
   const double gain = 100 * std::pow(std::max(0.0, 1 + kTokenExponent * ratio),
                                      1 / kTokenExponent - 1);
   for (size_t i = 0; i < falls.size(); ++i) {

@@ -15,7 +15,7 @@
 namespace isoloss::compare {
 namespace {
 
-/// The numbers of a resolved experiment.
+/// Reads the numbers of a resolved experiment.
 class Numbers {
  public:
   explicit Numbers(const std::string& experiment_text)
@@ -26,7 +26,7 @@ class Numbers {
     return found == keys_.end() ? "" : found->second;
   }
 
-  /// Notes that a key is missing.
+  /// Returns 0 and notes the lack if a key is missing.
   double Number(const std::string& key) {
     const std::string text = Text(key);
     double value = 0;
@@ -43,13 +43,13 @@ class Numbers {
   bool missing_ = false;
 };
 
-/// Values of the model that a token meets.
+/// A token meets these values of the model.
 struct Met {
   double all = 0;
   double in_products = 0;  ///< of weights of GEMMs
 };
 
-/// `chosen`: the share of the routed experts that a token chooses.
+/// `chosen` is the share of the routed experts that a token chooses.
 Met ValuesMet(const runlog::GraphColumns& tensors, double chosen) {
   std::set<std::string_view> routed;  // sites whose rows chose an expert
   for (size_t i = 0; i < tensors.name.size(); ++i) {
@@ -84,7 +84,8 @@ void SetWork(const runlog::Provenance& provenance, TrainingScale& scale) {
   if (numbers.missing()) return;
   const Met met = ValuesMet(provenance.graph.tensors, chosen);
   scale.active_parameters = met.all;
-  // Multiply and add; forward, and for both operands backward.
+  // A weight takes a multiplication and an addition forward, and the same
+  // backward for each of both operands.
   constexpr double kPerWeight = 6;
   scale.flops = kPerWeight * (met.in_products + attention) *
                 static_cast<double>(scale.tokens);
@@ -106,7 +107,7 @@ std::string ScheduleText(const runlog::StepColumns& steps) {
 }
 
 std::optional<double> Bits(double nats) {
-  // 0: a log of before; NaN: unknown.
+  // An older log has 0; NaN means unknown.
   if (!(nats > 0)) return std::nullopt;
   return BitsOf(nats);
 }

@@ -1,4 +1,4 @@
-// How much was trained, on what, for how long: what a verdict holds for.
+// Says how much was trained, on what, for how long: a verdict holds for this.
 #pragma once
 
 #include <cstdint>
@@ -9,22 +9,22 @@
 
 namespace isoloss::compare {
 
-/// Of one run, by what its log says of it. Empty: the log does not say.
+/// The log of one run says this of it; an empty number is not told.
 struct TrainingScale {
   int64_t tokens = 0;  ///< of all planned steps
   int64_t parameters = 0;
-  /// Parameters less those of routed experts that a token does not choose.
+  /// Routed experts that a token does not choose do not count.
   std::optional<double> active_parameters;
-  /// Floating-point operations of all products, forward and backward: for each
-  /// token 6 for each weight of a GEMM that it meets, and attention's with half
-  /// of the sequence.
+  /// These are floating-point operations of all products, forward and backward.
+  /// Each token takes 6 for each weight of a GEMM that it meets, and those of
+  /// attention with half of the sequence.
   std::optional<double> flops;
-  /// "warm-up to step 100, then falling to step 300".
+  /// The schedule is a text: "warm-up to step 100, then falling to step 300".
   std::string schedule;
-  /// Are tokens bytes? Else bits are those of a token.
+  /// Tokens are bytes. If they are not, bits are those of a token.
   bool of_bytes = false;
   /// Bits per token of the training share: entropy of tokens, entropy of a
-  /// token given the one before it, and what a compressor makes of it.
+  /// token given the previous one, and the size that a compressor makes of it.
   std::optional<double> unigram_bits;
   std::optional<double> bigram_bits;
   std::optional<double> deflated_bits;
@@ -36,7 +36,7 @@ struct TrainingScale {
 
 TrainingScale ScaleOf(const runlog::RunLog& log);
 
-/// A loss in bits.
+/// Converts a loss to bits.
 double BitsOf(double nats);
 
 }  // namespace isoloss::compare

@@ -3,8 +3,8 @@
 namespace isoloss::compare {
 namespace {
 
-/// Whether the GEMMs of both get the same: by /recipe, by which the judge knows
-/// what ran; by the text in logs of layouts before it.
+/// Returns whether both logs give the GEMMs the same formats. /recipe tells
+/// what ran; in logs of older layouts, the text does.
 bool SameFormats(const runlog::Provenance& a, const runlog::Provenance& b) {
   if (!a.graph.empty() && !b.graph.empty()) {
     return a.graph.recipe == b.graph.recipe;
@@ -12,8 +12,8 @@ bool SameFormats(const runlog::Provenance& a, const runlog::Provenance& b) {
   return a.resolved_recipe == b.resolved_recipe;
 }
 
-/// Whether two recipes, whatever their names, come to the same. Formats do not
-/// tell bf16 from fp32, which quantise nothing; what the program computes does.
+/// Returns whether two recipes of any names come to the same. Formats do not
+/// tell bf16 from fp32, which quantise nothing; the numerics digest does.
 bool SameArithmetic(const Run& a, const Run& b) {
   return !a.log.provenance.resolved_recipe.empty() &&
          SameFormats(a.log.provenance, b.log.provenance) &&

@@ -19,13 +19,13 @@ constexpr size_t kLeastWidths = 3;
 constexpr size_t kLeastRuns = 4;
 constexpr const char* kWidthTensor = "norm_weight";
 
-/// One run's operands.
+/// One run has these operands.
 struct WidthRun {
   int64_t width = 0;
   std::map<std::string, double> sqnr_db;
 };
 
-/// "layers.12.moe.w1_weight" is "moe.w1_weight".
+/// Removes the layer: "layers.12.moe.w1_weight" becomes "moe.w1_weight".
 std::string WithoutLayer(const std::string& name) {
   constexpr std::string_view kLayers = "layers.";
   if (name.rfind(kLayers, 0) != 0) return name;
@@ -61,7 +61,7 @@ std::vector<int64_t> CommonSteps(std::span<const Run> runs) {
   return common;
 }
 
-/// Mean over the layers and steps in which there is a value.
+/// Adds means over the layers and steps that have a value.
 void AddOperands(const runlog::TensorColumns& tensors,
                  const std::vector<int64_t>& steps, size_t statistic,
                  const char* suffix, std::map<std::string, double>& means) {
@@ -89,7 +89,8 @@ WidthRun MakeWidthRun(const Run& run, const std::vector<int64_t>& steps) {
   return made;
 }
 
-/// Least squares over log2(width), and the interval of the mean of `more` runs.
+/// Fits least squares over log2(width), and predicts the mean of `more` runs
+/// with its interval.
 void Predict(const std::vector<WidthRun>& narrow, int64_t width, size_t more,
              OperandTransfer& operand) {
   std::vector<double> x;
@@ -132,10 +133,10 @@ double MeanOf(const std::vector<WidthRun>& runs, int64_t width,
   return stats::Mean(values);
 }
 
-/// Whether both operands have the same SQNR in every run. They are one tensor
-/// then, as what w1 and w3 read is, or its rounding does not depend on the
-/// direction: a power of two as the scale moves no element to another place
-/// between two codes.
+/// Returns whether both operands have the same SQNR in every run. Then both are
+/// one tensor, such as that which w1 and w3 read, or the rounding does not
+/// depend on the direction. With a power of two as the scale, no element moves
+/// to another place between two codes.
 bool AreOne(const std::string& a, const std::string& b,
             const std::vector<WidthRun>& runs) {
   constexpr double kEqualDb = 1e-6;
@@ -144,8 +145,8 @@ bool AreOne(const std::string& a, const std::string& b,
   });
 }
 
-/// Operands that all runs have, of equal ones the first by name; the others
-/// are `left_out`.
+/// Returns the operands that all runs have; of equal ones, the first by name.
+/// The remaining operands are `left_out`.
 std::vector<std::string> CommonOperands(const std::vector<WidthRun>& runs,
                                         std::vector<OperandLeftOut>& left_out) {
   std::set<std::string> all;

@@ -10,7 +10,7 @@ namespace isoloss::compare {
 namespace {
 
 bool IsWrittenAlike(double a, double b, double resolution) {
-  // Of the subtraction, and of the decimal numbers themselves.
+  // This allows for rounding in the subtraction and in the decimal numbers.
   constexpr double kRounding = 1e-9;
   return a == b || (std::isnan(a) && std::isnan(b)) ||
          std::fabs(a - b) <= resolution * (1 + kRounding);

@@ -15,13 +15,14 @@
 namespace isoloss::config {
 namespace {
 
-/// Counts the dots of keys. What stands in strings and comments is passed over
-/// by TOML's own rules up to the first error, at which the parser ends.
+/// Counts the dots of keys. Passes over strings and comments by TOML's own
+/// rules, up to the first error, at which the parser ends.
 class KeyScanner {
  public:
   explicit KeyScanner(std::string_view text) : text_(text) {}
 
-  /// Line of the first key with more than kMaxKeyParts parts; 0: there is none.
+  /// Returns the line of the first key with more than kMaxKeyParts parts; 0 if
+  /// there is none.
   toml::source_index DeepLine() {
     int parts = 1;
     while (place_ < text_.size()) {
@@ -56,7 +57,7 @@ class KeyScanner {
       const char c = text_[place_];
       if (has_lines && IsAt(three)) {
         place_ += three.size();
-        // Up to two more are the string's own.
+        // The string's own text may end with up to two quotes more.
         for (int i = 0; i < 2 && IsAt({&quote, 1}); ++i) ++place_;
         return;
       }
@@ -99,10 +100,10 @@ toml::table Parse(std::string_view text, std::string_view file,
   return {};
 }
 
-/// Makes our tree of toml++'s, whose tables are sorted by name.
+/// Makes our tree from that of toml++, whose tables are sorted by name.
 class TreeMaker {
  public:
-  /// Of an override, or with -1 of the file.
+  /// `override_index` is -1 for the file.
   explicit TreeMaker(int32_t override_index)
       : override_index_(override_index) {}
 
@@ -154,8 +155,8 @@ class TreeMaker {
   int32_t override_index_;
 };
 
-/// The right-hand side of an override; none if the text is neither a TOML value
-/// on one line nor a bare word.
+/// Returns the right-hand side of an override, or nothing if the text is
+/// neither a TOML value on one line nor a bare word.
 std::optional<Node> ParseValue(std::string_view value, int32_t override_index) {
   if (value.find_first_of("\r\n") != std::string_view::npos) return {};
   try {
@@ -172,7 +173,7 @@ std::optional<Node> ParseValue(std::string_view value, int32_t override_index) {
   }
 }
 
-/// What to do about a value that is neither TOML nor a bare word.
+/// Says how to correct a value that is neither TOML nor a bare word.
 std::string ValueRemedy(const std::string& key, const std::string& value) {
   if (ParseValue(fmt::format("[{}]", value), 0)) {
     return fmt::format("A list stands in brackets: --set '{}=[{}]'.", key,
@@ -184,7 +185,8 @@ std::string ValueRemedy(const std::string& key, const std::string& value) {
       key);
 }
 
-/// The first elements of a list; tables and lists in it by kind.
+/// Shows the first elements of a list; tables and lists among them appear by
+/// kind only.
 std::string ShownList(const List& list) {
   constexpr size_t kMost = 8;
   std::vector<std::string> elements;

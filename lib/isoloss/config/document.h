@@ -1,5 +1,6 @@
-// TOML from files that nobody trusts, as a tree that knows the order of its
-// keys and where each stands. toml++ parses it, but keeps keys by name only.
+// Reads TOML from files that nobody trusts, as a tree that knows the order of
+// its keys and where each stands. toml++ parses the text, but keeps keys by
+// name only.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +13,12 @@
 
 namespace isoloss::config {
 
-/// Parts of a dotted key: those of ours have at most 3.
+/// Our own dotted keys have at most 3 parts.
 inline constexpr int kMaxKeyParts = 16;
-/// A tree takes many times its text in memory.
+/// A tree takes many times the memory of its text.
 inline constexpr size_t kMaxTomlBytes = size_t{4} << 20;
 
-/// Of a key or a value: in the file, in an override, or in neither.
+/// A key or a value stands in the file, in an override, or in neither.
 struct Place {
   uint32_t line = 0;
   uint32_t column = 0;
@@ -28,19 +29,19 @@ struct Entry;
 struct Node;
 using List = std::vector<Node>;
 
-/// In the order of the file; keys that overrides add come last.
+/// Entries have the order of the file; keys that overrides add come last.
 struct Table {
   std::vector<Entry> entries;
 
-  /// Null if there is none.
+  /// Returns null if the key is absent.
   const Entry* Find(std::string_view key) const;
-  /// The one of that key, else a new one with an empty table.
+  /// Returns the entry of `key`, or adds one with an empty table.
   Entry& FindOrAdd(std::string_view key, const Place& place);
 };
 bool operator==(const Table& a, const Table& b);
 
 struct Node {
-  /// monostate: a date or time, which no key takes.
+  /// monostate stands for a date or time, which no key takes.
   std::variant<std::monostate, bool, int64_t, double, std::string, List, Table>
       value;
   Place place;
@@ -50,7 +51,7 @@ struct Node {
     return std::get_if<T>(&value);
   }
 };
-/// Wherever they stand.
+/// Compares values only, not their places.
 bool operator==(const Node& a, const Node& b);
 
 struct Entry {
@@ -59,16 +60,16 @@ struct Entry {
   Node node;
 };
 
-/// A value as a message shows it; long ones only in part.
+/// Returns a value as a message shows it: long values only in part.
 std::string Shown(const Node& node);
 
 class Document {
  public:
-  /// `file` is its name in messages. `remedy`, if given, ends all of them.
+  /// `file` is the name in messages. `remedy`, if given, ends all of them.
   /// Errors   ConfigError "FILE:LINE:COLUMN: what. Remedy." if the text is no
-  ///          TOML, or if a dotted key has more than kMaxKeyParts parts (the
-  ///          parser descends once for each and checks no depth), or the text
-  ///          more than kMaxTomlBytes.
+  ///          TOML, or has more than kMaxTomlBytes, or if a dotted key has more
+  ///          than kMaxKeyParts parts. (The parser descends once for each part
+  ///          and checks no depth.)
   Document(std::string_view text, std::string file,
            std::string_view remedy = "");
 
@@ -77,14 +78,14 @@ class Document {
   /// Errors   ConfigError if text has another form.
   void Override(const std::string& text);
 
-  /// Every key of the file in full, for hints at one in another section.
+  /// Sets the full names of all keys, for hints at a key of another section.
   void SetKnownKeys(std::vector<std::string> keys) { known_ = std::move(keys); }
   const std::vector<std::string>& known_keys() const { return known_; }
 
   const Table& root() const { return root_; }
-  /// " Restore it." if it was given, else "".
+  /// Returns " Restore it." if that was given, else "".
   const std::string& remedy() const { return remedy_; }
-  /// "file:line:column", "--set text" or "file".
+  /// Returns "file:line:column", "--set text" or "file".
   std::string Describe(const Place& place) const;
 
  private:

@@ -17,7 +17,7 @@ bool IsOneOf(std::string_view name, std::span<const std::string> names) {
   return std::ranges::find(names, name) != names.end();
 }
 
-/// "holds 5 twice, but must be ...".
+/// Returns a text such as "holds 5 twice, but must be ...".
 std::string Holds(const Node& element, bool repeated, std::string_view rule,
                   std::string_view remedy) {
   return fmt::format("holds {}{}, but must be {}.{}", Shown(element),
@@ -154,7 +154,7 @@ std::optional<double> Reader::ReadReal(std::string_view key,
   const Node* node = Find(key);
   if (node == nullptr) return std::nullopt;
   std::optional<double> value;
-  // A whole number is a fine value for a real key.
+  // A real key takes whole numbers, too.
   if (const auto* whole = node->As<int64_t>()) {
     value = static_cast<double>(*whole);
   } else if (const auto* real = node->As<double>()) {

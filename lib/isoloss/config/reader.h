@@ -1,4 +1,5 @@
-// Reads the keys of one table by the description that Writer prints them by.
+// Reads the keys of one table by the same description from which Writer prints
+// them.
 //
 // A section is described once, by a function template that calls the same
 // methods of a Reader or a Writer:
@@ -8,7 +9,7 @@
 //     fields.Integer("eval_every", log.eval_every, 1, 1000);
 //   }
 //
-// so what is read, what is known, and what is printed cannot differ.
+// So the keys that are read, known and printed cannot differ.
 #pragma once
 
 #include <fmt/format.h>
@@ -29,17 +30,18 @@
 
 namespace isoloss::config {
 
-/// " Correct it or leave it out for 5."
+/// Returns a text such as " Correct it or leave it out for 5."
 std::string FallbackRemedy(std::string_view fallback);
 
-/// Reads typed values out of one table. A value that is absent keeps what it
-/// had. Errors are ConfigErrors that start with the value's place.
+/// Reads typed values from one table. An absent key leaves its value as it was.
+/// Errors are ConfigErrors that start with the value's place.
 class Reader {
  public:
-  /// Of the keys at the top. Keeps a reference.
+  /// Reads the keys at the top. Keeps a reference to `document`.
   explicit Reader(const Document& document);
 
-  /// From `low` to `high`, or at least `low` if that is kMaxInt.
+  /// The value must be from `low` to `high`, or at least `low` if `high` is
+  /// kMaxInt.
   template <typename T>
   void Integer(std::string_view key, T& value, int64_t low, int64_t high,
                std::string_view unit = "") {
@@ -47,7 +49,7 @@ class Reader {
         key, value, [&](int64_t v) { return v >= low && v <= high; },
         fmt::format("an integer {}", WithUnit(IntegersText(low, high), unit)));
   }
-  /// One of a list of integers.
+  /// The value must be one of `allowed`.
   template <typename T>
   void IntegerOf(std::string_view key, T& value,
                  std::span<const int64_t> allowed) {
@@ -56,7 +58,7 @@ class Reader {
         [&](int64_t v) { return std::ranges::count(allowed, v) > 0; },
         fmt::format("one of {}", fmt::join(allowed, ", ")));
   }
-  /// Into a double, or an optional one.
+  /// Reads a double, or an optional double.
   template <typename T>
   void Real(std::string_view key, T& value, Interval range,
             std::string_view unit = "") {
@@ -65,21 +67,23 @@ class Reader {
   void Flag(std::string_view key, bool& value);
   void Text(std::string_view key, std::string& value);
   void OptionalText(std::string_view key, std::optional<std::string>& value);
-  /// A list of strings, none empty, into a vector or an optional one.
+  /// Reads a list of strings, none of them empty, into a vector or an optional
+  /// vector.
   template <typename T>
   void Texts(std::string_view key, T& values) {
     if (auto given = ReadTexts(key)) values = std::move(*given);
   }
-  /// A list of distinct integers >= 0, not empty.
+  /// Reads a list of distinct integers >= 0 that is not empty.
   void Numbers(std::string_view key, std::vector<uint64_t>& values);
-  /// A list of some of `words`, each once, not empty. `none`, if given, is a
-  /// word that stands for the empty list.
+  /// Reads a list of some of `words`, each once, that is not empty. `none`, if
+  /// given, is a word that stands for the empty list.
   void Words(std::string_view key, std::vector<std::string>& values,
              std::span<const std::string> words, std::string_view none = "");
-  /// One of a list of words.
+  /// The value must be one of `words`.
   void OneOf(std::string_view key, std::string& value,
              std::span<const std::string> words);
-  /// What one of a list of Named stands for; into an optional one, too.
+  /// Reads the name of one of `names`, which are Named, and stores what it
+  /// stands for, also in an optional value.
   template <typename T>
   void Choice(std::string_view key, T& value, const auto& names) {
     std::vector<std::string> words;
@@ -94,12 +98,13 @@ class Reader {
     }
   }
 
-  /// The table under `key`; empty if absent.
+  /// Returns the table under `key`, or an empty one if the key is absent.
   Reader Section(std::string_view key);
-  /// Every table of this one by its name, in the order of the file, those of
-  /// overrides last: for a section whose keys are free names.
+  /// Returns every table of this one by its name, for a section whose keys are
+  /// free names. They have the order of the file; tables of overrides come
+  /// last.
   std::vector<std::pair<std::string, Reader>> Sections();
-  /// A list of tables, each read by its Visit and strictly.
+  /// Reads a list of tables, each by its Visit. Unknown keys are errors.
   template <typename T>
   void Tables(std::string_view key, std::vector<T>& items) {
     for (Reader& fields : ReadTables(key)) {
@@ -108,31 +113,33 @@ class Reader {
     }
   }
 
-  /// The same, each read by the caller.
+  /// Returns the readers of a list of tables; the caller reads each.
   std::vector<Reader> TableList(std::string_view key) {
     return ReadTables(key);
   }
 
   bool Has(std::string_view key) const { return table_->Find(key) != nullptr; }
-  /// "<place>: [<section>]", for messages of rules that join several keys. The
-  /// place is that of the first of `keys` that is there, else the section's.
+  /// Returns "<place>: [<section>]", for messages of rules that join several
+  /// keys. The place is that of the first of `keys` that is present, else the
+  /// section's.
   std::string Where(std::initializer_list<std::string_view> keys) const;
   /// Throws if `key` is absent. `remedy` is a sentence.
   void Require(std::string_view key, std::string_view remedy) const;
   /// Throws if the table holds a key that nobody asked for.
   void RejectUnknown() const;
-  /// The keys that were asked for, in order.
+  /// Returns the keys that were asked for, in order.
   const std::vector<std::string>& known() const { return known_; }
   /// Throws "<place>: `<key>` <message>".
   [[noreturn]] void Fail(std::string_view key, std::string_view message) const;
 
  private:
-  /// `section` is "train" or "arms.bf16".
+  /// `section` is a name such as "train" or "arms.bf16".
   Reader(const Document& document, const Table& table, std::string section,
          const Place& place);
 
   const Node* Find(std::string_view key);
-  /// Null if the key is absent; throws FailRule if it is no T, or not `valid`.
+  /// Returns null if the key is absent. Throws FailRule if the value is no T,
+  /// or not `valid`.
   template <typename T>
   const T* Find(std::string_view key, auto&& valid, std::string_view rule,
                 std::string_view remedy) {
@@ -154,7 +161,8 @@ class Reader {
                                  const std::optional<double>& fallback,
                                  const Interval& range, std::string_view unit);
   std::optional<std::vector<std::string>> ReadTexts(std::string_view key);
-  /// Each once, at least one. `remedy` is made of a wrong element, or of null.
+  /// Reads a list of at least one element, each given once. `remedy` takes the
+  /// wrong element, or null if the list itself is wrong.
   template <typename T>
   std::vector<T> ReadDistinct(std::string_view key, const Node& node,
                               std::string_view rule, auto&& valid,
@@ -174,7 +182,7 @@ class Reader {
   std::vector<std::string> known_;
 };
 
-/// Reads what has a Visit, and nothing besides it.
+/// Reads a T, which has a Visit, and refuses all keys that Visit does not name.
 template <typename T>
 T ReadAll(const Document& document) {
   T result;

@@ -1,4 +1,4 @@
-// What values of TOML may be, and how they are spelled.
+// Defines the rules for values of TOML, and how values are spelled.
 #pragma once
 
 #include <cstdint>
@@ -27,22 +27,24 @@ constexpr Interval Open(double low, double high) {
 }
 constexpr Interval Closed(double low, double high) { return {low, high}; }
 
-/// "from 1 to 5", or "from 1" if `high` is kMaxInt.
+/// Returns "from 1 to 5", or "from 1" if `high` is kMaxInt.
 std::string IntegersText(int64_t low, int64_t high);
 
-/// "from 1 (pairs)", or the text alone if there is no unit.
+/// Returns "from 1 (pairs)", or the text alone if there is no unit.
 std::string WithUnit(std::string text, std::string_view unit);
 
-/// "a list of some of L0, L1, each once", or the word `none` if it has one.
+/// Returns "a list of some of L0, L1, each once", or the word `none` if it is
+/// given.
 std::string WordsRule(std::span<const std::string> words,
                       std::string_view none);
 
-/// A string as TOML has it, on one line: toml++'s own spelling.
+/// Returns a string as TOML has it, on one line, in toml++'s own spelling.
 std::string Quoted(std::string_view text);
 
-/// The shortest text that reads back to the same double and is a TOML float:
-/// 1.0, 1e-08, inf, nan. toml++ writes 17 digits (0.0003 becomes
-/// 0.00029999999999999997), but digests in logs are of the shortest text.
+/// Returns the shortest text that reads back to the same double and is a TOML
+/// float: 1.0, 1e-08, inf, nan. toml++ writes 17 digits (0.0003 becomes
+/// 0.00029999999999999997), but digests in logs are computed from the shortest
+/// text.
 std::string RealText(double value);
 
 }  // namespace isoloss::config

@@ -1,4 +1,5 @@
-// Prints the keys of a table by the description that Reader reads them by.
+// Prints the keys of a table by the same description by which Reader reads
+// them.
 #pragma once
 
 #include <fmt/format.h>
@@ -20,8 +21,8 @@ namespace isoloss::config {
 /// toml++'s own writer sorts them by name.
 class Writer {
  public:
-  /// Without `section` from the top, else its keys, whose heading the caller
-  /// prints.
+  /// Prints the keys at the top, or those of `section`, whose heading the
+  /// caller prints.
   explicit Writer(std::string section = "") : section_(std::move(section)) {}
 
   /// Begins table [name].
@@ -46,7 +47,7 @@ class Writer {
   }
   void Texts(std::string_view key,
              const std::optional<std::vector<std::string>>& values);
-  /// Special  no line if there are none.
+  /// Special  There is no line if `values` is empty.
   void Numbers(std::string_view key, const std::vector<uint64_t>& values);
   void Words(std::string_view key, const std::vector<std::string>& values,
              std::span<const std::string>, std::string_view none = "");
@@ -59,7 +60,7 @@ class Writer {
       if (value == named.value) Text(key, named.name);
     }
   }
-  /// One table [[section.key]] for each.
+  /// Prints a table [[section.key]] for each item.
   template <typename T>
   void Tables(std::string_view key, std::vector<T> items) {
     const std::string outer = section_;
@@ -82,7 +83,7 @@ class Writer {
   std::vector<std::string> omitted_;
 };
 
-/// All keys of what has a Visit.
+/// Prints all keys of `section`, which has a Visit.
 template <typename T>
 std::string TextOf(T section) {
   Writer fields;

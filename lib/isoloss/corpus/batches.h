@@ -1,4 +1,5 @@
-// Which windows of the corpus a step trains on and an evaluation reads.
+// Selects the windows of the corpus that a step trains on and an evaluation
+// reads.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +10,8 @@
 
 namespace isoloss::corpus {
 
-/// Sequences of equal length, flattened to T tokens in a row; each sequence is
-/// one document.
+/// Sequences have equal length and are flattened to T tokens in a row; each
+/// sequence is one document.
 struct Batch {
   std::vector<int32_t> tokens;     ///< [T]
   std::vector<int32_t> labels;     ///< [T], the token that follows
@@ -19,8 +20,8 @@ struct Batch {
   std::vector<size_t> sequence_ends;
 };
 
-/// Cuts windows of sequence_length + 1 tokens out of a corpus. Keeps a
-/// reference to it.
+/// Cuts windows of sequence_length + 1 tokens out of a corpus. It keeps a
+/// reference to the corpus.
 class Batches {
  public:
   /// Errors   ConfigError if the training share is shorter than one window or
@@ -31,15 +32,16 @@ class Batches {
 
   size_t held_out_sequences() const { return held_out_sequences_; }
 
-  /// The global batch of a step: a pure function of (corpus, sequence_length,
-  /// seed, step). Sequence b starts at a uniform place of the training share,
-  /// drawn at index step * 2^32 + b of stream "batches"; so a larger batch
-  /// begins with the smaller one's sequences. step >= 0.
+  /// Makes the global batch of a step, a pure function of (corpus,
+  /// sequence_length, seed, step). Sequence b starts at a uniform place of the
+  /// training share, drawn at index step * 2^32 + b of stream "batches". So a
+  /// larger batch begins with the smaller one's sequences. step >= 0.
   void Training(uint64_t seed, int64_t step, size_t sequences,
                 Batch& batch) const;
 
-  /// Held-out sequences [first, first + count): the same for every seed, evenly
-  /// spaced from the first to the last window of the held-out share.
+  /// Makes a batch of held-out sequences [first, first + count). They are the
+  /// same for every seed, evenly spaced from the first to the last window of
+  /// the held-out share.
   void HeldOut(size_t first, size_t count, Batch& batch) const;
 
  private:

@@ -14,9 +14,9 @@
 namespace isoloss::corpus {
 namespace {
 
-constexpr size_t kChunk = 1 << 14;  // tokens at a time
+constexpr size_t kChunk = 1 << 14;  // tokens are read at a time
 
-/// Token frequencies of a share -> entropy.
+/// Returns the entropy of token counts.
 double EntropyNats(std::span<const uint64_t> counts, size_t total) {
   double entropy = 0;
   for (const uint64_t count : counts) {
@@ -27,7 +27,7 @@ double EntropyNats(std::span<const uint64_t> counts, size_t total) {
   return total > 0 ? entropy : std::numeric_limits<double>::quiet_NaN();
 }
 
-/// Entropy of pairs less that of their first tokens.
+/// Returns the entropy of pairs less that of their first tokens.
 double BigramEntropyNats(const Corpus& corpus) {
   const size_t vocabulary = corpus.vocab_size();
   const size_t count = corpus.training().count;
@@ -50,12 +50,12 @@ double BigramEntropyNats(const Corpus& corpus) {
       before = token;
     }
   }
-  // Of a source without noise rounding may leave less than nothing.
+  // For a source without noise, rounding may give a number below zero.
   return std::max(
       0.0, EntropyNats(pairs, count - 1) - EntropyNats(firsts, count - 1));
 }
 
-/// Bits per token.
+/// Returns the bits per token.
 template <typename T>
 double DeflatedBits(std::span<const T> tokens) {
   const auto bytes = std::as_bytes(

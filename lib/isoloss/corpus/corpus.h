@@ -1,4 +1,4 @@
-// The text that is trained on: tokens, where they came from, and their split.
+// Holds the text that is trained on: tokens, their origin and their split.
 #pragma once
 
 #include <cstddef>
@@ -12,23 +12,23 @@
 
 namespace isoloss::corpus {
 
-/// Tokens in the narrowest type their source offers.
+/// Tokens have the narrowest type that their source offers.
 using TokenVector = std::variant<std::vector<uint8_t>, std::vector<uint16_t>,
                                  std::vector<uint32_t>>;
 
 inline constexpr size_t kMaxBigramVocabulary = 1024;
 /// A corpus is held in memory; small models see far less of it.
 inline constexpr size_t kMaxBytes = size_t{4} << 30;
-/// Enough for a ratio, less than a second of work.
+/// This is enough for a ratio and takes less than a second.
 inline constexpr size_t kMaxDeflated = size_t{4} << 20;
 
-/// Positions [first, first + count) of a corpus.
+/// A share has the positions [first, first + count) of a corpus.
 struct Share {
   size_t first = 0;
   size_t count = 0;
 };
 
-/// Immutable tokens with their split: the tail is held out.
+/// Holds immutable tokens with their split: the tail is held out.
 class Corpus {
  public:
   /// Every token must be below `vocab_size` <= 2^31. floor(held_out_share *
@@ -38,26 +38,29 @@ class Corpus {
 
   size_t size() const;
   size_t vocab_size() const { return vocab_size_; }
-  /// One line for people: kind, number of files and tokens, where from.
+  /// Returns one line for people: kind, numbers of files and tokens, and
+  /// origin.
   const std::string& description() const { return description_; }
-  /// Of vocab_size and the tokens, whatever width they are stored in.
+  /// Digests vocab_size and the tokens; the stored width has no effect.
   uint64_t digest() const { return digest_; }
   Share training() const { return training_; }
   Share held_out() const { return held_out_; }
 
-  /// -sum p ln p over the token frequencies p of the training share: the loss
-  /// of a model that knows nothing else. NaN if the share is empty.
+  /// Returns -sum p ln p over the token frequencies p of the training share. A
+  /// model that knows nothing else has this loss. NaN if the share is empty.
   double unigram_entropy_nats() const { return unigram_entropy_nats_; }
-  /// The same of a token given the one before it: what counting pairs comes to.
-  /// NaN if the share has fewer than two tokens, or the vocabulary more than
-  /// kMaxBigramVocabulary: pairs are too rare there to count.
+  /// Returns the entropy of a token given the one before it, which a model that
+  /// counts pairs reaches. It is NaN if the share has fewer than two tokens, or
+  /// the vocabulary more than kMaxBigramVocabulary, since pairs are too rare
+  /// there.
   double bigram_entropy_nats() const { return bigram_entropy_nats_; }
-  /// Bits per token that deflate (zlib, level 6, gzip's default) leaves of the
-  /// training share's first kMaxDeflated bytes, as they are stored: one, two or
-  /// four a token. NaN if the share is empty. Another version of zlib may give
-  /// others.
+  /// Returns the bits per token that deflate (zlib, level 6, gzip's default)
+  /// leaves of the training share's first kMaxDeflated bytes. A token has one,
+  /// two or four bytes, as stored. NaN if the share is empty. Another version
+  /// of zlib may give another number.
   double deflated_bits() const { return deflated_bits_; }
-  /// Conditional entropy of a token given all before it; NaN if unknown.
+  /// Returns the conditional entropy of a token given all before it; NaN if
+  /// unknown.
   double entropy_floor_nats() const { return entropy_floor_nats_; }
 
   /// Writes tokens [first, first + out.size()) to `out`.

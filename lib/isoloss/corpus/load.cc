@@ -1,4 +1,4 @@
-// Reads files and token files; see LoadCorpus in corpus.h.
+// Reads files and token files for LoadCorpus (corpus.h).
 #include <fnmatch.h>
 
 #include <algorithm>
@@ -80,7 +80,8 @@ void AppendFile(const fs::path& path, std::vector<T>& values) {
   }
 }
 
-/// What `path` is, links resolved. Throws if it is not there.
+/// Returns the type of `path` after following links. Throws if it does not
+/// exist.
 fs::file_type TypeOf(const fs::path& path) {
   std::error_code error;
   const fs::file_type type = fs::status(path, error).type();
@@ -88,7 +89,8 @@ fs::file_type TypeOf(const fs::path& path) {
   return type;
 }
 
-/// Relative paths of all regular files below `folder`, in byte order.
+/// Returns the relative paths of all regular files below `folder`, in byte
+/// order.
 std::vector<std::string> FilesBelow(const fs::path& folder) {
   std::vector<std::string> names;
   std::error_code error;
@@ -113,7 +115,7 @@ bool Matches(const std::string& pattern, const std::string& relative_path) {
   return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
 }
 
-/// The files of a FilesSource, in order.
+/// Returns the files of a FilesSource, in order.
 std::vector<fs::path> SelectFiles(const FilesSource& source) {
   std::vector<fs::path> files;
   std::vector<bool> pattern_used(source.include.size(), false);
@@ -158,11 +160,11 @@ std::string JoinPaths(const std::vector<fs::path>& paths) {
              JoinPaths(paths));
 }
 
-/// Share of bytes that no text has, of the front of a file: control characters
-/// besides white space, backspace and escape, of all bytes but NUL. Without
-/// NUL, text of Latin letters in UTF-16 and UTF-32 counts like that in ASCII,
-/// Latin-1 and UTF-8. Of other letters in UTF-16 the mark at the beginning
-/// speaks.
+/// Returns the share of bytes at the front of a file that no text has. They are
+/// control characters except white space, backspace and escape. NUL bytes are
+/// left out, so Latin letters in UTF-16 and UTF-32 count like those in ASCII,
+/// Latin-1 and UTF-8. UTF-16 with other letters is known by the mark at its
+/// beginning.
 double ShareOfNoText(std::span<const uint8_t> file) {
   constexpr size_t kFront = 1 << 16;
   const auto front = file.first(std::min(file.size(), kFront));
@@ -178,16 +180,16 @@ double ShareOfNoText(std::span<const uint8_t> file) {
     const bool in_text = (byte >= 0x08 && byte <= 0x0d) || byte == 0x1b;
     if ((byte < 0x20 && !in_text) || byte == 0x7f) ++controls;
   }
-  // Zeros alone are none either.
+  // A file of zeros is no text, either.
   if (counted == 0) return front.empty() ? 0 : 1;
   constexpr size_t kSome = 8;  // a few may stand in any text
   if (controls < kSome) return 0;
   return static_cast<double>(controls) / static_cast<double>(counted);
 }
 
-/// Files that are no text, as far as they are more than some pictures in a
+/// Refuses files that are no text if they are more than some pictures in a
 /// folder of text. Tokens below 65536 have control characters in every tenth
-/// byte or more, and so have random and compressed bytes; text has none.
+/// byte or more, and so have random and compressed bytes. Text has none.
 class NoText {
  public:
   void Add(const fs::path& file, std::span<const uint8_t> bytes) {

@@ -16,7 +16,7 @@ namespace {
 
 using Permutation = std::vector<uint32_t>;
 
-/// Fisher-Yates with the draws of one stream per context.
+/// Shuffles by Fisher-Yates with the draws of one stream per context.
 Permutation RandomPermutation(uint64_t seed, size_t context, size_t size) {
   const CounterRng rng(
       seed, StreamId("synthetic/permutation/" + std::to_string(context)));

@@ -8,8 +8,8 @@
 
 namespace isoloss::corpus {
 
-/// The tokens of `source`, by the formula of SyntheticSource; the two tokens
-/// before the first count as 0.
+/// Returns the tokens of `source`, by the formula of SyntheticSource. The two
+/// tokens before the first count as 0.
 std::vector<uint32_t> SyntheticTokens(const SyntheticSource& source);
 
 }  // namespace isoloss::corpus

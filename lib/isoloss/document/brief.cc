@@ -78,8 +78,8 @@ Lines Headline(const Result& result, const TextStyle& style) {
   return lines;
 }
 
-/// Those that gate and did not pass: what explains others, then the severest
-/// first.
+/// Lists the checks that gate and did not pass. A check that explains others
+/// comes first, then the severest one.
 std::vector<const Check*> NotPassed(const Result& result) {
   std::vector<const Check*> checks;
   for (const Check& check : result.checks) {
@@ -271,8 +271,8 @@ constexpr size_t kAroundChart = 3;  // title, axis and its labels
 /// Odd, so that a row is that of no difference.
 constexpr int kFewestRows = 3;
 
-/// The picture in at most `most` lines; none if they are too few, or there is
-/// nothing to draw.
+/// Draws the picture in at most `most` lines. It draws none if they are too
+/// few, or if there is nothing to draw.
 Lines Drawn(const Result& result, size_t most, const TextStyle& style) {
   constexpr int kRows = 5;
   if (!result.picture || most < kAroundChart + kFewestRows) return {};
@@ -306,7 +306,7 @@ std::string BriefVerdict(const Result& result, const TextStyle& style) {
                      Shortened(Printable(subject + reasons), room), code);
 }
 
-/// Of what is equal, beside another such result.
+/// Renders a result that is equal, beside another such result.
 std::string RenderEqual(const Result& result, const TextStyle& style) {
   Lines lines = Headline(result, style);
   lines.push_back(BriefVerdict(result, style));

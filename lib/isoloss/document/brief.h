@@ -14,16 +14,16 @@ namespace isoloss::document {
 /// get as many more as they are narrower.
 inline constexpr size_t kBriefLines = 25;
 
-/// What the result means, its picture, the checks that did not pass with what
-/// to do about them, what could have been seen, where it holds, the first
-/// warning and how many there are, and the line that scripts look for. What
-/// does not fit is left out, but each check that gates and did not pass is
-/// named. No line is longer than style.width (at least 40), if names leave
-/// room.
+/// The text says what the result means and shows its picture. It names each
+/// check that gates and did not pass, with what to do about it. Then it says
+/// what could have been seen, where the result holds, and how many warnings
+/// there are. It ends with the line that scripts look for. The rest is left out
+/// if it does not fit. No line is longer than style.width (at least 40), if
+/// names leave room.
 std::string RenderBrief(const Result& result, const TextStyle& style);
 
-/// Several. After one that passes because all is equal, others of that kind get
-/// their first sentences and the line that scripts look for.
+/// Renders several results. After one that passes because all is equal, others
+/// of that kind get their first sentences and the line that scripts look for.
 std::string RenderBriefs(std::span<const Result> results,
                          const TextStyle& style);
 

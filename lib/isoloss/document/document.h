@@ -1,4 +1,4 @@
-// What a command has to say, before it is text, JSON or markup.
+// A document: all that a command has to say, before it is text, JSON or markup.
 //
 // A document is a list of parts in the order of reading. A member is for
 // programs, a line, field, heading or chart for people, and a table is for
@@ -20,13 +20,14 @@
 
 namespace isoloss::document {
 
-/// A truth value, a number, a text, or a list of these; empty if there is none.
-/// A real number may be NaN or infinite.
+/// A value is a truth value, a number, a text, or a list of these. It may also
+/// be empty. A real number may be NaN or infinite.
 class Value {
  public:
   using List = std::vector<Value>;
+  // Lists of numbers may be as long as a log.
   using Held = std::variant<std::monostate, bool, int64_t, double, std::string,
-                            std::vector<Value>>;
+                            std::vector<int64_t>, std::vector<double>, List>;
 
   Value() = default;
   Value(bool value) : held_(value) {}                  // NOLINT(*-explicit-*)
@@ -44,8 +45,15 @@ class Value {
     if (value) *this = Value(*value);
   }
   template <typename T>
-  Value(const std::vector<T>& values)  // NOLINT(*-explicit-*)
-      : held_(List(values.begin(), values.end())) {}
+  Value(const std::vector<T>& values) {  // NOLINT(*-explicit-*)
+    if constexpr (std::integral<T>) {
+      held_ = std::vector<int64_t>(values.begin(), values.end());
+    } else if constexpr (std::floating_point<T>) {
+      held_ = std::vector<double>(values.begin(), values.end());
+    } else {
+      held_ = List(values.begin(), values.end());
+    }
+  }
 
   const Held& held() const { return held_; }
 
@@ -53,26 +61,26 @@ class Value {
   Held held_;
 };
 
-/// How a text stands out, where the medium can show that.
+/// A tone says how a text stands out, where the medium can show that.
 enum class Tone { kPlain, kStrong, kQuiet, kGood, kDoubtful, kBad };
 
 class Document;
 
-/// For programs: a value, an object, or a list of objects. Texts of the objects
-/// are read in its place.
+/// A member is for programs. It holds a value, an object, or a list of objects.
+/// The texts of these objects are read in its place.
 struct Member {
   std::string key;
   std::variant<Value, std::vector<Document>> content;
   bool is_list = false;  ///< of several documents, or of one that is an object
 };
 
-/// A title, with an empty line above it unless it begins a document.
+/// A title stands out. An empty line precedes it unless it begins the document.
 struct Title {
   std::string text;
 };
 
-/// A line of its own. With `hang` a long one is broken, and goes on after so
-/// many spaces.
+/// A line stands on its own. With `hang` a long one is broken, and its next
+/// lines begin with that number of spaces.
 struct Line {
   std::string text = {};
   int indent = 0;
@@ -82,7 +90,7 @@ struct Line {
   std::string label = {};  ///< between them, unbroken
 };
 
-/// A label and what there is to say of it. Without text it is left out.
+/// A field pairs a label with a text. A field without text is left out.
 struct Field {
   std::string label;
   std::string text;
@@ -99,7 +107,7 @@ struct Column {
   bool is_text = false;     ///< set to the left
 };
 
-/// For programs a list of objects, if it has a key.
+/// A table is for people, and with a key also a list of objects for programs.
 struct Table {
   std::string key = {};
   std::vector<Column> columns = {};
@@ -121,10 +129,10 @@ class Document {
     parts_.push_back(Member{std::move(key), std::move(value)});
   }
   void PutObject(std::string key, Document object);
-  /// {"estimate", "lower", "upper"}
+  /// Puts the object {"estimate", "lower", "upper"}.
   void PutInterval(std::string key, double estimate, double lower,
                    double upper);
-  /// A list of one object for each element of `range`.
+  /// Puts a list that has one object for each element of `range`.
   template <typename Range, typename Describe>
   void PutEach(std::string key, const Range& range, Describe&& describe) {
     std::vector<Document> objects;
@@ -133,13 +141,13 @@ class Document {
     }
     parts_.push_back(Member{std::move(key), std::move(objects), true});
   }
-  /// The parts of another document, after those of this one.
+  /// Adds the parts of another document after those of this one.
   void Append(Document other);
 
   // ---- for people ----
 
   void Add(Part part) { parts_.push_back(std::move(part)); }
-  /// An unbroken line after `indent` spaces.
+  /// Adds an unbroken line after `indent` spaces.
   void Say(std::string text, int indent = 0) {
     Add(Line{.text = std::move(text), .indent = indent});
   }

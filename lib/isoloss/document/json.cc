@@ -15,9 +15,12 @@ Json ToJson(const Value& value) {
         using Held = std::decay_t<decltype(held)>;
         if constexpr (std::is_same_v<Held, std::monostate>) {
           return nullptr;
-        } else if constexpr (std::is_same_v<Held, Value::List>) {
+        } else if constexpr (requires { held.size(); } &&
+                             !std::is_same_v<Held, std::string>) {
           Json list = Json::array();
-          for (const Value& element : held) list.push_back(ToJson(element));
+          for (const auto& element : held) {
+            list.push_back(ToJson(Value(element)));
+          }
           return list;
         } else if constexpr (std::is_same_v<Held, double>) {
           return std::isfinite(held) ? Json(held) : Json(nullptr);

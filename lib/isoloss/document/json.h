@@ -25,11 +25,12 @@ Json IntervalJson(double estimate, double lower, double upper);
 void PutInteger(Json& object, const std::string& key,
                 const std::optional<int64_t>& value);
 
-/// The members and the tables with a key, in their order. Numbers are as
-/// PutNumber puts them; one of a list that is not finite is null.
+/// Returns an object of the members and of the tables with a key, in their
+/// order. Numbers are as PutNumber puts them. In a list a number that is not
+/// finite is null.
 Json ToJson(const Document& document);
 
-/// The same as indented text. Bytes that are no UTF-8 are replaced.
+/// Returns the same as indented text. Bytes that are no UTF-8 are replaced.
 std::string RenderJson(const Document& document);
 
 }  // namespace isoloss::document

@@ -12,7 +12,7 @@
 
 namespace isoloss::document {
 
-/// In the order in which one overrules another.
+/// A later status overrules an earlier one.
 enum class Status {
   kSkipped,  ///< not judged: no evidence, not needed, or not run here
   kPass,
@@ -55,31 +55,31 @@ struct Check {
   bool explains = false;
 };
 
-/// What one verdict consists of: a candidate arm, or a folder of goldens.
+/// A result is one verdict: on a candidate arm, or on a folder of goldens.
 struct Result {
   std::string name;  ///< of which no two are equal in a report
   std::string file;  ///< that it is about, as the repository names it
   Status status = Status::kError;
   std::string outcome;  ///< "PASS", ...
   int exit_code = 0;    ///< of this verdict alone
-  /// Whole sentences: what the outcome means, with the figure that decided.
+  /// The headline says in whole sentences what the outcome means.
   std::string headline;
   std::string subject{};     ///< "mxfp8 against bf16"
   std::string decided_by{};  ///< in one line: "9 checks pass; no evidence: L2"
-  /// Everything compared is equal: beside another such result there is little
-  /// to say.
+  /// Everything that was compared is equal. Beside another such result there is
+  /// little to say.
   bool is_equal = false;
   // Sentences end with a full stop. Names of users and files stand in them as
   // logs have them: formats escape them.
-  /// Of a PASS what was judged, group by group; else a sentence for each check
-  /// that decided, with figure, relation and limit.
+  /// The reasons of a PASS say what was judged, group by group. Those of other
+  /// outcomes are a sentence for each check that decided, with its limit.
   std::vector<std::string> reasons{};
   /// The smallest difference that would have been seen and how surely, what
   /// control and null arms came to, and what had no evidence.
   std::vector<std::string> could_have_seen{};
-  /// Where a PASS or FAIL holds, and nowhere else.
+  /// A PASS or FAIL holds for this, and for nothing else.
   std::vector<std::string> holds_for{};
-  /// What to do, one line each and without a full stop, as commands end them.
+  /// Each line says what to do. It has no full stop, as commands end it.
   std::vector<std::string> next{};
   std::vector<std::string> warnings{};
   std::vector<std::pair<std::string, std::string>> facts{};  ///< name, value
@@ -101,7 +101,7 @@ struct Report {
 Report MakeReport(std::string command, int exit_code,
                   std::vector<Result> results);
 
-/// Of a command that ended without a result: one result that is an error, whose
+/// Reports a command that ended without a result: one result is an error, whose
 /// headline has the first line of `message`; further lines are its reasons.
 Report ErrorReport(std::string command, int exit_code, std::string kind,
                    const std::string& message);

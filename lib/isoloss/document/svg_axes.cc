@@ -35,10 +35,6 @@ double SvgTextWidth(std::string_view text) {
   return kLetterWidth * static_cast<double>(text.size());
 }
 
-std::string SvgTitle(double x, double y, std::string_view text) {
-  return SvgText(x, y, text, "font-weight=\"bold\" font-size=\"14\"");
-}
-
 std::string SvgParagraph(double x, double& y, double width,
                          const std::string& text, std::string_view attributes) {
   constexpr double kLine = 18;

@@ -25,9 +25,6 @@ inline constexpr std::string_view kRed = "#d93025";
 /// What a label of 12 pixels takes, about.
 double SvgTextWidth(std::string_view text);
 
-/// The title of a picture or of a part of it.
-std::string SvgTitle(double x, double y, std::string_view text);
-
 /// Lines of at most so many pixels, 18 apart; `y` is then that of the next.
 std::string SvgParagraph(double x, double& y, double width,
                          const std::string& text,

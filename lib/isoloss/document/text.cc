@@ -153,9 +153,10 @@ std::string ValueText(const Value& value, const std::string& format) {
         using Held = std::decay_t<decltype(held)>;
         if constexpr (std::is_same_v<Held, std::monostate>) {
           return "-";
-        } else if constexpr (std::is_same_v<Held, Value::List>) {
+        } else if constexpr (requires { held.size(); } &&
+                             !std::is_same_v<Held, std::string>) {
           std::vector<std::string> texts;
-          for (const Value& element : held) {
+          for (const auto& element : held) {
             texts.push_back(ValueText(element, format));
           }
           return fmt::format("{}", fmt::join(texts, ", "));

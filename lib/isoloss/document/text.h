@@ -8,15 +8,16 @@
 
 namespace isoloss::document {
 
-/// "-" of no value; a number as `format` says, after the colon of fmt's.
+/// Returns the value as text: "-" if it is empty, and a number as `format`
+/// says, which stands after the colon of fmt's.
 std::string ValueText(const Value& value, const std::string& format = "");
 
-/// Lines with their ends: titles, lines, fields, tables and charts, and those
-/// of the objects that it holds. "" if none is for people.
-/// Notes    a chart without a finite value is a line that says so.
+/// Returns the document's titles, lines, fields, tables and charts, and those
+/// of the objects that it holds. A chart without a finite value is a line that
+/// says so. The text is empty if nothing is for people.
 std::string RenderText(const Document& document, const TextStyle& style);
 
-/// The same of what is unbroken and without colour, whatever the terminal.
+/// Does the same without breaking lines and without colours.
 std::string RenderText(const Document& document);
 
 }  // namespace isoloss::document

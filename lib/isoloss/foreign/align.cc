@@ -48,7 +48,7 @@ Steps Both(const Steps& a, const Steps& b) {
   return both;
 }
 
-/// Of what `member` gives of a log, all have these.
+/// Returns the steps that `member` gives for every log.
 template <typename Member>
 Steps Common(Logs logs, const Member& member) {
   Steps common = member(*logs.front());
@@ -56,7 +56,7 @@ Steps Common(Logs logs, const Member& member) {
   return common;
 }
 
-/// Of the first log that shares no step with those before it.
+/// Throws the error about the first log without a common step.
 [[noreturn]] void ThrowNoCommonStep(Logs logs) {
   const Steps& first = logs.front()->steps.step;
   Steps common = first;
@@ -85,12 +85,12 @@ void KeepSteps(const Steps& kept, RunLog& log) {
   KeepStepRows(Steps(log.steps.step), kept, log.steps);
 }
 
-/// Returns how many were left out.
+/// Returns how many evaluations were left out.
 size_t KeepEvaluations(const Steps& kept, RunLog& log) {
   const Steps step = log.eval.step;
   KeepRows(step, kept, log.eval.loss_nats);
   KeepRows(step, kept, log.eval.step);
-  // Of which rows there are is all that is judged of other programs' runs.
+  // A judge of other programs' runs only looks at which evaluations exist.
   log.eval.per_sequence_loss_nats.clear();
   log.eval.sequences = 0;
   return step.size() - log.eval.step.size();
@@ -111,7 +111,7 @@ void CutAfter(int64_t until, RunLog& log) {
   std::erase_if(evaluated, is_late);
   KeepSteps(kept, log);
   KeepEvaluations(evaluated, log);
-  // Judged up to here, it is whole if it got so far.
+  // A log that is judged up to `until` is whole if it got that far.
   if (until <= log.provenance.steps_planned) {
     log.provenance.complete = true;
     log.provenance.steps_planned =
@@ -123,14 +123,15 @@ void CutAfter(int64_t until, RunLog& log) {
                         until, step.size() - kept.size(), step.size()));
 }
 
-/// What a log counts its progress in.
+/// A log's progress is its steps or its tokens: the values of this column.
 using Progress = std::vector<int64_t> runlog::StepColumns::*;
 
 int64_t DistanceOf(const Steps& progress) {
   return std::max<int64_t>(1, SpacingOf(progress).stride);
 }
 
-/// Whether each ends where the last one does, and as it was planned to.
+/// Finds the logs that stop before the longest log or before their own plan,
+/// and marks them as incomplete.
 void MarkShortOnes(Logs logs, Progress progress) {
   int64_t last = 0;
   int64_t last_step = 0;
@@ -150,8 +151,8 @@ void MarkShortOnes(Logs logs, Progress progress) {
   }
 }
 
-/// A value that is no number says how the run went, even where the other logs
-/// have no such step or no such column.
+/// Notes values that are not finite. They tell how the run went, even if the
+/// other logs lack that step or column.
 void NoteNonfinite(RunLog& log) {
   const auto note = [&](const std::vector<double>& column, const char* name) {
     const auto bad = std::ranges::find_if_not(
@@ -184,8 +185,8 @@ void RequireAlikeIntervals(Logs logs) {
   }
 }
 
-/// Columns that one of the logs lacks are no use to compare. Norms of 0 say
-/// what became of the run by itself.
+/// Drops columns that one of the logs lacks, since nothing can be compared.
+/// Norms of 0 are kept in `told`: they tell by themselves that no weight moved.
 void DropUnshared(Logs logs) {
   const auto drop = [&](auto column, const char* name, const auto& keep) {
     const bool shared = std::ranges::all_of(
@@ -209,14 +210,14 @@ void DropUnshared(Logs logs) {
        [](RunLog& /*log*/) {});
 }
 
-/// The end of all logs must be among what they share, and most of the rest: a
-/// few steps that meet by chance are no curve.
+/// Requires that the logs share their end and half of the steps of the sparsest
+/// log. A few steps that are equal by chance make no curve.
 void RequireMostSteps(Logs logs, const Steps& common) {
   const auto sparsest = std::ranges::min_element(
       logs, {}, [](const RunLog* log) { return log->steps.step.size(); });
   const Steps& fewest = (*sparsest)->steps.step;
   int64_t distance = 1;
-  int64_t last = 0;  // of whole logs; others are told of by their end
+  int64_t last = 0;  // of complete logs; MarkShortOnes marked the rest
   for (const RunLog* log : logs) {
     distance = std::max(distance, DistanceOf(log->steps.step));
     if (log->provenance.complete) last = std::max(last, log->steps.step.back());
@@ -265,7 +266,7 @@ void KeepCommonEvaluations(Logs logs) {
   }
 }
 
-/// Gives each the first log's steps at equal tokens.
+/// Gives each log the first log's steps at equal tokens.
 void CountByTokens(Logs logs) {
   const Steps common =
       Common(logs, [](const RunLog& log) { return log.steps.tokens_seen; });
@@ -300,7 +301,7 @@ void CountByTokens(Logs logs) {
   }
 }
 
-/// What is told of batches that are meant to differ is held against nothing.
+/// Drops what the logs tell of their batches, which the user means to differ.
 void ForgetBatches(Logs logs) {
   const Steps& tokens = logs.front()->steps.tokens_seen;
   const bool alike = std::ranges::all_of(logs, [&](const RunLog* log) {

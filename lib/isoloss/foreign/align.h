@@ -1,4 +1,4 @@
-// What several runs of other programs have in common.
+// Aligns the runs of other programs at the steps that they have in common.
 #pragma once
 
 #include <cstdint>
@@ -11,31 +11,34 @@ namespace isoloss::foreign {
 
 enum class AlignBy {
   kStep,
-  kTokens,  ///< where batches differ in size; steps are the first run's then
+  kTokens,  ///< if batches differ in size; all logs then get the first log's
+            ///< steps
 };
 
 struct AlignOptions {
   AlignBy by = AlignBy::kStep;
   std::optional<int64_t> until = {};  ///< steps after it are left out
-  /// Whoever aligns knows that batches differ: what the logs tell of them is
-  /// not held against each other.
+  /// The caller knows that batches differ, so what the logs tell of their
+  /// batches is not compared.
   bool other_batches = false;
 };
 
-/// Leaves each log the steps that all have, and the columns of /steps and
-/// evaluations that all have; an event of kind "import" says what was left out,
-/// one of kind "nonfinite" where a loss or gradient norm was no number. A log
-/// that ends before another one, by more than the distance of its steps, is no
+/// Leaves each log the steps, the columns of /steps and the evaluations that
+/// all logs have. An event of kind "import" says what was left out. An event of
+/// kind "nonfinite" names a loss or gradient norm that is no number. A log that
+/// ends before another log, by more than the distance of its steps, is no
 /// longer complete.
 /// Requires logs of other programs, each with steps that ascend, a loss at each
-///          and columns as long.
+///          step and columns of that length.
 /// Errors   ConfigError if they share less than half of the steps of the
 ///          sparsest log, or not their end; if means are over intervals of
 ///          unequal length; if there are no tokens to align by.
 void Align(std::span<runlog::RunLog* const> logs, const AlignOptions& options);
 
-/// Leaves each log the steps and evaluations that all have, be they few.
-/// Requires and errors as of Align; ConfigError if they share no step.
+/// Leaves each log the steps and evaluations that all logs have, even if they
+/// are few.
+/// Requires the same as Align.
+/// Errors   as of Align; ConfigError if they share no step.
 void KeepSharedSteps(std::span<runlog::RunLog* const> logs);
 
 }  // namespace isoloss::foreign

@@ -11,7 +11,7 @@
 namespace isoloss::foreign {
 namespace {
 
-/// What a word of a name means.
+/// Each word of a name has one of these meanings.
 enum Meaning : size_t {
   kUnknown,
   kFiller,     ///< says nothing
@@ -123,7 +123,7 @@ Meaning MeaningOf(std::string_view word) {
   return known == kMeaningOf.end() ? kUnknown : known->second;
 }
 
-/// Adds the word, or the two that it is made of: "seqlen", "ngpus".
+/// Adds the word or, if it is made of two known ones ("seqlen"), both of these.
 void AddWord(std::string word, std::vector<std::string>& words) {
   const auto is_known = [](std::string_view part) {
     return !part.empty() && MeaningOf(part) != kUnknown;
@@ -148,7 +148,7 @@ void AddWord(std::string word, std::vector<std::string>& words) {
   words.push_back(std::move(word));
 }
 
-/// In small letters; a capital after a small letter begins one.
+/// Splits a name into small words; a capital after a small letter begins one.
 std::vector<std::string> NameWords(std::string_view name) {
   std::vector<std::string> words;
   std::string word;
@@ -167,13 +167,13 @@ std::vector<std::string> NameWords(std::string_view name) {
   return words;
 }
 
-/// What the words mean together.
+/// Returns what the words mean together.
 Meanings MeaningsOf(const std::vector<std::string>& words) {
   Meanings all;
   Meaning before = kFiller;
   for (const std::string& word : words) {
     Meaning meaning = MeaningOf(word);
-    // "batch size B", "sequence length T" of llm.c.
+    // llm.c has "batch size B" and "sequence length T".
     const bool symbol =
         word.size() == 1 && (before == kSize || before == kLength);
     if (meaning == kUnknown && symbol) meaning = kFiller;
@@ -192,7 +192,7 @@ Meanings MeaningsOf(const std::vector<std::string>& words) {
 
 constexpr std::string_view kLengthFact = "sequence length";
 
-/// A fact, and whether a name that has it has no other words than it should.
+/// A fact is sure if each word of the name belongs to it.
 struct Candidate {
   std::string_view fact;
   bool sure = false;
@@ -219,14 +219,14 @@ Candidate OfUnits(const Meanings& has) {
 Candidate OfDevices(const Meanings& has) {
   if (has[kDevices] || has[kWorld]) return {"world size", true};
   if (has[kDevice] && has[kCount]) return {"world size", !has[kUnknown]};
-  // As many devices may stand in fewer nodes.
+  // Machines differ in their devices, so a count of nodes is not sure.
   return {has[kNode] && has[kCount] ? "number of nodes" : "", false};
 }
 
 Candidate CandidateOf(const Meanings& has) {
   if (has[kElsewhere] || has[kMeasured]) return {};
   if (has[kEpoch]) {
-    // With other words it is their number or length.
+    // "epoch" with another word is a number of epochs or their length.
     Meanings rest = has;
     for (const Meaning one : {kEpoch, kTrain, kSeen, kFiller}) rest.reset(one);
     return {rest.any() ? "" : kEpochsSeen, true};
@@ -236,7 +236,7 @@ Candidate CandidateOf(const Meanings& has) {
     return {"gradient accumulation steps", true};
   }
   if (has[kPart] || (has[kDevice] && has[kBatch])) return {};
-  if (has[kDevice] && !has[kCount]) return {};  // the number of one
+  if (has[kDevice] && !has[kCount]) return {};  // the index of a device
   if (has[kParallel] || has[kReplicas]) {
     const bool of_data = has[kData] || has[kReplicas];
     return {of_data ? "data-parallel size" : "", true};
@@ -251,7 +251,8 @@ Candidate CandidateOf(const Meanings& has) {
   if (has[kContext] || (has[kSequence] && long_one)) {
     return {kLengthFact, true};
   }
-  // Others are blocks of scales, or lengths of a history.
+  // Without "size", or with an unknown word, "block" may mean a block of
+  // scales. "length" may be that of a history.
   if (has[kBlock] && has[kSize] && !has[kUnknown]) {
     return {kLengthFact, true};
   }
@@ -285,7 +286,7 @@ bool SaysOtherPurpose(std::string_view name) {
 BatchName BatchNamed(std::string_view name) {
   constexpr size_t kLongest = 100;
   if (name.size() > kLongest) return {};
-  // Megatron's event files have a second one "vs samples".
+  // Megatron's event files have each name also with "vs samples".
   constexpr std::string_view kOverSteps = " vs steps";
   if (name.ends_with(kOverSteps)) name.remove_suffix(kOverSteps.size());
   BatchName whole = NameOf(NameWords(name));

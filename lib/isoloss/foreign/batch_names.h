@@ -1,4 +1,4 @@
-// What a name says of a run's batches, by its words.
+// Finds what the words of a name say of a run's batches.
 #pragma once
 
 #include <string>
@@ -9,20 +9,21 @@ namespace isoloss::foreign {
 inline constexpr std::string_view kEpochsSeen = "epochs seen";
 
 struct BatchName {
-  /// "global batch size", "samples seen", ...: what runs of a pair must share.
-  /// Of a name that is not sure its own words; "" of one that says nothing.
+  /// Runs of a pair must share this fact: "global batch size", "samples seen",
+  /// ... If the name is not sure, the fact is the name's own words; "" if the
+  /// name says nothing.
   std::string fact;
-  /// Each word of the name is known, so it means that and nothing else.
+  /// Each word of the name is known, so it means this fact and nothing else.
   bool sure = false;
   bool grows = false;  ///< counts what was seen so far
 };
 
-/// By the words of `name` ("train/consumed-samples", "nGPUs"), in any order.
-/// Nothing is said by words of an evaluation, a rate or a clock, nor by what
-/// one device takes at once, which may differ.
+/// Interprets the words of `name` ("train/consumed-samples", "nGPUs") in any
+/// order. Words of an evaluation, a rate or a clock say nothing. What one
+/// device takes at once says nothing either, because it may differ.
 BatchName BatchNamed(std::string_view name);
 
-/// Whether a word says that no training is meant: "inference", "benchmark".
+/// Returns whether a word means no training: "inference", "benchmark".
 bool SaysOtherPurpose(std::string_view name);
 
 }  // namespace isoloss::foreign

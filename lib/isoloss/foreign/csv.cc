@@ -28,13 +28,14 @@ bool Has(const Names& names, std::string_view name) {
   return std::ranges::count(names, name) != 0;
 }
 
-/// A chart of W&B has three columns for each of its lines.
+/// Returns whether the table is a chart of W&B, which has three columns for
+/// each line of the chart.
 bool IsChart(const Names& names) {
   return std::ranges::any_of(
       names, [](const std::string& name) { return name.ends_with(kMin); });
 }
 
-/// Where the values of one column go.
+/// A target says where the values of one column go.
 struct Target {
   size_t run = 0;
   std::string series;
@@ -42,8 +43,9 @@ struct Target {
   std::optional<size_t> max;
 };
 
-/// A chart of W&B: "<run> - <metric>" and the same with __MIN and __MAX, or,
-/// of runs put together, "<metric>" alone.
+/// These are the columns of a table. A chart of W&B names them "<run> -
+/// <metric>" and the same with __MIN and __MAX. If the chart groups runs, the
+/// name is "<metric>" alone.
 class Columns {
  public:
   Columns(const Names& names, std::string_view step_name) : names_(names) {
@@ -51,7 +53,7 @@ class Columns {
     is_chart_ = IsChart(names);
     step_name_ = step_name;
     if (!step_name.empty()) return;
-    // A chart's x axis is its first column, whatever it is called.
+    // The x axis of a chart is its first column, under any name.
     step_name_ = is_chart_ ? names.front() : StepNameAmong(names);
   }
 
@@ -59,14 +61,14 @@ class Columns {
   const std::string& step_name() const { return step_name_; }
   std::vector<ForeignRun>& runs() { return runs_; }
 
-  /// Of a name that is not empty.
+  /// Returns the column of that name; none if `name` is empty.
   std::optional<size_t> Place(const std::string& name) const {
     const auto found = index_.find(name);
     if (name.empty() || found == index_.end()) return std::nullopt;
     return found->second;
   }
 
-  /// The column that tells rows of training from others.
+  /// Returns the column that tells rows of training from rows of evaluations.
   std::optional<size_t> PhasePlace() const {
     const auto found = std::ranges::find_if(
         names_, [](const std::string& name) { return IsPhaseName(name); });
@@ -92,12 +94,12 @@ class Columns {
           run_name = name.substr(0, joint);
           target.series = name.substr(joint + kJoint.size());
         }
-        // The x axis once more, where that is not the number of log calls.
+        // A chart also has its x axis as "_step", if that counts no log calls.
         if (target.series == "_step") continue;
         target.min = Beside(i, kMin);
         target.max = Beside(i, kMax);
       }
-      // Names may occur twice: runs of one name, or a careless program.
+      // A name may occur twice: two runs have it, or a program is careless.
       const int copy = ++seen[name];
       if (copy > 1) {
         std::string& distinct = is_chart_ ? run_name : target.series;
@@ -110,7 +112,7 @@ class Columns {
   }
 
  private:
-  /// The column of the triple of column `place`: W&B puts it next to that.
+  /// Returns the column of `place`'s triple with this ending, right after it.
   std::optional<size_t> Beside(size_t place, std::string_view ending) const {
     const std::string name = names_[place] + std::string(ending);
     for (size_t i = place + 1; i < names_.size() && i < place + 3; ++i) {
@@ -128,14 +130,14 @@ class Columns {
   }
 
   const Names& names_;
-  std::unordered_map<std::string, size_t> index_;  ///< of the first, if equal
+  std::unordered_map<std::string, size_t> index_;  ///< a name's first column
   bool is_chart_ = false;
   std::string step_name_;
   std::vector<ForeignRun> runs_;
   std::map<std::string, size_t> places_;
 };
 
-/// W&B's table of runs, from its page or its API.
+/// Throws if the columns are W&B's table of runs, from its page or its API.
 void RefuseRunsTable(const Names& names) {
   constexpr std::array<std::string_view, 4> kOfRuns = {"State", "Created",
                                                        "Runtime", "End Time"};
@@ -150,21 +152,24 @@ void RefuseRunsTable(const Names& names) {
              "log has a step in each. Export a chart, or the history.");
 }
 
-/// TensorBoard names the value of a download "Value" and nothing else.
+/// Returns whether TensorBoard wrote the table. Its downloads name the value
+/// "Value" and have no other column.
 bool IsDownload(const Names& names) {
   return names.size() == 3 && names[0] == "Wall time" && names[1] == "Step" &&
          names[2] == "Value";
 }
 
-/// Every n-th step counted from 0 is n - 1, 2n - 1, ...
+/// Returns whether steps count from 0, as each n-th step is then n - 1, 2n - 1,
+/// ...
 bool CountsFromZero(const Series& series) {
   const Spacing spacing = SpacingOf(series.step);
   return spacing.stride > 1 && (series.step.front() + 1) % spacing.stride == 0;
 }
 
-/// Lightning's logger has "epoch" and "step" beside the metrics. Since 2.0 all
-/// are sorted as text; a row has one kind of metrics, so that cells are empty.
-/// Older ones tell by their steps: someone's own table counts from 1.
+/// Returns whether Lightning's logger wrote the table, which has "epoch" and
+/// "step" beside the metrics. Since 2.0 it sorts all names as text, and leaves
+/// cells empty, since a row has one kind of metrics. Older versions are known
+/// by steps that count from 0, since a user's own table counts from 1.
 bool IsLightning(const Names& names, bool sparse, const ForeignRun& run) {
   if (!Has(names, "epoch") || !Has(names, "step")) return false;
   if (std::ranges::any_of(run.series, CountsFromZero)) return true;
@@ -198,9 +203,9 @@ class Table {
   void KeepRow(const std::vector<std::string_view>& cells, int64_t step);
   bool MissesLoss();
   void DescribeRun(ForeignRun& run);
-  /// Its text is valid until the next number in this column is asked for.
+  /// The text of the result is valid until the next call for this column.
   std::optional<Written> NumberIn(std::string_view cell, size_t column);
-  /// The same, also with commas between thousands: "1,000".
+  /// Reads as NumberIn does, and also takes commas between thousands: "1,000".
   std::optional<Written> StepIn(std::string_view cell, size_t column);
 
   const Names& names_;
@@ -276,7 +281,7 @@ void Table::KeepRow(const std::vector<std::string_view>& cells, int64_t step) {
     Series& series =
         run.Of(prefix.empty() ? target.series : prefix + target.series);
     series.Add(step, number->value, number->text);
-    // They differ only where the chart put points or runs together.
+    // Minimum and maximum only differ if the chart merged points or runs.
     const bool bucketed = (target.min && Trimmed(cells[*target.min]) != cell) ||
                           (target.max && Trimmed(cells[*target.max]) != cell);
     if (bucketed) series.averaging = Averaging::kBucketMean;
@@ -374,7 +379,7 @@ void Table::Describe() {
   }
 }
 
-/// Of all columns of whole numbers, by one pass over the rows.
+/// Counts all columns of whole numbers in one pass over the rows.
 Counters CountersOf(CsvRows rows, const Names& names, bool thousands) {
   Counters counters;
   std::vector<std::string_view> cells;

@@ -69,7 +69,7 @@ std::string_view CsvRows::Quoted() {
     cell += '"';
     rest_.remove_prefix(1);
   }
-  // What stands between a closing quote and the separator is no part of it.
+  // Text between a closing quote and the separator is no part of the cell.
   while (!rest_.empty() && rest_.front() != separator_ &&
          rest_.front() != '\n' && rest_.front() != '\r') {
     rest_.remove_prefix(1);

@@ -1,4 +1,4 @@
-// Rows of a table as text.
+// Splits a table into rows of cells as text.
 #pragma once
 
 #include <cstddef>
@@ -11,17 +11,17 @@ namespace isoloss::foreign {
 
 inline constexpr size_t kMostColumns = 100'000;
 
-/// Comma, tab or semicolon, whichever the first line has most of.
+/// Returns comma, tab or semicolon: the one that is most frequent in `header`.
 char SeparatorOf(std::string_view header);
 
-/// Cells of one row after the other.
+/// Reads the cells of one row after another.
 class CsvRows {
  public:
   CsvRows(std::string_view text, char separator)
       : rest_(text), separator_(separator) {}
 
-  /// False at the end. Cells point into the text or, of those with doubled
-  /// quotes, into copies that live until the next row.
+  /// Returns false at the end. Cells point into the text. Cells with doubled
+  /// quotes point into copies that live until the next row.
   /// Errors   FormatError if a row has more than kMostColumns cells.
   bool Next(std::vector<std::string_view>& cells);
 

@@ -1,4 +1,4 @@
-// DeepSpeed's stdout: deepspeedai/DeepSpeed, runtime/pipe/engine.py and
+// Reads DeepSpeed's stdout: deepspeedai/DeepSpeed, runtime/pipe/engine.py and
 // runtime/engine.py.
 //   steps: 10 loss: 5.1234 iter time (s): 0.512 samples/sec: 31.2
 //   steps: 10 loss: 5.5 lm loss: 5.4 moe loss: 0.1 iter time (s): 0.512 ...
@@ -28,7 +28,7 @@ class DeepSpeedReader : public LineReader {
   }
 
  private:
-  /// Between the loss and the time there may be losses of other names.
+  /// Reads a line that may have more losses between the loss and the time.
   bool ReadPipeline(std::string_view line) {
     const auto after = After(line, "steps:");
     const auto step = after ? LeadingNumber(*after) : std::nullopt;

@@ -7,7 +7,7 @@
 namespace isoloss::foreign {
 namespace {
 
-/// At which the log says that the update was skipped, ascending.
+/// Returns the steps, ascending, whose update the log says was skipped.
 std::vector<int64_t> SkippedSteps(const ForeignRun& run) {
   std::vector<int64_t> skipped;
   for (const auto& idle : IdleOf(run)) {

@@ -1,4 +1,4 @@
-// Steps of a run that should have a loss and have none.
+// Finds the steps of a run that should have a loss and have none.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,15 @@
 
 namespace isoloss::foreign {
 
-/// Steps that are missing between losses which stand at one distance before and
-/// after: lines that were lost.
+/// Appends to `steps` the steps of lines that were lost. Such steps are missing
+/// between losses that follow each other at one distance before and after.
 void AppendLost(const std::vector<int64_t>& with_loss,
                 std::vector<int64_t>& steps);
 
-/// Of steps without a loss keeps those at which one was due: between losses, or
-/// right after the last, at their distance. Programs also log a norm at each
-/// step and a loss at each tenth, and no loss of an update that was skipped.
+/// Keeps those of `steps` at which a loss was due and is missing: between
+/// losses, or right after the last one, at the losses' distance. Programs also
+/// log a norm at each step and a loss at each tenth, and no loss for a skipped
+/// update.
 void KeepDue(const ForeignRun& run, std::vector<int64_t>& steps);
 
 }  // namespace isoloss::foreign

@@ -17,25 +17,25 @@
 namespace isoloss::foreign {
 namespace {
 
-/// Length and its checksum, before each payload.
+/// A payload comes after its length and the checksum of that length.
 constexpr size_t kHeadBytes = 12;
-/// Of one record; the largest that is met holds the graph of a model.
+/// A record is at most this long; the largest known ones hold a model's graph.
 constexpr uint64_t kMostRecordBytes = uint64_t{256} << 20;
-/// The payload's checksum, behind it.
+/// The payload's checksum follows the payload.
 constexpr size_t kTailBytes = 4;
-/// Of a checkout without its large files.
+/// A checkout without its large files has a file that begins with this text.
 constexpr std::string_view kPointer = "version https://git-lfs";
-/// That much of a file is read at a time.
+/// Each read takes this much of a file.
 constexpr size_t kWindowBytes = size_t{4} << 20;
 
-// Numbers of fields.
+// The message Event and its parts have these field numbers.
 constexpr uint64_t kEventWallTime = 1;
 constexpr uint64_t kEventStep = 2;
 constexpr uint64_t kEventSummary = 5;
 constexpr uint64_t kSummaryValue = 1;
 constexpr uint64_t kValueTag = 1;
 constexpr uint64_t kValueSimple = 2;
-constexpr uint64_t kValueImage = 4;  // from here on others of the same oneof
+constexpr uint64_t kValueImage = 4;  // to kValueTensor: fields of one oneof
 constexpr uint64_t kValueAudio = 6;
 constexpr uint64_t kValueTensor = 8;
 constexpr uint64_t kValueMetadata = 9;
@@ -50,7 +50,7 @@ constexpr uint64_t kTensorDoubles = 6;
 constexpr uint64_t kShapeDimension = 2;
 constexpr uint64_t kDimensionSize = 1;
 
-// Values of enums.
+// These are values of enums.
 constexpr uint64_t kTypeFloat = 1;
 constexpr uint64_t kTypeDouble = 2;
 constexpr uint64_t kClassScalar = 1;
@@ -59,7 +59,7 @@ bool HasSoundLength(std::string_view head) {
   return MaskedCrc32c(head.substr(0, 8)) == LittleEndian(head.substr(8), 4);
 }
 
-/// Whether the shape holds one element: no dimension, or only such of size 1.
+/// Returns whether the shape holds one element: each dimension has size 1.
 bool IsOneElement(std::string_view shape) {
   ProtobufFields fields(shape);
   while (fields.Next()) {
@@ -76,7 +76,7 @@ bool IsOneElement(std::string_view shape) {
   return fields.sound();
 }
 
-/// The elements of a tensor's field `*_val`, packed or not.
+/// This is the field `*_val` of a tensor, packed or not.
 struct Elements {
   uint64_t count = 0;
   uint64_t bits = 0;  ///< of the last
@@ -100,7 +100,7 @@ struct Tensor {
   double value = 0;
 };
 
-/// A tensor without elements is zero, as TensorFlow fills it up.
+/// Reads a tensor. A tensor without elements is zero, as in TensorFlow.
 Tensor ParseTensor(std::string_view message) {
   uint64_t type = 0;
   Tensor tensor;
@@ -137,7 +137,7 @@ Tensor ParseTensor(std::string_view message) {
   return tensor;
 }
 
-/// Whether metadata of a summary say that its tensor is a scalar.
+/// Returns whether the metadata of a summary say that its tensor is a scalar.
 bool IsScalarPlugin(std::string_view metadata) {
   bool scalar = false;
   ProtobufFields fields(metadata);
@@ -156,7 +156,7 @@ bool IsScalarPlugin(std::string_view metadata) {
   return scalar;
 }
 
-/// What a Summary.Value says; views of the record.
+/// These are the fields of a Summary.Value, as views of the record.
 struct SummaryValue {
   std::string_view tag;
   std::optional<float> simple;
@@ -173,7 +173,7 @@ SummaryValue ParseValue(std::string_view message) {
     if (fields.Is(kValueMetadata, WireType::kBytes)) {
       value.metadata = fields.bytes();
     }
-    // Of a oneof the last counts.
+    // The last field of a oneof counts.
     if (fields.Is(kValueSimple, WireType::kFixed32)) {
       value.simple = fields.AsFloat();
       value.tensor.reset();
@@ -195,15 +195,15 @@ class Decoder {
  public:
   explicit Decoder(const std::string& name) : name_(name) {}
 
-  /// Reads the records that `bytes`, which follow what was taken before, hold
-  /// whole. Returns how many bytes that were.
+  /// Reads the records that `bytes` hold whole; `bytes` follow what was taken
+  /// before. Returns the number of bytes that were read.
   size_t Take(std::string_view bytes);
 
-  /// The file. `rest` bytes are behind what was taken.
+  /// Returns the file. `rest` bytes follow those that were taken.
   EventFile Finish(uint64_t rest);
 
   bool damaged() const { return !damage_.empty(); }
-  /// Of the record that bytes given last ended in, as far as it is known.
+  /// Returns the size of the last, incomplete record, as far as it is known.
   uint64_t wanted() const { return wanted_; }
 
  private:
@@ -248,7 +248,7 @@ void Decoder::TakeValue(const SummaryValue& value, EventScalar point) {
     return;
   }
   if (!value.tensor) return;
-  // Writers may tell the plugin with a tag's first value only.
+  // Some writers give the plugin only with a tag's first value.
   bool scalar = scalar_tags_.contains(value.tag);
   if (value.metadata && !scalar) {
     scalar = IsScalarPlugin(*value.metadata);
@@ -281,7 +281,7 @@ void Decoder::TakeEvent(std::string_view payload) {
   }
   if (!fields.sound()) ++strange_;
   if (!fields.sound() || !has_summary) return;
-  // The step may be written behind the summary.
+  // The step may follow the summary, so the fields are read a second time.
   ProtobufFields again(payload);
   while (again.Next()) {
     if (!again.Is(kEventSummary, WireType::kBytes)) continue;
@@ -359,7 +359,7 @@ EventFile Decoder::Finish(uint64_t rest) {
   return std::move(file_);
 }
 
-/// Of the first bytes of a file, as many as there are up to kPointer's length.
+/// Checks the beginning of a file; `head` has up to kPointer's length.
 void CheckFront(std::string_view head, const std::string& name) {
   if (head.starts_with(kPointer)) {
     ThrowError(ErrorKind::kFormat,
@@ -382,7 +382,7 @@ bool LooksLikeEventFile(std::string_view head) {
   if (head.size() < kHeadBytes || !HasSoundLength(head)) return false;
   if (head.size() == kHeadBytes) return true;
   ProtobufFields fields(head.substr(kHeadBytes));
-  // Else it is a data set of tf.Example, whose field 1 is a message.
+  // Field 1 of tf.Example (a data set) is a message; that of an event is not.
   return !fields.Next() || !fields.Is(kEventWallTime, WireType::kBytes);
 }
 
@@ -399,10 +399,10 @@ EventFile ReadEventFile(const std::filesystem::path& path) {
   const Descriptor file = OpenFile(path);
   const uint64_t size = FileSize(file, path);
   Decoder decoder(shown);
-  std::string window;  // of which `begin` bytes are taken already
+  std::string window;  // its first bytes are erased once they are taken
   uint64_t read = 0;
   while (read < size && !decoder.damaged()) {
-    // A forged length never asks for more than the file has.
+    // A forged length never asks for more bytes than the file has.
     const uint64_t missing =
         decoder.wanted() - std::min<uint64_t>(decoder.wanted(), window.size());
     const uint64_t more = std::min<uint64_t>(
@@ -415,7 +415,7 @@ EventFile ReadEventFile(const std::filesystem::path& path) {
     read += more;
     window.erase(0, decoder.Take(window));
     if (window.capacity() > 4 * kWindowBytes && window.size() < kWindowBytes) {
-      window.shrink_to_fit();  // a graph has gone by
+      window.shrink_to_fit();  // a graph was read
     }
   }
   return decoder.Finish(size - read + window.size());
@@ -423,7 +423,7 @@ EventFile ReadEventFile(const std::filesystem::path& path) {
 
 namespace {
 
-/// Sorts by step and leaves the last of each; returns how many went.
+/// Sorts by step and keeps the last point of each; returns how many it removed.
 uint64_t KeepLastOfEachStep(std::vector<EventScalar>& points) {
   if (!std::ranges::is_sorted(points, {}, &EventScalar::step)) {
     std::ranges::stable_sort(points, {}, &EventScalar::step);

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Files of one run: far more starts than any has.
+/// A run has a file for each start, and far fewer starts than this.
 constexpr size_t kMostFiles = 10'000;
 
 bool IsNamedByStart(const std::string& name) {
@@ -25,7 +25,7 @@ bool IsNamedByStart(const std::string& name) {
                              [](unsigned char c) { return std::isdigit(c); });
 }
 
-/// What `folder` holds itself, by name.
+/// Returns the files or folders that `folder` holds itself, by name.
 std::vector<fs::path> Entries(const fs::path& folder, bool folders) {
   std::vector<fs::path> found;
   std::error_code error;
@@ -56,7 +56,7 @@ ForeignRun RunOfEvents(const EventFile& file) {
   int64_t negative = 0;
   for (const auto& [tag, points] : file.series) {
     Series& series = run.Of(tag);
-    // All digits of an FP32 value.
+    // Nine digits are all digits of an FP32 value.
     series.digits.significant = 9;
     for (const EventScalar& point : points) {
       if (point.step < 0) {

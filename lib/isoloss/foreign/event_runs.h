@@ -1,4 +1,4 @@
-// Runs that TensorBoard's event files hold.
+// Makes runs from TensorBoard's event files.
 #pragma once
 
 #include <filesystem>
@@ -8,14 +8,15 @@
 
 namespace isoloss::foreign {
 
-/// A series for each tag. Values are FP32, which nothing was rounded away from.
+/// Makes a series for each tag. Values are FP32, so no digit was rounded away.
 /// Points with a negative step are left out, and noted.
 ForeignRun RunOfEvents(const EventFile& file);
 
-/// The run of a folder: its event files, in the order of their names, which
-/// begin with the time of the start. Without one of its own, those of its
-/// folders that are named by the time of a start (20260503-0200), as torchtitan
-/// makes one for each. Links are not followed.
+/// Reads the event files of a folder as one run. The files are taken in the
+/// order of their names, which begin with the time of the start. If the folder
+/// has no event file of its own, the files of folders in it count that are
+/// named by the time of a start (20260503-0200): torchtitan makes such a folder
+/// for each start. Links are not followed.
 /// Errors   ConfigError if there is none; as ReadEventFile; IoError.
 EventFile ReadEventFolder(const std::filesystem::path& folder);
 

@@ -1,5 +1,5 @@
-// Lines of a step and named numbers, as many trainers print them: MaxText,
-// MosaicML's Composer, verl, torchtune and others.
+// Reads lines of a step and named numbers, as many trainers print them, such as
+// MaxText, MosaicML's Composer, verl and torchtune.
 //   completed step: 0, seconds: 0.3, total_weights: 4096, loss: 5.000
 //   Epoch 1/2:  8%|#  | 1/12 [00:01<00:12]step:2 - train/loss:4.97
 //   Step 1 | loss:6.9 lr:2e-05 tokens_per_second:900
@@ -21,12 +21,12 @@ namespace isoloss::foreign {
 namespace {
 
 constexpr std::string_view kWeights = "total_weights";
-/// Longer lines hold something else, such as a configuration.
+/// A longer line holds something else, such as a configuration.
 constexpr size_t kLongestLine = 4000;
-/// More than a trainer logs; other text has no end of names.
+/// No trainer logs more names, but text that is no log may have any number.
 constexpr size_t kMostNames = 1000;
 
-/// What counts the steps of a line, and the rest of the line.
+/// The step that a line counts divides the line into two parts.
 struct StepOfLine {
   int64_t step = 0;
   int64_t planned = 0;  ///< of "1/1000"; 0: not told
@@ -34,7 +34,7 @@ struct StepOfLine {
   std::string_view rest;
 };
 
-/// The whole number at the front of `rest`, which is removed.
+/// Removes the whole number at the front of `rest` and returns it.
 std::optional<int64_t> TakeDigits(std::string_view& rest) {
   const size_t end =
       std::min(rest.find_first_not_of("0123456789"), rest.size());
@@ -43,13 +43,13 @@ std::optional<int64_t> TakeDigits(std::string_view& rest) {
   return number;
 }
 
-/// "step: 3", "step=3/1000" or "Step 3" followed by " |".
+/// Finds "step: 3", "step=3/1000" or "Step 3" followed by " |".
 std::optional<StepOfLine> StepIn(std::string_view line) {
   constexpr std::string_view kBefore = " \t[](),|;";
   for (const std::string_view word : {"step", "Step", "batch", "iteration"}) {
     for (size_t at = line.find(word); at != std::string_view::npos;
          at = line.find(word, at + 1)) {
-      // Not within a name, nor in a string of a program that reads such lines.
+      // The word is in no name, and in no string of a program that reads logs.
       if (at > 0 && kBefore.find(line[at - 1]) == std::string_view::npos) {
         continue;
       }
@@ -75,7 +75,7 @@ std::optional<StepOfLine> StepIn(std::string_view line) {
   return std::nullopt;
 }
 
-/// A name as a program gives it; empty if it is none.
+/// Returns a name as a program gives it; empty if the text is no name.
 std::string_view NameIn(std::string_view text) {
   constexpr std::string_view kAround = " \t,|-;])";
   constexpr size_t kLongest = 60;
@@ -147,7 +147,7 @@ class FieldsReader : public LineReader {
     }
   }
 
-  /// The mean over no token is no loss.
+  /// Drops losses over no tokens, since a mean over none is no loss.
   void DropWithoutTokens() {
     const Series* weights = run().Find(kWeights);
     if (weights == nullptr) return;
@@ -174,7 +174,7 @@ class FieldsReader : public LineReader {
         empty.size(), empty.front()));
   }
 
-  /// Tokens of each step, from the first one on.
+  /// Adds up the tokens of all steps, from the first step on.
   void CountTokens() {
     const Series* weights = run().Find(kWeights);
     if (weights == nullptr || run().Main(Quantity::kTokensSeen) != nullptr ||
@@ -185,7 +185,7 @@ class FieldsReader : public LineReader {
     Series& seen = run().Of("tokens_seen");
     double sum = 0;
     for (size_t i = 0; i < told.step.size(); ++i) {
-      // After a resume, or with a line that is lost, nobody knows the sum.
+      // After a resume or a lost line, the sum is not known.
       if (i > 0 && told.step[i] != told.step[i - 1] + 1) {
         seen.step.clear();
         seen.value.clear();
@@ -196,7 +196,7 @@ class FieldsReader : public LineReader {
     }
   }
 
-  /// A loss that changes its name within the run.
+  /// Joins the two parts of a loss that changes its name within the run.
   void JoinLosses() {
     std::vector<Series*> losses;
     for (Series& series : run().series) {

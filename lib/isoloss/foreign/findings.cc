@@ -73,7 +73,7 @@ void AddValues(const Series& series, std::vector<std::string>& findings) {
   }
 }
 
-/// Of gradient norms and rates: where they are 0, no weight moves.
+/// Reports steps with a gradient norm or rate of 0, in which no weight moves.
 void AddIdleSteps(const Series& series, std::vector<std::string>& findings) {
   const auto zeros = std::ranges::count(series.value, 0);
   if (zeros == 0) return;
@@ -81,7 +81,7 @@ void AddIdleSteps(const Series& series, std::vector<std::string>& findings) {
     const auto last = std::find_if(series.value.rbegin(), series.value.rend(),
                                    [](double value) { return value != 0; });
     const auto late = last - series.value.rbegin();
-    // A rate may end with 0, but not a fifth of the run before the end.
+    // A rate may end with 0, but not for a fifth of the run.
     const bool may_end = 5 * late < std::ssize(series.value);
     if (may_end && late == zeros) return;
     if (series.value.front() == 0 && zeros - (may_end ? late : 0) == 1) {
@@ -121,12 +121,12 @@ std::vector<std::string> WarningsOf(const Series& series) {
 
 namespace {
 
-/// What a statistic of losses is by its name, and of which losses.
+/// The words of its name say which statistic of which losses a series is.
 struct Statistic {
   bool largest = false;
   bool smallest = false;
   bool exponential = false;
-  std::set<std::string> of;  ///< other words: "val" of eval_perplexity
+  std::set<std::string> of;  ///< the remaining words: "val" of eval_perplexity
 };
 
 Statistic StatisticOf(std::string_view name) {
@@ -154,8 +154,8 @@ Statistic StatisticOf(std::string_view name) {
   return statistic;
 }
 
-/// At how many of the steps that both have `broken(of, loss, slack)` holds;
-/// slack is what the digits of both leave open.
+/// Reports at how many common steps `broken(of, loss, slack)` holds. `slack` is
+/// what the digits of both series leave open.
 template <typename Broken>
 void AddContradiction(const Series& of, const Series& loss, const char* rule,
                       const Broken& broken,
@@ -179,8 +179,8 @@ void AddContradiction(const Series& of, const Series& loss, const char* rule,
                                  of.name, rule, loss.name, wrong, common));
 }
 
-/// Largest, smallest and mean of ranks, and perplexities, hold for each other
-/// by definition.
+/// Reports contradictions: no loss is above the largest or below the smallest
+/// loss of the ranks, and a perplexity is exp(loss).
 void AddContradictions(const Series& series, const Series& loss,
                        std::vector<std::string>& findings) {
   const Statistic statistic = StatisticOf(series.name);
@@ -194,7 +194,8 @@ void AddContradictions(const Series& series, const Series& loss,
         series, loss, "is above",
         [](double a, double b, double e) { return a > b + e; }, findings);
   } else if (statistic.exponential) {
-    // Of a sum of both half units; e^x grows by itself times them.
+    // `e` is the sum of both half units; an error of e in b moves exp(b) by e
+    // exp(b).
     AddContradiction(
         series, loss, "is not exp of",
         [](double a, double b, double e) {
@@ -211,7 +212,7 @@ void AddAllContradictions(const ForeignRun& run,
   for (const Quantity quantity : {Quantity::kLoss, Quantity::kEvalLoss}) {
     const Series* loss = run.Main(quantity);
     if (loss == nullptr) continue;
-    // A training loss has many names, and others of the run mean it.
+    // A training loss has many names, and statistics of the run mean that loss.
     const std::set<std::string> of = quantity == Quantity::kLoss
                                          ? std::set<std::string>()
                                          : StatisticOf(loss->name).of;
@@ -223,7 +224,7 @@ void AddAllContradictions(const ForeignRun& run,
   }
 }
 
-/// The planned end against the last loss.
+/// Reports a run whose last loss comes before its planned end.
 void AddEarlyEnd(const ForeignRun& run, std::vector<std::string>& findings) {
   const Series* loss = run.Main(Quantity::kLoss);
   if (loss == nullptr || loss->step.empty()) return;
@@ -236,7 +237,7 @@ void AddEarlyEnd(const ForeignRun& run, std::vector<std::string>& findings) {
       run.steps_planned, last, missing, run.steps_planned));
 }
 
-/// A loss of one name that begins where that of another one ends.
+/// Reports a loss that begins where the run's loss, under another name, ends.
 void AddRenamedLoss(const ForeignRun& run, std::vector<std::string>& findings) {
   const Series* loss = run.Main(Quantity::kLoss);
   if (loss == nullptr) return;
@@ -284,7 +285,7 @@ std::vector<std::string> FindingsOf(const ForeignRun& run) {
     if (moves && &series == run.Main(series.quantity)) {
       AddIdleSteps(series, findings);
     }
-    // A schedule and a clock are smooth, and nothing is wrong with that.
+    // A schedule and a clock are smooth by nature.
     const bool is_loss = series.quantity == Quantity::kLoss ||
                          series.quantity == Quantity::kGradNorm ||
                          series.quantity == Quantity::kEvalLoss;

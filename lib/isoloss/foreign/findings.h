@@ -1,4 +1,4 @@
-// What one must know of a run before it is judged, in whole sentences.
+// Writes the sentences that a reader must know of a run before it is judged.
 #pragma once
 
 #include <string>
@@ -8,12 +8,13 @@
 
 namespace isoloss::foreign {
 
-/// What is known of the series' values only by how often its steps occur, and
-/// decides what a verdict on them means: several attempts, ranks.
+/// Warns of several attempts or ranks, which only repeated steps reveal. Such
+/// warnings decide what a verdict on the series means.
 std::vector<std::string> WarningsOf(const Series& series);
 
-/// Of the run (ForeignRun::notes) and of each series with a known quantity:
-/// missing and repeated steps, values that are not finite, means, smoothing.
+/// Reports on the run (ForeignRun::notes) and on each series with a known
+/// quantity: missing and repeated steps, values that are not finite, means,
+/// smoothing.
 /// Requires Finish().
 std::vector<std::string> FindingsOf(const ForeignRun& run);
 

@@ -17,7 +17,7 @@
 namespace isoloss::foreign {
 namespace {
 
-/// FP32 needs up to nine significant digits to be read back to the same bits.
+/// FP32 needs up to nine significant digits to keep its bits in text.
 constexpr int kFp32Digits = 9;
 
 constexpr Named<KnownName> kNames[] = {
@@ -114,8 +114,9 @@ constexpr Named<KnownName> kNames[] = {
     {"step_seconds", {Quantity::kStepSeconds, 0}},
 };
 
-constexpr int kByWords = 8;  // the rank of such names: behind all known ones
-/// Of a norm over all parameters; that of a module has its name.
+constexpr int kByWords = 8;  // their rank comes after all known names
+/// A norm over all parameters has only words of this list; that of a module has
+/// the module's name.
 constexpr std::string_view kWordsOfWhole[] = {
     "grad",   "grads",    "gradient", "gradients", "g",     "norm",
     "norms",  "gradnorm", "gnorm",    "l",         "total", "global",
@@ -124,26 +125,26 @@ constexpr std::string_view kWordsOfWhole[] = {
     "pre",    "post",     "before",   "after",     "raw",   "unclipped",
     "charts", "clipping", "metrics",  "step",      "model", "policy"};
 
-/// Of a norm that does not say what it is of.
+/// A norm with one of these words needs no word "gradient".
 constexpr std::string_view kWordsOfOptimizers[] = {
     "total", "optim", "optimizer", "opt", "actor", "train", "training"};
 
-/// Of what is no rate.
+/// A name with one of these words is no learning rate.
 constexpr std::string_view kWordsOfOthers[] = {
     "warmup", "min",   "max",     "ratio",    "decay", "mult",  "multiplier",
     "factor", "scale", "scaling", "end",      "final", "vs",    "steps",
     "epoch",  "loss",  "time",    "patience", "gamma", "target"};
 
-/// Rates that a run may have been set to, and need not follow.
+/// A rate with one of these words is a setting, which the run need not follow.
 constexpr std::string_view kWordsOfSettings[] = {"base", "init", "initial",
                                                  "peak"};
 
-/// A rate has the word "lr" or "learning rate", a norm "norm" and one of a
-/// gradient, whatever else a program calls them.
+/// Finds rates and gradient norms by words. A rate has the word "lr" or
+/// "learning rate"; a norm has "norm" and a word of a gradient or optimizer.
 KnownName NameByWords(std::string_view name) {
   constexpr size_t kLongest = 80;
   constexpr int kSetting = 64;
-  // Most names of a wide table are others: they cost no memory.
+  // Most names of a wide table have none of these letters; they cost no memory.
   constexpr std::string_view kHints[] = {"lr", "LR", "earning", "norm", "Norm"};
   const bool hinted =
       std::ranges::any_of(kHints, [name](std::string_view hint) {
@@ -181,14 +182,15 @@ KnownName NameByWords(std::string_view name) {
   return {Quantity::kGradNorm, rank};
 }
 
-/// Whether both are the same value: bits, but any NaN equals another one.
+/// Returns whether both values have the same bits, or are NaN.
 bool Same(double a, double b) {
   return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b) ||
          (std::isnan(a) && std::isnan(b));
 }
 
-/// Pieces of equally many steps, each from where the first one began: an
-/// epoch's counter. Attempts of a run that was started again are not equal.
+/// Returns how often the steps begin again where the first piece began, in
+/// pieces of equal length, as the counter of an epoch does. Returns 0 for
+/// attempts of a run that was started again, which differ in length.
 int64_t RestartsOf(const std::vector<int64_t>& step) {
   const int64_t stride = step.size() > 1 ? step[1] - step[0] : 1;
   std::vector<size_t> begins;
@@ -208,8 +210,8 @@ int64_t RestartsOf(const std::vector<int64_t>& step) {
   return static_cast<int64_t>(begins.size());
 }
 
-/// Rows from which on the steps begin again where the first row began, or
-/// before: a resume goes back to a later one.
+/// Returns the rows at which the steps begin again at the first row's step or
+/// before it. A resume goes back to a later step.
 std::vector<size_t> BeginsOf(const std::vector<int64_t>& step) {
   std::vector<size_t> begins;
   for (size_t i = 1; i < step.size(); ++i) {
@@ -218,7 +220,7 @@ std::vector<size_t> BeginsOf(const std::vector<int64_t>& step) {
   return begins;
 }
 
-/// Whether a number of epochs goes on where the steps begin again.
+/// Returns whether a number of epochs rises where the steps begin again.
 bool RisesAtRestarts(const Series& epochs) {
   const std::vector<size_t> begins = BeginsOf(epochs.step);
   return std::ranges::any_of(begins, [&](size_t at) {
@@ -226,7 +228,7 @@ bool RisesAtRestarts(const Series& epochs) {
   });
 }
 
-/// By step. Of a step that occurs several times the last value counts.
+/// Sorts by step. If a step occurs several times, its last value counts.
 void SortRows(Series& series) {
   std::vector<size_t> order(series.step.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -255,8 +257,8 @@ void SortRows(Series& series) {
   series.value = std::move(value);
 }
 
-/// Of several attempts that each began with the first step the last one alone
-/// is the run, if it got as far as the others.
+/// Sorts a series. If several attempts each began with the first step, the last
+/// attempt alone is the run, if it got as far as the attempts before it.
 void Sort(Series& series) {
   series.restarts = RestartsOf(series.step);
   const std::vector<size_t> begins = BeginsOf(series.step);
@@ -266,14 +268,14 @@ void Sort(Series& series) {
   last.step.erase(last.step.begin(), last.step.begin() + from);
   last.value.erase(last.value.begin(), last.value.begin() + from);
   SortRows(series);
-  if (series.repeated == 0) return;  // several ranks, one after the other
+  if (series.repeated == 0) return;  // several ranks, one after another
   SortRows(last);
   series.attempts = last.attempts = std::ssize(begins) + 1;
   series.last_attempt_ends = last.last_attempt_ends = last.step.back();
   if (last.step.back() >= series.step.back()) series = std::move(last);
 }
 
-/// "train/lr(1e-3)": the name of a rate tells the unit of its numbers.
+/// Applies the unit that the name of a rate tells: "train/lr(1e-3)".
 void TakeUnit(Series& series) {
   const size_t open = series.name.rfind('(');
   if (open == std::string::npos || !series.name.ends_with(')')) return;
@@ -387,7 +389,7 @@ const Series* ForeignRun::Main(Quantity quantity) const {
   for (const Series& candidate : series) {
     if (candidate.quantity != quantity) continue;
     int rank = FindName(candidate.name).rank;
-    // The rate of a part that is frozen, beside others.
+    // A frozen part's rate is 0 throughout; it comes after the rest.
     constexpr int kFrozen = 32;
     if (rank >= kByWords &&
         std::ranges::count(candidate.value, 0) == std::ssize(candidate.value)) {
@@ -422,7 +424,7 @@ Spacing SpacingOf(std::vector<int64_t> steps) {
   std::ranges::sort(steps);
   steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
   if (steps.size() < 2) return spacing;
-  // The most frequent difference, found among sorted ones.
+  // The stride is the most frequent difference, which sorted differences show.
   std::vector<int64_t> gaps(steps.size() - 1);
   for (size_t i = 0; i < gaps.size(); ++i) gaps[i] = steps[i + 1] - steps[i];
   std::vector<int64_t> sorted = gaps;
@@ -435,11 +437,11 @@ Spacing SpacingOf(std::vector<int64_t> steps) {
     spacing.stride = sorted[begin];
   }
   for (size_t i = 0; i < gaps.size(); ++i) {
-    // Step 1, then every multiple of the stride: the first one is shorter.
+    // After step 1, the first multiple of the stride has a shorter gap.
     if (gaps[i] == spacing.stride || (i == 0 && gaps[i] < spacing.stride)) {
       continue;
     }
-    // The last step of a run is often logged, wherever it falls.
+    // The last step of a run is often logged, even off the stride.
     if (i + 1 == gaps.size() && gaps[i] < spacing.stride) continue;
     if (spacing.gaps++ == 0) spacing.first_gap = steps[i];
     spacing.missing += std::max<int64_t>(gaps[i] / spacing.stride - 1, 0);

@@ -1,5 +1,5 @@
-// A run as another program's log tells it: named series over steps, and what
-// one must know of them before they are judged.
+// Holds a run as another program's log tells it: named series over steps, and
+// what must be known of them before they are judged.
 #pragma once
 
 #include <cstdint>
@@ -13,33 +13,33 @@
 
 namespace isoloss::foreign {
 
-/// What a value stands for.
+/// A value is that of one step, or a mean over several.
 enum class Averaging {
   kInstant,       ///< of that step alone
-  kIntervalMean,  ///< mean over the steps since the value before
-  kBucketMean,    ///< mean of points that a chart put together
+  kIntervalMean,  ///< mean over the steps since the previous value
+  kBucketMean,    ///< mean of points that a chart merged
   kSmoothed,      ///< of earlier steps as well: an exponential or moving mean
 };
-/// "value of the step", "mean over the interval", ...
+/// Returns "value of the step", "mean over the interval", ...
 std::string_view AveragingText(Averaging averaging);
 
-/// How precisely the values of a series were written. A writer drops trailing
-/// zeros or not; so this is the finest value of the series.
+/// The finest value of a series tells how precisely all were written, since a
+/// writer may drop trailing zeros.
 struct Digits {
-  int decimals = 0;     ///< behind the point, of fixed notation
+  int decimals = 0;     ///< after the point, in fixed notation
   int significant = 0;  ///< without leading zeros
   bool scientific = false;
 
-  /// Nothing was rounded away from an FP32 value.
+  /// Returns whether no digit of an FP32 value was rounded away.
   bool exact() const;
-  /// Takes in the digits of one more number, as it was written.
+  /// Takes the digits of one more number, as it was written, into account.
   void Include(std::string_view number);
-  /// Half a unit of the last place of `value`; 0 if exact, and of a value that
-  /// is not finite.
+  /// Returns half a unit of the last place of `value`; 0 if the digits are
+  /// exact or `value` is not finite.
   double HalfUnit(double value) const;
 };
 
-/// Which of a run's quantities a series is. kOther has a name only.
+/// A series is one of these quantities of a run. kOther has only a name.
 enum class Quantity {
   kLoss,
   kEvalLoss,
@@ -50,12 +50,12 @@ enum class Quantity {
   kStepSeconds,
   kOther,
 };
-/// "loss", "eval loss", ...; "" of kOther.
+/// Returns "loss", "eval loss", ...; "" for kOther.
 std::string_view QuantityName(Quantity quantity);
 
-/// By the names that programs use for it, and those of rates and gradient norms
-/// by their words; kOther if none is known. `rank` is how usual the name is, 0
-/// the most, where a run has several such series.
+/// A series is known by the names that programs use for it; rates and gradient
+/// norms are also known by their words. If a run has several series of a
+/// quantity, the most usual name, of the least `rank`, counts.
 struct KnownName {
   Quantity quantity = Quantity::kOther;
   int rank = 0;
@@ -69,26 +69,25 @@ struct Series {
   std::vector<int64_t> step;  ///< from 1, ascending once Finish() has run
   std::vector<double> value;  ///< NaN and infinities as they were written
   Digits digits;
-  bool thinned = false;      ///< points were left out by whoever exported it
+  bool thinned = false;      ///< the exporting program left points out
   int64_t repeated = 0;      ///< steps written again, another value: a resume
   int64_t copies = 0;        ///< steps written again, the same value
   int64_t first_repeat = 0;  ///< the first step with another value; 0: none
-  /// Of the repeated ones those that were written at once, one row after the
-  /// other, as by ranks or for micro-batches.
+  /// Rows of ranks or micro-batches repeat a step at once, one row after
+  /// another. Such steps are part of `repeated`.
   int64_t neighbours = 0;
-  /// Times that the steps began with the first one, with other values: a run
-  /// that was started anew, or several runs. The last one is kept alone, unless
-  /// it ends before another one.
+  /// The steps began this many times with the first one, with other values: a
+  /// run was started anew, or there are several runs. Only the last one is
+  /// kept, unless it ends before an earlier one.
   int64_t attempts = 1;
   int64_t last_attempt_ends = 0;
 
-  /// What stands where the loss of a step should, and is no number: it counts
-  /// as NaN.
+  /// This many losses are text that is no number; each counts as NaN.
   int64_t unreadable = 0;
   std::string unreadable_text;  ///< the first one
   int64_t first_unreadable = 0;
-  /// Times that steps began again after equally many, as a counter within an
-  /// epoch does. Set by Finish().
+  /// Finish() counts how often steps began again after equally many, as a
+  /// counter within an epoch does.
   int64_t restarts = 0;
 
   void Add(int64_t at, double number) {
@@ -99,47 +98,46 @@ struct Series {
     Add(at, number);
     digits.Include(written);
   }
-  /// Of `number` if `text` begins with one; else as unreadable.
+  /// Adds `number` if `text` begins with one; else counts it as unreadable.
   void AddWritten(int64_t at, const std::optional<Written>& number,
                   std::string_view text);
 };
 
-/// Each takes some 300 bytes, even with one value.
+/// Each series takes some 300 bytes, even with one value.
 inline constexpr size_t kMostSeries = 100'000;
 
 struct ForeignRun {
-  std::string name;    ///< of several in a file; "" if the file is the run
+  std::string name;  ///< if a file has several runs; "" if the file is the run
   std::string format;  ///< "torchtitan", "wandb_csv", ...
-  /// What steps count, where that is no optimizer step: "log calls".
+  /// The unit differs if steps count no optimizer steps: "log calls".
   std::string step_unit = "step";
   int64_t step_base = 1;  ///< what the log calls its first step
   std::optional<int64_t> seed;
   int64_t steps_planned = 0;  ///< the last step that is due; 0: not told
-  /// Numbers that hold for the whole run, by the log's names.
+  /// These numbers hold for the whole run, by the log's names.
   std::map<std::string, double, std::less<>> settings;
   std::vector<Series> series;
   std::vector<std::string> notes;  ///< whole sentences
-  /// Steps of which the log tells something else about the update. Once
-  /// Finish() has run: only those at which a loss was due.
+  /// The log tells of an update in these steps, but of no loss. Finish() keeps
+  /// only the steps at which a loss was due.
   std::vector<int64_t> without_loss;
-  /// What counts the steps, of tables: a column or key; else "".
+  /// The steps of a table are in this column or key; "" for any other log.
   std::string step_name;
-  std::vector<std::string> rising;  ///< what else may count them
-  /// The number of the epoch rises where the steps begin again. Set by
-  /// Finish().
+  std::vector<std::string> rising;  ///< columns that may count them instead
+  /// The epoch's number rises where steps begin again. Finish() sets this.
   bool counts_within_epoch = false;
-  /// What says that the program broke off after the last step; "": nothing.
+  /// This line says that the program broke off after the last step, or is "".
   std::string broke_off;
 
-  /// Made on demand.
+  /// Returns the series of that name, which it makes on demand.
   /// Errors   FormatError if there would be more than kMostSeries.
   Series& Of(std::string_view name);
   const Series* Find(std::string_view name) const;
-  /// The series that is the run's `quantity`; null if it has none.
+  /// Returns the series that is the run's `quantity`; null if it has none.
   const Series* Main(Quantity quantity) const;
 
-  /// Sorts each series by step. Of a step that occurs several times the last
-  /// value counts, as after a resume, and is counted in the series.
+  /// Sorts each series by step. If a step occurs several times, as after a
+  /// resume, its last value counts, and the series counts the step as repeated.
   /// Series without a value are removed.
   void Finish();
 
@@ -147,15 +145,15 @@ struct ForeignRun {
   std::map<std::string, size_t, std::less<>> places_;
 };
 
-/// Every `stride`-th step, or irregular (0); 1 if there are fewer than 2.
-/// `first_gap` is the gap after the first value where it is another one.
+/// The `stride` is the most frequent distance between steps, or 1 if there are
+/// fewer than 2 steps.
 struct Spacing {
   int64_t stride = 1;
   int64_t gaps = 0;       ///< places where steps are missing
-  int64_t first_gap = 0;  ///< step before the first of them
+  int64_t first_gap = 0;  ///< step before the first gap
   int64_t missing = 0;    ///< steps that the stride leads one to expect
 };
-/// Of steps in any order, also several times.
+/// Returns the spacing of steps in any order, with repetitions.
 Spacing SpacingOf(std::vector<int64_t> steps);
 
 }  // namespace isoloss::foreign

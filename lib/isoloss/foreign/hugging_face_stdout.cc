@@ -1,5 +1,5 @@
-// What Hugging Face's Trainer prints: a Python dictionary on a line, without
-// the step. It is known, so that the message can say what to give instead.
+// Knows what Hugging Face's Trainer prints, a Python dictionary on a line
+// without the step, so that the message can say which file to give instead.
 //   {'loss': 8.3368, 'grad_norm': nan, 'learning_rate': 5e-05, 'epoch': 0.01}
 #include <memory>
 
@@ -20,7 +20,7 @@ class HuggingFaceReader : public LineReader {
             line.find("'eval_loss':") != std::string_view::npos);
   }
 
-  /// The lines have one; so those that DeepSpeed prints between do not count.
+  /// These lines have a loss, so they go before DeepSpeed's lines between them.
   bool has_loss() const override { return true; }
 
   void Finish() override {

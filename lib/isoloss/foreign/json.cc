@@ -15,16 +15,16 @@ namespace {
 
 constexpr std::string_view kWords[] = {"NaN", "-Infinity", "Infinity"};
 
-/// Values of a text that is parsed at once: each takes up to 100 bytes.
+/// A text that is parsed at once has at most this many; each takes 100 bytes.
 constexpr size_t kMostJsonValues = 16'000'000;
-/// The parser keeps them for its message.
+/// The parser keeps blanks for its message.
 constexpr size_t kMostJsonBlanks = size_t{1} << 20;
 
-/// What must be known of a text before it is parsed.
+/// The outline tells what must be known of a text before it is parsed.
 struct Outline {
-  int depth = 0;            ///< of its nesting
-  size_t values = 0;        ///< at least
-  size_t blanks = 0;        ///< in the longest row of them
+  int depth = 0;            ///< of the nesting
+  size_t values = 0;        ///< at least this many
+  size_t blanks = 0;        ///< in the longest row of blanks
   bool non_finite = false;  ///< it has words that JSON does not know
 };
 
@@ -39,7 +39,7 @@ Outline OutlineOf(std::string_view text) {
     outline.blanks = std::max(outline.blanks, blanks);
     switch (text[i]) {
       case '"':
-        // To the closing quote; a text that ends before is no JSON.
+        // The string lasts to its closing quote; without one, it is no JSON.
         for (++i; i < text.size() && text[i] != '"'; ++i) {
           if (text[i] == '\\') ++i;
         }
@@ -96,7 +96,8 @@ std::string QuoteNonFinite(std::string_view text) {
   return quoted;
 }
 
-/// Copies `text`, with numbers of the same length in place of those words.
+/// Copies `text`, with numbers of the same length in place of the words that
+/// JSON does not know.
 std::string WithoutNonFinite(std::string_view text) {
   std::string copy = QuoteNonFinite(text);
   if (copy.size() == text.size()) return copy;
@@ -110,7 +111,8 @@ std::string WithoutNonFinite(std::string_view text) {
   return copy;
 }
 
-/// Behind the closing quote of the string that begins at `begin`; 0: none.
+/// Returns the place after the closing quote of the string that begins at
+/// `begin`; 0 if there is none.
 size_t StringEnd(std::string_view text, size_t begin) {
   for (size_t i = begin + 1; i < text.size(); ++i) {
     if (text[i] == '"') return i + 1;
@@ -119,7 +121,7 @@ size_t StringEnd(std::string_view text, size_t begin) {
   return 0;
 }
 
-/// Behind the value at the front of `text`; 0 if it does not end.
+/// Returns the place after the value at the front of `text`; 0: it has no end.
 size_t ValueEnd(std::string_view text) {
   int depth = 0;
   size_t i = 0;
@@ -142,7 +144,7 @@ size_t ValueEnd(std::string_view text) {
   return depth == 0 ? i : 0;
 }
 
-/// Takes nothing of a text but the place of its first fault.
+/// Keeps only the place of a text's first fault.
 struct FaultFinder : nlohmann::json_sax<nlohmann::json> {
   size_t at = 0;  ///< counted from 1; 0: none
 
@@ -168,9 +170,9 @@ struct FaultFinder : nlohmann::json_sax<nlohmann::json> {
   }
 };
 
-/// What stands at that place, and in which line.
+/// Tells what stands at that place, and in which line.
 std::string FaultAt(std::string_view text, size_t at) {
-  // The parser may have read on to the end of a word or of its second byte.
+  // The parser may have read to the end of a word, or a comment's second byte.
   while (at > 0 && (text[at] == '\n' || text[at - 1] == '/')) --at;
   const auto line = 1 + std::ranges::count(text.substr(0, at), '\n');
   const size_t before = text.substr(0, at).find_last_not_of(" \t\r\n");
@@ -206,8 +208,8 @@ std::string FaultAt(std::string_view text, size_t at) {
 nlohmann::json ParseJson(std::string_view text) {
   nlohmann::json discarded(nlohmann::json::value_t::discarded);
   if (text.size() > kMostJsonBytes) return discarded;
-  // The parser's own callback would tell the depth too, but looks through all
-  // values of a list whenever one is added.
+  // The parser's own callback would tell the depth, too. But it looks through
+  // all values of a list whenever a value is added.
   const Outline outline = OutlineOf(text);
   if (outline.depth > kMaxJsonDepth || outline.values > kMostJsonValues ||
       outline.blanks > kMostJsonBlanks) {

@@ -1,4 +1,4 @@
-// JSON as training programs write it: with bare NaN and Infinity.
+// Reads JSON as training programs write it: with bare NaN and Infinity.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,34 +10,35 @@
 
 namespace isoloss::foreign {
 
-/// Nesting that is read; deeper is no log.
+/// Nesting is read to this depth; a deeper text is no log.
 inline constexpr int kMaxJsonDepth = 64;
 
 /// A tree of values takes some fifteen times the memory of its text.
 inline constexpr size_t kMostJsonBytes = size_t{256} << 20;
 
-/// Discarded (is_discarded()) if the text is no JSON, nests too deep or has
-/// more than kMostJsonBytes. Bare NaN, Infinity and -Infinity become the
-/// strings "NaN", "Infinity" and "-Infinity".
+/// Parses JSON. The result is discarded (is_discarded()) if the text is no
+/// JSON, nests too deep or has more than kMostJsonBytes. Bare NaN, Infinity and
+/// -Infinity become the strings "NaN", "Infinity" and "-Infinity".
 nlohmann::json ParseJson(std::string_view text);
 
-/// Why ParseJson discards the text, to follow "the file begins as JSON, but";
-/// without a point at the end. Empty if it does not.
+/// Tells why ParseJson discards the text, to follow "the file begins as JSON,
+/// but"; without a point at the end. Empty if ParseJson does not discard it.
 std::string JsonFault(std::string_view text);
 
-/// The members of an object, one after the other, as they are written: a tree
-/// of each of a million lines would take most of the time. What lies within a
-/// value is not checked.
+/// Goes through the members of an object as they are written, since a tree of
+/// each of a million lines would take most of the time. It checks no inside of
+/// a value.
 class JsonMembers {
  public:
   explicit JsonMembers(std::string_view object);
 
-  /// Goes to the next member; false behind the last, or where the text is none.
+  /// Goes to the next member. Returns false after the last member, or if the
+  /// text is no member.
   bool Next();
   std::string_view key() const { return key_; }  ///< between its quotes
-  /// With its quotes or brackets.
+  /// Returns the value with its quotes or brackets.
   std::string_view value() const { return value_; }
-  /// After Next() was false: the text is an object and nothing else.
+  /// After Next() returned false: the text is an object and nothing else.
   bool sound() const { return sound_; }
 
  private:
@@ -52,14 +53,14 @@ class JsonMembers {
   bool sound_ = false;
 };
 
-/// Text between the quotes, if the value is a string; escapes are kept.
+/// Returns the text between the quotes of a string; escapes are kept.
 std::optional<std::string_view> JsonString(std::string_view value);
-/// The value as a number, or a word that stands for one (NaN).
+/// Reads the value as a number, or as a word that stands for a number (NaN).
 std::optional<double> JsonNumber(std::string_view value);
 
-/// A number, or a string that spells one that JSON can't ("NaN").
+/// Reads a number, or a string with a number that JSON lacks ("NaN").
 std::optional<double> NumberOf(const nlohmann::json& value);
-/// A whole number, also if it is written 31.0; empty beyond kMostWhole.
+/// Reads a whole number, also if it is written 31.0; empty beyond kMostWhole.
 std::optional<int64_t> WholeOf(const nlohmann::json& value);
 
 /// Adds `value` with the digits of its shortest form.

@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::json;
 
-/// So many lines tell which key counts the steps.
+/// The first lines, up to this number, tell which key counts the steps.
 constexpr size_t kFirstRows = 200;
 
 bool IsLoss(const std::string& key) {
@@ -40,13 +40,13 @@ class Rows {
     if (first_.size() == kFirstRows) Decide();
   }
 
-  /// Once, after the last row.
+  /// Returns the runs. Called once, after the last row.
   std::vector<ForeignRun> Finish(bool cut);
 
  private:
   void Decide();
   void Keep(const json& row);
-  /// Of one row, or of an object within it: "train/loss".
+  /// A field belongs to one row, or to an object within it: "train/loss".
   struct Field {
     std::string name;
     const json* value = nullptr;
@@ -68,7 +68,8 @@ class Rows {
   int64_t without_step_ = 0;
 };
 
-/// A line with the settings may come first, and may have a key of that name.
+/// Chooses the key of the steps by many lines, since a first line with settings
+/// may have a key of that name.
 void Rows::Decide() {
   for (const json& row : first_) {
     for (const auto& [key, value] : row.items()) {
@@ -119,7 +120,7 @@ std::vector<Rows::Field> Rows::FieldsOf(const json& row) const {
   std::vector<Field> fields;
   for (const auto& [key, value] : row.items()) {
     if (key == step_name_ || key.starts_with('_')) continue;
-    // A picture or a table of W&B's has a type, and numbers of no interest.
+    // A picture or a table of W&B's has a type, and its numbers do not matter.
     if (!value.is_object() || value.contains("_type")) {
       fields.push_back({key, &value});
       continue;
@@ -158,8 +159,8 @@ void Rows::AddMissing(const std::vector<Field>& fields, int64_t step) {
   missing->push_back(step);
 }
 
-/// JSON has no NaN, so that programs write null. Between losses at each tenth
-/// step it is no value, however.
+/// Adds NaN for null at a step where a loss was due, since JSON has no NaN. If
+/// a loss is logged at each tenth step, null in between is no value.
 void Rows::AddNulls() {
   const Series* loss = run_.Main(Quantity::kLoss);
   if (loss == nullptr || loss->step.empty()) return;

@@ -1,4 +1,4 @@
-// Rows that are JSON objects: one on each line, or in a list.
+// Reads rows that are JSON objects: one on each line, or in a list.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -9,16 +9,17 @@
 
 namespace isoloss::foreign {
 
-/// Reads lines that hold one object each, as of W&B's history: all numbers,
-/// those of objects within as "outer/inner". `step_name` is the key that counts
-/// the steps; "": by the usual names, as most of the first lines have it. Empty
-/// if the first line is no object.
+/// Reads lines that hold one object each, as of W&B's history. It takes all
+/// numbers, and calls those of inner objects "outer/inner". `step_name` is the
+/// key that counts the steps; "" means the usual name that most of the first
+/// lines have. The result is empty if the first line is no object.
 /// Errors   FormatError if a later line is none, or no line has a step. What a
 ///          killed program left of the last line is dropped, and noted.
 std::vector<ForeignRun> ReadJsonLines(std::string_view text,
                                       std::string_view step_name);
 
-/// The same of a list of objects. Empty if it holds something else.
+/// Reads a list of objects as ReadJsonLines reads lines. Empty if the list
+/// holds something else.
 std::vector<ForeignRun> ReadJsonRows(const nlohmann::json& list,
                                      std::string_view step_name);
 

@@ -22,8 +22,8 @@ std::optional<int64_t> StepKey(const std::string& key) {
 
 // ---- Hugging Face ----------------------------------------------------------
 
-/// src/transformers/trainer.py: a row of log_history has the mean loss since
-/// the row before, rounded to 4 decimals by most versions.
+/// Reads log_history, which src/transformers/trainer.py writes. A row has the
+/// mean loss since the row before, rounded to 4 decimals by most versions.
 ForeignRun ReadTrainerState(const json& rows) {
   ForeignRun run;
   run.format = "hugging_face";
@@ -35,7 +35,7 @@ ForeignRun ReadTrainerState(const json& rows) {
     const auto norm =
         row.contains("grad_norm") ? NumberOf(row["grad_norm"]) : std::nullopt;
     for (const auto& [name, value] : row.items()) {
-      // The row of the end has means over the whole run.
+      // The last row has means over the whole run.
       if (name == "step" || name == "total_flos" || name == "train_loss" ||
           name == "train_runtime") {
         continue;
@@ -45,7 +45,7 @@ ForeignRun ReadTrainerState(const json& rows) {
         run.Of(name).AddWritten(*step, std::nullopt, value.dump());
       }
       if (!number) continue;
-      // The trainer's NaN filter: a window of NaN alone is reported as 0.
+      // The trainer's NaN filter writes 0 for a window of only NaN.
       const bool is_filtered =
           name == "loss" && *number == 0 && norm && std::isnan(*norm);
       filtered += is_filtered ? 1 : 0;
@@ -75,7 +75,7 @@ ForeignRun ReadTrainerState(const json& rows) {
   return run;
 }
 
-/// What the state itself tells beside its rows.
+/// Adds what the state tells beside its rows.
 void AddBatches(const json& root, ForeignRun& run) {
   constexpr const char* kTokens = "num_input_tokens_seen";
   const auto number = [&root](const char* name) {
@@ -85,13 +85,14 @@ void AddBatches(const json& root, ForeignRun& run) {
   if (number(kTokens) > 0 && last > 0 && run.Find(kTokens) == nullptr) {
     AddShortest(run.Of(kTokens), last, number(kTokens));
   }
-  // Of one device: other numbers of them may make equal batches.
+  // This is the batch of one device. Runs may have equal batches on different
+  // numbers of devices.
   if (const double batch = number("train_batch_size"); batch > 0) {
     run.settings["train_batch_size of trainer_state"] = batch;
   }
 }
 
-/// The last step that is due: told, or by the epochs.
+/// Returns the last step that is due, as told or by the epochs; 0 if not known.
 int64_t PlanOfTrainer(const json& root) {
   const auto number = [&root](const char* name) {
     return root.contains(name) ? NumberOf(root[name]).value_or(0) : 0;
@@ -99,7 +100,7 @@ int64_t PlanOfTrainer(const json& root) {
   const auto told =
       root.contains("max_steps") ? WholeOf(root["max_steps"]) : std::nullopt;
   if (told && *told > 0) return *told;
-  // The last batches of an epoch may be left out, so that it ends before 1.
+  // An epoch ends before 1 if the trainer leaves out its last batches.
   constexpr double kWhole = 0.95;
   const double epochs = number("num_train_epochs");
   const double epoch = number("epoch");
@@ -112,8 +113,8 @@ int64_t PlanOfTrainer(const json& root) {
 
 // ---- Megatron --------------------------------------------------------------
 
-/// A number, NaN or an infinity that the file has as a number is a value; the
-/// text "nan" is no sample.
+/// Reads a number, NaN or an infinity that the file has as a number. The text
+/// "nan" is no sample.
 std::optional<double> SampleOf(const json& value) {
   if (value.is_number()) return value.get<double>();
   if (value != "NaN" && value != "Infinity" && value != "-Infinity") {
@@ -122,7 +123,7 @@ std::optional<double> SampleOf(const json& value) {
   return NumberOf(value);
 }
 
-/// {start_step, end_step, step_interval, values}: values is a list (2023,
+/// Reads {start_step, end_step, step_interval, values}: values is a list (2023,
 /// 2024) or an object keyed by step.
 bool AddGoldenMetric(const std::string& name, const json& metric,
                      ForeignRun& run) {
@@ -160,7 +161,8 @@ bool AddGoldenMetric(const std::string& name, const json& metric,
   return true;
 }
 
-/// Keyed by step, from 0, each {lm loss, elapsed time per iteration (ms), ...}.
+/// Reads {lm loss, elapsed time per iteration (ms), ...} of one step. Keys
+/// count steps from 0.
 void AddBridgeStep(int64_t step, const json& fields, ForeignRun& run) {
   for (const auto& [name, value] : fields.items()) {
     if (const auto number = SampleOf(value)) {
@@ -203,7 +205,7 @@ std::optional<ForeignRun> ReadGolden(const json& root) {
 
 // ---- MLPerf ----------------------------------------------------------------
 
-/// {"<name>": {"Benchmark", "BS", "Hyperparams", "Epochs to converge": [..]}}.
+/// Reads {"<name>": {"Benchmark", "BS", ..., "Epochs to converge": [..]}}.
 std::vector<ForeignRun> ReadReferencePoints(const json& root) {
   std::vector<ForeignRun> runs;
   for (const auto& [name, entry] : root.items()) {

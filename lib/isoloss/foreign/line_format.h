@@ -1,4 +1,5 @@
-// What a program's printed log is: lines among others, each read by itself.
+// Defines a format of printed logs, whose lines stand among foreign lines and
+// are read one by one.
 #pragma once
 
 #include <memory>
@@ -13,12 +14,12 @@ class LineReader {
  public:
   virtual ~LineReader() = default;
 
-  /// Whether the line is one of the format's; its values are kept then. A line
-  /// may hold anything.
+  /// Returns whether the line belongs to the format, and keeps its values if
+  /// so. A line may hold anything.
   virtual bool Read(std::string_view line) = 0;
-  /// After the last line: what can be said of the whole. Called once.
+  /// Completes the run after the last line. Called once.
   virtual void Finish() {}
-  /// Whether a loss, of training or an evaluation, has been read so far.
+  /// Returns whether a loss, of training or an evaluation, has been read.
   virtual bool has_loss() const;
 
   ForeignRun& run() { return run_; }
@@ -28,13 +29,14 @@ class LineReader {
   ForeignRun run_;
 };
 
-/// To add one, write a file that defines it and a line of formats.def;
-/// docs/import.md has a row for each.
+/// To add a format, write a file that defines one, and add a line to
+/// formats.def and a row to docs/import.md.
 struct LineFormat {
   std::string_view name;   ///< "torchtitan"
   std::string_view title;  ///< "torchtitan's stdout"
   std::unique_ptr<LineReader> (*make)();
-  /// It knows no program: any other format that found a loss goes before it.
+  /// The format belongs to no program: any format of a program that found a
+  /// loss goes before it.
   bool last_resort = false;
 };
 

@@ -1,5 +1,5 @@
-// torchtitan's golden losses, and other plain tables: a step and a loss on each
-// line, or a step, a loss and a gradient norm. pytorch/torchtitan,
+// Reads torchtitan's golden losses, and other plain tables: a step and a loss
+// on each line, or a step, a loss and a gradient norm. pytorch/torchtitan,
 // scripts/loss_compare.py. Lines that begin with # are comments.
 #include <memory>
 
@@ -21,9 +21,9 @@ class LossTableReader : public LineReader {
   }
 
   void Finish() override {
-    // Two numbers on a line are found in any text.
+    // Any text may have lines of two numbers, so most lines must be rows.
     if (rows_ < lines_ - rows_) run().series.clear();
-    // A table that counts from 0 says what was lost before the first update.
+    // In a table that counts from 0, the first loss is from before any update.
     for (const Series& series : run().series) {
       if (series.step.empty() || series.step.front() != 0) continue;
       run().step_base = 0;

@@ -1,6 +1,7 @@
-// Megatron-LM's stdout: NVIDIA/Megatron-LM, megatron/training/training.py,
-// training_log. Fields stand between bars and are known by their names, since
-// versions and flags change which there are and in which order.
+// Reads Megatron-LM's stdout: NVIDIA/Megatron-LM,
+// megatron/training/training.py, training_log. Fields stand between bars and
+// are known by their names, since versions and flags change the fields and
+// their order.
 //   [time] iteration       10/ 100 | ... | lm loss: 1.0E+01 | ... |
 //    validation loss at iteration 50 | lm loss value: 8.8E+00 | ...
 #include <fmt/format.h>
@@ -16,13 +17,13 @@
 namespace isoloss::foreign {
 namespace {
 
-/// GPT-NeoX writes lm_loss, MindSpeed loss.
+/// GPT-NeoX writes lm_loss, and MindSpeed writes loss.
 bool IsLoss(std::string_view name) {
   return name == "lm loss" || name == "lm-loss" || name == "lm_loss" ||
          name == "loss";
 }
 
-/// The last field of a line; some forks have more behind it.
+/// A line of Megatron-LM ends with this field; some forks have more.
 constexpr std::string_view kLastField = "number of nan iterations";
 
 class MegatronReader : public LineReader {
@@ -47,7 +48,7 @@ class MegatronReader : public LineReader {
     }
     interval_ = last_ >= 0 && iteration_ > last_ ? iteration_ - last_ : 1;
     ReadFields(behind);
-    // A fork wraps the fields over two lines; the second follows at once.
+    // A fork wraps the fields over two lines; the second line follows at once.
     wraps_ = behind.find(kLastField) == std::string_view::npos;
     return true;
   }
@@ -94,7 +95,8 @@ class MegatronReader : public LineReader {
     if (!step) return false;
     const auto loss = NumberAfter(rest, "lm loss value:");
     if (!loss) return false;
-    // "... at iteration 50 on test set | lm loss value: ...".
+    // A test set has a line "... at iteration 50 on test set | lm loss value:
+    // ...".
     const bool test =
         rest.substr(0, rest.find('|')).find(" test") != std::string_view::npos;
     run()
@@ -103,7 +105,7 @@ class MegatronReader : public LineReader {
     return true;
   }
 
-  /// Of the current iteration; how many there were.
+  /// Reads the fields of the current iteration. Returns how many there were.
   int ReadFields(std::string_view line) {
     int fields = 0;
     while (!line.empty()) {
@@ -164,11 +166,11 @@ class MegatronReader : public LineReader {
   static constexpr int64_t kNone = -1;
 
   int64_t iteration_ = kNone;  ///< whose fields are being read
-  int64_t last_ = kNone;       ///< the one before
+  int64_t last_ = kNone;       ///< the previous one
   int64_t interval_ = 1;
-  bool wraps_ = false;  ///< the line before, which has not all fields
+  bool wraps_ = false;  ///< the previous line has not all fields
   int64_t skipped_now_ = 0;
-  bool whole_ = false;  ///< a field behind the loss was read: no cut line
+  bool whole_ = false;  ///< a field after the loss was read: no cut line
   double loss_ = 0;
   bool loss_is_number_ = true;
   std::string loss_text_;

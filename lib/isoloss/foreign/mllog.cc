@@ -1,4 +1,4 @@
-// MLPerf's training logs: mlcommons/logging, mlperf_logging/mllog. What stands
+// Reads MLPerf's training logs: mlcommons/logging, mlperf_logging/mllog. Text
 // before ":::MLLOG" on a line is dropped, as the official parser does.
 //   :::MLLOG {"namespace": "", "key": "eval_accuracy", "value": 0.94, ...}
 #include <fmt/format.h>
@@ -21,14 +21,15 @@ namespace isoloss::foreign {
 namespace {
 
 constexpr std::string_view kToken = ":::MLLOG";
-/// Rounds 0.5 and 0.6: ":::MLPv0.5.0 resnet 1541635596.9 (file:line) key: ..".
+/// Rounds 0.5 and 0.6 have ":::MLPv0.5.0 resnet 1541635596.9 (file:line) key:
+/// ..".
 constexpr std::string_view kOldToken = ":::MLPv0";
 
-/// Benchmarks whose eval_accuracy is a loss; of the others it is an accuracy.
+/// Only these benchmarks have a loss as eval_accuracy; the rest, an accuracy.
 constexpr std::string_view kLossBenchmarks[] = {"gpt3", "llama2_70b_lora",
                                                 "llama31_8b", "llama31_405b"};
 
-/// In the order of preference.
+/// The axes are in the order of preference.
 constexpr std::string_view kAxes[] = {"samples_count", "epoch_num", "step"};
 
 struct Place {
@@ -52,7 +53,7 @@ std::optional<Place> PlaceOf(std::string_view metadata) {
   return best;
 }
 
-/// Values of one name, each with its place on the x axis.
+/// Each value of a name has its place on the x axis.
 struct Points {
   std::string_view axis;  ///< key of the metadata
   bool whole = true;      ///< all places are whole numbers
@@ -144,7 +145,7 @@ class MlLogReader : public LineReader {
       AddShortest(series, points.whole ? static_cast<int64_t>(at) : place,
                   value);
     }
-    // Of language models also epoch_num holds samples.
+    // In logs of language models, epoch_num holds samples, too.
     const bool is_epoch = points.axis == "epoch_num" && !is_loss;
     if (is_eval || points_.size() == 1) {
       run().step_unit =
@@ -178,7 +179,7 @@ class MlLogReader : public LineReader {
     } else if (key == "train_loss" || key == "eval_accuracy" ||
                key == "eval_loss" || key == "grad_norm") {
       KeepValue(key, value, metadata);
-      // Of a detector: {"BBOX": 0.25, "SEGM": 0.24}.
+      // A detector has an object of values: {"BBOX": 0.25, "SEGM": 0.24}.
       JsonMembers members(value);
       while (members.Next()) {
         KeepValue(fmt::format("{}/{}", key, members.key()), members.value(),

@@ -1,4 +1,4 @@
-// nanoGPT and its relatives.
+// Reads the output of nanoGPT and its relatives.
 //   karpathy/nanoGPT, train.py:     iter 10: loss 3.1234, time 12.34ms, mfu ..
 //                                   step 250: train loss 3.1, val loss 3.2
 //   karpathy/llama2.c, train.py:    10 | loss 3.1234 | lr 3.0e-04 | 12.34ms
@@ -10,9 +10,9 @@
 //                                   s:10 tel:3.2345
 //   KellerJordan/modded-nanogpt:    step:11/1480 train_loss:3.1234 ...
 //                                   step:125/1480 val_loss:3.2786 ...
-// What stands before a slash counts updates that are done, so the loss of the
-// first is that of 1. The others count from 0: the loss of N is that of step
-// N + 1. An evaluation at N has seen N updates everywhere.
+// A number before a slash counts finished updates, so the first loss is that of
+// step 1. A number without a slash counts from 0: the loss of N is that of step
+// N + 1. An evaluation at N has seen N updates in all formats.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -23,7 +23,7 @@
 namespace isoloss::foreign {
 namespace {
 
-/// "N<mark>" at the front of `rest`, which then begins behind the mark.
+/// Takes "N<mark>" from the front of `rest`, which then begins after the mark.
 std::optional<int64_t> TakeStep(std::string_view& rest, char mark) {
   const size_t end = rest.find(mark);
   if (end == std::string_view::npos) return std::nullopt;
@@ -36,11 +36,11 @@ std::optional<int64_t> TakeStep(std::string_view& rest, char mark) {
 struct Field {
   std::string_view name;
   std::optional<Written> number;
-  std::string_view word;  ///< that begins with the number
+  std::string_view word;  ///< the one that begins with the number
 };
 
-/// "name: 1.5 (+0.1z)" or the same without the colon: words up to the first
-/// number.
+/// Reads "name: 1.5 (+0.1z)", with or without the colon. The name is all words
+/// up to the first number.
 Field FieldOf(std::string_view text) {
   text = Trimmed(text);
   std::string_view rest = text;
@@ -87,7 +87,7 @@ class NanoGptReader : public LineReader {
         std::max(run().steps_planned, ParseWhole(total).value_or(0));
   }
 
-  /// The update whose loss is told beside `at`, which counts from 0.
+  /// Returns the update whose loss stands beside `at`, which counts from 0.
   int64_t Update(int64_t at) {
     from_zero_ = true;
     return at + 1;
@@ -141,7 +141,7 @@ class NanoGptReader : public LineReader {
     return true;
   }
 
-  /// "[step|iter] N[/TOTAL] | field | field".
+  /// Reads "[step|iter] N[/TOTAL] | field | field".
   bool ReadBars(std::string_view line) {
     const size_t bar = line.find('|');
     if (bar == std::string_view::npos) return false;
@@ -178,7 +178,7 @@ class NanoGptReader : public LineReader {
     return first.number && (first.name == "loss" || first.name == "train loss");
   }
 
-  /// "N train 3.1", "N val 3.2", "N hella 0.25".
+  /// Reads "N train 3.1", "N val 3.2", "N hella 0.25".
   bool ReadThreeWords(std::string_view line) {
     const auto at = ParseWhole(TakeWord(line));
     if (!at || *at < 0) return false;

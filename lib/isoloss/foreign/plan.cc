@@ -16,7 +16,7 @@
 namespace isoloss::foreign {
 namespace {
 
-/// What stands behind this is no part of a name or an error.
+/// Text beyond this length is no part of a name or an error.
 constexpr size_t kLongest = 400;
 
 bool IsCapital(char c) {
@@ -31,18 +31,18 @@ bool IsOneOf(Names names, const Word& word) {
 
 constexpr std::string_view kSteps[] = {"steps", "iterations", "iters",
                                        "updates"};
-/// One is the current step, unless it is the last.
+/// A single "step" is the current one, unless a name calls it the last.
 constexpr std::string_view kStep[] = {"step", "iteration", "iter"};
 constexpr std::string_view kLast[] = {"max", "maximum", "end", "final"};
 constexpr std::string_view kBehind[] = {"total", "max", "planned"};
-/// Of all steps of a run.
+/// A name with one of these words is about all steps of a run.
 constexpr std::string_view kAll[] = {"max",   "maximum", "num",      "number",
                                      "total", "train",   "training", "end",
                                      "final", "planned"};
 constexpr std::string_view kBesides[] = {
     "of",     "trainer", "optimization", "optimizer", "global", "gradient",
     "update", "args",    "config",       "cfg",       "hparams"};
-/// Of a part of the run, or of no training.
+/// A name with one of these words is about a part of the run, or no training.
 constexpr std::string_view kParts[] = {
     "per",       "warmup",    "warm",       "eval",       "evaluation",
     "val",       "valid",     "validation", "test",       "save",
@@ -54,7 +54,7 @@ constexpr std::string_view kParts[] = {
     "resumed",   "micro",     "rollout",    "agent",      "env",
     "episode",   "diffusion", "print",      "report"};
 
-/// "training for 120 steps".
+/// Finds "training for 120 steps".
 bool SaysFor(const std::vector<Word>& words, std::string_view behind) {
   const std::vector<Word> next = WordsOf(behind.substr(0, kLongest));
   const size_t count = words.size();
@@ -72,7 +72,7 @@ bool NamesPlan(std::string_view text, std::string_view behind) {
   const auto is_part = [](const Word& word) { return IsOneOf(kParts, word); };
   if (words.empty() || std::ranges::any_of(words, is_part)) return false;
   if (SaysFor(words, behind)) return true;
-  // "steps_total" is "total steps".
+  // "steps_total" means the same as "total steps".
   if (words.size() > 1 && IsOneOf(kBehind, words.back())) {
     std::swap(words.back().letters, words[words.size() - 2].letters);
   }
@@ -85,7 +85,7 @@ bool NamesPlan(std::string_view text, std::string_view behind) {
     if (!IsOneOf(kAll, word) && !IsOneOf(kBesides, word)) break;
     all |= IsOneOf(one ? Names(kLast) : Names(kAll), word);
   }
-  // "env.max_steps" counts something else.
+  // "env.max_steps" is something else than a plan.
   const size_t begin = words[first].begin;
   const bool joined =
       first > 0 &&
@@ -107,7 +107,7 @@ void TakePlan(ForeignRun& run) {
   };
   for (const auto& [name, value] : run.settings) take(name, value);
   for (const Series& series : run.series) {
-    // One that grows is no plan.
+    // A number that grows is no plan.
     if (std::ranges::count(series.value, series.value.front()) ==
         std::ssize(series.value)) {
       take(series.name, series.value.front());
@@ -119,7 +119,7 @@ void TakePlan(ForeignRun& run) {
 
 namespace {
 
-/// "exit code 1", "exitcode: -9", "exit status 2"; else "".
+/// Finds "exit code 1", "exitcode: -9", "exit status 2"; else returns "".
 std::string ExitIn(std::string_view line) {
   constexpr size_t kNear = 20;
   size_t at = line.find("xit");
@@ -137,7 +137,8 @@ std::string ExitIn(std::string_view line) {
   return "";
 }
 
-/// "torch.OutOfMemoryError" at the line's front, but for [rank0]; else "".
+/// Finds "torch.OutOfMemoryError" at a line's front, after any [rank0]; else
+/// "".
 std::string ExceptionIn(std::string_view line) {
   line = Trimmed(line);
   while (line.starts_with('[') && line.find(']') != std::string_view::npos) {
@@ -158,7 +159,7 @@ std::string ExceptionIn(std::string_view line) {
   return "";
 }
 
-/// SIGTERM, Killed, or a stop because of a loss that is no number; else "".
+/// Finds SIGTERM, Killed, or a stop because a loss is no number; else "".
 std::string StopIn(std::string_view line) {
   constexpr std::string_view kSignals[] = {"TERM", "KILL", "ABRT", "SEGV",
                                            "BUS",  "INT",  "HUP",  "XCPU"};

@@ -1,4 +1,4 @@
-// When a run was to end, and what says that it broke off before.
+// Finds the step at which a run was to end, and lines that say it broke off.
 #pragma once
 
 #include <string>
@@ -8,17 +8,18 @@
 
 namespace isoloss::foreign {
 
-/// Whether the words before a number name the last step of a whole run:
+/// Returns whether the words before a number name the last step of a whole run:
 /// "max_train_steps", "Number of training steps", "trainer.num_iterations", or
-/// "training for" before "120 steps", which `behind` begins with. No steps per
-/// something, of a warm-up, an evaluation, a benchmark, or between two actions.
+/// "training for" before "120 steps", with which `behind` begins. Steps per
+/// something, of a warm-up, an evaluation or a benchmark, or between two
+/// actions do not count.
 bool NamesPlan(std::string_view words, std::string_view behind = {});
 
-/// Makes the run's planned end the one that its settings tell.
+/// Takes the run's planned end from its settings.
 void TakePlan(ForeignRun& run);
 
-/// What a program or its scheduler prints where it stops before its end: the
-/// name of an exception or a signal, an exit code but 0, ...; else "".
+/// Finds what a program or its scheduler prints if it stops before its end: the
+/// name of an exception or a signal, an exit code but 0, ...; else returns "".
 std::string FailureIn(std::string_view line);
 
 }  // namespace isoloss::foreign

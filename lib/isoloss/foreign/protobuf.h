@@ -1,4 +1,4 @@
-// Protobuf's wire format, as far as event files need it.
+// Reads protobuf's wire format, as far as event files need it.
 // Source   protobuf.dev/programming-guides/encoding.
 #pragma once
 
@@ -15,13 +15,13 @@ enum class WireType : uint8_t {
   kFixed32 = 5,
 };
 
-/// The fields of one message, in the order in which they are written:
-/// `while (fields.Next()) ...`. The message may be any bytes.
+/// Goes through the fields of one message, in the order in which they are
+/// written: `while (fields.Next()) ...`. The message may be any bytes.
 class ProtobufFields {
  public:
   explicit ProtobufFields(std::string_view message) : rest_(message) {}
 
-  /// False behind the last field, and where the bytes are no field.
+  /// Returns false after the last field, or if the bytes are no field.
   bool Next();
 
   uint64_t number() const { return number_; }
@@ -29,12 +29,12 @@ class ProtobufFields {
   bool Is(uint64_t number, WireType type) const {
     return number_ == number && type_ == type;
   }
-  uint64_t value() const { return value_; }          ///< of what is not kBytes
+  uint64_t value() const { return value_; }          ///< of any type but kBytes
   std::string_view bytes() const { return bytes_; }  ///< of kBytes
   double AsDouble() const;                           ///< of kFixed64
   float AsFloat() const;                             ///< of kFixed32
 
-  /// Once Next() was false: whether the message ends with a whole field.
+  /// Returns, after the last Next(), whether the last field is whole.
   bool sound() const { return sound_ && rest_.empty(); }
 
  private:
@@ -49,11 +49,11 @@ class ProtobufFields {
   bool sound_ = true;
 };
 
-/// Little-endian, from the first `bytes` (at most 8) bytes of `text`.
+/// Reads a little-endian number from the first `bytes` (at most 8) of `text`.
 uint64_t LittleEndian(std::string_view text, size_t bytes);
 
-/// CRC-32C as event files hold it, so that a checksum of checksums is no
-/// special case. Source   tensorflow/core/lib/hash/crc32c.h.
+/// Returns CRC-32C as event files hold it, masked so that a checksum of
+/// checksums is no special case. Source   tensorflow/core/lib/hash/crc32c.h.
 uint32_t MaskedCrc32c(std::string_view bytes);
 
 }  // namespace isoloss::foreign

@@ -45,11 +45,11 @@ constexpr const LineFormat* kLineFormats[] = {
 #undef ISOLOSS_LINE_FORMAT
 };
 
-/// Names that are looked at for a message.
+/// An error message considers at most this many names.
 constexpr size_t kMostNamesOfError = 100;
 
-/// Sources and documents show what a log looks like: in comments, strings and
-/// lists. No program prints a line that begins so.
+/// Returns whether the line is quoted. Sources and documents show logs in
+/// comments, strings and lists. No program prints a line that begins so.
 bool IsQuoted(std::string_view line) {
   constexpr std::string_view kMarks[] = {"//", "#", "*", "\"", ">", "- ", "`"};
   line = Trimmed(line);
@@ -57,7 +57,7 @@ bool IsQuoted(std::string_view line) {
       kMarks, [line](std::string_view mark) { return line.starts_with(mark); });
 }
 
-/// Of lines whose training losses begin at step 0.
+/// Counts steps from 1 if the training losses of printed lines begin at step 0.
 void CountFromOne(ForeignRun& run) {
   const Series* loss = run.Main(Quantity::kLoss);
   if (run.step_base != 1 || loss == nullptr || loss->step.empty() ||
@@ -66,13 +66,13 @@ void CountFromOne(ForeignRun& run) {
   }
   run.step_base = 0;
   for (Series& series : run.series) {
-    // An evaluation keeps its number: it has seen so many updates.
+    // An evaluation keeps its step, since it has seen that number of updates.
     if (series.quantity == Quantity::kEvalLoss) continue;
     for (int64_t& step : series.step) ++step;
   }
 }
 
-/// The lines of a printed log, each offered to all formats in turn.
+/// Lets the formats, in turn, read each line of a printed log.
 class PrintedLog {
  public:
   PrintedLog() {
@@ -82,7 +82,7 @@ class PrintedLog {
   }
 
   void Read(std::string_view line);
-  /// Empty if no format knows a line.
+  /// Returns the runs; empty if no format knows a line.
   std::vector<ForeignRun> Finish();
 
  private:
@@ -92,8 +92,8 @@ class PrintedLog {
     int64_t lines = 0;
     int64_t last_line = 0;
 
-    /// DeepSpeed prints beside what trains with it, line by line: a loss goes
-    /// before many lines.
+    /// DeepSpeed prints lines between those of the trainer that uses it. So a
+    /// format with a loss goes before one with more lines.
     std::tuple<bool, bool, int64_t> rank() const {
       return {lines > 0 && reader->has_loss(), !format->last_resort, lines};
     }
@@ -104,10 +104,10 @@ class PrintedLog {
   std::vector<Candidate> candidates_;
   SettingsReader reader_;
   ForeignRun told_;
-  ForeignRun told_on_steps_;  ///< by lines that the last resort takes for steps
+  ForeignRun told_on_steps_;  ///< in lines that the last resort takes for steps
   int64_t line_ = 0;
-  bool ignored_ = false;  ///< in an error that is said to be no matter
-  bool ended_ = false;    ///< since the last step a line says that it was
+  bool ignored_ = false;  ///< in an error that the program ignores
+  bool ended_ = false;    ///< a line after the last step says "complete"
   int64_t failure_line_ = 0;
   std::string failure_;  ///< the last one
 };
@@ -117,7 +117,7 @@ void PrintedLog::ReadFailure(std::string_view line) {
   ended_ = ended_ || std::ranges::any_of(kEnds, [line](std::string_view end) {
              return line.find(end) != std::string_view::npos;
            });
-  // All of its traceback, to the line that names it.
+  // An ignored exception lasts to the end of its traceback, which names it.
   if (std::exchange(ignored_, false)) {
     ignored_ = line.starts_with(' ') || line.starts_with("Traceback");
     return;
@@ -133,7 +133,7 @@ void PrintedLog::ReadFailure(std::string_view line) {
 void PrintedLog::Read(std::string_view line) {
   ++line_;
   if (IsQuoted(line)) {
-    // A dump of settings has such lines, too.
+    // A dump of settings has lines that look quoted, too.
     const bool lists = line.find_first_of("\"-") == line.find_first_not_of(" ");
     return lists ? reader_.Read(line, told_) : reader_.ReadHeading(line);
   }
@@ -171,7 +171,7 @@ std::vector<ForeignRun> ReadLines(std::string_view text) {
   return log.Finish();
 }
 
-/// Formats whose steps are in a column or key.
+/// Returns whether the format has its steps in a column or key.
 bool IsTable(const ForeignRun& run) {
   constexpr std::string_view kTables[] = {"csv", "wandb_chart", "lightning",
                                           "tensorboard_csv", "json_lines"};
@@ -188,7 +188,7 @@ std::vector<ForeignRun> ReadAny(std::string_view content,
     if (!runs.empty()) return runs;
   }
   std::vector<ForeignRun> runs;
-  // No table begins as an object does.
+  // No table begins with a brace.
   if (content[first] != '{') runs = ReadCsv(content, step_name);
   return runs.empty() ? ReadLines(content) : runs;
 }
@@ -202,7 +202,7 @@ void RequireTable(const std::vector<ForeignRun>& runs,
              step_name, runs.front().format);
 }
 
-/// Makes the series of that name the loss.
+/// Makes the series of that name the only loss.
 void ChooseLoss(std::string_view name, std::vector<ForeignRun>& runs) {
   if (name.empty()) return;
   std::vector<std::string> names;
@@ -233,7 +233,7 @@ void ChooseLoss(std::string_view name, std::vector<ForeignRun>& runs) {
   }
 }
 
-/// Enough to tell.
+/// This many bytes tell an event file.
 constexpr size_t kEventHead = 13;
 
 bool IsEventFile(const std::filesystem::path& path) {
@@ -246,8 +246,8 @@ bool IsEventFile(const std::filesystem::path& path) {
       {head.data(), static_cast<size_t>(stream.gcount())});
 }
 
-/// Steps within an epoch hide all epochs but the last one, and a shorter run
-/// behind another one makes a curve of both.
+/// Refuses steps that begin again. Steps within an epoch hide all epochs but
+/// the last one, and a shorter run after another one makes a curve of both.
 void RefuseSeveralRuns(const ForeignRun& run) {
   const Series* loss = run.Main(Quantity::kLoss);
   if (loss == nullptr || (loss->repeated == 0 && loss->attempts == 1)) return;
@@ -278,10 +278,10 @@ void RefuseSeveralRuns(const ForeignRun& run) {
       loss->step.back());
 }
 
-/// Those with values.
+/// Finishes the runs and keeps those with values.
 std::vector<ForeignRun> Finished(std::vector<ForeignRun> runs) {
   for (ForeignRun& run : runs) {
-    // A column of words alone is no loss.
+    // A column of only words is no loss.
     for (Series& series : run.series) {
       if (series.unreadable != std::ssize(series.step)) continue;
       series.step.clear();
@@ -346,7 +346,7 @@ std::vector<ForeignRun> ReadLog(const std::filesystem::path& path,
   try {
     return RunsOfFile(path, options);
   } catch (const Error& error) {
-    // Some have the name in them.
+    // Some messages have the name in them.
     const std::string message = Printable(error.what());
     throw Error(error.kind(),
                 message.starts_with(name) ? message : name + ": " + message);

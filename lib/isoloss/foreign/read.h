@@ -1,4 +1,4 @@
-// Logs of other programs, told apart by what is in them.
+// Reads logs of other programs, told apart by what is in them.
 #pragma once
 
 #include <filesystem>
@@ -10,20 +10,21 @@
 
 namespace isoloss::foreign {
 
-/// More than any log of a training run that is text.
+/// No text log of a training run is longer.
 inline constexpr size_t kMostLogBytes = size_t{512} << 20;
 
-/// The runs of a log, one or, of a chart, several; each has a series with
-/// values. Formats: docs/import.md. If `options` name a loss, that series is
-/// the only one of Quantity::kLoss, and runs without it are left out.
+/// Returns the runs of a log: one, or several of a chart; each has a series
+/// with values. Formats: docs/import.md. If `options` name a loss, that series
+/// is the only one of Quantity::kLoss, and runs without it are left out.
 /// Errors   FormatError if it is none of the formats, or one of them without a
 ///          value, or without a name of `options`; the message does not name
 ///          the file.
 std::vector<ForeignRun> ParseLog(std::string_view content,
                                  const ReadOptions& options = {});
 
-/// The same of a file, or of a folder of event files (ReadEventFolder).
-/// Errors   those, with the name; IoError if it can't be read.
+/// Reads a file, or a folder of event files (ReadEventFolder), as ParseLog
+/// does.
+/// Errors   as ParseLog, with the name; IoError if it can't be read.
 std::vector<ForeignRun> ReadLog(const std::filesystem::path& path,
                                 const ReadOptions& options = {});
 

@@ -1,11 +1,11 @@
-// What a reader can't tell from a log itself.
+// Tells a reader what a log itself does not tell.
 #pragma once
 
 #include <string>
 
 namespace isoloss::foreign {
 
-/// Names as the log has them; "" leaves them to the reader.
+/// The names are those of the log; "" leaves the choice to the reader.
 struct ReadOptions {
   std::string step;  ///< column or key that counts the steps of a table
   std::string loss;  ///< series that is the run's loss, in any format

@@ -14,10 +14,10 @@
 namespace isoloss::foreign {
 namespace {
 
-/// Where a byte 0 tells that a file is no text.
+/// A byte 0 within this length tells that a file is no text.
 constexpr size_t kFrontBytes = 4096;
 
-/// By the first bytes of files that are met in place of a log.
+/// The first bytes tell a file that was given in place of a log.
 struct Front {
   std::string_view bytes;
   std::string_view what;
@@ -37,7 +37,8 @@ constexpr Front kFronts[] = {
     {"\x89HDF", "an HDF5 file", "A run log of isoloss needs no import"},
 };
 
-/// Text may begin so, too, as a line of torchtitan's with [rank0].
+/// Returns whether the content begins as JSON. A single bracket is not enough,
+/// since torchtitan's lines may begin with [rank0].
 bool BeginsAsJson(std::string_view content) {
   const size_t first = content.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos) return false;
@@ -47,7 +48,7 @@ bool BeginsAsJson(std::string_view content) {
          std::string_view("{[").find(content[second]) != std::string_view::npos;
 }
 
-/// Returns if there are no columns.
+/// Refuses a table that no reader knows. Returns if there are no columns.
 void RefuseTable(const std::vector<std::string>& columns,
                  std::string_view step_name) {
   if (columns.empty()) return;

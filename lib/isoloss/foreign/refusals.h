@@ -1,11 +1,11 @@
-// Why a file is no log that is known, as the user must be told.
+// Tells the user why no reader knows a file as a log.
 #pragma once
 
 #include <string_view>
 
 namespace isoloss::foreign {
 
-/// At the front of text from Windows.
+/// Text from Windows may begin with these bytes.
 inline constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 /// Errors   FormatError if the content is no text: compressed, UTF-16, W&B's
@@ -13,7 +13,7 @@ inline constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 ///          pointer of git-lfs.
 void RefuseBinary(std::string_view content);
 
-/// For text that no reader knows. `step_name` is that of ReadOptions.
+/// Refuses text that no reader knows. `step_name` is that of ReadOptions.
 /// Errors   FormatError always.
 [[noreturn]] void RefuseUnknown(std::string_view content,
                                 std::string_view step_name);

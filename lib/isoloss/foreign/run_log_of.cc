@@ -22,10 +22,10 @@
 namespace isoloss::foreign {
 namespace {
 
-/// Between the words of a run's name.
+/// The words of a run's name have these characters between them.
 constexpr std::string_view kSeparators = "-_. /=";
 
-/// Of so many series an error names the first ones.
+/// An error gives the names of at most this many series.
 constexpr size_t kMostNamed = 12;
 
 [[noreturn]] void ThrowNoLoss(const ForeignRun& run) {
@@ -42,7 +42,7 @@ constexpr size_t kMostNamed = 12;
              run.series.size() > kMostNamed ? ", ..." : "");
 }
 
-/// The values at these steps; empty if one is missing.
+/// Returns the values at these steps; empty if one is missing.
 std::vector<double> ValuesAt(const Series* series,
                              const std::vector<int64_t>& steps) {
   std::vector<double> values;
@@ -56,7 +56,7 @@ std::vector<double> ValuesAt(const Series* series,
   return values;
 }
 
-/// Whole numbers that FP64 holds; empty if one is none.
+/// Converts to whole numbers that FP64 holds; empty if a value is none.
 std::vector<int64_t> WholeNumbers(const std::vector<double>& values) {
   std::vector<int64_t> whole;
   for (const double value : values) {
@@ -93,16 +93,16 @@ runlog::LossValues ValuesOf(const Series& loss) {
   return runlog::LossValues::kOfStep;
 }
 
-/// Formats that a program may compute a loss in have steps of powers of 2: the
-/// largest one that all are multiples of, as far as their digits go. 0 where
-/// chance alone may have made them so.
+/// Returns the largest power of 2 that all losses are multiples of, as far as
+/// their digits go. A program that computes its loss in a coarse format shows
+/// such steps. Returns 0 if chance alone may have made the multiples.
 double StepOfValues(const Series& loss) {
   constexpr size_t kFewest = 20;
   constexpr int kFinest = 20;
   if (loss.value.size() < kFewest) return 0;
   for (int power = 0; power <= kFinest; ++power) {
     const double step = std::ldexp(1.0, -power);
-    // Of one value in four at most, by chance.
+    // By chance, at most one value in four is a multiple.
     const auto is_multiple = [&](double value) {
       const double unit = loss.digits.HalfUnit(value);
       return 8 * unit < step &&
@@ -119,14 +119,14 @@ runlog::Told ToldBy(const ForeignRun& run, const Series& loss) {
   told.idle = IdleOf(run);
   const Series* norm = run.Main(Quantity::kGradNorm);
   told.grad_norm_half_unit = HalfUnitOf(norm);
-  // Others are in the columns.
+  // Norms that stand at each loss are in the columns.
   if (norm != nullptr && ValuesAt(norm, loss.step).empty()) {
     told.idle.push_back({.says = "the gradient norm is 0",
                          .step = norm->step,
                          .value = norm->value,
                          .half_unit = told.grad_norm_half_unit});
   }
-  // The losses' steps are counted from 1 then.
+  // If the losses' steps begin with 0, all steps of the run log count from 1.
   const auto count_from_one = [&loss](std::vector<int64_t>& steps) {
     if (loss.step.front() != 0 || steps == std::vector<int64_t>{0}) return;
     for (int64_t& step : steps) ++step;
@@ -139,7 +139,7 @@ runlog::Told ToldBy(const ForeignRun& run, const Series& loss) {
   return told;
 }
 
-/// Tokens of each step, if it is the same of all; else 0.
+/// Returns the tokens of each step if all steps have equally many; else 0.
 int64_t TokensPerStep(const runlog::StepColumns& steps) {
   if (steps.tokens_seen.empty()) return 0;
   const int64_t first = steps.tokens_seen.front();
@@ -166,7 +166,7 @@ runlog::StepColumns StepsOf(const ForeignRun& run, const Series& loss) {
   steps.tokens_seen = WholeNumbers(at(Quantity::kTokensSeen));
   steps.step_seconds = at(Quantity::kStepSeconds);
   steps.tokens_per_second = at(Quantity::kTokensPerSecond);
-  // A clock is no part of what is judged: a value that is none is left out.
+  // A clock is not judged, so a column is left out if a value is no time.
   const auto is_time = [](double value) {
     return std::isfinite(value) && value >= 0;
   };
@@ -188,7 +188,7 @@ runlog::EvalColumns EvalOf(const ForeignRun& run) {
   return eval;
 }
 
-/// What becomes of gradient norms that are not there at every loss.
+/// Notes what becomes of gradient norms that do not stand at every loss.
 void AppendNormEvents(const ForeignRun& run, const Series& loss,
                       std::vector<runlog::Event>& events) {
   const Series* norm = run.Main(Quantity::kGradNorm);
@@ -204,8 +204,8 @@ void AppendNormEvents(const ForeignRun& run, const Series& loss,
                                 norm->step[place], *bad)});
 }
 
-/// A loss scale that has come down to 1 keeps no gradient of FP16 from becoming
-/// 0, and it only comes down because gradients overflow.
+/// Notes a loss scale that has come down to 1. Such a scale keeps no gradient
+/// of FP16 from becoming 0, and it only comes down because gradients overflow.
 void AppendScaleEvent(const ForeignRun& run,
                       std::vector<runlog::Event>& events) {
   for (const Series& series : run.series) {
@@ -224,7 +224,7 @@ void AppendScaleEvent(const ForeignRun& run,
   }
 }
 
-/// What must be known of the losses, and what the log itself says.
+/// Returns what must be known of the losses, and what the log itself says.
 std::vector<runlog::Event> EventsOf(const ForeignRun& run, const Series& loss) {
   ForeignRun told;
   told.notes = run.notes;
@@ -258,10 +258,10 @@ std::vector<runlog::Event> EventsOf(const ForeignRun& run, const Series& loss) {
   return events;
 }
 
-/// The last step that is due.
+/// Returns the last step that is due.
 int64_t PlanOf(const ForeignRun& run, const Series& loss) {
   const int64_t first = loss.step.front() == 0 ? 1 : 0;
-  // A run that went on beyond its plan is no shorter than it is.
+  // A run may go on beyond its plan.
   int64_t planned = std::max(loss.step.back() + first, run.steps_planned);
   if (!run.without_loss.empty()) {
     planned = std::max(planned, run.without_loss.back() + first);
@@ -301,7 +301,7 @@ runlog::RunLog RunLogOf(const ForeignRun& run) {
   provenance.entropy_floor_nats = kUnknown;
   provenance.bigram_entropy_nats = kUnknown;
   provenance.deflated_bits = kUnknown;
-  // An error after the planned end is one of tidying up.
+  // An error after the planned end does not matter to the losses.
   provenance.complete =
       run.broke_off.empty() ||
       (run.steps_planned > 0 && log.steps.step.back() >= run.steps_planned);
@@ -333,7 +333,7 @@ ArmAndSeed SplitName(const std::string& name) {
   for (const std::string_view word : kWords) {
     if (!rest.ends_with(word)) continue;
     std::string_view arm = rest.substr(0, rest.size() - word.size());
-    // "fp8-s1" is a seed, "loss1" is a name.
+    // The number of "fp8-s1" is a seed, but "loss1" is a name.
     if (arm.empty() || kSeparators.find(arm.back()) == std::string_view::npos) {
       continue;
     }

@@ -48,9 +48,10 @@ double MedianOf(std::vector<double> values) {
   return *middle;
 }
 
-/// Places of differences that are further from the median than 4.45 times the
-/// median distance, three standard deviations of a normal distribution. The few
-/// of a spike, hump or step would outweigh all others, and hide each other.
+/// Returns the places of differences that are further from the median than 4.45
+/// times the median distance: three standard deviations of a normal
+/// distribution. The few differences of a spike, hump or step would outweigh
+/// all the rest, and hide each other.
 std::vector<bool> JumpsIn(std::span<const double> differences) {
   constexpr double kMedians = 4.45;
   constexpr int kRounds = 3;
@@ -63,7 +64,7 @@ std::vector<bool> JumpsIn(std::span<const double> differences) {
     const double center = MedianOf(rest);
     for (double& x : rest) x = std::fabs(x - center);
     const double most = kMedians * MedianOf(std::move(rest));
-    if (most == 0) break;  // of few digits
+    if (most == 0) break;  // the values have few digits
     for (size_t i = 0; i < jumps.size(); ++i) {
       jumps[i] = std::fabs(differences[i] - center) > most;
     }
@@ -71,7 +72,7 @@ std::vector<bool> JumpsIn(std::span<const double> differences) {
   return jumps;
 }
 
-/// Autocorrelations, a parabola removed, of all values but those `left_out`.
+/// Returns autocorrelations, a parabola removed, of values not `left_out`.
 DifferenceCorrelation LagSums(std::vector<double> values,
                               const std::vector<bool>& left_out) {
   constexpr size_t kLags = 8;
@@ -116,7 +117,7 @@ DifferenceCorrelation CorrelationOfDifferences(
   }
   const size_t n = differences.size();
   if (n < kFewestForCorrelation) return {.value = std::nan("")};
-  // Robust against a steep start: only the later half.
+  // The later half alone counts, since a run may start steeply.
   const std::vector<double> later(
       differences.begin() + static_cast<std::ptrdiff_t>(n / 2),
       differences.end());
@@ -135,7 +136,7 @@ double SmoothedFrom(const DifferenceCorrelation& correlation) {
 }
 
 bool LooksSmoothed(const Series& series) {
-  // 0.9 on the past gives -0.14, and batches that correlate by 0.6 give -0.39.
+  // 0.9 on the past gives -0.14; batches that correlate by 0.6 give -0.39.
   constexpr double kLeastOfThree = -0.25;
   constexpr double kPeriodic = -0.8;
   const auto correlation = CorrelationOfDifferences(series.value);

@@ -36,7 +36,7 @@ std::string Lower(std::string_view text) {
   return lower;
 }
 
-/// Whether it may count the steps of a whole run.
+/// Returns whether the counter may count the steps of a whole run.
 bool Counts(const Counter& counter) {
   return counter.restarts() == 0 && !counter.stands_still();
 }
@@ -159,7 +159,7 @@ std::string NamesText(const std::vector<std::string>& names) {
   size_t shown = 0;
   size_t left_out = 0;
   for (const std::string& name : names) {
-    if (name.empty()) continue;  // as of a row's number
+    if (name.empty()) continue;  // a column of row numbers has no name
     if (shown == kMostNames) {
       ++left_out;
       continue;

@@ -1,4 +1,4 @@
-// Names that tables of programs give to their columns and keys.
+// Knows the names that tables of programs give to their columns and keys.
 #pragma once
 
 #include <cstdint>
@@ -14,24 +14,26 @@
 
 namespace isoloss::foreign {
 
-/// In the order of preference: an iteration goes before a number of log calls.
+/// Returns the names in the order of preference: an iteration goes before a
+/// number of log calls.
 std::vector<std::string_view> StepNames();
 
-/// The first of StepNames() among `names`; "" if none is one.
+/// Returns the first of StepNames() among `names`; "" if none is one.
 std::string_view StepNameAmong(const std::vector<std::string>& names);
 
-/// How one column of whole numbers runs over the rows of a table, and so
-/// whether it may count the steps of the whole run.
+/// Follows one column of whole numbers over the rows of a table. Its values
+/// tell whether the column may count the steps of the whole run.
 class Counter {
  public:
   void Add(int64_t value);
-  /// Times that it fell to where it began, as a counter within an epoch does. A
-  /// resume goes back to a number above that.
+  /// Returns how often the number fell to where it began, as a counter within
+  /// an epoch does. A resume goes back to a greater number.
   int64_t restarts() const { return restarts_; }
   int64_t rows() const { return rows_; }
-  /// It is one number in all rows, as of a step within something else.
+  /// Returns whether the number is equal in all rows, as a step within
+  /// something else may be.
   bool stands_still() const { return rows_ > 1 && still_; }
-  /// Rises by one amount from row to row.
+  /// Returns whether the number rises by one amount from row to row.
   bool rises() const { return rows_ > 2 && stride_ > 0 && even_; }
 
  private:
@@ -45,26 +47,28 @@ class Counter {
 };
 using Counters = std::map<std::string, Counter, std::less<>>;
 
-/// One more value of that name. Of a table with very many names only the first
-/// ones and StepNames() are counted.
+/// Counts one more value of that name. If a table has very many names, only the
+/// first ones and StepNames() are counted.
 void Count(std::string_view name, int64_t value, Counters& counters);
 
-/// The first of StepNames() among `counters` that rises and never begins again;
-/// failing that, the first of them; "" if none is there. Tells `run` which it
-/// is, and why if it is not the first.
+/// Returns the first of StepNames() among `counters` that rises and never
+/// begins again. If none does, returns the first of them; "" if none is there.
+/// Tells `run` the choice, and why if it is not the first name.
 std::string ChooseStep(const Counters& counters, ForeignRun& run);
-/// Those that rise, but `step`; none if `step` itself rises and never begins
-/// again.
+/// Returns the names that rise, without `step`. Empty if `step` itself rises
+/// and never begins again.
 std::vector<std::string> RisingNames(const Counters& counters,
                                      std::string_view step);
 
-/// Tells rows that lack a loss which they should have from rows of evaluations,
-/// pictures and clocks.
+/// Tells a row that lacks a loss which was due from a row of evaluations,
+/// pictures or clocks.
 class LossRows {
  public:
-  /// One more row: the names of all that it holds. Whether a loss was due,
-  /// which `has_loss` says is not there: the row is as one that had a loss, or
-  /// it tells of an update, or `names_loss` and it holds nothing but clocks.
+  /// Takes one more row: `names` are all that it holds, and `has_loss` says
+  /// whether it has a loss. Returns whether a loss was due and is missing. A
+  /// loss is due if an earlier row of these names had a loss, or if the row
+  /// tells of an update. It is also due if `names_loss` is set and the row
+  /// holds only clocks.
   bool Misses(const std::vector<std::string_view>& names, bool has_loss,
               bool names_loss);
 
@@ -72,17 +76,17 @@ class LossRows {
   std::set<std::string> kinds_;  ///< of rows with a loss
 };
 
-/// Says what the step is by that name: unit and base.
+/// Says what the step of that name is: unit and base.
 void DescribeStep(std::string_view name, ForeignRun& run);
 
-/// Whether a column of that name may tell rows of training from others.
+/// Returns whether a column of that name may tell which rows are of training.
 bool IsPhaseName(std::string_view name);
-/// What goes before the names of a row's series by the word in that column:
-/// "validation/" of "Validation", "" of "train" and of any other word.
+/// Returns the prefix of the names of a row's series, by the word in that
+/// column: "validation/" for "Validation", "" for "train" and any other word.
 std::string PhasePrefix(std::string_view word);
 
-/// Up to 12 names for a message, each in `quotes` and shortened; then how many
-/// more there are. "none" if all are empty.
+/// Lists up to 12 names for a message, each in `quotes` and shortened. Then it
+/// says how many more there are. "none" if all are empty.
 std::string NamesText(const std::vector<std::string>& names);
 
 }  // namespace isoloss::foreign

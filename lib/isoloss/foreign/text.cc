@@ -13,7 +13,7 @@ namespace {
 
 constexpr char kEscape = '\x1B';
 
-/// Without the control sequences; `kept` holds the text then.
+/// Returns the line without control sequences; `kept` may hold the text.
 std::string_view WithoutControls(std::string_view line, std::string& kept) {
   if (line.find(kEscape) == std::string_view::npos) return line;
   kept.clear();
@@ -50,8 +50,8 @@ std::optional<double> ParseSpelled(std::string_view text) {
   return std::nullopt;
 }
 
-/// Copies a number without its separators of thousands: one to three digits,
-/// then groups of a comma and three. Empty if the commas stand elsewhere.
+/// Copies a number without separators of thousands: one to three digits, then
+/// groups of a comma and three. Empty if the commas stand elsewhere.
 std::optional<std::string> WithoutThousands(std::string_view text) {
   std::string plain;
   size_t digits = 0;  // since the beginning or the last comma
@@ -80,8 +80,7 @@ std::optional<std::string> WithoutThousands(std::string_view text) {
   return plain;
 }
 
-/// Digits of the longest number that a program prints, 1.8e308 without an
-/// exponent, and some.
+/// The longest printed number has fewer digits: 1.8e308 without an exponent.
 constexpr size_t kMostNumberLength = 400;
 
 bool BeginsAWord(std::span<const std::string_view> begins,
@@ -151,7 +150,7 @@ std::optional<double> ParsePlainNumber(std::string_view text) {
     return std::isnan(value) ? std::nan("") : value;
   }
   if (error == std::errc::result_out_of_range && rest == end) {
-    // Too large, or too small to be told from zero.
+    // The number is too large, or too small to be told from zero.
     const bool small = text.find("e-") != std::string_view::npos ||
                        text.find("E-") != std::string_view::npos ||
                        text.find_first_of("eE") == std::string_view::npos;
@@ -230,14 +229,14 @@ std::optional<Written> LeadingNumber(std::string_view text) {
            std::isdigit(static_cast<unsigned char>(text[end + 1])) != 0))) {
     if (++end > kMostNumberLength) return std::nullopt;
   }
-  // What goes on is no unit but a word: 1.#INF, 1_0.
+  // 1.#INF and 1_0 continue with a word, not with a unit.
   if (end < text.size() && (text[end] == '#' || text[end] == '_')) {
     return std::nullopt;
   }
   std::string_view word = text.substr(0, end);
   while (!word.empty()) {
     if (const auto value = ParseNumber(word)) return Written{*value, word};
-    // A list without blanks: 0.5,0.25.
+    // A list may have no blanks: 0.5,0.25.
     const size_t comma = word.find(',');
     if (comma != std::string_view::npos) {
       word = word.substr(0, comma);

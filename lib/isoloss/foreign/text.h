@@ -1,4 +1,4 @@
-// Pieces of the lines that training programs print.
+// Splits the lines that training programs print into words and numbers.
 #pragma once
 
 #include <cstdint>
@@ -12,65 +12,62 @@ namespace isoloss::foreign {
 
 std::string_view Trimmed(std::string_view text);
 
-/// Calls use(line) for each line without its end, which is \n, \r\n or, of a
-/// progress bar, \r. Control sequences (ESC [ ... letter) are taken out.
+/// Calls use(line) for each line without its end, which is \n, \r\n or the \r
+/// of a progress bar. Control sequences (ESC [ ... letter) are taken out.
 void ForEachLine(std::string_view text,
                  const std::function<void(std::string_view line)>& use);
 
-/// A number as programs print it: 1,234.5, 1.5e-3, nan, NaN, inf, -Infinity.
-/// Empty if the text is something else, or has more behind the number.
+/// Reads a number as programs print it: 1,234.5, 1.5e-3, nan, NaN, inf,
+/// -Infinity. Empty if the text is something else, or goes on after the number.
 std::optional<double> ParseNumber(std::string_view text);
-/// The same without separators of thousands.
+/// Reads a number as ParseNumber does, but without separators of thousands.
 std::optional<double> ParsePlainNumber(std::string_view text);
 
-/// Whole numbers beyond it are not told apart by a double; no run has so many
-/// steps.
+/// A double can't hold all larger whole numbers; no run has as many steps.
 inline constexpr int64_t kMostWhole = int64_t{1} << 53;
-/// Empty also of numbers beyond kMostWhole on either side.
+/// Reads a whole number; empty also beyond kMostWhole on either side.
 std::optional<int64_t> ParseWhole(std::string_view text);
 
-/// A space or a tab.
 bool IsBlank(char c);
 /// Removes blanks from the front of `rest`.
 void SkipBlanks(std::string_view& rest);
 
-/// Removes from the front of `rest`: blanks, then everything up to a blank or
-/// comma. Empty if nothing is left.
+/// Removes blanks from the front of `rest`, then a word: everything up to a
+/// blank or comma. Returns the word; empty if nothing is left.
 std::string_view TakeWord(std::string_view& rest);
 
-/// A run of letters, in small ones; a capital begins one: "maxSteps".
+/// A word is a run of letters, made small. A capital begins a word: "maxSteps".
 struct Word {
   std::string letters;
   size_t begin = 0;  ///< in the text
 };
 std::vector<Word> WordsOf(std::string_view text);
 
-/// Whether a word says that no training is at work, as in "eval metrics after
-/// step: 3".
+/// Returns whether a word means an evaluation: "eval metrics after step: 3".
 bool SaysEvaluation(std::string_view words);
-/// Whether a word says that training is at work.
+/// Returns whether a word says that training is at work.
 bool SaysTraining(std::string_view words);
 
-/// What follows the first `key` in `line` that stands at the line's beginning
-/// or behind a blank, quote or bracket; empty if there is none.
+/// Returns what follows the first `key` in `line` that stands at the line's
+/// beginning or after a blank, quote or bracket; empty if there is none.
 std::optional<std::string_view> After(std::string_view line,
                                       std::string_view key);
 
-/// The number that follows `key` and blanks, with its text.
+/// A number comes with its text.
 struct Written {
   double value = 0;
   std::string_view text;
 };
-/// The number as a count: 0 if it is no whole one; at most a billion.
+/// Returns the number as a count: 0 if it is no whole one; at most a billion.
 int64_t CountOf(const Written& number);
 
 std::optional<Written> NumberAfter(std::string_view line, std::string_view key);
 
-/// The number at the beginning of `text`; what stands behind it is left alone.
+/// Reads the number at the beginning of `text` and ignores the rest.
 std::optional<Written> LeadingNumber(std::string_view text);
 
-/// Whether more of a word stands in `text` right after its `number`: 12.5ms,
-/// 1.03k, 1.03/nan. A loss has no unit, so such a word is none.
+/// Returns whether more of a word stands in `text` right after its `number`:
+/// 12.5ms, 1.03k, 1.03/nan. A loss has no unit, so such a word is no loss.
 bool HasUnit(const Written& number, std::string_view text);
 
 }  // namespace isoloss::foreign

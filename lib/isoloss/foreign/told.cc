@@ -13,14 +13,14 @@
 namespace isoloss::foreign {
 namespace {
 
-/// No fact of the batches: the step at which the run is to end.
+/// The run is to end at this step, which is no fact of its batches.
 constexpr std::string_view kPlanned = "planned steps";
-/// The same by words that name something else in places.
+/// These words may mean the same, but in places they name something else.
 constexpr std::string_view kPlannedToo = "planned updates";
 constexpr std::string_view kPlannedOfEpoch = "planned steps of an epoch";
 constexpr std::string_view kPlannedEpochs = "planned epochs";
 
-/// In letters and digits alone.
+/// The names have only letters and digits.
 constexpr Named<std::string_view> kFactNames[] = {
     {"totalsteps", kPlanned},
     {"totaloptimizationsteps", kPlanned},
@@ -55,10 +55,10 @@ const Named<std::string_view>* Find(std::string_view name) {
   return found == std::end(kFactNames) ? nullptr : found;
 }
 
-/// The fact of a setting: what stands before its number in `line`, by as many
-/// of the last words as make up a known name. Words before them leave it
-/// unsure, unless the line is of a training. "" where any word says that none
-/// is meant.
+/// Returns the fact of a setting by the words before its number in `line`: the
+/// last ones that make up a known name. Further words before them make the name
+/// unsure, unless the line is of a training. Returns "" if a word means no
+/// fact.
 std::string FactAtEndOf(std::string_view text, std::string_view line) {
   const size_t note = text.find(" (");
   if (note != std::string_view::npos) {
@@ -81,7 +81,7 @@ std::string FactAtEndOf(std::string_view text, std::string_view line) {
     const size_t first = blank == std::string_view::npos ? 0 : blank + 1;
     if (const auto* known = Find(text.substr(first))) plan = known->value;
     const BatchName name = BatchNamed(text.substr(first));
-    // "local batch size".
+    // A word before it may change the fact: "local batch size".
     says_other |= name.fact.empty() && !fact.fact.empty();
     if (name.sure || !fact.sure || !SaysTraining(line)) fact = name;
   }
@@ -92,7 +92,8 @@ std::string FactAtEndOf(std::string_view text, std::string_view line) {
   return SaysOtherPurpose(said) ? "" : fact.fact;
 }
 
-/// A setting of a part of the program is indented, or in braces within braces.
+/// Returns whether a setting belongs to the whole program. A setting of a part
+/// of it is indented, or in braces within braces.
 bool IsOfAll(std::string_view line, size_t at) {
   const auto depth = std::ranges::count(line.substr(0, at), '{') -
                      std::ranges::count(line.substr(0, at), '}');
@@ -101,11 +102,11 @@ bool IsOfAll(std::string_view line, size_t at) {
          (!indented || line.find(" ...") != std::string_view::npos);
 }
 
-/// Of the number at `at`, which follows `words`.
+/// Returns the fact of the number at `at`, which follows `words`.
 std::string FactOf(std::string_view words, std::string_view line, size_t at) {
   std::string fact = FactAtEndOf(words, line.substr(0, at));
   if (!fact.empty() || !IsOfAll(line, at)) return fact;
-  // "scheduler = {'num_steps': 60}".
+  // The name before the braces counts, too: "scheduler = {'num_steps': 60}".
   std::string names(line.substr(0, std::min(line.find('{'), at)));
   if (names.size() == at) names.clear();
   names.append(" ").append(words);
@@ -114,8 +115,8 @@ std::string FactOf(std::string_view words, std::string_view line, size_t at) {
   return NamesPlan(names, behind) ? std::string(kPlannedToo) : fact;
 }
 
-/// "train batch size (w. parallel, accumulation) = 64": a note without a number
-/// is no part of the name, unless it says of what the size is: "(per GPU)".
+/// Removes notes without a number, which are no part of a name: "train batch
+/// size (w. parallel, accumulation) = 64". A note as "(per GPU)" stays.
 std::string WithoutNotes(std::string_view line) {
   std::string plain(line);
   size_t begin = 0;
@@ -143,7 +144,7 @@ std::string_view FactNamed(std::string_view name) {
   return "";
 }
 
-/// The noun behind a number: "on 64 GPUs".
+/// Returns the fact that the noun after a number names: "on 64 GPUs".
 std::string FactBehind(std::string_view rest, std::string_view line) {
   const std::string_view noun = TakeWord(rest);
   const BatchName name = BatchNamed(noun);
@@ -152,7 +153,7 @@ std::string FactBehind(std::string_view rest, std::string_view line) {
   return all ? name.fact : "number of " + std::string(noun) + " in the text";
 }
 
-/// The line with one digit for each run of them.
+/// Returns the line with one digit for each run of digits.
 std::string FormOf(std::string_view line) {
   std::string form;
   bool in_digits = false;
@@ -195,7 +196,7 @@ void SettingsReader::Read(std::string_view line, ForeignRun& run) {
     is_silent &= fact.empty();
     // A rate or a mean has a fraction.
     if (fact.empty() || number->value != std::floor(number->value)) continue;
-    // One that is told twice otherwise, as after a restart, says nothing.
+    // A setting that is told with two values, as after a restart, says nothing.
     const auto [known, is_new] =
         run.settings.try_emplace(std::move(fact), number->value);
     if (!is_new && known->second != number->value) known->second = std::nan("");
@@ -213,7 +214,7 @@ void SettingsReader::ReadHeading(std::string_view line) {
                        return line.find(rule) != std::string_view::npos;
                      });
   if (!heads || LettersOf(line).empty()) return;
-  if (evaluates_ && indent > indent_) return;  // a part of what is below
+  if (evaluates_ && indent > indent_) return;  // a part of the evaluation
   evaluates_ = SaysEvaluation(line) && !SaysTraining(line);
   indent_ = indent;
 }
@@ -227,7 +228,7 @@ double StepsOfEpochs(const ForeignRun& run) {
     const auto found = run.settings.find(fact);
     return found == run.settings.end() ? unless : found->second;
   };
-  // An epoch may count micro-batches.
+  // With gradient accumulation, an epoch may count micro-batches.
   if (told("gradient accumulation steps", 1) != 1) return 0;
   const double epochs = told(kPlannedEpochs, told(kEpochsSeen, 0));
   return epochs * told(kPlannedOfEpoch, 0);
@@ -235,7 +236,7 @@ double StepsOfEpochs(const ForeignRun& run) {
 
 namespace {
 
-/// Whether the values are one, or grow by one amount in each step.
+/// Returns whether the values are equal, or grow by one amount in each step.
 bool IsLinear(const Series& series) {
   constexpr double kFp32 = 0x1p-22;  // of an event file
   if (series.step.size() < 3) return false;
@@ -255,8 +256,8 @@ bool IsLinear(const Series& series) {
   return true;
 }
 
-/// Counts are whole, and those of what was seen do not fall. A rate does, and
-/// so is none.
+/// Returns whether the values count something. Counts are whole, and counts of
+/// what was seen do not fall; a rate does fall.
 bool IsCount(const Series& series, const BatchName& name) {
   if (name.fact == kEpochsSeen) return true;
   const bool rises = std::ranges::is_sorted(series.value);
@@ -266,7 +267,7 @@ bool IsCount(const Series& series, const BatchName& name) {
   return name.grows ? rises : whole;
 }
 
-/// "tokens": those of all steps, or of one.
+/// Returns a series' fact. If "tokens seen" is constant, it is of one step.
 std::string SeriesFact(const Series& series, const BatchName& name) {
   constexpr std::string_view kSeen = " seen";
   const bool one =
@@ -313,7 +314,7 @@ bool IsLossScale(std::string_view name) {
 
 namespace {
 
-/// How a series says that no weight moved.
+/// A series says by one of these signs that no weight moved.
 enum class IdleSign {
   kNone,
   kSkipped,
@@ -339,8 +340,7 @@ IdleSign IdleSignOf(std::string_view name) {
   return found == std::end(kSigns) ? IdleSign::kNone : found->value;
 }
 
-/// 0 where as many updates were skipped as steps were made since the row
-/// before.
+/// Returns 0 where a row skipped as many updates as it has steps, else 1.
 std::vector<double> UpdatesOf(const Series& series, bool so_far) {
   std::vector<double> made;
   for (size_t i = 0; i < series.step.size(); ++i) {
@@ -353,7 +353,8 @@ std::vector<double> UpdatesOf(const Series& series, bool so_far) {
   return made;
 }
 
-/// All digits of an FP32 norm of many weights stand still only with them.
+/// Returns whether a norm of the weights stands still. All digits of an FP32
+/// norm of many weights only do so if no weight moves.
 bool StandsStill(const Series& norm) {
   constexpr size_t kFewest = 20;
   return norm.value.size() >= kFewest && norm.digits.exact() &&

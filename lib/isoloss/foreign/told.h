@@ -1,4 +1,4 @@
-// What a log tells of a run's batches, under the names that programs use.
+// Finds what a log tells of a run's batches, under the names that programs use.
 #pragma once
 
 #include <set>
@@ -17,33 +17,36 @@ class SettingsReader {
   /// Adds the numbers of a line of settings to `run`:
   ///   global_batch_size ............ 128
   ///   ... global batch size 64, sequence length 2048, total steps 1000
-  /// None of an evaluation, by its words or by the heading above it.
+  /// Settings of an evaluation, known by their words or by the heading above
+  /// them, are not added.
   void Read(std::string_view line, ForeignRun& run);
-  /// "***** Running Evaluation *****": what follows is of no training.
+  /// After the heading "***** Running Evaluation *****", no line is of
+  /// training.
   void ReadHeading(std::string_view line);
 
  private:
   bool evaluates_ = false;
   size_t indent_ = 0;  ///< of the heading
-  /// Lines that say nothing, each digit run as one digit: logs repeat them.
+  /// Lines that say nothing are kept with each run of digits as one digit,
+  /// because logs repeat them.
   std::set<std::string> silent_;
 };
 
-/// "total steps", "max_iters", ...: names of the step at which a run is to end
-/// that mean nothing else.
+/// Returns whether the name means the step at which a run is to end and nothing
+/// else: "total steps", "max_iters", ...
 bool IsPlannedSteps(std::string_view name);
-/// Epochs times steps of each, by the settings; no number above 0 if they do
-/// not tell it.
+/// Returns epochs times steps of each epoch, by the settings. The result is not
+/// above 0 if they do not tell it.
 double StepsOfEpochs(const ForeignRun& run);
 
-/// Signs that no weight moved: updates that were skipped, updates of norm 0,
-/// parameters of one norm throughout.
+/// Returns signs that no weight moved: skipped updates, updates of norm 0, and
+/// parameters whose norm never changes.
 std::vector<runlog::Told::Idle> IdleOf(const ForeignRun& run);
 
-/// "loss_scale", "amp/grad scale".
+/// Returns whether a loss scale has this name: "loss_scale", "amp/grad scale".
 bool IsLossScale(std::string_view name);
 
-/// All that the run tells of its batches.
+/// Returns all that the run tells of its batches.
 std::vector<runlog::Told::Number> BatchFactsOf(const ForeignRun& run);
 
 }  // namespace isoloss::foreign

@@ -1,4 +1,4 @@
-// torchtitan's stdout: pytorch/torchtitan, components/metrics.py.
+// Reads torchtitan's stdout: pytorch/torchtitan, components/metrics.py.
 //   [titan] <time> - root - INFO - step:  1  loss:  3.86442  grad_norm: ...
 //   validate step: 100  loss:  3.5012  ...
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace isoloss::foreign {
 namespace {
 
-/// "name:" at the front of `rest`, without the colon; empty if there is none.
+/// Takes "name:" from the front of `rest`, without the colon; empty if none.
 std::string_view TakeName(std::string_view& rest) {
   std::string_view word = TakeWord(rest);
   if (!word.ends_with(':')) return {};
@@ -27,7 +27,7 @@ class TorchTitanReader : public LineReader {
     if (!fields) return false;
     const std::string_view before =
         line.substr(0, static_cast<size_t>(fields->data() - line.data()) - 5);
-    // Not within a string of a program that reads such lines.
+    // Without a blank, the word is in a string of a program that reads logs.
     if (!before.empty() && before.back() != ' ') return false;
     const bool validation = Trimmed(before).ends_with("validate");
     const auto step = ParseWhole(TakeWord(*fields));
@@ -44,7 +44,7 @@ class TorchTitanReader : public LineReader {
       std::string_view ahead = *fields;
       const std::string_view word = TakeWord(ahead);
       const auto number = LeadingNumber(word);
-      // `mfu: N/A` has no number. Older logs run a line on with a sentence.
+      // `mfu: N/A` has no number; in older logs a sentence may end the line.
       if (!number && name != "loss") continue;
       *fields = ahead;
       found = true;

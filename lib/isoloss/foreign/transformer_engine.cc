@@ -1,6 +1,6 @@
-// Statistics of tensors that Transformer Engine's debug features log:
-// NVIDIA/TransformerEngine, transformer_engine/debug/features. One file for
-// each rank, without a loss.
+// Reads statistics of tensors that Transformer Engine's debug features log:
+// NVIDIA/TransformerEngine, transformer_engine/debug/features. There is one
+// file for each rank, without a loss.
 //   INFO - decoder.1.mlp.fc1_activation_mean   iteration=000002   value=0.0123
 #include <memory>
 #include <string>

@@ -47,7 +47,7 @@ struct ControlArm {
 
 /// Of a verdict on precision.
 struct Controls {
-  /// What level L5 measured of the candidate.
+  /// Level L5 measured this of the candidate.
   std::vector<ArmTest> candidate{};
   /// Arms of the baseline's recipe and exchange with another perturbation: what
   /// lies between them and the baseline is chance.

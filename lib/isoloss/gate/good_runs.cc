@@ -112,16 +112,8 @@ Check Decided(const Samples& samples, const FinalWindow& window,
   return check;
 }
 
-}  // namespace
-
-std::optional<Check> AgainstGoodRuns(const Evidence& evidence,
-                                     const FinalWindow& window,
-                                     const Policy& policy, double alpha) {
-  if (evidence.benign == nullptr ||
-      evidence.pairing->Knows(runlog::Fact::kExperiment) ||
-      evidence.benign->ensemble.provenance.Knows(runlog::Fact::kExperiment)) {
-    return std::nullopt;
-  }
+/// Why the good runs show nothing, whatever their losses are.
+std::optional<Check> Unusable(const Evidence& evidence, const Policy& policy) {
   const NullEnsemble& ensemble = *evidence.benign;
   const std::string label = Label(ensemble);
   auto findings =
@@ -133,14 +125,31 @@ std::optional<Check> AgainstGoodRuns(const Evidence& evidence,
     return Gap("good runs of another program show no margin in tokens",
                "judge by margin_percent");
   }
-  const auto& members = ensemble.ensemble.members;
-  if (members.size() + 1 < kFewestGoodRuns) {
+  const size_t good = ensemble.ensemble.members.size() + 1;
+  if (good < kFewestGoodRuns) {
     return Gap(fmt::format("{}: it holds {} good runs, but {} are the fewest "
                            "that show a spread",
-                           label, members.size() + 1, kFewestGoodRuns),
+                           label, good, kFewestGoodRuns),
                "build it from more logs: isoloss lab ensemble build --from "
                "LOG... --out FILE");
   }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Check> AgainstGoodRuns(const Evidence& evidence,
+                                     const FinalWindow& window,
+                                     const Policy& policy, double alpha) {
+  if (evidence.benign == nullptr ||
+      evidence.pairing->Knows(runlog::Fact::kExperiment) ||
+      evidence.benign->ensemble.provenance.Knows(runlog::Fact::kExperiment)) {
+    return std::nullopt;
+  }
+  if (auto check = Unusable(evidence, policy)) return check;
+  const NullEnsemble& ensemble = *evidence.benign;
+  const std::string label = Label(ensemble);
+  const auto& members = ensemble.ensemble.members;
   const size_t steps = StepsOf(*evidence.pairing, window);
   const StepColumns& reference = members.front().reference_steps;
   std::vector<double> good = {0};  // the reference itself

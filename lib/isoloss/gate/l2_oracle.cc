@@ -244,6 +244,31 @@ std::string RecipeOf(const compare::Pairing& pairing) {
              : pairing.candidate.front()->log.provenance.recipe;
 }
 
+/// What was computed in the steps that were probed.
+void CheckComputation(const Evidence& evidence, const Probes& all,
+                      const Policy& policy, LevelFindings& found) {
+  const auto scope = ForeignScope(all);
+  if (scope) found.checks.push_back(*scope);
+  found.checks.push_back(CheckElements(all, policy));
+  for (const auto check :
+       {CheckFlips, CheckBursts, CheckNoise, CheckRowNoise}) {
+    found.checks.push_back(check(all, policy));
+  }
+  // Accumulators of GPUs cut off their last bits, rightly.
+  if (!scope) {
+    found.checks.push_back(CheckFlipSides(all, policy));
+    found.checks.push_back(CheckSignedError(all, policy));
+  }
+  if (auto check = CheckFigures(evidence)) {
+    found.checks.push_back(std::move(*check));
+  }
+  if (std::any_of(all.begin(), all.end(), [](const Probe* probe) {
+        return !probe->log.routing.step.empty();
+      })) {
+    found.checks.push_back(CheckRouting(all, policy));
+  }
+}
+
 LevelFindings JudgeProbes(const Evidence& evidence, const Policy& policy) {
   LevelFindings found;
   if (!evidence.oracle_gap.empty()) {
@@ -282,26 +307,7 @@ LevelFindings JudgeProbes(const Evidence& evidence, const Policy& policy) {
   if (auto check = EndsTooEarly(evidence, policy)) {
     found.checks.push_back(std::move(*check));
   }
-  const auto scope = ForeignScope(all);
-  if (scope) found.checks.push_back(*scope);
-  found.checks.push_back(CheckElements(all, policy));
-  for (const auto check :
-       {CheckFlips, CheckBursts, CheckNoise, CheckRowNoise}) {
-    found.checks.push_back(check(all, policy));
-  }
-  // Accumulators of GPUs cut off their last bits, rightly.
-  if (!scope) {
-    found.checks.push_back(CheckFlipSides(all, policy));
-    found.checks.push_back(CheckSignedError(all, policy));
-  }
-  if (auto check = CheckFigures(evidence)) {
-    found.checks.push_back(std::move(*check));
-  }
-  if (std::any_of(all.begin(), all.end(), [](const Probe* probe) {
-        return !probe->log.routing.step.empty();
-      })) {
-    found.checks.push_back(CheckRouting(all, policy));
-  }
+  CheckComputation(evidence, all, policy, found);
   return found;
 }
 

@@ -258,6 +258,33 @@ std::optional<Check> Untold(const NullEnsemble& ensemble,
   return std::nullopt;
 }
 
+/// One row of values for each good run.
+std::vector<double> ValuesOfMembers(
+    const std::vector<const runlog::EnsembleMember*>& members,
+    const EarlyWindow& window) {
+  std::vector<double> null;
+  for (const runlog::EnsembleMember* member : members) {
+    const auto values = EarlyValues(PairOf(*member), window);
+    null.insert(null.end(), values.begin(), values.end());
+  }
+  return null;
+}
+
+std::vector<Observed> ValuesOfPairs(const compare::Pairing& pairing,
+                                    const runlog::Ensemble& ensemble,
+                                    const EarlyWindow& window) {
+  std::vector<Observed> observed;
+  for (const compare::SeedPair& pair : pairing.pairs) {
+    const EarlyPair judged =
+        ensemble.provenance.Knows(runlog::Fact::kExperiment)
+            ? PairOf(pair)
+            : AgainstReference(pair, ensemble.members.front());
+    observed.push_back(
+        {fmt::format("seed {}", pair.seed), EarlyValues(judged, window)});
+  }
+  return observed;
+}
+
 LevelFindings JudgeEarlyWindow(const Evidence& evidence, const Policy& policy) {
   LevelFindings found;
   const bool regression = policy.question == compare::Question::kRegression;
@@ -285,20 +312,6 @@ LevelFindings JudgeEarlyWindow(const Evidence& evidence, const Policy& policy) {
     found.checks.push_back(TooFewMembers(*ensemble, members.size(), policy));
     return found;
   }
-  std::vector<double> null;
-  for (const runlog::EnsembleMember* member : members) {
-    const auto values = EarlyValues(PairOf(*member), window);
-    null.insert(null.end(), values.begin(), values.end());
-  }
-  std::vector<Observed> observed;
-  for (const compare::SeedPair& pair : pairing.pairs) {
-    const EarlyPair judged =
-        ensemble->ensemble.provenance.Knows(runlog::Fact::kExperiment)
-            ? PairOf(pair)
-            : AgainstReference(pair, ensemble->ensemble.members.front());
-    observed.push_back(
-        {fmt::format("seed {}", pair.seed), EarlyValues(judged, window)});
-  }
   const CountFloors counts =
       evidence.candidate_probes.empty()
           ? CountFloors()
@@ -306,7 +319,9 @@ LevelFindings JudgeEarlyWindow(const Evidence& evidence, const Policy& policy) {
   JudgeAgainstNull("early_window",
                    EarlyStatistics(window, counts, policy,
                                    compare::WrittenPercent(pairing) / 100),
-                   null, observed, policy.early_headroom, policy, found);
+                   ValuesOfMembers(members, window),
+                   ValuesOfPairs(pairing, ensemble->ensemble, window),
+                   policy.early_headroom, policy, found);
   return found;
 }
 

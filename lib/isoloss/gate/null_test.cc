@@ -46,40 +46,45 @@ void AppendNormality(std::string_view name, const stats::MaxT& test,
                    test.null_maxima().size())});
 }
 
-}  // namespace
-
-stats::MaxTResult JudgeAgainstNull(std::string_view name,
-                                   const std::vector<NullStatistic>& statistics,
-                                   const std::vector<double>& members,
-                                   const std::vector<Observed>& observed,
-                                   double headroom, const Policy& policy,
-                                   LevelFindings& found) {
+stats::MaxT NullTest(const std::vector<NullStatistic>& statistics,
+                     const std::vector<double>& members, size_t observed,
+                     const Policy& policy) {
   std::vector<double> floors;
   for (const NullStatistic& statistic : statistics) {
     floors.push_back(statistic.floor);
   }
   // Several runs are several chances of a false alarm.
   const double coverage =
-      1 - (1 - policy.null_coverage) / static_cast<double>(observed.size());
-  const stats::MaxT test(
+      1 - (1 - policy.null_coverage) / static_cast<double>(observed);
+  return stats::MaxT(
       members, floors,
       {.coverage = coverage, .confidence = policy.null_confidence});
-  const Observed* run = &observed[0];
-  stats::MaxTResult worst = test.Test(run->values);
+}
+
+/// The run that lies furthest out, and what the test says of it.
+struct FurthestRun {
+  const Observed* run;
+  stats::MaxTResult result;
+};
+
+FurthestRun FurthestOf(const std::vector<Observed>& observed,
+                       const stats::MaxT& test) {
+  FurthestRun furthest{&observed[0], test.Test(observed[0].values)};
   for (const Observed& other : std::span(observed).subspan(1)) {
     stats::MaxTResult result = test.Test(other.values);
-    if (!(result.largest > worst.largest)) continue;
-    worst = std::move(result);
-    run = &other;
+    if (!(result.largest > furthest.result.largest)) continue;
+    furthest = {&other, std::move(result)};
   }
+  return furthest;
+}
 
-  // The tail of what good runs show is heavier than a normal's: one early flip
-  // moves a norm by more than any member's did.
-  const double limit = std::max(
-      test.threshold(), headroom * std::ranges::max(test.null_maxima()));
-  std::erase_if(worst.exceeding,
-                [&](size_t i) { return std::abs(worst.z[i]) <= limit; });
-
+/// The check of the furthest run, of which only what lies beyond `limit` is
+/// left to exceed.
+Check CheckOfFurthest(std::string_view name,
+                      const std::vector<NullStatistic>& statistics,
+                      const FurthestRun& furthest, double limit,
+                      size_t good_runs) {
+  const auto& [run, worst] = furthest;
   Check check{
       .name = std::string(name),
       .outcome = worst.exceeding.empty() ? Outcome::kPass : Outcome::kFail,
@@ -91,31 +96,60 @@ stats::MaxTResult JudgeAgainstNull(std::string_view name,
       .evidence = fmt::format(
           "{}, {}; {} statistics, {} good runs, rank p {:.3g}", run->label,
           Describe(statistics[worst.worst], worst.z[worst.worst]),
-          statistics.size(), test.null_maxima().size(), worst.p_value)};
+          statistics.size(), good_runs, worst.p_value)};
   for (const size_t i : worst.exceeding) {
     check.findings.push_back(Describe(statistics[i], worst.z[i]));
   }
-  if (!worst.exceeding.empty()) {
-    const size_t first = FirstExcess(statistics, worst);
-    check.next = fmt::format("the first excess of {} is {}", run->label,
-                             Describe(statistics[first], worst.z[first]));
+  if (worst.exceeding.empty()) return check;
+  const size_t first = FirstExcess(statistics, worst);
+  check.next = fmt::format("the first excess of {} is {}", run->label,
+                           Describe(statistics[first], worst.z[first]));
+  return check;
+}
+
+/// An excess counts all the more if the limit is too wide; its absence says
+/// nothing.
+void WithholdBelowWideLimit(const Policy& policy, size_t good_runs,
+                            Check& check) {
+  if (check.outcome != Outcome::kPass ||
+      !(*check.limit > policy.null_limit_ceiling)) {
+    return;
   }
-  // An excess counts all the more if the limit is too wide; its absence says
-  // nothing.
-  if (check.outcome == Outcome::kPass && limit > policy.null_limit_ceiling) {
-    check.outcome = Outcome::kInconclusive;
-    check.quantity = fmt::format(
-        "the limit is wider than {:g} sd, so that bugs lie below "
-        "it; largest of all standardised deviations:",
-        policy.null_limit_ceiling);
-    check.next = fmt::format(
-        "more members make it narrower: isoloss lab ensemble build EXPERIMENT "
-        "--arm ARM --out FILE --runs {}",
-        SuggestedMembers(test.null_maxima().size()));
-  }
+  check.outcome = Outcome::kInconclusive;
+  check.quantity = fmt::format(
+      "the limit is wider than {:g} sd, so that bugs lie below "
+      "it; largest of all standardised deviations:",
+      policy.null_limit_ceiling);
+  check.next = fmt::format(
+      "more members make it narrower: isoloss lab ensemble build EXPERIMENT "
+      "--arm ARM --out FILE --runs {}",
+      SuggestedMembers(good_runs));
+}
+
+}  // namespace
+
+stats::MaxTResult JudgeAgainstNull(std::string_view name,
+                                   const std::vector<NullStatistic>& statistics,
+                                   const std::vector<double>& members,
+                                   const std::vector<Observed>& observed,
+                                   double headroom, const Policy& policy,
+                                   LevelFindings& found) {
+  const stats::MaxT test =
+      NullTest(statistics, members, observed.size(), policy);
+  FurthestRun furthest = FurthestOf(observed, test);
+  stats::MaxTResult& worst = furthest.result;
+  // The tail of what good runs show is heavier than a normal's: one early flip
+  // moves a norm by more than any member's did.
+  const double limit = std::max(
+      test.threshold(), headroom * std::ranges::max(test.null_maxima()));
+  std::erase_if(worst.exceeding,
+                [&](size_t i) { return std::abs(worst.z[i]) <= limit; });
+  const size_t good_runs = test.null_maxima().size();
+  Check check = CheckOfFurthest(name, statistics, furthest, limit, good_runs);
+  WithholdBelowWideLimit(policy, good_runs, check);
   found.checks.push_back(std::move(check));
   AppendNormality(name, test, found);
-  return worst;
+  return std::move(worst);
 }
 
 Check EvidenceCheck(std::string_view name, std::vector<std::string> findings,

@@ -78,6 +78,42 @@ void JudgeRatios(const std::vector<ProbeRow>& rows, double limit,
       first->Tensor());
 }
 
+/// Standard errors of sums over steps.
+struct SignedErrors {
+  double sum = 0;
+  int64_t steps = 0;
+  double Mean() const { return sum / std::sqrt(static_cast<double>(steps)); }
+};
+
+/// Of all products, and of each tensor.
+struct SignedErrorsOfProducts {
+  SignedErrors all;
+  std::map<std::string, SignedErrors> tensors;
+};
+
+SignedErrorsOfProducts SignedErrorsOf(const Probes& probes) {
+  SignedErrorsOfProducts products;
+  for (const Probe* probe : probes) {
+    if (!HasShape(probe->log)) continue;
+    const std::vector<bool> is_product = AreProducts(probe->log);
+    const auto& oracle = probe->log.oracle;
+    for (const ProbeRow& at : NoisyRows({probe})) {
+      const int64_t elements = oracle.noisy_elements[at.row];
+      if (elements == 0 || !IsDrawn(at.Case()) ||
+          !is_product[static_cast<size_t>(oracle.tensor[at.row])]) {
+        continue;
+      }
+      for (SignedErrors* errors :
+           {&products.tensors[at.Tensor()], &products.all}) {
+        errors->sum += oracle.signed_error[at.row] *
+                       std::sqrt(static_cast<double>(elements));
+        ++errors->steps;
+      }
+    }
+  }
+  return products;
+}
+
 }  // namespace
 
 Check CheckNoise(const Probes& probes, const Policy& policy) {
@@ -134,35 +170,11 @@ Check CheckRowNoise(const Probes& probes, const Policy& policy) {
 }
 
 Check CheckSignedError(const Probes& probes, const Policy& policy) {
-  // Sums of standard errors and their number, by tensor.
-  struct Errors {
-    double sum = 0;
-    int64_t steps = 0;
-    double Mean() const { return sum / std::sqrt(static_cast<double>(steps)); }
-  };
-  std::map<std::string, Errors> tensors;
-  Errors all;
-  for (const Probe* probe : probes) {
-    if (!HasShape(probe->log)) continue;
-    const std::vector<bool> is_product = AreProducts(probe->log);
-    const auto& oracle = probe->log.oracle;
-    for (const ProbeRow& at : NoisyRows({probe})) {
-      const int64_t elements = oracle.noisy_elements[at.row];
-      if (elements == 0 || !IsDrawn(at.Case()) ||
-          !is_product[static_cast<size_t>(oracle.tensor[at.row])]) {
-        continue;
-      }
-      for (Errors* errors : {&tensors[at.Tensor()], &all}) {
-        errors->sum += oracle.signed_error[at.row] *
-                       std::sqrt(static_cast<double>(elements));
-        ++errors->steps;
-      }
-    }
-  }
+  const SignedErrorsOfProducts products = SignedErrorsOf(probes);
+  const auto tensors = static_cast<double>(products.tensors.size());
   // Either way, of a normal value: P(|T| > t) is at most 2 exp(-t^2 / 2).
-  const double chance =
-      std::sqrt(2 * std::log(2 * (static_cast<double>(tensors.size()) + 1) *
-                             kNoiseChecks / policy.flip_alpha));
+  const double chance = std::sqrt(
+      2 * std::log(2 * (tensors + 1) * kNoiseChecks / policy.flip_alpha));
   Check check{.name = "signed_error",
               .outcome = Outcome::kPass,
               .quantity =
@@ -173,7 +185,7 @@ Check CheckSignedError(const Probes& probes, const Policy& policy) {
               .limit = policy.signed_error_limit,
               .unit = "x"};
   std::string worst;
-  const auto judge = [&](const std::string& name, const Errors& errors) {
+  const auto judge = [&](const std::string& name, const SignedErrors& errors) {
     if (errors.steps == 0) return;
     const double ratio = std::fabs(errors.Mean()) / chance;
     const std::string text =
@@ -186,9 +198,9 @@ Check CheckSignedError(const Probes& probes, const Policy& policy) {
     }
     if (!(ratio <= policy.signed_error_limit)) check.findings.push_back(text);
   };
-  judge("all products", all);
-  for (const auto& [name, errors] : tensors) judge(name, errors);
-  check.evidence = fmt::format("{} FP32 products", tensors.size());
+  judge("all products", products.all);
+  for (const auto& [name, errors] : products.tensors) judge(name, errors);
+  check.evidence = fmt::format("{} FP32 products", products.tensors.size());
   if (!worst.empty()) check.evidence += "; worst " + worst;
   check.evidence += WithoutShape(probes);
   if (check.findings.empty()) return check;

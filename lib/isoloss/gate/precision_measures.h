@@ -51,9 +51,9 @@ struct PrecisionMeasures {
 std::string BigramWarning(const compare::ArmSummary& arm,
                           const compare::TrainingScale& trained);
 
-/// What L5 knows of precision, by the checks and the final window that it
-/// `found`. `options` are those of the checks, `slope` is the baseline's, and
-/// `resolution` what the logs' digits hide, in percent.
+/// Returns what L5 knows of precision, by the checks and the final window that
+/// it `found`. `options` are those of the checks, `slope` is the baseline's,
+/// and `resolution` what the logs' digits hide, in percent.
 PrecisionMeasures MeasurePrecision(const compare::Pairing& pairing,
                                    const LevelFindings& found,
                                    const compare::TokenSlope& slope,

@@ -31,8 +31,8 @@ struct Check {
   std::string remedy{};  ///< what one does about all of its kind; may be empty
   std::string name{};    ///< "final_window"
   Outcome outcome = Outcome::kInvalid;
-  /// Of what a sentence says that the value is: "loss of steps 21 to 30". The
-  /// ladder writes the title where a level says nothing.
+  /// A sentence says that the value is one of this: "loss of steps 21 to 30".
+  /// The ladder writes the title where a level says nothing.
   std::string subject{};
   /// What is measured, what holds, or what was found.
   std::string quantity{};
@@ -93,13 +93,13 @@ struct SeedDivergence {
   int64_t equal_values = 0;
 };
 
-/// What a level found. RunLadder() puts it into the verdict.
+/// A level returns what it found. RunLadder() puts that into the verdict.
 struct LevelFindings {
   std::vector<Check> checks = {};
   std::vector<Measure> measures = {};
-  /// Of level L1, one of each seed.
+  /// Level L1 compares the runs of each seed.
   std::vector<SeedDivergence> divergences = {};
-  /// Of level L1: losses, gradient norms, held-out losses and final weights are
+  /// Level L1 found losses, gradient norms, held-out losses and final weights
   /// equal to the bit.
   bool bit_equal = false;
   /// Of level L1, of other programs' runs: all losses of all steps are equal,
@@ -110,15 +110,14 @@ struct LevelFindings {
   /// final weights, a tensor whose digests differ, or one log that is given
   /// twice. Empty if there is none.
   std::string equality_note = {};
-  /// Of level L3: tensors that stand out, the most unlikely first.
+  /// Level L3 lists tensors that stand out, the most unlikely first.
   std::vector<TensorFinding> tensors = {};
-  /// Of level L5.
+  /// Level L5 compares the ends of the runs.
   std::optional<compare::FinalWindow> final_window = {};
-  /// Of the question `precision`; empty if there are no runs.
+  /// The question `precision` has measures, unless there are no runs.
   std::optional<PrecisionMeasures> precision = {};
 
-  /// Takes what another level found, too. What that level did not measure
-  /// stays.
+  /// Adds what another level found. Values that it did not measure stay.
   void Add(LevelFindings other);
 };
 
@@ -132,7 +131,8 @@ struct LevelOutcome {
   std::string title = {};  ///< what people call it: "log integrity"
   /// It can decide the question, but had nothing to judge.
   bool lacks_evidence = false;
-  /// What makes evidence of runs that another program trained; "" of others.
+  /// It says how to make evidence of runs that another program trained, and is
+  /// empty for other runs.
   std::string remedy = {};
 };
 

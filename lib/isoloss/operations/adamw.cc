@@ -1,4 +1,4 @@
-// The optimizer: torch.optim.AdamW.
+// Compares the optimizer's step with that of torch.optim.AdamW.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using oracle::Comparison;
 using oracle::Estimate;
 using oracle::Grid;
 
-/// The numbers of one update, and what of it may be otherwise.
+/// One update has these numbers and, if a mistake was made, these changes.
 struct AdamWRule {
   double lr = 0;
   double beta1 = 0;
@@ -31,20 +31,20 @@ struct AdamWRule {
   double step = 1;  ///< of bias correction
   bool corrects_bias = true;
   bool decay_in_gradient = false;
-  bool decay_after = false;  ///< of the updated parameter
+  bool decay_after = false;  ///< the decay is that of the updated parameter
   bool eps_in_root = false;
   bool eps_uncorrected = false;    ///< added before the root is corrected
-  bool swaps_corrections = false;  ///< each moment has the other's
+  bool swaps_corrections = false;  ///< the moments swap their corrections
   bool decay_without_lr = false;
-  bool old_moments = false;  ///< the step is by those from before
+  bool old_moments = false;  ///< the step uses the moments from before it
   double gradient_factor = 1.0;
   double step_factor = 1.0;
   bool zero_moments = false;
-  bool skips = false;                  ///< all stays as it was
-  const Operation* moments = nullptr;  ///< where they come from; null: here
+  bool skips = false;                  ///< nothing changes
+  const Operation* moments = nullptr;  ///< has them; null: the checked one
 };
 
-/// 1 - beta^t of both moments: of a whole tensor.
+/// These are 1 - beta^t of both moments, one number for a whole tensor.
 struct Corrections {
   explicit Corrections(const AdamWRule& rule) {
     if (!rule.corrects_bias) return;
@@ -74,16 +74,16 @@ double Denominator(const AdamWRule& rule, double second, double correction) {
   return std::sqrt(second / correction) + rule.eps;
 }
 
-/// m' = b1 m + (1 - b1) g and v' = b2 v + (1 - b2) g^2, then p (1 - lr wd) - lr
-/// / (1 - b1^t) m' / (sqrt(v' / (1 - b2^t)) + eps).
+/// Computes m' = b1 m + (1 - b1) g and v' = b2 v + (1 - b2) g^2, then p (1 - lr
+/// wd) - lr / (1 - b1^t) m' / (sqrt(v' / (1 - b2^t)) + eps).
 ///
-/// Bounds   scalars are rounded to FP32 once. m' is also computed as
+/// Bounds   Scalars are rounded to FP32 once. m' is also computed as
 ///          m + (1 - b1) (g - m): terms of at most |m| + |g| and five
-///          roundings. v' is a sum of positive terms: six. The root halves
-///          that, and with its own rounding, the correction's two and that of
-///          eps the denominator has at most 7; the step then 7 + 4 besides
-///          what m' is off by; the decayed parameter has 2, and the difference
-///          is rounded.
+///          roundings. v' is a sum of positive terms: six roundings. The root
+///          halves that. With its own rounding, two of the correction and one
+///          of eps, the denominator has at most 7. The step then has 7 + 4
+///          besides the error of m'. The decayed parameter has 2, and the
+///          difference is rounded.
 Updated Update(const AdamWRule& rule, const Corrections& correction, double p,
                double g, double m, double v) {
   if (rule.skips) return {{.exact = m}, {.exact = v}, {.exact = p}};
@@ -93,7 +93,7 @@ Updated Update(const AdamWRule& rule, const Corrections& correction, double p,
   const double first = rule.beta1 * m + (1 - rule.beta1) * g;
   const double second = rule.beta2 * v + (1 - rule.beta2) * g * g;
   result.first = Around(first, std::fabs(m) + std::fabs(g), 5);
-  // Tighter than the size of the terms: each is multiplied by its factor.
+  // This is tighter than the size of the terms, since each has its own factor.
   result.first.bound =
       oracle::Gamma(5) * (std::fabs(rule.beta1 * m) +
                           (1 - rule.beta1) * (2 * std::fabs(g) + std::fabs(m)) +
@@ -110,7 +110,7 @@ Updated Update(const AdamWRule& rule, const Corrections& correction, double p,
   const double kept = p * (1 - decay);
   result.parameter.exact =
       rule.decay_after ? (p - step) * (1 - decay) : kept - step;
-  // Squares below 2^-126 lose bits: sqrt moves by at most sqrt(6 2^-149).
+  // Squares below 2^-126 lose bits, so sqrt moves by at most sqrt(6 2^-149).
   const double underflow =
       second < 0x1p-120 ? std::sqrt(6 * oracle::kTiny / correction.second)
                         : 0.0;
@@ -238,7 +238,7 @@ std::vector<Trial> Mistakes(const OperationCase& given, const PartText& part,
 
 // ---- mistakes whose size is found from the tensors themselves ---------------
 
-/// One element of each tensor.
+/// The numbers are of one element of each tensor, at the same place.
 struct Element {
   double p;
   double g;
@@ -256,7 +256,7 @@ class AdamWFits {
     const bool of_parameter = part_.part == Part::kParameter;
     AdamWRule skipped = rule_;
     skipped.skips = true;
-    // It says more than that a factor was 0.
+    // "Not updated" says more than that a factor was 0.
     if (const Comparison as_before = Compare(given_, part_, skipped);
         as_before.other() == 0) {
       return {{"not_updated",
@@ -303,7 +303,7 @@ class AdamWFits {
     };
     return fit;
   }
-  /// use(element, its value after the step, its grid).
+  /// Calls use(element, its value after the step, its grid) for each element.
   template <typename Use>
   void ForEach(const PartText& part, const Use& use) const {
     const Floats* after = given_.operation.Find(part.tensor);
@@ -318,8 +318,9 @@ class AdamWFits {
           after->values[i], grid);
     }
   }
-  /// `term` of an element: that term taken once, and what all others give. An
-  /// update by `once` is as exact as the result may be.
+  /// Adds a fit of the factor of one term. `term` gives, for an element, that
+  /// term taken once and the sum of all remaining terms. An update by `once` is
+  /// as exact as the result may be.
   template <typename Term>
   void Add(const char* name, const PartText& part, double right,
            const AdamWRule& once, const Term& term, const Sentence& sentence,
@@ -371,7 +372,8 @@ class AdamWFits {
                      std::sqrt(square.high()));
   }
 
-  /// Of the whole change of the parameter, and of the step without the decay.
+  /// Adds fits of the rate: of the parameter's whole change, and of the step
+  /// without the decay.
   void AddRate() {
     AdamWRule once = rule_;
     const bool is_zero = rule_.lr == 0.0;
@@ -421,7 +423,7 @@ class AdamWFits {
         },
         [](AdamWRule& rule, double decay) { rule.weight_decay = decay; });
   }
-  /// step (root + eps) = lr / (1 - b1^t) m'.
+  /// Adds a fit of eps, by step (root + eps) = lr / (1 - b1^t) m'.
   void AddEps() {
     Fit& fit = AddFit(
         "eps_off", rule_.eps,
@@ -441,7 +443,7 @@ class AdamWFits {
       fit.range.Narrow(step / least - root, step / most - root);
     });
   }
-  /// b m + (1 - b) g = g + b (m - g).
+  /// Adds a fit of a beta, by b m + (1 - b) g = g + b (m - g).
   template <typename Inputs>
   void AddBeta(const char* name, const PartText& part, double AdamWRule::*beta,
                const Inputs& inputs) {

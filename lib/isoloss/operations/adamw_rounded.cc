@@ -1,5 +1,5 @@
-// torch.optim.AdamW of parameters and moments that are no FP32: each of its
-// elementwise steps is rounded to their type.
+// Computes torch.optim.AdamW for parameters and moments that are not FP32: each
+// elementwise step is rounded to their type.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -14,7 +14,7 @@ namespace {
 using oracle::Estimate;
 using oracle::Grid;
 
-/// One of the ways in which versions of torch compute it. Scalars are FP32, or
+/// Versions of torch compute the update in several ways. Scalars are FP32, or
 /// of the tensors' type; exp_avg is interpolated in one step, or in two.
 class RoundedAdamW {
  public:
@@ -53,7 +53,7 @@ class RoundedAdamW {
   Estimate Times(const Estimate& a, double scalar) const {
     return Rounded(a * scalar + Around(0.0, std::fabs(a.exact * scalar), 2));
   }
-  /// kept + weight times `added`: three roundings.
+  /// Returns kept + weight times `added`, with three roundings.
   static Estimate Sum(const Estimate& kept, double weight, double added) {
     const double term = weight * added;
     return kept + Around(term, std::fabs(kept.exact) + std::fabs(term), 3);

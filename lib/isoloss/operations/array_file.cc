@@ -25,9 +25,9 @@ using Json = nlohmann::json;
 
 struct StoredType {
   std::string_view name;
-  std::string_view npy;  ///< "": NumPy has none
+  std::string_view npy;  ///< "": NumPy does not have the type
   size_t bytes;
-  std::string_view dtype;  ///< of a trainer
+  std::string_view dtype;  ///< a trainer's name of the type
 };
 constexpr StoredType kTypes[] = {
     {"F32", "<f4", 4, "float32"}, {"BF16", "", 2, "bfloat16"},
@@ -42,7 +42,7 @@ const StoredType* TypeNamed(std::string_view name,
   return found == std::end(kTypes) ? nullptr : found;
 }
 
-/// Bytes of such a tensor; more than `most` if it has more.
+/// Returns the bytes of a tensor; a number above `most` if it has more.
 size_t BytesOf(const std::vector<size_t>& extent, size_t of_one, size_t most) {
   if (std::ranges::count(extent, 0U) > 0) return 0;
   size_t bytes = of_one;
@@ -65,7 +65,7 @@ std::string_view Text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// The axes of `shape`, none above 2^40: products of two stay in 64 bits.
+/// Returns the axes of `shape`, each below 2^40.
 std::vector<size_t> ExtentOf(const Json& shape, const std::string& where) {
   constexpr size_t kMaxAxes = 8;
   if (!shape.is_array() || shape.size() > kMaxAxes) {
@@ -98,7 +98,7 @@ StoredArray EntryOf(const Json& entry, std::span<const std::byte> data,
   array.extent = ExtentOf(entry["shape"], where);
   const Json& offsets = entry["data_offsets"];
   const StoredType* type = TypeNamed(array.type, &StoredType::name);
-  if (type == nullptr) return array;  // refused if somebody asks for it
+  if (type == nullptr) return array;  // refused when the tensor is used
   if (!offsets.is_array() || offsets.size() != 2 ||
       !offsets[0].is_number_unsigned() || !offsets[1].is_number_unsigned()) {
     RejectArrays(where, "its data_offsets are none",
@@ -118,7 +118,7 @@ StoredArray EntryOf(const Json& entry, std::span<const std::byte> data,
   return array;
 }
 
-/// What follows `'key':` in the dictionary of an .npy file.
+/// Returns what follows `'key':` in the dictionary of an .npy file.
 std::string_view AfterKey(std::string_view header, std::string_view key,
                           const std::string& file) {
   const size_t at = header.find(fmt::format("'{}':", key));

@@ -66,7 +66,7 @@ bool Unquantized(Side& side) {
   return true;
 }
 
-/// The mirror of it.
+/// Makes the mirrored mistake: the operand is quantised, but should not be.
 bool QuantizedAnyway(Side& side) {
   if (side.quantization || !side.left_out) return false;
   side.quantization = side.left_out;
@@ -75,7 +75,7 @@ bool QuantizedAnyway(Side& side) {
 
 // ---- other values -----------------------------------------------------------
 
-/// What the quantisation makes of the values along their other axis.
+/// Computes what the quantisation makes of the values along their other axis.
 bool AlongOtherAxis(Side& side, Matrix<float>& result) {
   if (!side.quantization || side.before) return false;
   const bool down = !side.down;
@@ -132,7 +132,7 @@ float RoundToTf32(float value) {
                                 formats::Overflow::kNonFinite);
 }
 
-/// What a tensor core reads of an FP32 number that nobody rounded.
+/// Returns what a tensor core reads of an FP32 number that was not rounded.
 float CutToTf32(float value) {
   constexpr uint32_t kUnread = (uint32_t{1} << 13) - 1;
   return std::bit_cast<float>(std::bit_cast<uint32_t>(value) & ~kUnread);

@@ -1,4 +1,4 @@
-// Mistakes that trainers make in quantised products: a table.
+// Lists mistakes that trainers make in quantised products.
 #pragma once
 
 #include <optional>
@@ -11,62 +11,62 @@
 
 namespace isoloss::operations {
 
-/// A mistake in one operand, or in both.
+/// A mistake is made in one operand, or in both.
 struct SideMistake {
   std::string_view name;
-  std::string_view
-      sentence;  ///< {} stands for the operand: "x", "both operands"
-  /// False: it can't be made here.
+  std::string_view sentence;  ///< {} is the operand: "x", "both operands"
+  /// Returns false if the mistake can't be made here.
   bool (*alter)(Side& side);
-  /// The sentence where stored codes and scales show it, if another one is true
-  /// of them.
+  /// If stored codes and scales show the mistake, this sentence replaces the
+  /// first one; "": the first one is true of them.
   std::string_view of_codes = {};
 };
 std::span<const SideMistake> SideMistakes();
-/// Those of them in codes and scales.
+/// Returns the mistakes that are made in codes and scales.
 std::span<const SideMistake> ScaleMistakes();
 
 using Earlier = std::optional<MatrixView<const float>> Side::*;
-/// The earlier tensor in place of the side's values; false: it is unknown, or
-/// the same.
+/// Puts the earlier tensor in place of the side's values. Returns false if it
+/// is unknown or the same.
 bool TakeEarlier(Earlier earlier, Side& side);
 
-/// Scales follow the maxima times a constant: elements beyond it are clamped.
+/// Makes scales follow the maxima times a constant; elements beyond the scaled
+/// maximum are clamped.
 bool FollowMaxima(double factor, Side& side);
-/// Constants that trainers multiplied maxima by, and ratios of the largest
-/// elements of formats.
+/// Returns constants by which trainers multiplied maxima, and ratios of the
+/// largest elements of formats.
 std::span<const double> MaximaFactors();
 
-/// A mistake in the product as a whole.
+/// A mistake is made in the product as a whole.
 struct ProductMistake {
   std::string_view name;
   std::string_view sentence;
   bool (*alter)(Product& product);
-  bool is_right = false;  ///< another right way
+  bool is_right = false;  ///< it is a second right way
 };
 std::span<const ProductMistake> ProductMistakes();
 
-/// Names of the sides: "x" and "weight" of fprop.
+/// Each product has names for its sides: "x" and "weight" of fprop.
 struct SideNames {
   const char* left;
   const char* right;
 };
 
-/// All of them, made in `product`, of which `found` was found. It must outlive
-/// them. Of a large product, mistakes of operands are tried on a window around
-/// its worst element first, and count as impossible if they explain less than
-/// half of what is wrong there.
+/// Returns trials of all mistakes in `product`, which must outlive them;
+/// `found` is its comparison. If the product is large, mistakes of operands are
+/// tried first on a window around its worst element. They count as impossible
+/// if they explain less than half of the wrong elements in the window.
 std::vector<Trial> TrialsOf(const Product& product, const SideNames& names,
                             const oracle::Comparison& found);
-/// Those that show in codes or scales of one operand. `sides` of each group,
-/// whose codes are these; all must outlive them. `maxima_factor`: what maxima
-/// are tried times; 1: nothing.
+/// Returns trials of the mistakes that show in codes or scales of one operand.
+/// `sides` are the sides of each group, which have these codes; all must
+/// outlive the trials. `maxima_factor` is tried as a factor of maxima; 1: none.
 std::vector<Trial> TrialsOf(const std::vector<const Side*>& sides,
                             const char* name, const Codes& codes,
                             const Scales& scales, CodePart part,
                             double maxima_factor);
-/// The factor of maxima that explains most of codes and scales that are not
-/// those of `sides`: of the constants, or the ratio of the scales themselves.
+/// Returns the factor of maxima that explains most of the wrong codes and
+/// scales. It is one of the constants, or the ratio of the scales themselves.
 /// 1: none explains anything.
 double MaximaFactorOf(const std::vector<const Side*>& sides, const Codes& codes,
                       const Scales& scales);

@@ -29,8 +29,8 @@ void RejectStates(const precision::Recipe& recipe) {
   }
 }
 
-/// Place of the same operation a step before: of this type and module, the
-/// same one among those of its file.
+/// Finds the same operation one step before. It has the same type and module,
+/// and the same number among such operations of its file.
 class PreviousSteps {
  public:
   explicit PreviousSteps(const std::vector<OperationFile>& files) {
@@ -55,8 +55,8 @@ class PreviousSteps {
               NumberOf(file, index));
   }
 
-  /// The update of a linear module's weight: of the module of its name, or of
-  /// its parameter `weight`.
+  /// Returns the update of a linear module's weight. It has the name of the
+  /// module, or of its parameter `weight`.
   const Operation* UpdateBefore(const OperationFile& file, size_t index) const {
     const Operation& linear = file.operations[index];
     if (!linear.is_linear()) return nullptr;
@@ -68,12 +68,12 @@ class PreviousSteps {
     return nullptr;
   }
 
-  /// Null if it is that of Before.
+  /// Returns null if that call is the operation of Before.
   const Operation* CallBefore(const OperationFile& file, size_t index) const {
     const Operation& operation = file.operations[index];
     const size_t number = NumberOf(file, index);
     if (number > 0) return At(file, file.step, operation, number - 1);
-    size_t last = 0;  // of the step before
+    size_t last = 0;  // calls of the step before
     while (At(file, file.step - 1, operation, last + 1) != nullptr) ++last;
     return last == 0 ? nullptr : At(file, file.step - 1, operation, last);
   }
@@ -101,8 +101,8 @@ class PreviousSteps {
   std::map<Key, const Operation*> places_;
 };
 
-/// Sets the update of a linear module's weight in its own file. Of several, no
-/// order tells which one follows which call.
+/// Sets the update of a linear module's weight in its own file. If there are
+/// several updates, no order tells which one belongs to which call.
 void SetUpdateHere(const OperationFile& file, OperationCase& given) {
   if (!given.operation.is_linear()) return;
   const std::vector<std::string> names = UpdateNamesOf(given.operation.module);
@@ -118,8 +118,8 @@ void SetUpdateHere(const OperationFile& file, OperationCase& given) {
   }
 }
 
-/// The ends of the experts whose rows a combine reads: those of the last
-/// grouped product before it of as many rows.
+/// Returns the ends of the groups of experts whose rows a combine reads. They
+/// are those of the last grouped product before it with equally many rows.
 const Integers* GroupEndsFor(const OperationFile& file, size_t index) {
   const size_t rows = file.operations[index].Find("rows")->extent[0];
   for (size_t i = index; i-- > 0;) {
@@ -134,7 +134,7 @@ const Integers* GroupEndsFor(const OperationFile& file, size_t index) {
 
 }  // namespace
 
-/// A trial of this tensor looks at the step before.
+/// Returns whether a trial of this tensor looks at the step before.
 static bool LooksBack(const Operation& operation, const std::string& part) {
   return operation.is_linear() || operation.type == "router" ||
          (operation.type == "adamw" && part.starts_with("exp_avg"));

@@ -1,4 +1,4 @@
-// The oracle on operations of any trainer.
+// Lets the oracle check operations of any trainer.
 #pragma once
 
 #include <string>
@@ -12,53 +12,54 @@
 namespace isoloss::operations {
 
 struct CheckOptions {
-  /// Patterns of modules that are quantised and that are not, in place of the
-  /// recipe's; empty: the recipe's. `=NAME` matches the module NAME alone.
+  /// These patterns replace the recipe's: modules that are quantised, and
+  /// modules that are not. Empty: the recipe's patterns hold. `=NAME` matches
+  /// the module NAME alone.
   std::vector<std::string> include = {};
   std::vector<std::string> exclude = {};
 };
 
-/// One operation with what is known of it besides.
+/// One operation comes with everything that is known about it.
 struct OperationCase {
   const Operation& operation;
-  /// The same module's, one step earlier; null if it is not known.
+  /// The module's same operation, one step earlier; null if it is not known.
   const Operation* previous;
-  /// The call before of a module that a step calls several times; else null.
+  /// This is the module's previous call in a step with several; else null.
   const Operation* call_before = nullptr;
-  /// Of a linear module's weight: the step before's update and, if there is
-  /// one only, that of this step; null if it is not known.
+  /// Updates of a linear module's weight: that of the step before and, if there
+  /// is only one, that of this step; null if it is not known.
   const Operation* update_before = nullptr;
   const Operation* update_here = nullptr;
-  /// The update of this step comes after the operation.
+  /// The update of this step follows the operation.
   bool update_is_later = false;
   std::string where;  ///< for messages
   size_t file;
   size_t index;
 };
 
-/// Whether a linear module is quantised.
+/// A linear module is quantised or not.
 struct ModuleChoice {
   std::string module;
   bool quantized = false;
   std::string reason;  ///< "included by `attention`"
-  /// Those that the recipe gives this module.
+  /// The recipe gives this module these formats.
   precision::LinearPrecision precision = {};
 };
 
 /// Decides for all linear modules of the files. A module that holds codes
-/// always gets what the recipe gives. A recipe of whose patterns none names any
-/// module of the files quantises all but those that it excludes.
+/// always gets what the recipe gives. If no pattern of the recipe matches any
+/// module of the files, all are quantised but those that the recipe excludes.
 class ModuleChoices {
  public:
-  /// Errors   ConfigError for a pattern of `options` that matches no linear
+  /// Errors   ConfigError if `options` have a pattern that matches no linear
   ///          module.
   ModuleChoices(const std::vector<OperationFile>& files,
                 const precision::Recipe& recipe, const CheckOptions& options);
 
   const ModuleChoice& Of(const Operation& operation) const;
-  /// By name.
+  /// Choices are sorted by name.
   const std::vector<ModuleChoice>& all() const { return choices_; }
-  /// Sentences about patterns that match several modules.
+  /// Each remark is a sentence about a pattern that matches several modules.
   const std::vector<std::string>& remarks() const { return remarks_; }
 
  private:
@@ -73,72 +74,71 @@ class ModuleChoices {
   std::vector<std::string> remarks_;
 };
 
-/// Every tensor that each operation of the files made, against what it should
-/// be of the operation's own inputs. Files are of one run; order does not
-/// matter.
+/// Compares every tensor that an operation made with its due value by the
+/// operation's own inputs. Files are of one run; order does not matter.
 /// Errors   ConfigError for a recipe that draws random bits or looks back,
-///          which nobody recorded, and those of ModuleChoices; FormatError for
-///          two files of one step and rank, or a tensor of a type that has no
-///          grid.
-/// Cost     that of the products, and, of a tensor that has others, some fifty
-///          times as much.
+///          since files do not hold these, and those of ModuleChoices;
+///          FormatError for two files of one step and rank, or a tensor of a
+///          type that has no grid.
+/// Cost     that of the products; a wrong tensor takes some fifty times that.
 std::vector<Finding> CheckOperations(const std::vector<OperationFile>& files,
                                      const precision::Recipe& recipe,
                                      const CheckOptions& options,
                                      ThreadTeam& team);
 
-/// Something that files hold and no finding judges, or that speaks against
-/// them.
+/// An open point is something that files hold and no finding judges, or that
+/// contradicts the files.
 struct OpenPoint {
   size_t file = 0;
-  std::string module = {};  ///< "": it is of the whole file
+  std::string module = {};  ///< "": the point is about the whole file
   std::string text = {};    ///< a sentence without full stop
   bool forbids_pass = false;
 };
 
-/// What the recorder left out; results whose inputs are missing; rows of no
-/// group; state that two consecutive steps of a rank do not allow to compare;
-/// skipped steps without a reason; replicas with one parameter and two
+/// Lists what the recorder left out; results whose inputs are missing; rows of
+/// no group; state that two consecutive steps of a rank do not allow to
+/// compare; skipped steps without a reason; replicas with one parameter and two
 /// gradients.
 std::vector<OpenPoint> OpenPointsOf(const std::vector<OperationFile>& files);
 
-/// The name of an update of a linear module's parameter `weight`.
+/// Returns the names of an update of a linear module's parameter `weight`.
 std::vector<std::string> UpdateNamesOf(const std::string& linear_module);
-/// Why a tensor can't be compared with what an update left, as an end of a
-/// sentence; "": it can be.
+/// Returns why a tensor can't be compared with what an update left, as an end
+/// of a sentence; "": it can be.
 std::string WhyNotComparable(const Floats& found, const Floats& after);
 
-// Of one type each.
+// Each of these functions is for operations of one type.
 void CheckLinear(const OperationCase& given,
                  const precision::LinearPrecision& precision,
                  const precision::LinearPrecision& recipe,
                  std::vector<Finding>& findings);
-/// Scores of the logits, if there are logits.
+/// Compares scores with those of the logits, if there are logits.
 void CheckScores(const OperationCase& given, std::vector<Finding>& findings);
 void CheckRouter(const OperationCase& given, std::vector<Finding>& findings);
 void CheckDispatch(const OperationCase& given, std::vector<Finding>& findings);
-/// `group_ends`: of the experts that made the rows; null if nobody knows.
+/// `group_ends` are the ends of the groups of experts that made the rows; null
+/// if they are not known.
 void CheckCombine(const OperationCase& given, const Integers* group_ends,
                   std::vector<Finding>& findings);
 void CheckAdamW(const OperationCase& given, std::vector<Finding>& findings);
-/// The ways in which torch rounds each step of an update whose tensors are all
-/// of one type that is not FP32; none of other ones.
+/// Returns the ways in which torch rounds each step of an update. All of its
+/// tensors must be of one type that is not FP32; else there are none.
 std::vector<Trial> TrialsOfRoundedAdamW(const OperationCase& given,
                                         const std::string& part);
-/// The weight that a linear module read against the parameter after the update
-/// of the step before and before that of this step, to the bit after rounding
-/// to the weight's type.
+/// Compares the weight that a linear module read with two parameters: after the
+/// update of the step before, and before that of this step. They must be equal
+/// to the bit after rounding to the weight's type.
 void CheckWeight(const OperationCase& given, std::vector<Finding>& findings);
-/// State before a step against that after the step before, bit for bit, and the
-/// count of the bias correction.
+/// Compares state before a step bit for bit with the state after the step
+/// before, and checks the count of the bias correction.
 void CheckStateBetweenSteps(const OperationCase& given,
                             std::vector<Finding>& findings);
-/// A step that the optimizer was to skip leaves all as it was.
+/// Checks that a step which the optimizer had to skip changes nothing.
 void CheckSkippedStep(const OperationCase& given,
                       std::vector<Finding>& findings);
 void CheckLoss(const OperationCase& given, std::vector<Finding>& findings);
 
-/// A finding of that operation.
+/// Makes a finding about that operation.
 Finding FindingOf(const OperationCase& given, const std::string& part,
                   const std::string& kind, oracle::Comparison comparison);
 

@@ -76,7 +76,8 @@ const CombineMistake kCombineMistakes[] = {
     {"addend_twice", "the addend was added twice", {.addends = 2}, false, true},
 };
 
-/// Each expert's rows left out, if it is known which they are.
+/// If the experts' rows are known, leaving out each expert's rows is tried, for
+/// this many experts.
 constexpr size_t kMostExperts = 256;
 
 std::vector<Trial> CombineTrials(const Combine& combine,
@@ -111,7 +112,7 @@ std::vector<Trial> CombineTrials(const Combine& combine,
 
 std::vector<Fit> Combine::Fits(const std::vector<bool>& wrong) const {
   FactorRange routed, addend, both;
-  // Products that are multiplied by another number are rounded twice more.
+  // Products are rounded twice more if they are multiplied by another number.
   CombineRule doubled;
   doubled.routed = 2.0;
   for (size_t t = 0; t < wrong.size(); ++t) {

@@ -1,4 +1,4 @@
-// Sums of the rows of each token, by their weights, and of what is added.
+// Compares the sums of each token's weighted rows and addend with the oracle's.
 #pragma once
 
 #include <algorithm>
@@ -16,11 +16,11 @@
 
 namespace isoloss::operations {
 
-/// What of a combine may be otherwise.
+/// A combine may differ from a right one in these ways.
 struct CombineRule {
-  int weights = 1;                ///< how often rows are multiplied by them
+  int weights = 1;                ///< how often rows are multiplied by weights
   bool weights_reversed = false;  ///< among the rows of each token
-  double routed = 1.0;            ///< how often their sum is added
+  double routed = 1.0;            ///< how often the sum of rows is added
   double addends = 1.0;           ///< how often the addend is added
   bool bf16_sums = false;
   bool bf16_products = false;
@@ -28,21 +28,21 @@ struct CombineRule {
   size_t skip_begin = 0;  ///< rows that are left out
   size_t skip_end = 0;
   bool addend_last = false;
-  bool bf16_routed = false;  ///< their sum, before the addend
-  /// Each place has the row, or row and weight, of so many places further on.
+  bool bf16_routed = false;  ///< the sum of rows, before the addend
+  /// Each place has the row, or row and weight, of the place `shift` after it.
   size_t shift = 0;
   static constexpr size_t kBack = std::numeric_limits<size_t>::max();
   bool shifts_weights = false;
 };
 
-/// What one token has in place of its own sum. Rows are places in `rows`.
+/// One token may have this in place of its own sum. Rows are places in `rows`.
 struct TokenChange {
   static constexpr size_t kNone = std::numeric_limits<size_t>::max();
   enum class Kind {
     kNone,
     kZero,             ///< nothing
-    kRowsMissing,      ///< its addend only
-    kAddendMissing,    ///< its rows only
+    kRowsMissing,      ///< only its addend
+    kAddendMissing,    ///< only its rows
     kOtherToken,       ///< all of `token`
     kOtherRows,        ///< its own addend, and the routed part of `token`
     kOtherAddend,      ///< its own rows, and the addend of `token`
@@ -50,7 +50,7 @@ struct TokenChange {
     kRowMissing,       ///< `row` is left out
     kRowTwice,         ///< `row` counts twice
     kRowExtra,         ///< `other`, which belongs to another token, is added
-    kRowReplaced,      ///< `other` stands in place of `row`
+    kRowReplaced,      ///< `other` takes the place of `row`
   } kind = Kind::kNone;
   size_t token = kNone;
   size_t row = kNone;
@@ -77,7 +77,7 @@ class Combine {
   bool has_addend() const { return addend_ != nullptr; }
   oracle::Grid grid() const { return grid_; }
 
-  /// `only`: tokens that the rule is of; null: all.
+  /// `only` marks the tokens to which the rule applies; null: all.
   oracle::Comparison Compare(const CombineRule& rule,
                              const TokenChanges& changes = {},
                              const std::vector<bool>* only = nullptr) const {
@@ -96,10 +96,9 @@ class Combine {
     return comparison;
   }
 
-  /// Factors of the routed part, the addend and both, of the tokens that have
-  /// others.
+  /// Returns fits of the wrong tokens: the routed part, the addend, and both.
   std::vector<Fit> Fits(const std::vector<bool>& wrong) const;
-  /// What explains each token that has others, if one change does.
+  /// Returns the change that explains each wrong token, if one change does.
   TokenChanges Changes(const std::vector<bool>& wrong) const;
   size_t TokenOf(size_t row) const {
     return static_cast<size_t>(source_.values[row]);
@@ -135,9 +134,9 @@ class Combine {
                : static_cast<double>(addend_->Rows()(token, column));
   }
 
-  /// Any order of FP32: each of n terms is rounded once as a product and takes
-  /// part in n additions at most; a factor of the rows is rounded twice. Sums
-  /// in BF16 have the order of rows.
+  /// Allows any order of FP32: each of n terms is rounded once as a product and
+  /// takes part in n additions at most; a factor of the rows is rounded twice.
+  /// Sums in BF16 have the order of rows.
   oracle::Estimate Sum(const CombineRule& rule, size_t token, size_t column,
                        const TokenChange& change = {}) const {
     using Kind = TokenChange::Kind;
@@ -182,7 +181,7 @@ class Combine {
       add(Product(rule, change.other, change.other, column));
     }
     if (rule.bf16_routed) {
-      // `size` holds the addend, which takes part in one addition.
+      // `size` includes the addend, which takes part in one addition.
       return RoundedOnTheWay(oracle::Grid::kBf16,
                              Around(sum, size - std::fabs(addend), terms)) +
              Around(addend, size, 1);
@@ -192,8 +191,7 @@ class Combine {
     return Around(sum, size, terms + 1);
   }
 
-  /// Whether all elements of a token are what `change` gives. Takes what that
-  /// costs from `left`.
+  /// Returns whether `change` gives all of a token. Takes the cost from `left`.
   bool Explains(size_t token, const TokenChange& change, int64_t& left) const;
   std::optional<TokenChange> ChangeOf(size_t token, int64_t& left) const;
 
@@ -206,7 +204,7 @@ class Combine {
   std::vector<std::vector<size_t>> of_token_;
 };
 
-/// What explains the tokens that have others one by one.
+/// Returns trials that explain the wrong tokens one by one.
 std::vector<Trial> TrialsOfTokens(const Combine& combine,
                                   const std::vector<bool>& wrong);
 

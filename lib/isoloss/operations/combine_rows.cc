@@ -1,4 +1,4 @@
-// Tokens whose sums lack rows, or have those of others.
+// Explains tokens whose sums lack rows, or have rows of another token.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -12,8 +12,9 @@
 namespace isoloss::operations {
 namespace {
 
-/// Name, and the sentence of all tokens: {0} is "s" of several, {1} lists them,
-/// {2} the tokens whose parts they have. Empty: one of each token.
+/// Each text has a name and a sentence about all its tokens: {0} is "s" for
+/// several, {1} lists them, {2} lists the tokens whose parts they have. If the
+/// sentence is empty, each token gets its own.
 struct TokenChangeText {
   TokenChange::Kind kind;
   const char* name;
@@ -57,7 +58,7 @@ std::string SentenceOfRow(const Combine& combine, size_t token,
                            extra, change.row);
 }
 
-/// "": no token has it.
+/// Returns "" if no token has this change.
 std::string SentenceOf(const Combine& combine, const TokenChangeText& text,
                        const TokenChanges& changes) {
   std::vector<size_t> tokens, others;
@@ -104,7 +105,7 @@ bool Combine::Explains(size_t token, const TokenChange& change,
   return true;
 }
 
-/// Those of its own rows first, since they need the fewest assumptions.
+/// Changes of a token's own rows are first: they need the fewest assumptions.
 std::optional<TokenChange> Combine::ChangeOf(size_t token,
                                              int64_t& left) const {
   using Kind = TokenChange::Kind;
@@ -148,7 +149,7 @@ std::optional<TokenChange> Combine::ChangeOf(size_t token,
 
 TokenChanges Combine::Changes(const std::vector<bool>& wrong) const {
   TokenChanges changes;
-  // Fewer columns match by chance.
+  // With fewer columns, rows agree by chance.
   constexpr size_t kFewestColumns = 4;
   if (rows_.cols() < kFewestColumns) return changes;
   int64_t left = int64_t{1} << 28;

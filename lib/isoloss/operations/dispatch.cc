@@ -1,4 +1,4 @@
-// Rows that travel to experts.
+// Checks rows that travel to experts.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ namespace {
 using oracle::Comparison;
 using oracle::Grid;
 
-/// Row m is row `token(m)` of `tokens`, or zero, of either sign, if that is -1.
+/// Row m must be row `token(m)` of `tokens`; if that is -1, zero of any sign.
 Comparison CompareRows(const MatrixView<const float>& rows,
                        const MatrixView<const float>& tokens,
                        const std::function<int64_t(size_t)>& token) {
@@ -108,7 +108,7 @@ std::vector<Trial> DispatchTrials(const MatrixView<const float>& rows,
   return trials;
 }
 
-/// A factor of the wrong rows, which is rounded like they are.
+/// Returns a fit of the wrong rows' factor; products are rounded as rows are.
 Fit RowFit(const MatrixView<const float>& rows,
            const MatrixView<const float>& tokens, const Integers& source,
            Grid grid, const std::vector<bool>& wrong) {
@@ -146,7 +146,7 @@ Fit RowFit(const MatrixView<const float>& rows,
   return fit;
 }
 
-/// Rows that are those of other tokens, or zero. Tokens are told by their bits.
+/// Explains rows that are zero or another token's. Bits tell tokens apart.
 std::vector<Trial> RowTrials(const MatrixView<const float>& rows,
                              const MatrixView<const float>& tokens,
                              const Integers& source,

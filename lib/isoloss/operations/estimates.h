@@ -1,4 +1,4 @@
-// Estimates of short formulas whose operations may be done in any order.
+// Estimates short formulas whose operations may be done in any order.
 #pragma once
 
 #include <cmath>
@@ -8,10 +8,10 @@
 
 namespace isoloss::operations {
 
-/// `exact`, computed by at most so many roundings to FP32, of numbers of which
-/// none is larger than `size`: each rounding moves a number by 2^-24 of it at
-/// most, and all later operations carry that along, so that the sum of all is
-/// at most gamma_n size. None is finer than 2^-149.
+/// Returns an estimate of `exact` by at most `roundings` roundings to FP32, of
+/// numbers that are not larger than `size`. Each rounding moves a number by
+/// 2^-24 of it at most, and all later operations keep that error. So all
+/// roundings together are at most gamma_n size. None is finer than 2^-149.
 inline oracle::Estimate Around(double exact, double size, size_t roundings) {
   const auto count = static_cast<double>(roundings);
   return {.exact = exact,

@@ -17,7 +17,7 @@ double LargestMagnitude(std::span<const double> sums) {
   return most;
 }
 
-/// The two largest of a group, or its only one.
+/// Returns the sum of the two largest numbers of a group, or its only one.
 double ScoreOf(std::span<const double> group) {
   std::vector<double> sums(group.begin(), group.end());
   std::ranges::sort(sums, std::greater());
@@ -56,8 +56,8 @@ std::vector<bool> ExpertGroups::Open(std::span<const double> sums,
   std::ranges::sort(ranked, std::greater());
   const double last = ranked[limited_ - 1];
   const double next = ranked[limited_];
-  // Each sum and that of two is rounded to FP32: three roundings of at most
-  // twice the largest on either side.
+  // Each sum of score and bias is rounded to FP32, and so is the sum of two:
+  // three roundings of at most twice the largest on either side.
   const double near = 12 * oracle::kUnitRoundoff * LargestMagnitude(sums);
   std::vector<bool> taken(groups_, false);
   for (const int64_t expert : chosen) {

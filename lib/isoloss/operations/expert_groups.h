@@ -1,4 +1,4 @@
-// Routers that choose experts from a few groups only, as DeepSeek-V3's.
+// Handles routers that choose experts from a few groups, as DeepSeek-V3 does.
 #pragma once
 
 #include <cstddef>
@@ -10,10 +10,10 @@
 
 namespace isoloss::operations {
 
-/// Attributes `groups` and `limited_groups` of a router: its experts lie in so
-/// many groups of equal size, in their order, and a token's are chosen from the
-/// `limited_groups` whose two largest sums of score and bias are largest
-/// together.
+/// The groups follow from the attributes `groups` and `limited_groups` of a
+/// router. Its experts lie in that number of groups of equal size, in their
+/// order. A token's experts are from the `limited_groups` groups whose two
+/// largest sums of score and bias are largest together.
 class ExpertGroups {
  public:
   /// Errors   FormatError if groups do not divide the experts, or are fewer
@@ -22,8 +22,9 @@ class ExpertGroups {
 
   bool limits() const { return limited_ < groups_; }
 
-  /// Whether a token may choose each expert. Of groups that lie at the limit
-  /// within the roundings of their score, those that it chose from are open.
+  /// Returns whether a token may choose each expert. If groups are at the
+  /// limit, within the roundings of their score, those from which it chose are
+  /// open.
   std::vector<bool> Open(std::span<const double> sums,
                          std::span<const int64_t> chosen) const;
 

@@ -13,13 +13,13 @@ struct Result {
   int64_t flips;
 };
 
-/// "scale_floor" of "scale_floor.x".
+/// Returns "scale_floor" of "scale_floor.x".
 std::string_view StemOf(const Trial& trial) {
   const std::string_view name = trial.name;
   return name.substr(0, name.find('.'));
 }
 
-/// False: it is right in another way.
+/// Returns false if the tensor is right by another computation.
 bool TryAll(const std::vector<Trial>& trials, Finding& finding,
             std::vector<Result>& results) {
   for (const Trial& trial : trials) {
@@ -50,14 +50,14 @@ void Explain(const std::vector<Trial>& trials, Finding& finding,
     more = further();
     if (!TryAll(more, finding, results)) return;
   }
-  constexpr int64_t kNearlyAll = 30;  // all but one of so many
+  constexpr int64_t kNearlyAll = 30;  // all but one of this many
   const bool is_known = std::ranges::any_of(results, [&](const Result& result) {
     return !result.trial->is_vague && result.other <= others / kNearlyAll;
   });
   std::erase_if(results, [&](const Result& result) {
     return is_known && result.trial->is_vague;
   });
-  // Of equal ones the first of the catalogue.
+  // If results are equal, the first one of the catalogue counts.
   std::ranges::stable_sort(results, [](const Result& a, const Result& b) {
     return std::tie(a.other, a.flips) < std::tie(b.other, b.flips);
   });
@@ -68,7 +68,8 @@ void Explain(const std::vector<Trial>& trials, Finding& finding,
                              .other = best.other,
                              .flips = best.flips,
                              .is_guess = best.trial->is_guess};
-  // The same mistake in the other operand as well makes no difference.
+  // A mistake in both operands does not compete if it explains no more than the
+  // same mistake in one.
   const auto competes = [&](const Result& result) {
     return !result.trial->in_both || best.trial->in_both ||
            result.other != best.other ||
@@ -80,11 +81,12 @@ void Explain(const std::vector<Trial>& trials, Finding& finding,
     const Result& next = *next_best;
     explanation.runner_up = next.trial->name;
     explanation.runner_up_other = next.other;
-    // Flips tell two apart if one needs many times more of them.
+    // Flips tell two results apart if one needs many times more flips.
     constexpr int64_t kManyTimes = 4;
     const bool by_flips = next.other == best.other &&
                           next.flips > kManyTimes * (best.flips + kManyTimes);
-    // What leaves none is not told apart by how many another one leaves.
+    // If the best one leaves nothing wrong, the next best must only leave
+    // something.
     const int64_t more = best.other == 0 ? 1 : others / 10;
     explanation.is_ambiguous =
         !by_flips && next.other - best.other < std::max<int64_t>(1, more);

@@ -1,4 +1,4 @@
-// Which of the known mistakes explains a tensor best.
+// Finds the known mistake that explains a tensor best.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,20 @@
 
 namespace isoloss::operations {
 
-/// A tensor compared with what it would be by another computation.
+/// A trial compares a tensor with the result of another computation.
 struct Trial {
   std::string name;      ///< "scale_floor.x"
   std::string sentence;  ///< what was done, as a sentence without full stop
-  /// Nothing: the mistake can't be made here.
+  /// Returns nothing if the mistake can't be made here.
   std::function<std::optional<oracle::Comparison>()> compare;
-  /// Another right way to compute it: no mistake.
+  /// It is a second right way to compute the tensor, and no mistake.
   bool is_right = false;
-  /// The mistake in both operands, whose trials in one of them come first.
+  /// The mistake is made in both operands; its trials in one come first.
   bool in_both = false;
-  /// It explains much that has other reasons: it counts only if none of the
-  /// others explains nearly all.
+  /// It explains many errors that have another reason. So it counts only if no
+  /// trial that is not vague explains nearly all of them.
   bool is_vague = false;
-  /// Other small errors look alike: it is told as a possibility.
+  /// Small errors of another kind look the same, so it is only a possibility.
   bool is_guess = false;
 };
 
@@ -33,15 +33,15 @@ struct Explanation {
   std::string sentence;
   int64_t other = 0;  ///< elements that it leaves unexplained
   int64_t flips = 0;
-  /// The next best one; "": there was none that explains anything.
+  /// The next best trial; "" if there is none that explains anything.
   std::string runner_up = {};
   int64_t runner_up_other = 0;
-  /// The next best one explains about as much.
+  /// The next best trial explains about as much.
   bool is_ambiguous = false;
   bool is_guess = false;
 };
 
-/// One tensor of one operation.
+/// A finding is about one tensor of one operation.
 struct Finding {
   size_t file = 0;
   size_t operation = 0;
@@ -51,25 +51,25 @@ struct Finding {
   std::string tensor = {};  ///< "<module>_<kind>", as probe logs name it
   oracle::Comparison comparison;
   std::optional<Explanation> explanation = {};
-  /// Which mistakes were not tried, in whole sentences.
+  /// Whole sentences say which mistakes were not tried.
   std::string untried = {};
-  /// What else is known of elements that are wrong, in whole sentences.
+  /// Whole sentences say what is known of wrong elements besides.
   std::string remark = {};
-  /// Which rows have others, as a sentence; "": all of them, or it has no rows.
+  /// A sentence says which rows have wrong elements; "": all, or no rows.
   std::string places = {};
-  /// The same operation one step earlier was at hand, for what is stale, or no
+  /// The same operation one step earlier was given, for stale values, or no
   /// trial looks at it.
   bool knows_previous = false;
 
   bool is_right() const { return comparison.other() == 0; }
 };
 
-/// Tries all if `finding` has others: takes the comparison of a right way that
-/// explains all of them, else keeps the best explanation, if it explains at
-/// least half of them. It is ambiguous unless it leaves none and the next one
-/// some, or the next one leaves a tenth of them more unexplained, or needs
-/// several times as many flips. `further` trials are made only where these
-/// leave others.
+/// Tries all trials if `finding` has wrong elements. A right way that explains
+/// all of them replaces its comparison. Else the best explanation is kept, if
+/// it explains at least half of them. It is ambiguous, with three exceptions:
+/// it leaves none and the next best leaves some; the next best leaves a tenth
+/// of them more; the next best needs several times more flips. `further` trials
+/// are only made if `trials` leave wrong elements.
 void Explain(const std::vector<Trial>& trials, Finding& finding,
              const std::function<std::vector<Trial>()>& further = nullptr);
 

@@ -10,14 +10,14 @@
 namespace isoloss::operations {
 namespace {
 
-/// To so many significant digits, as text and back: 0.72 is the double that
-/// `0.72` means.
+/// Rounds to `digits` significant digits, as text and back: 0.72 is the double
+/// that `0.72` means.
 double ToDigits(double value, int digits) {
   return std::strtod(fmt::format("{:.{}e}", value, digits - 1).c_str(),
                      nullptr);
 }
 
-/// Those in the range, from the roundest one on.
+/// Returns the candidates in the range, the roundest first.
 std::vector<double> Candidates(const FactorRange& range) {
   std::vector<double> result;
   const auto add = [&](double candidate) {
@@ -41,7 +41,7 @@ std::optional<Trial> ConfirmedFit(const Fit& fit) {
                                         std::fabs(high)}))) {
     return std::nullopt;
   }
-  // What is nearer is noise of something else.
+  // A nearer number is noise of another error.
   constexpr double kNear = 1e-5;
   size_t tried = 0;
   constexpr size_t kMostTried = 6;
@@ -63,7 +63,7 @@ std::optional<Trial> ConfirmedFit(const Fit& fit) {
 }  // namespace
 
 std::vector<double> RoundNumbersNear(double number) {
-  constexpr int kMostDigits = 9;  // those of FP32
+  constexpr int kMostDigits = 9;  // digits of FP32
   std::vector<double> result;
   for (int digits = 1; digits <= kMostDigits; ++digits) {
     result.push_back(ToDigits(number, digits));

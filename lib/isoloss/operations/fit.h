@@ -1,5 +1,4 @@
-// One number of a computation, found from its result and confirmed by all of
-// its elements.
+// Finds one number of a computation, and confirms it by all elements.
 #pragma once
 
 #include <functional>
@@ -12,14 +11,15 @@
 
 namespace isoloss::operations {
 
-/// The numbers that all elements of a result allow.
+/// All elements of a result allow the numbers of this range.
 class FactorRange {
  public:
-  /// An element allows numbers from `a` to `b`, or from `b` to `a`. NaN does
-  /// not count.
+  /// Takes an element that allows numbers from `a` to `b`, or from `b` to `a`.
+  /// NaN does not count.
   void Narrow(double a, double b);
-  /// `value` is others + x times the number, rounded to `grid`, give or take
-  /// `bound` for numbers up to 1, and in proportion for larger ones.
+  /// Takes an element: `value` is others + x times the number, rounded to
+  /// `grid`. It may be off by `bound` for numbers up to 1, in proportion for
+  /// larger ones.
   void Add(double x, double others, float value, oracle::Grid grid,
            double bound);
 
@@ -31,25 +31,25 @@ class FactorRange {
   double high_ = std::numeric_limits<double>::infinity();
 };
 
-/// `number` to few digits, and inverses of such numbers, the roundest first.
+/// Returns `number` to few digits, and inverses of such, the roundest first.
 std::vector<double> RoundNumbersNear(double number);
 
-/// A number that the result may have been computed by.
+/// The result may have been computed by this number.
 struct Fit {
   std::string name;  ///< "routed_scaled"
   FactorRange range;
-  /// 0 has a name of its own in the catalogue.
+  /// The catalogue has 0 under another name.
   bool not_zero = false;
-  /// What is told of the number, as a sentence without full stop.
+  /// Returns what is said about the number, as a sentence without full stop.
   std::function<std::string(double number)> sentence;
   std::function<oracle::Comparison(double number)> compare;
-  /// The number that was to be.
+  /// The right computation has this number.
   double right = 1.0;
 };
 
-/// Of each fit the roundest number that leaves no others: of so few digits as
-/// possible, or the inverse of such a number. Nothing of a fit of which none
-/// leaves none, or whose number is not told to a quarter of its size.
+/// Returns, for each fit, the roundest number that leaves no wrong element: it
+/// has the fewest digits, or is the inverse of such a number. A fit gives no
+/// trial if no number does so, or if its range is wider than a quarter of it.
 std::vector<Trial> Confirmed(const std::vector<Fit>& fits);
 
 }  // namespace isoloss::operations

@@ -8,11 +8,11 @@
 namespace isoloss::operations {
 namespace {
 
-/// One of the two mistakes.
+/// Two mistakes join blocks of groups.
 struct JoinedBlocks {
   const char* name;
   const char* sentence;
-  bool turned;  ///< along the other axis than the recipe's
+  bool turned;  ///< along the axis that is not the recipe's
 };
 constexpr JoinedBlocks kJoinedBlocks[] = {
     {"blocks_across_groups",
@@ -22,7 +22,7 @@ constexpr JoinedBlocks kJoinedBlocks[] = {
      "blocks of {} lay along the other axis, over the ends of groups", true},
 };
 
-/// Blocks of rows do not meet the ends of groups.
+/// Returns whether the mistake can occur; blocks along rows never cross groups.
 bool CanBe(const JoinedBlocks& mistake, const Side& side) {
   return side.quantization && !side.before && side.down != mistake.turned;
 }
@@ -35,7 +35,7 @@ std::vector<const Side*> SidesOf(const Product& product, bool left) {
   return sides;
 }
 
-/// Makes it in one operand of all groups.
+/// Makes the mistake in one operand of all groups.
 bool Join(const JoinedBlocks& mistake, bool left, Product& product) {
   std::optional<Side> joined = JoinedSide(SidesOf(product, left));
   if (!joined || !CanBe(mistake, *joined)) return false;

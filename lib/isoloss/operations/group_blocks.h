@@ -1,5 +1,5 @@
-// Blocks that run over the ends of groups: mistakes of operands that no group
-// alone shows.
+// Finds blocks that run over the ends of groups: mistakes of operands that no
+// single group shows.
 #pragma once
 
 #include <optional>
@@ -11,16 +11,16 @@
 
 namespace isoloss::operations {
 
-/// The rows of all groups as one operand, which they are if they lie behind
-/// each other. Nothing of fewer than two groups.
+/// Joins the rows of all groups to one operand, if they follow each other in
+/// memory. Returns nothing for fewer than two groups.
 std::optional<Side> JoinedSide(const std::vector<const Side*>& sides);
 
-/// Blocks down the columns that begin with the first group and run on, and such
-/// blocks where rows' own are due. `left` and `right`: names of the sides.
+/// Returns trials of blocks that begin with the first group and run on, along
+/// the recipe's axis or the other one. `left` and `right` name the sides.
 std::vector<Trial> TrialsOfJoinedBlocks(const Product& product,
                                         const std::string& left,
                                         const std::string& right);
-/// The same in codes of one operand; all must outlive them.
+/// Returns the same trials for codes of one operand; all must outlive them.
 std::vector<Trial> TrialsOfJoinedBlocks(const std::vector<const Side*>& sides,
                                         const std::string& name,
                                         const Codes& codes,

@@ -15,10 +15,10 @@ namespace {
 using precision::GemmPrecision;
 using precision::GemmRole;
 
-/// Beyond it, no mistake is sought: each takes as long as the product itself.
+/// No mistake is sought in a larger product, since each takes a product's time.
 constexpr double kMostMultiplyAdds = 0x1p33;
 
-/// Operands of one operation, by group.
+/// These are the operands of one operation, by group.
 class LinearOperands {
  public:
   explicit LinearOperands(const OperationCase& given) : given_(given) {
@@ -35,7 +35,7 @@ class LinearOperands {
   size_t out() const { return out_; }
   size_t Begin(size_t group) const { return group == 0 ? 0 : ends_[group - 1]; }
 
-  /// Rows of x or grad_output, or the weight, of one group.
+  /// Returns rows of x or grad_output, or the weight, of one group.
   Side Of(const char* name, size_t group) const {
     Side side;
     side.values = Part(*given_.operation.Find(name), name, group, Begin(group),
@@ -46,7 +46,8 @@ class LinearOperands {
   }
 
  private:
-  /// Nothing if it is not known: rows of groups need not be as many before.
+  /// Returns nothing if the part is not known: groups may have had other
+  /// numbers of rows before.
   std::optional<MatrixView<const float>> PartOf(const Operation* operation,
                                                 const char* name,
                                                 size_t group) const {
@@ -69,7 +70,7 @@ class LinearOperands {
   size_t out_ = 0;
 };
 
-/// What each product reads and makes.
+/// A plan says what a product reads and makes.
 struct ProductPlan {
   GemmRole role;
   const char* left;
@@ -139,7 +140,7 @@ Product ProductOf(const OperationCase& given, const LinearOperands& operands,
   return product;
 }
 
-/// Every code and scale is wrong: the recipe has none here.
+/// Marks every code and scale as wrong, since the recipe has none here.
 CodeComparison AllOther(const Codes& codes, const Scales& scales) {
   CodeComparison comparison;
   for (size_t i = 0; i < codes.values.size(); ++i) {
@@ -152,7 +153,7 @@ CodeComparison AllOther(const Codes& codes, const Scales& scales) {
   return comparison;
 }
 
-/// What a trial leaves of one part.
+/// Sets what a trial leaves wrong in one part.
 void Narrow(const std::vector<Trial>& trials, const Explanation& of_both,
             Finding& finding) {
   if (finding.is_right()) return;
@@ -175,8 +176,8 @@ std::string UntriedOf(const Side& side) {
              : "";
 }
 
-/// One finding of the codes and one of the scales. Both have one reason: what
-/// explains most of all of them.
+/// Adds a finding about the codes and one about the scales. Both have one
+/// reason, which explains most of their wrong elements together.
 void CheckOperandCodes(const OperationCase& given, const Product& product,
                        bool left, const char* name,
                        std::vector<Finding>& findings) {
@@ -227,7 +228,7 @@ void CheckLinear(const OperationCase& given,
                  const precision::LinearPrecision& recipe,
                  std::vector<Finding>& findings) {
   CheckWeight(given, findings);
-  // Rows of no elements, or no weight: nothing to compare.
+  // Rows without elements, or an empty weight, can't be compared.
   if (given.operation.Find("x")->extent[1] == 0 ||
       given.operation.Find("weight")->values.empty()) {
     return;

@@ -1,4 +1,4 @@
-// The loss: mean cross entropy, log-sum-exp in FP32.
+// Compares the loss with the oracle's: mean cross entropy, log-sum-exp in FP32.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -19,7 +19,7 @@ struct LossRule {
   bool mean = true;
   bool count_ignored = false;
   bool bf16 = false;  ///< log-softmax rounded to BF16
-  int shift = 0;      ///< labels of so many rows further on
+  int shift = 0;      ///< labels are those of the row `shift` further on
   bool shift_wraps = false;
   double factor = 1.0;
 };
@@ -44,9 +44,9 @@ class CrossEntropy {
     return comparison;
   }
 
-  /// One value has no spread, so that any factor explains it. Only numbers that
-  /// a trainer divides by are tried: small whole ones, which 8 bits tell apart,
-  /// and counts of the file.
+  /// Tries factors. One value has no spread, so any factor explains it. The
+  /// only factors are numbers by which a trainer divides: small whole ones,
+  /// which 8 bits tell apart, and counts of the file.
   std::vector<Trial> Factors() const {
     std::vector<Trial> trials;
     std::set<int64_t> numbers = {
@@ -85,10 +85,11 @@ class CrossEntropy {
                       [comparison] { return std::optional(comparison); }});
   }
 
-  /// max + log(sum exp(x - max)). A difference d is rounded once, which moves
-  /// exp(d) by |d| of it; exp within 2 ulp, 4 roundings; V additions: the sum
-  /// is off by (V + 4) roundings of itself and those of d, and its logarithm by
-  /// as much absolutely; log within 4, and the sum with max is rounded.
+  /// Computes max + log(sum exp(x - max)). A difference d is rounded once,
+  /// which moves exp(d) by |d| of it. exp within 2 ulp is 4 roundings, and V
+  /// additions follow. So the sum is off by (V + 4) roundings of itself and
+  /// those of d, and its logarithm is off by the same absolute amount. log
+  /// takes 4 roundings, and the sum with max is rounded.
   Estimate LogSumExp(size_t row) const {
     const size_t vocabulary = logits_.extent[1];
     const float* x = logits_.Rows().Row(row);
@@ -117,8 +118,8 @@ class CrossEntropy {
     return labels_.values[static_cast<size_t>(place)];
   }
 
-  /// Each row's log-sum-exp less its logit is rounded; then T additions and a
-  /// division. The mean may also be a sum of quotients.
+  /// Rounds each row's log-sum-exp less its logit; then T additions and a
+  /// division follow. The mean may also be a sum of quotients.
   Estimate Loss(const LossRule& rule) const {
     Estimate sum;
     double size = 0.0;

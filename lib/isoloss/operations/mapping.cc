@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What stands in [operations.tensors], by what it holds.
+// These names may stand in [operations.tensors], by the type of the tensor.
 constexpr const char* kFloatTensors[] = {"x",
                                          "weight",
                                          "output",
@@ -143,7 +143,7 @@ class MappingReader {
     }
   }
 
-  /// "FILE.npy" or "FILE.safetensors:TENSOR".
+  /// Reads "FILE.npy" or "FILE.safetensors:TENSOR".
   const StoredArray& Stored(const std::string& place, const std::string& key,
                             const config::Reader& tensors) {
     const size_t colon = place.find(':');
@@ -209,7 +209,7 @@ OperationFile ReadMapping(const fs::path& path) {
     }
     std::vector<std::byte>& bytes = held[name];
     bytes = ReadWholeFile(file);
-    // Twice what is on disk: BF16 takes twice as much in memory.
+    // Memory takes twice the bytes on disk, as BF16 needs.
     charges.push_back(runlog::Charge(file.string(), 0, 2 * bytes.size()));
     return std::span<const std::byte>(bytes);
   };

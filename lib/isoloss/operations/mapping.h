@@ -1,5 +1,5 @@
-// Mappings: TOML files that say which tensor of which safetensors or .npy file
-// is which of an operation (docs/check-tensors.md).
+// Reads mappings: TOML files that assign tensors of safetensors or .npy files
+// to operations (docs/check-tensors.md).
 #pragma once
 
 #include <filesystem>
@@ -12,17 +12,17 @@
 
 namespace isoloss::operations {
 
-/// Bytes of a file beside the mapping, by its name.
+/// Returns the bytes of a file beside the mapping, by its name.
 using FileOpener =
     std::function<std::span<const std::byte>(const std::string& name)>;
 
-/// `file` is the mapping's name in messages.
-/// Errors   ConfigError of the mapping; FormatError of what it names; those of
-///          CheckExtents.
+/// Parses a mapping; `file` is its name in messages.
+/// Errors   ConfigError about the mapping; FormatError about the files in it;
+///          those of CheckExtents.
 OperationFile ParseMapping(std::string_view text, const std::string& file,
                            const FileOpener& open);
 
-/// Opens only files in the mapping's own folder, and no links.
+/// Reads a mapping. Opens only files in the mapping's own folder, and no links.
 OperationFile ReadMapping(const std::filesystem::path& path);
 
 }  // namespace isoloss::operations

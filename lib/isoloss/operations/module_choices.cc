@@ -1,4 +1,4 @@
-// Which linear modules of a trainer a recipe quantises, and why.
+// Decides which linear modules of a trainer a recipe quantises, and says why.
 #include <fmt/format.h>
 
 #include <algorithm>

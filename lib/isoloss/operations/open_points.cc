@@ -1,4 +1,4 @@
-// What no finding judges, or what speaks against the recording itself.
+// Finds what no finding judges, and what contradicts the recording itself.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ bool IsFinite(const Floats& tensor) {
                              [](float value) { return std::isfinite(value); });
 }
 
-/// Of the steps and ranks of one run.
+/// Collects open points over all steps and ranks of one run.
 class OpenPoints {
  public:
   explicit OpenPoints(const std::vector<OperationFile>& files) : files_(files) {
@@ -65,7 +65,7 @@ class OpenPoints {
     points_.push_back({file, module, std::move(text), forbids_pass});
   }
 
-  /// What the recorder itself knows to be missing.
+  /// Adds what the recorder itself knows to be missing.
   void AddUnrecorded(size_t file) {
     std::istringstream lines(files_[file].unrecorded);
     for (std::string line; std::getline(lines, line);) {
@@ -96,7 +96,7 @@ class OpenPoints {
     }
   }
 
-  /// Padding of a buffer is zero, or nobody knows what it is.
+  /// Padding of a buffer must be zero, since nothing tells what else it is.
   void AddRowsOfNoGroup(size_t file, const Operation& operation) {
     const Integers* ends = operation.FindIntegers("group_ends");
     if (operation.type != "grouped_linear" || ends == nullptr) return;
@@ -120,7 +120,7 @@ class OpenPoints {
     }
   }
 
-  /// Only where updates are recorded at all: a layer may be frozen.
+  /// Adds a weight if updates are recorded at all, since a layer may be frozen.
   void AddUncomparedWeight(size_t file, const Operation& operation) {
     if (!operation.is_linear()) return;
     bool has_updates = false;
@@ -146,11 +146,11 @@ class OpenPoints {
 
   // ---- steps of one rank ----------------------------------------------------
 
-  /// That a layer, whose parameter this is, got a gradient in that file; also
-  /// where nothing tells.
+  /// Returns whether the layer of this parameter got a gradient in that file;
+  /// true also if nothing tells it.
   bool MayHaveGradient(const std::string& parameter, size_t before,
                        size_t file) const {
-    // Of `layer.weight` and of `layer`.
+    // The parameter may be `layer.weight` or `layer`.
     std::string layer = parameter;
     if (!layers_[before].contains(layer)) {
       layer = parameter.substr(0, parameter.rfind('.'));
@@ -160,7 +160,8 @@ class OpenPoints {
     return found != layers_[file].end() && found->second;
   }
 
-  /// Of a parameter that both steps updated; whether any of it was compared.
+  /// Compares a parameter that both steps updated. Returns whether any of its
+  /// state was compared.
   bool AddState(size_t file, const Operation& before, const Operation& after) {
     if (before.Find("parameter_before")->extent !=
         after.Find("parameter_before")->extent) {
@@ -260,8 +261,8 @@ class OpenPoints {
     }
   }
 
-  /// Experts are no replicas, though they may begin alike; nor are parameters
-  /// that begin with a single number.
+  /// Experts are no replicas, though they may begin with equal numbers.
+  /// Parameters that begin with a single number are none either.
   static bool MayBeReplica(const OperationFile& file, const Operation& update) {
     if (update.module.find("expert") != std::string::npos) return false;
     for (const Operation& operation : file.operations) {
@@ -309,7 +310,7 @@ class OpenPoints {
 
   const std::vector<OperationFile>& files_;
   std::vector<Updates> updates_;  ///< of each file
-  /// Of each file: linear modules, and whether their weights got gradients.
+  /// The linear modules of each file, and whether their weights got gradients.
   std::vector<std::map<std::string, bool>> layers_;
   std::map<int64_t, std::map<int64_t, size_t>> by_rank_;
   std::map<int64_t, std::vector<size_t>> by_step_;

@@ -81,8 +81,8 @@ class ExtentCheck {
       }
     }
   }
-  /// Codes of one operand. Scales of other blocks than the layout's are a
-  /// finding, not an error.
+  /// Checks codes of one operand. Scales of blocks that are not the layout's
+  /// are a finding, and no error.
   void Operand(const std::string& name, const Extent& codes) {
     const Codes* code = operation_.FindCodes(name + "_codes");
     const Floats* scale = operation_.Find(name + "_scales");
@@ -117,7 +117,7 @@ class ExtentCheck {
                        codes.type, bits, (1 << bits) - 1));
     }
   }
-  /// A width of zero, unless there is nothing to compare at all.
+  /// Requires a width above zero, unless there is nothing to compare at all.
   void HaveWidths(size_t rows, size_t k, size_t n) {
     if (rows > 0 && n > 0 && k == 0) {
       Fail("K, the width of x and weight, is 0", "1 or more");

@@ -1,4 +1,4 @@
-// What a trainer of any kind computed in one step, operation by operation.
+// Holds what any trainer computed in one step, operation by operation.
 #pragma once
 
 #include <cstddef>
@@ -15,18 +15,18 @@
 
 namespace isoloss::operations {
 
-/// Numbers of one tensor, row-major.
+/// The numbers of one tensor are row-major.
 template <typename T>
 struct Array {
   std::vector<size_t> extent = {};
   std::vector<T> values = {};
-  /// Of floats: the type in which the trainer held them. Of codes: the format.
+  /// Floats have the type that the trainer held them in; codes their format.
   std::string type = {};
 
   size_t Extent(size_t axis) const {
     return axis < extent.size() ? extent[axis] : 1;
   }
-  /// All axes but the last one are rows.
+  /// All axes but the last one make up the rows.
   MatrixView<const float> Rows() const {
     const size_t cols = extent.empty() ? 1 : extent.back();
     return {values.data(), cols == 0 ? 0 : values.size() / cols, cols};
@@ -37,17 +37,17 @@ using Floats = Array<float>;
 using Integers = Array<int64_t>;
 using Codes = Array<uint8_t>;
 
-/// One operation: tensors and numbers by the names of docs/check-tensors.md.
+/// An operation has tensors and numbers by the names of docs/check-tensors.md.
 struct Operation {
   std::string type = {};    ///< "linear", "router", ...
-  std::string module = {};  ///< the trainer's name of it
+  std::string module = {};  ///< as the trainer names it
   std::map<std::string, Floats, std::less<>> floats = {};
   std::map<std::string, Integers, std::less<>> integers = {};
   std::map<std::string, Codes, std::less<>> codes = {};
   std::map<std::string, double, std::less<>> numbers = {};
   std::map<std::string, std::string, std::less<>> texts = {};
 
-  /// Null if the trainer does not have it.
+  /// Returns null if the trainer does not have the tensor.
   const Floats* Find(std::string_view name) const;
   const Integers* FindIntegers(std::string_view name) const;
   const Codes* FindCodes(std::string_view name) const;
@@ -57,8 +57,7 @@ struct Operation {
   }
 };
 
-/// What one file holds: those of one step and rank, in the order of
-/// computation.
+/// A file holds the operations of one step and rank, in order of computation.
 struct OperationFile {
   std::string path = {};
   std::string run = {};
@@ -68,29 +67,29 @@ struct OperationFile {
   std::string arm = {};
   std::string recipe = {};
   std::optional<int64_t> seed = {};
-  // Of this rank's step, if the trainer told them.
+  // The trainer may tell these numbers of this rank's step.
   int64_t tokens = 1;
   std::optional<double> loss_nats = {};
   std::optional<double> grad_norm = {};
   std::string initial_weights_digest = {};
-  /// A line for each reason why an operation of the step is not here.
+  /// A line gives the reason why an operation of the step is not here.
   std::string unrecorded = {};
   std::vector<Operation> operations = {};
   std::vector<runlog::ReadCharge> charges = {};
 
-  /// "FILE: operation 3 (linear, layers.0.wq)".
+  /// Returns "FILE: operation 3 (linear, layers.0.wq)".
   std::string Where(size_t operation) const;
 };
 
-/// The grid of a tensor's last rounding; nothing of a type without one.
+/// Returns the grid of a tensor's last rounding; nothing if its type has none.
 std::optional<oracle::Grid> GridOf(const Floats& tensor);
-/// The same of a result that needs one.
-/// Errors   FormatError that begins with `where`, of a type without a grid.
+/// Returns the grid of a result that needs one.
+/// Errors   FormatError that begins with `where`, for a type without a grid.
 oracle::Grid GridOf(const Floats& tensor, const std::string& name,
                     const std::string& where);
 
-/// That the tensors of every operation are there and fit each other, and that
-/// each place that one names is in another.
+/// Checks that the tensors of every operation are there and fit each other.
+/// Each place that one tensor names must be in another one.
 /// Errors   FormatError naming file, operation and tensor.
 void CheckExtents(const OperationFile& file);
 

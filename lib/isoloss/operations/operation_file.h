@@ -1,4 +1,4 @@
-// Files of recorded operations: HDF5 as docs/check-tensors.md describes it.
+// Reads recorded operations from HDF5 as docs/check-tensors.md describes it.
 #pragma once
 
 #include <filesystem>
@@ -19,11 +19,12 @@ inline constexpr uint64_t kMaxOperationBytes = uint64_t{256} << 20;
 ///          file, operation and tensor, if it is not as described.
 OperationFile ReadOperations(const std::filesystem::path& path);
 
-/// Of the root of such a file.
+/// Reads the operations from the root of such a file.
 OperationFile OperationsOf(const runlog::h5::Object& root,
                            const std::string& path);
 
-/// All bytes of a file, which must not be larger than kMaxOperationBytes.
+/// Returns all bytes of a file, which must not be larger than
+/// kMaxOperationBytes.
 std::vector<std::byte> ReadWholeFile(const std::filesystem::path& path);
 
 }  // namespace isoloss::operations

@@ -1,4 +1,4 @@
-// The optimizer's state from step to step.
+// Compares the optimizer's state from step to step.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -13,8 +13,8 @@ namespace {
 using oracle::Comparison;
 using oracle::Grid;
 
-/// Every element of `found` is that of `wanted`, bit for bit, after rounding to
-/// the type of `found` if that is another one.
+/// Compares every element of `found` with `wanted`, bit for bit. If types
+/// differ, `wanted` is first rounded to the type of `found`.
 Comparison CompareState(const Floats& found, const std::string& name,
                         const Floats& wanted, const std::string& where) {
   const Grid grid =
@@ -28,7 +28,7 @@ Comparison CompareState(const Floats& found, const std::string& name,
   return comparison;
 }
 
-/// An optimizer may hold a square the other way.
+/// Compares a weight, which an optimizer may hold transposed if it is square.
 Comparison CompareWeight(const Floats& weight, const Floats& wanted,
                          const std::string& where) {
   Comparison comparison = CompareState(weight, "weight", wanted, where);
@@ -44,7 +44,7 @@ Comparison CompareWeight(const Floats& weight, const Floats& wanted,
   return other_way.other() == 0 ? other_way : comparison;
 }
 
-/// What `before` of this step holds instead of `after` of the step before.
+/// Says what `before` of this step holds instead of `after` of the step before.
 Explanation StateMistake(const OperationCase& given, const Operation& last,
                          const std::string& before, const Floats& found) {
   const bool is_parameter = before == "parameter_before";
@@ -102,7 +102,7 @@ void CheckWeight(const OperationCase& given, std::vector<Finding>& findings) {
   };
   const Floats* wanted = after_last;
   if (wanted == nullptr || compare(*wanted).other() == 0) {
-    // Before its own update, unless the layer was called after it.
+    // The layer reads the weight before the update, unless called after it.
     const bool is_right =
         before == nullptr || compare(*before).other() == 0 ||
         (!given.update_is_later && is(given.update_here, "parameter_after"));
@@ -130,8 +130,8 @@ void CheckWeight(const OperationCase& given, std::vector<Finding>& findings) {
   findings.push_back(std::move(finding));
 }
 
-/// How much the count grows from a step to the next one is known: by 1, or not
-/// at all where a step is skipped.
+/// Checks that the count grows by 1 from a step to the next one, or not at all
+/// if a step is skipped.
 static void CheckStepCount(const OperationCase& given, const Operation& before,
                            std::vector<Finding>& findings) {
   const double last = before.Number("step", 0);

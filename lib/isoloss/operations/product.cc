@@ -18,7 +18,8 @@ using oracle::ScalarOperand;
 using oracle::ScalarProduct;
 using oracle::ScalarTensor;
 
-/// The operand of a side whose change is made, in the side's orientation.
+/// Makes the side's change, and puts the result in place of its values, in the
+/// side's orientation.
 bool MakeChange(Side& side) {
   const std::optional<ScalarTensor> tensor = Quantized(side);
   if (!tensor) return false;
@@ -38,8 +39,8 @@ ScalarOperand OperandOf(const Side& side) {
           .before = side.before ? &*side.before : nullptr};
 }
 
-/// With a bias, before the last rounding. It may be what the sum begins with:
-/// then each of K additions rounds it too.
+/// Adds the bias before the last rounding. The sum may begin with the bias:
+/// then each of K additions rounds it, too.
 Estimate WithBias(const Product& product, const Factors& factors, size_t depth,
                   const Estimate& sum, size_t column) {
   if (product.bias == nullptr) return sum;
@@ -53,7 +54,7 @@ Estimate WithBias(const Product& product, const Factors& factors, size_t depth,
   return oracle::Rounded32(sum + bias);
 }
 
-/// Toward zero, to so many bits after the leading one of an FP32 number.
+/// Cuts an FP32 number off toward zero, `bits` bits after the leading one.
 float CutOff(double value, int bits) {
   auto word = std::bit_cast<uint32_t>(static_cast<float>(value));
   if (std::fabs(static_cast<double>(std::bit_cast<float>(word))) >
@@ -66,7 +67,7 @@ float CutOff(double value, int bits) {
 
 constexpr int kBf16Bits = 7;
 
-/// Cut off to BF16: any number that a sum within its bound is cut off to.
+/// Cuts off to BF16; the bound covers the cut of any sum within its bound.
 Estimate CutToBf16(const Estimate& sum) {
   const float want = CutOff(sum.exact, kBf16Bits);
   const auto exact = static_cast<double>(want);
@@ -77,11 +78,11 @@ Estimate CutToBf16(const Estimate& sum) {
   return {.exact = exact, .bound = std::max(exact - low, high - exact)};
 }
 
-/// Any accumulator that aligns products to the largest of them and of the sum,
-/// and keeps so many bits. Each of `depth` products loses up to a unit of the
-/// last bit, toward zero, those of either sign against each other: four
-/// standard deviations of their sum, and not the most that it can be, which
-/// would explain anything.
+/// Estimates the sum of any accumulator that aligns products to the largest of
+/// them and of the sum, and keeps `sum_bits` bits. Each of `depth` products
+/// loses up to a unit of the last bit, toward zero; losses of either sign
+/// cancel in part. The bound is four standard deviations of their sum. The
+/// largest possible loss would explain anything.
 Estimate LossySum(const Product& product, const oracle::PreparedSide& a,
                   const oracle::PreparedSide& b,
                   const oracle::ScalarPieces& pieces, size_t i, size_t j) {
@@ -104,8 +105,8 @@ Estimate LossySum(const Product& product, const oracle::PreparedSide& a,
                    std::ldexp(largest, -product.sum_bits)};
 }
 
-/// Sums that are cut off now and then. Where FP32 errors reach over a cut, one
-/// unit of the last bit more or less comes out.
+/// Compares sums that are cut off now and then. If FP32 errors reach over a
+/// cut, the result may have one unit of the last bit more or less.
 void CompareCut(const Product& product, const ProductGroup& group,
                 Comparison& comparison) {
   const ScalarOperand left = OperandOf(group.left);
@@ -144,7 +145,7 @@ void CompareCut(const Product& product, const ProductGroup& group,
   }
 }
 
-/// use(row, column, sum, whether the sum is known to the bit).
+/// Calls use(row, column, sum, whether the sum is known to the bit).
 template <typename Use>
 void ForEachSumOf(const Product& product, const ProductGroup& group,
                   const Use& use) {

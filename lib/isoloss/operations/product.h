@@ -1,4 +1,4 @@
-// The products of a linear layer, as the recipe has them or otherwise.
+// Computes products of a linear layer, as the recipe has them or with mistakes.
 #pragma once
 
 #include <cstddef>
@@ -17,40 +17,39 @@
 
 namespace isoloss::operations {
 
-/// Changes what quantisation made of a tensor; false: there is nothing to
-/// change.
+/// Changes the quantised tensor. Returns false if there is nothing to change.
 using ChangeTensor = std::function<bool(
     oracle::ScalarTensor& tensor, const formats::Quantization& quantization)>;
 
-/// One operand of a product.
+/// A side is one operand of a product.
 struct Side {
   /// Rows are operand rows; or steps of the contraction, if it runs `down`.
   MatrixView<const float> values = {};
   bool down = false;
   std::optional<formats::Quantization> quantization = {};
-  /// The recipe's, if its patterns leave this module as it is.
+  /// The recipe's quantisation, if its patterns leave this module as it is.
   std::optional<formats::Quantization> left_out = {};
-  /// What was done along the rows of `values` before.
+  /// The values were first quantised so, along their rows.
   std::optional<formats::Quantization> before = {};
   ChangeTensor change = nullptr;
   /// The same tensor one step earlier; nothing if it is not known.
   std::optional<MatrixView<const float>> previous = {};
-  /// That of the call before, if a step has several.
+  /// The tensor of the previous call, if a step has several.
   std::optional<MatrixView<const float>> previous_call = {};
-  /// What `values` refers to, if it is no tensor of the file.
+  /// If `values` is no tensor of the file, it refers to this matrix.
   std::shared_ptr<const Matrix<float>> owned = {};
 
   void Own(Matrix<float> matrix);
 };
 
-/// One expert's, or all.
+/// A group is one expert's part, or the whole product.
 struct ProductGroup {
   Side left;
   Side right;
   size_t first_row = 0;  ///< of the output
 };
 
-/// What a mistake multiplied parts of a product by.
+/// A mistake multiplied parts of a product by these numbers.
 struct Factors {
   double product = 1.0;  ///< the sums
   double bias = 1.0;
@@ -70,64 +69,64 @@ struct Product {
   bool through_fp16 = false;
   /// The output is cut off to BF16, not rounded.
   bool cuts_output = false;
-  /// Sums keep so many bits after the leading one, cut off after each so many
-  /// steps; 0: they are FP32.
+  /// Sums keep `sum_bits` bits after the leading one, and are cut off after
+  /// each `sum_steps` steps. If `sum_bits` is 0, they are FP32.
   int sum_bits = 0;
   size_t sum_steps = 0;
-  /// Of those bits: nobody knows when they are cut off, so that all that may
-  /// be lost is let pass.
+  /// It is not known when the bits are cut off, so any loss of them is allowed.
   bool loses_bits = false;
-  /// Rows that the following factors are of; null: all.
+  /// The factors that follow apply to these rows; null: all.
   const std::vector<bool>* factor_rows = nullptr;
   Factors factors = {};
 };
 
-/// The tensor that the side's quantisation makes of it, in the orientation of
-/// the operand; nothing if its change has nothing to change.
+/// Returns the tensor that the side's quantisation makes, in the orientation of
+/// the operand. Returns nothing if the side's change has nothing to change.
 std::optional<oracle::ScalarTensor> Quantized(const Side& side);
 
-/// Every element of the output against the products.
-/// Nothing, if a change has nothing to change, or sums can't be cut so.
+/// Compares every element of the output with the products. Returns nothing if a
+/// change has nothing to change, or sums can't be cut off in this way.
 std::optional<oracle::Comparison> Compare(const Product& product);
 
 /// Calls use(row, column, sum) for each element of the output, before its last
-/// rounding. Only of sums that are not cut off, and of sides without changes.
+/// rounding. Sums must not be cut off, and sides must have no changes.
 void ForEachSum(const Product& product,
                 const std::function<void(size_t row, size_t column,
                                          const oracle::Estimate& sum)>& use);
 
-/// What multiplies the codes of an operand, as a file holds it.
+/// The codes of an operand are multiplied by its scales, as a file has them.
 struct Scales {
   std::vector<float> values;
   bool has_bytes = false;  ///< of E8M0; else they are FP32
 };
-/// Nothing if the operand has none.
+/// Returns nothing if the operand has no scales.
 std::optional<Scales> ScalesOf(const Operation& operation,
                                const std::string& operand);
 
-/// Codes and scales of one operand against those of a quantisation.
+/// Codes and scales of one operand are compared with those of a quantisation.
 struct CodeComparison {
   oracle::Comparison codes = oracle::Comparison(oracle::Grid::kFp32);
   /// Places are those of the scales' own matrix: row and block, or block and
   /// column of an operand that runs down.
   oracle::Comparison scales = oracle::Comparison(oracle::Grid::kFp32);
-  /// How scales differ, in whole sentences; "" if they do not.
+  /// Whole sentences say how scales differ; "" if they do not.
   std::string remark = {};
 
   oracle::Comparison Both() const;
 };
 
-/// What an explanation is to explain.
+/// An explanation is sought for this part of the comparison.
 using CodePart = oracle::Comparison (*)(const CodeComparison& comparison);
 
-/// `side` of each group. Scales that are not as many as the blocks are all
-/// wrong. FP32 scales that are no powers of two may be rounded twice on their
-/// way. Zeros of either sign are equal: products do not see it.
+/// Compares the codes and scales of all groups; `sides` has one side for each.
+/// If the number of scales is not that of the blocks, all are wrong. FP32
+/// scales that are no powers of two may be rounded twice on their way. Zeros of
+/// either sign are equal, since products do not show the sign.
 std::optional<CodeComparison> CompareCodes(
     const std::vector<const Side*>& sides, const Codes& codes,
     const Scales& scales);
 
-/// Operations of the product: how long Compare takes.
+/// Returns the operations of the product, which tell how long Compare takes.
 double MultiplyAdds(const Product& product);
 
 }  // namespace isoloss::operations

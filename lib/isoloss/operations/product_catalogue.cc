@@ -1,4 +1,4 @@
-// Mistakes in products as a whole; catalogue.cc has those in operands.
+// Lists mistakes in products as a whole; catalogue.cc has those in operands.
 #include <algorithm>
 #include <set>
 #include <string>
@@ -20,7 +20,7 @@ bool Accumulator(Product& product, const char* name) {
   return true;
 }
 
-/// One interval over all steps is a rounding of the result.
+/// Requires several intervals, since one over all steps rounds the result.
 template <size_t kInterval>
 bool Bf16Sums(Product& product) {
   if (std::ranges::all_of(product.groups, [](const ProductGroup& group) {
@@ -79,8 +79,7 @@ bool NoBias(Product& product) {
   return true;
 }
 
-/// The group has what another one is to have: its weight, in wgrad its
-/// operands.
+/// Gives the group the weight of `from` or, in wgrad, both operands.
 void TakeGroup(const ProductGroup& from, Product& product, size_t group) {
   product.groups[group].right = from.right;
   if (product.role == precision::GemmRole::kWgrad) {
@@ -88,7 +87,7 @@ void TakeGroup(const ProductGroup& from, Product& product, size_t group) {
   }
 }
 
-/// Group g gets that of group g + shift.
+/// Gives group g the operands of group g + shift.
 bool Rotated(Product& product, size_t shift) {
   const std::vector<ProductGroup> groups = product.groups;
   const size_t count = groups.size();
@@ -99,7 +98,7 @@ bool Rotated(Product& product, size_t shift) {
   return true;
 }
 
-/// The two groups that the most elements are wrong of have each other's.
+/// Swaps the operands of the two groups that have the most wrong elements.
 bool Swapped(Product& product) {
   std::vector<std::pair<int64_t, size_t>> wrong;
   for (size_t g = 0; g < product.groups.size(); ++g) {
@@ -118,9 +117,9 @@ bool Swapped(Product& product) {
   return true;
 }
 
-/// Each wrong group has what another one has, in a way that is neither a swap
-/// nor a rotation by one. As many products as there are groups: not of large
-/// ones.
+/// Gives each wrong group the operands of another one, if that is neither a
+/// swap nor a rotation by one. This computes a product for each group, so large
+/// products are left out.
 bool Mixed(Product& product) {
   constexpr double kMostMultiplyAdds = 0x1p33;
   const std::vector<ProductGroup> groups = product.groups;
@@ -157,7 +156,7 @@ bool Mixed(Product& product) {
   return !moved.empty() && !is_rotated && !(is_swap && moved.size() == 2);
 }
 
-/// Groups whose output is zero throughout have operands of zeros.
+/// Gives operands of zeros to groups whose output is zero throughout.
 bool MissingGroups(Product& product) {
   if (product.groups.size() < 2) return false;
   bool found = false;

@@ -1,4 +1,4 @@
-// Codes and scales of a quantised operand against those of a quantisation.
+// Compares codes and scales of a quantised operand with the oracle's.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,11 +33,11 @@ const char* NounOf(const Scales& scales) {
   return scales.has_bytes ? "scale bytes" : "scales";
 }
 
-/// Scales of all groups, as operation files hold them.
+/// Holds the scales of all groups in the order of operation files.
 class ScaleGrid {
  public:
-  /// One for each `block` elements along the contraction and `across` rows of
-  /// the operand.
+  /// There is one scale for each `block` elements along the contraction and
+  /// `across` rows of the operand.
   ScaleGrid(const std::vector<const Side*>& sides,
             const std::vector<ScalarTensor>& tensors, size_t block,
             size_t across)
@@ -58,7 +58,7 @@ class ScaleGrid {
   }
 
   size_t cols() const { return cols_; }
-  /// Index of the scale of an element of a group.
+  /// Returns the index of the scale of an element of a group.
   size_t Of(size_t group, size_t row, size_t col) const {
     return (first_rows_[group] + row / Size(true)) * cols_ + col / Size(false);
   }
@@ -84,8 +84,9 @@ class ScaleGrid {
   std::vector<size_t> first_rows_;
 };
 
-/// Of bytes that of the layout, or of the quantisation's own blocks if the
-/// scales are as many as those. Of FP32 scales always the latter.
+/// Returns the grid of the scales. Scale bytes have the layout's blocks, or the
+/// quantisation's own blocks if their number fits. FP32 scales always have the
+/// quantisation's own blocks.
 ScaleGrid GridOf(const std::vector<const Side*>& sides,
                  const std::vector<ScalarTensor>& tensors,
                  const Scales& scales) {
@@ -101,7 +102,7 @@ ScaleGrid GridOf(const std::vector<const Side*>& sides,
   return !scales.has_bytes || own.wanted.size() == count ? own : grid;
 }
 
-/// "each by +1" of bytes, or "by factors of 0.5 to 2".
+/// Returns "each by +1" for bytes, or "by factors of 0.5 to 2".
 std::string DifferenceText(const ScaleGrid& grid, const Scales& scales,
                            const std::set<size_t>& wrong) {
   double least = HUGE_VAL;
@@ -126,8 +127,8 @@ std::string DifferenceText(const ScaleGrid& grid, const Scales& scales,
              : fmt::format("by factors of {:.6g} to {:.6g}", least, most);
 }
 
-/// Of scales that are all inverse, or lack the scale of the whole tensor; else
-/// "".
+/// Returns the cause if all wrong scales are inverse, or lack the scale of the
+/// whole tensor; else "".
 const char* CauseOf(const ScaleGrid& grid, const Scales& scales,
                     const std::set<size_t>& wrong, double tensor_scale) {
   constexpr double kFewRoundings = 0x1p-20;
@@ -150,7 +151,7 @@ const char* CauseOf(const ScaleGrid& grid, const Scales& scales,
              : "";
 }
 
-/// "3 of 8 scale bytes are wrong, each by +1: row 0, block 0; ...".
+/// Returns "3 of 8 scale bytes are wrong, each by +1: row 0, block 0; ...".
 std::string ScaleSentence(const ScaleGrid& grid, const Scales& scales,
                           const std::set<size_t>& wrong, double tensor_scale) {
   std::string places;
@@ -167,9 +168,9 @@ std::string ScaleSentence(const ScaleGrid& grid, const Scales& scales,
                      CauseOf(grid, scales, wrong, tensor_scale));
 }
 
-/// Where the codes that differ lie, as scales tell.
+/// Scales tell in which blocks the wrong codes lie.
 struct CodePlaces {
-  int64_t inside = 0;  ///< of blocks whose scale is wrong
+  int64_t inside = 0;  ///< in blocks whose scale is wrong
   int64_t outside = 0;
   bool same_values = true;  ///< code times scale is what it should be
 };
@@ -225,8 +226,8 @@ std::optional<CodeComparison> CompareCodes(
   }
   CodeComparison result;
   const ScaleGrid grid = GridOf(sides, tensors, scales);
-  // Powers of two are exact. With a scale of the whole tensor there is one
-  // rounding more on either side, that of the product.
+  // Powers of two are exact. The product with a scale of the whole tensor adds
+  // one rounding on either side.
   const bool is_two_level = std::ranges::any_of(
       tensors, [](const ScalarTensor& t) { return t.tensor_scale != 1.0f; });
   const bool rounds = !scales.has_bytes &&

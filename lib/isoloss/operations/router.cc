@@ -1,4 +1,4 @@
-// Routers: the choice of experts, weights of their outputs.
+// Compares a router's choice of experts and its weights with the oracle's.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -49,11 +49,12 @@ class Choice {
   double top_k() const { return top_k_; }
   size_t slots() const { return ids_.extent[1]; }
 
-  /// The i-th largest sum of score and bias among the chosen must be the i-th
-  /// largest of all. One addition in FP32 is rounded on either side, so that
-  /// sums which differ by less may change places: 2 roundings. A slot that is
-  /// not among the top_k or that lacks, and an expert that is chosen twice, is
-  /// other. With groups, only experts of open ones count.
+  /// Compares the choice of experts. The i-th largest sum of score and bias
+  /// among the chosen experts must be the i-th largest of all. One addition in
+  /// FP32 is rounded on either side, so sums that differ by 2 roundings or less
+  /// may change places. A slot is wrong if it is not among the top_k, if it is
+  /// missing, or if the token chose an expert twice. With groups, only experts
+  /// of open groups count.
   Comparison CompareChoice(bool bias, bool in_groups = true) const {
     Comparison comparison(Grid::kFp32);
     const size_t experts = scores_.extent[1];
@@ -93,13 +94,13 @@ class Choice {
     bool normalize;
     bool scale;
     bool divide = false;  ///< by the scale
-    /// Of so many experts beyond the chosen ones is the sum, too.
+    /// The sum is that of the chosen experts and of all remaining ones.
     bool all_experts = false;
     bool reversed = false;  ///< slots of each token
     double factor = 1.0;
-    /// Tokens that the factor is of; null: all.
+    /// The factor applies to these tokens; null: all.
     const std::vector<bool>* factor_tokens = nullptr;
-    bool bf16 = false;  ///< each step is rounded to it
+    bool bf16 = false;  ///< each step is rounded to BF16
   };
   WeightRule AsGiven() const {
     return {.normalize = normalize_, .scale = true};
@@ -113,7 +114,7 @@ class Choice {
     return comparison;
   }
 
-  /// Of the tokens that have others.
+  /// Returns a fit of a factor of the wrong tokens' weights.
   Fit WeightFit(const std::vector<bool>& wrong) const {
     Fit fit;
     fit.name = "weights_scaled";
@@ -161,7 +162,7 @@ class Choice {
     return PlacesOf(comparison, ids_.extent[0], "tokens");
   }
 
-  /// "Token 3 has experts 1, 5, but should have 1, 2."
+  /// Returns "Token 3 has experts 1, 5, but should have 1, 2."
   std::string ExpertsText(size_t token) const {
     std::vector<int64_t> chosen(slots());
     std::copy_n(ids_.values.begin() + static_cast<ptrdiff_t>(token * slots()),
@@ -178,8 +179,9 @@ class Choice {
   }
 
  private:
-  /// score, over the sum of the token's (k additions, one of 1e-20, one
-  /// division), times scale: k + 3 roundings. Two more of another factor.
+  /// Computes score over the sum of the token's scores (k additions, one of
+  /// 1e-20, one division), times scale: k + 3 roundings. A factor takes two
+  /// more.
   template <typename Visit>
   void ForEachWeight(const WeightRule& rule, const Visit& visit) const {
     for (size_t t = 0; t < ids_.extent[0]; ++t) {
@@ -215,7 +217,7 @@ class Choice {
       }
     }
   }
-  /// Sums of score and bias; minus infinity where a group is not open to a
+  /// Returns sums of score and bias; minus infinity if a group is not open to a
   /// token that chose `ids`.
   std::vector<double> OpenSums(size_t token, bool bias, bool in_groups,
                                std::span<const int64_t> ids) const {
@@ -230,7 +232,7 @@ class Choice {
     }
     return all;
   }
-  /// NaN comes last: no order holds it.
+  /// NaN comes last, since NaN has no order.
   static double Ranked(double sum) { return std::isnan(sum) ? -HUGE_VAL : sum; }
   double SumOf(size_t token, size_t expert, bool bias) const {
     const double score = At(scores_, token, expert);
@@ -268,7 +270,7 @@ class Choice {
   const ExpertGroups groups_;
 };
 
-/// use(choice) of the operation with other inputs.
+/// Calls use(choice) for the operation with another input.
 template <typename Use>
 Comparison WithOther(const OperationCase& given, const char* input,
                      const Floats& other, const Use& use) {
@@ -282,7 +284,7 @@ Comparison WithOther(const OperationCase& given, const char* input,
   return use(Choice(altered));
 }
 
-/// That of the step before, if it has the same shape.
+/// Returns the input of the step before, if it has the same shape.
 const Floats* OlderOf(const OperationCase& given, const char* input) {
   const Floats* now = given.operation.Find(input);
   const Floats* older =

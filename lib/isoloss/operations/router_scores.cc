@@ -1,4 +1,4 @@
-// Scores of a router's logits.
+// Compares the scores of a router with those of its logits.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,16 +23,18 @@ double ScoreAt(const Floats& tensor, size_t row, size_t col) {
   return static_cast<double>(tensor.Rows()(row, col));
 }
 
-/// 1 / (1 + exp(-x)): exp within 2 ulp, 4 roundings, one addition, one
-/// division, which as many round for themselves: 7.
+/// Computes 1 / (1 + exp(-x)): exp within 2 ulp is 4 roundings, then one
+/// addition and one division. Some programs round the division once more, which
+/// makes 7.
 Estimate Sigmoid(double x) {
   const double q = 1.0 / (1.0 + kernels::Exp(-x));
   return Around(q, q, 7);
 }
 
-/// exp(x - max) / sum: the difference d is rounded once, which moves exp by |d|
-/// times that, and |d| exp(d) <= 1/e of the largest; exp within 2 ulp, 4
-/// roundings, n additions, one division: of a result of at most `size`,
+/// Computes exp(x - max) / sum. The difference d is rounded once, which moves
+/// exp by |d| times that, and |d| exp(d) <= 1/e of the largest. exp within 2
+/// ulp is 4 roundings, then n additions and one division follow. A result of at
+/// most `size` is off by
 ///   |d| q + (n + 6) roundings.
 std::vector<Estimate> Softmax(const Floats& logits, size_t row) {
   const size_t n = logits.extent[1];
@@ -57,7 +59,7 @@ std::vector<Estimate> Softmax(const Floats& logits, size_t row) {
   return result;
 }
 
-/// use(token, expert, score). `factor`: of the result.
+/// Calls use(token, expert, score). The result is multiplied by `factor`.
 template <typename Use>
 void ForEachScore(const Floats& logits, bool softmax, double factor,
                   const Use& use) {
@@ -84,23 +86,24 @@ Comparison CompareScores(const Floats& logits, const Floats& scores, Grid grid,
   return comparison;
 }
 
-/// Of the least and the largest number that FP32 may round to `score` after
-/// some eight roundings.
+/// Returns logarithms of the least and the largest number that FP32 may round
+/// to `score` after some eight roundings.
 std::pair<double, double> LogarithmsOf(float score, Grid grid) {
   constexpr double kEight = 8 * oracle::kUnitRoundoff;
   return {kernels::Log(Boundary(grid, score, false) * (1 - kEight)),
           kernels::Log(Boundary(grid, score, true) * (1 + kEight))};
 }
 
-/// Scores of logits times a number, and scores times a number.
+/// Returns fits of two factors: one of the logits, one of the scores.
 std::vector<Fit> ScoreFits(const Floats& logits, const Floats& scores,
                            Grid grid, bool softmax) {
   FactorRange of_logits, of_scores;
   const size_t experts = logits.extent[1];
   for (size_t t = 0; t < logits.extent[0]; ++t) {
     const float* row = scores.Rows().Row(t);
-    // Of a softmax, logarithms of two scores differ by the difference of their
-    // logits; of a sigmoid, those of the score and of what it lacks of 1.
+    // In a softmax, the logarithms of two scores differ by the difference of
+    // their logits. In a sigmoid, the logit is the difference of the logarithms
+    // of the score and of 1 less the score.
     const auto largest =
         static_cast<size_t>(std::max_element(row, row + experts) - row);
     const auto [low_base, high_base] = LogarithmsOf(row[largest], grid);

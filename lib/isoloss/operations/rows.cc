@@ -17,7 +17,7 @@ using oracle::Comparison;
 using oracle::Estimate;
 using oracle::Grid;
 
-/// What an element may be.
+/// An element may be any number of this range.
 struct Range {
   float low = 0.0f;
   float high = 0.0f;
@@ -42,7 +42,7 @@ class RowSearch {
     for (size_t r = 0; r < from_.size(); ++r) from_[r] = r;
   }
 
-  /// Every wrong row's place, as long as it may take.
+  /// Finds every wrong row's place, as long as the budget lasts.
   void Find(const std::vector<bool>& wrong) {
     for (size_t r = 0; r < wrong.size() && left_ > 0; ++r) {
       if (!wrong[r]) continue;
@@ -158,7 +158,7 @@ std::string PlacesOf(const oracle::Comparison& comparison, size_t rows,
 std::vector<Trial> TrialsOfRows(const ExpectedRows& expected,
                                 const std::vector<bool>& wrong) {
   constexpr size_t kMostElements = size_t{1} << 22;
-  // Of 8 bits, four; of FP32, one tells as much.
+  // Four columns of 8 bits tell a row; in FP32, two are enough.
   const size_t fewest = expected.grid == Grid::kFp32 ? 2 : 4;
   const size_t cols = expected.found.cols();
   if (cols < fewest || expected.found.rows() < 2 ||

@@ -1,4 +1,4 @@
-// Results that are wrong in whole rows: which, and whose they are.
+// Finds rows that are wrong as a whole, and the rows whose values they have.
 #pragma once
 
 #include <cstddef>
@@ -12,20 +12,20 @@
 
 namespace isoloss::operations {
 
-/// Whether `rows` marks the row: none marks those that it lacks.
+/// Returns whether `rows` marks the row; a row beyond the end is not marked.
 bool Marks(const std::vector<bool>& rows, size_t row);
-/// Those that `rows` marks, ascending.
+/// Returns the rows that `rows` marks, ascending.
 std::vector<size_t> MarkedRows(const std::vector<bool>& rows);
 
-/// "0, 1, 2", or the first eight and how many more there are.
+/// Returns "0, 1, 2", or the first eight and how many more there are.
 std::string FirstFew(const std::vector<size_t>& places);
 
-/// "3 of 6 tokens have others: 0, 1, 2." of a tensor with so many `rows`, which
-/// are `tokens`; "" if all have, or none.
+/// Returns "3 of 6 tokens have others: 0, 1, 2." for a tensor of 6 `rows`,
+/// which `noun` calls tokens; "" if all rows are wrong, or none.
 std::string PlacesOf(const oracle::Comparison& comparison, size_t rows,
                      const char* noun);
 
-/// Of a tensor and what each of its elements should be.
+/// A tensor is given with the due value of each element.
 struct ExpectedRows {
   using Use =
       std::function<void(size_t row, size_t column, const oracle::Estimate&)>;
@@ -37,8 +37,9 @@ struct ExpectedRows {
   const char* content;  ///< what it holds: "scores"
 };
 
-/// `wrong` rows that are zero, or what other rows should be. Nothing of tensors
-/// of so few columns that rows agree by chance, or of more than 2^22 elements.
+/// Returns trials for `wrong` rows that are zero, or have the due values of
+/// another row. Returns nothing if the tensor has so few columns that rows
+/// agree by chance, or more than 2^22 elements.
 std::vector<Trial> TrialsOfRows(const ExpectedRows& expected,
                                 const std::vector<bool>& wrong);
 

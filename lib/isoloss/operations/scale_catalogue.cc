@@ -1,5 +1,5 @@
-// Mistakes in the codes and scales of an operand; catalogue.cc has those in its
-// values and their description.
+// Lists mistakes in the codes and scales of an operand; catalogue.cc has those
+// in its values and their description.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -28,7 +28,7 @@ bool HasPowersOfTwo(const Side& side) {
          HasScales(side, formats::ScaleFormat::kPow2);
 }
 
-/// The description that rounds no scale, where powers of two are due.
+/// Leaves scales unrounded, if powers of two are due.
 bool UnroundedScales(Side& side) {
   if (!HasPowersOfTwo(side)) return false;
   side.quantization->scale_format = formats::ScaleFormat::kFp32;
@@ -89,7 +89,7 @@ bool ScaleOff(ScalarTensor& tensor, const Quantization& quantization) {
   });
 }
 
-/// Scales of another tensor of the same size, and the codes that they give.
+/// Takes scales of another tensor of equal size, and the codes that they give.
 bool TakeScales(const std::vector<ScalarScale>& scales,
                 const Quantization& quantization, ScalarTensor& tensor) {
   if (scales.size() != tensor.scales.size()) return false;
@@ -100,7 +100,7 @@ bool TakeScales(const std::vector<ScalarScale>& scales,
   });
 }
 
-/// Scales that follow from other elements: keep(element, column).
+/// Computes scales from only the elements that keep(element, column) chooses.
 template <typename Keep>
 bool ScaleOf(ScalarTensor& tensor, const Quantization& quantization,
              const Keep& keep) {
@@ -127,7 +127,7 @@ bool ScaleOfFirstHalf(ScalarTensor& tensor, const Quantization& quantization) {
   });
 }
 
-/// Delayed scaling: the scales are those of an earlier tensor.
+/// Makes delayed scaling: the scales are those of an earlier tensor.
 template <Earlier kEarlier>
 bool StaleScale(Side& side) {
   if (!side.quantization || side.change != nullptr) return false;
@@ -156,8 +156,8 @@ std::vector<float> LargestOfCells(const ScalarTensor& tensor) {
   return largest;
 }
 
-/// Exponents of amax over the largest element, rounded up from `kUpFrom` of the
-/// power of two above it on, else down.
+/// Computes exponents of amax over the largest element. A number is rounded up
+/// from `kUpFrom` of the power of two above it on; else it is rounded down.
 template <double kUpFrom>
 bool RoundedScales(ScalarTensor& tensor, const Quantization& quantization) {
   const float most = formats::MaxFinite(*quantization.element);
@@ -175,8 +175,8 @@ bool RoundedScales(ScalarTensor& tensor, const Quantization& quantization) {
   return TakeScales(scales, quantization, tensor);
 }
 
-/// Scales of cells in which log2 of what is rounded is whole, as an error of
-/// the logarithm makes them: that of amax over the largest element, or of amax.
+/// Changes scales of cells in which log2 of the rounded number is whole, as an
+/// error of the logarithm would. It is amax over the largest element, or amax.
 template <int kExponent>
 bool ExactPowersOff(ScalarTensor& tensor, const Quantization& quantization) {
   const bool of_maximum = quantization.scale_rule == ScaleRule::kFloor ||
@@ -202,7 +202,7 @@ bool ExactPowersOff(ScalarTensor& tensor, const Quantization& quantization) {
   return changed;
 }
 
-/// The scales are read as if their matrix were stored the other way.
+/// Reads the scales as if their matrix were stored transposed.
 template <bool kStoredTransposed>
 bool TransposedScales(ScalarTensor& tensor, const Quantization& /*q*/) {
   const std::vector<ScalarScale> scales = tensor.scales;
@@ -224,7 +224,7 @@ bool TransposedScales(ScalarTensor& tensor, const Quantization& /*q*/) {
   return true;
 }
 
-/// Each block has the scale of another one along its row.
+/// Gives each block the scale of another one along its row.
 template <size_t kForward>
 bool ShiftedScales(ScalarTensor& tensor, const Quantization& /*q*/) {
   const std::vector<ScalarScale> scales = tensor.scales;
@@ -244,7 +244,7 @@ bool NoClamp(ScalarTensor& tensor, const Quantization& quantization) {
   const float beyond = quantization.element->has_nan()
                            ? std::numeric_limits<float>::quiet_NaN()
                            : std::numeric_limits<float>::infinity();
-  // Halfway to the number after the largest one.
+  // This limit is halfway to the number after the largest one.
   const float limit =
       most + std::ldexp(1.0f, std::ilogb(most) -
                                   quantization.element->fraction_bits() - 1);

@@ -1,4 +1,4 @@
-// Which mistakes of the catalogue may explain a product, or codes.
+// Chooses the mistakes of the catalogue that may explain a product, or codes.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -37,8 +37,8 @@ std::optional<oracle::Comparison> CompareAltered(const Product& product,
 
 // ---- a window of a large product --------------------------------------------
 
-/// Rows of a window are whole cells: of squares of 32 or, if cells of the
-/// recipe are larger, of 128.
+/// Rows of a window are whole cells: squares of 32 or, if cells of the recipe
+/// are larger, of 128.
 constexpr size_t kWindow = 32;
 constexpr size_t kLargeWindow = 128;
 
@@ -47,7 +47,7 @@ struct Sample {
   int64_t other = 0;
 };
 
-/// Whether rows depend on those of the same window only.
+/// Returns whether rows depend only on rows of the same window.
 bool HasIndependentRows(const Side& side, size_t window) {
   const auto& quantization =
       side.quantization ? side.quantization : side.left_out;
@@ -62,7 +62,7 @@ size_t OperandRows(const Side& side) {
   return side.down ? side.values.cols() : side.values.rows();
 }
 
-/// The window's rows of an operand around row `place`; returns the first.
+/// Cuts an operand to the window around row `place`. Returns its first row.
 size_t Cut(Side& side, size_t place, size_t window) {
   const size_t first = place / window * window;
   const size_t count = std::min(window, OperandRows(side) - first);
@@ -75,8 +75,7 @@ size_t Cut(Side& side, size_t place, size_t window) {
   return first;
 }
 
-/// Nothing of a product that is as fast as its window, or whose operands can't
-/// be cut.
+/// Returns nothing if the product is as fast as a window, or can't be cut.
 std::shared_ptr<const Sample> SampleOf(const Product& product,
                                        const oracle::Comparison& found) {
   const runlog::OracleRow worst = found.Row();
@@ -117,8 +116,8 @@ std::shared_ptr<const Sample> SampleOf(const Product& product,
   return sample;
 }
 
-/// That it explains less than half of the window. Scales that are transposed
-/// or of more rows than the window come from elsewhere.
+/// Returns whether a mistake explains less than half of the window. Transposed
+/// scales, or those of more rows than the window, depend on the whole tensor.
 bool FailsOnWindow(const Sample* sample, const SideMistake& mistake,
                    Which which) {
   if (sample == nullptr ||
@@ -130,10 +129,10 @@ bool FailsOnWindow(const Sample* sample, const SideMistake& mistake,
   return comparison && 2 * comparison->other() > sample->other;
 }
 
-/// A product in which a fit put its number.
+/// A fit puts its number into the product.
 using AlterProduct = void (*)(Product& product, double number);
 
-/// On the sample first, if there is one.
+/// Compares the sample first, if there is one; a wrong element in it decides.
 oracle::Comparison CompareFit(const Product& product, const Sample* sample,
                               AlterProduct alter, double number) {
   const auto compare = [&](Product altered) {
@@ -147,8 +146,8 @@ oracle::Comparison CompareFit(const Product& product, const Sample* sample,
   return compare(product);
 }
 
-/// Factors of the result and, with a bias, of either term, from the sample or,
-/// without one, from the whole.
+/// Returns fits of factors: of the result and, with a bias, of either term.
+/// They are from the sample or, without one, from the whole.
 std::vector<Fit> FitsOf(const Product& product,
                         const std::shared_ptr<const Sample>& sample) {
   const Product& part = sample == nullptr ? product : sample->product;
@@ -214,8 +213,8 @@ std::vector<Fit> FitsOf(const Product& product,
   return fits;
 }
 
-/// The factor of maxima that explains most of a window, or of a product that is
-/// small. 1: none explains anything.
+/// Returns the factor of maxima that explains most of a window, or of a small
+/// product. 1: none explains anything.
 double MaximaFactor(const Product& product, const Sample* sample, Which which) {
   constexpr double kLargeProduct = 0x1p24;
   const Product& part = sample == nullptr ? product : sample->product;
@@ -234,17 +233,17 @@ double MaximaFactor(const Product& product, const Sample* sample, Which which) {
   return best;
 }
 
-/// Sums within what an accumulator of 13 bits behind the point loses, whose
-/// order and steps nobody knows. It meets all elements alike: what is wrong of
-/// few of them or in few rows has another reason.
+/// Compares with sums of an accumulator that keeps 13 bits after the point, in
+/// an unknown order and unknown steps. It changes all elements. So another
+/// reason must exist if only few elements or few rows are wrong.
 std::optional<oracle::Comparison> CompareLossy(
     const Product& product, const oracle::Comparison& found) {
   const size_t rows = product.output.rows();
-  constexpr size_t kFewRows = 4;  // one of so many
+  constexpr size_t kFewRows = 4;  // one of this many
   const auto wrong =
       static_cast<size_t>(std::ranges::count(found.wrong_rows(), true));
   if (rows > kFewRows && wrong * kFewRows < rows) return std::nullopt;
-  constexpr int64_t kFew = 100;  // one of so many
+  constexpr int64_t kFew = 100;  // one of this many
   Product lossy = product;
   lossy.accumulation = {};
   lossy.loses_bits = true;
@@ -273,7 +272,7 @@ std::optional<oracle::Comparison> CodesAltered(
 
 }  // namespace
 
-/// A factor of the rows that have others, if some have none.
+/// Returns a fit of a factor of the wrong rows, if some rows are right.
 static std::optional<Fit> FitOfRows(const Product& product,
                                     const oracle::Comparison& found) {
   const std::vector<bool>& wrong = found.wrong_rows();
@@ -342,7 +341,7 @@ std::vector<Trial> TrialsOf(const Product& product, const SideNames& names,
     }
     std::ranges::move(Confirmed(fits), std::back_inserter(trials));
   }
-  // Both last: of what explains as much the first counts.
+  // "Both" comes last, because the first of equally good results counts.
   const std::pair<Which, std::string> sides[] = {{Which::kLeft, names.left},
                                                  {Which::kRight, names.right},
                                                  {Which::kBoth, "both"}};
@@ -428,7 +427,8 @@ std::vector<Trial> TrialsOf(const std::vector<const Side*>& sides,
   std::ranges::move(TrialsOfJoinedBlocks(sides, name, codes, scales, part),
                     std::back_inserter(trials));
   for (const SideMistake& mistake : SideMistakes()) {
-    if (mistake.name == "other_axis") continue;  // codes are those above
+    if (mistake.name == "other_axis")
+      continue;  // the trials above have it for codes
     trials.push_back(
         {.name = fmt::format("{}.{}", mistake.name, name),
          .sentence = fmt::format(

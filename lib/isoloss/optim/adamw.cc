@@ -34,7 +34,7 @@ std::span<float> All(Matrix<float>& matrix) {
   return {matrix.data(), matrix.size()};
 }
 
-/// One tensor with its moments, and how to change them.
+/// An Update is one tensor with its moments and the factors of the step.
 struct Update {
   std::span<float> parameter;
   std::span<float> first_moment;
@@ -43,7 +43,7 @@ struct Update {
   const kernels::AdamWScalars& scalars;
   bool keep_parameter;  ///< where the gradient was
 
-  /// Elements [first, first + count).
+  /// Returns elements [first, first + count).
   Update Part(size_t first, size_t count) const {
     return {parameter.subspan(first, count),
             first_moment.subspan(first, count),
@@ -58,10 +58,10 @@ struct Update {
   }
 };
 
-/// Runs one leaf and takes its sums.
+/// Updates one leaf and computes its sums of squares.
 void RunLeaf(const Update& leaf, double& parameter_squares,
              double& update_squares) {
-  static ThreadTeam alone(1);  // runs loops in place, on whatever thread
+  static ThreadTeam alone(1);  // runs loops in the calling thread
   std::array<float, kernels::kSquaresLeaf> change;
   const size_t size = leaf.parameter.size();
   kernels::SumOfSquaresLeaves(leaf.parameter, {&parameter_squares, 1}, alone);
@@ -123,7 +123,7 @@ void AdamW::Restore(int64_t steps) {
   steps_ = steps;
   beta1_power_ = 1;
   beta2_power_ = 1;
-  // Not pow, whose last bit is another one. Powers end in a fixed point.
+  // pow would give another last bit. Powers reach a fixed point in the end.
   for (int64_t t = 0; t < steps; ++t) {
     const double next1 = beta1_power_ * config_.beta1;
     const double next2 = beta2_power_ * config_.beta2;

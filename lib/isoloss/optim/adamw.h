@@ -1,4 +1,4 @@
-// AdamW over the tensors of a model.
+// Implements AdamW, which updates the tensors of a model.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,16 @@ struct AdamWConfig {
   double weight_decay = 0.1;
 };
 
-/// Of one tensor, in the leaves of kernels::SumOfSquaresLeaves: sums of squares
-/// of the parameter before a step, and of what the step adds to it (after -
-/// before, in FP32). Sized by Step, which allocates only the first time.
+/// Both members have one tensor's sums of squares, in the leaves of
+/// kernels::SumOfSquaresLeaves: of the parameter before a step, and of what the
+/// step adds to it (after - before, in FP32). Step sizes them and allocates
+/// only the first time.
 struct UpdateSquares {
   std::vector<double> parameter;
   std::vector<double> update;
 };
 
-/// One group for all tensors. Step t (from 1), with g = grad_scale * gradient:
+/// All tensors are one group. Step t (from 1), with g = grad_scale * gradient:
 ///   p <- p (1 - lr * weight_decay)
 ///   m <- beta1 m + (1 - beta1) g
 ///   v <- beta2 v + (1 - beta2) g^2
@@ -47,22 +48,22 @@ class AdamW {
   /// is filled while the values are in cache; it changes no bit of the update.
   void Step(double lr, double grad_scale, ThreadTeam& team,
             std::span<UpdateSquares> squares = {});
-  /// The same, after which each gradient's memory holds its parameter as it was
-  /// before: nobody reads the gradient any more.
+  /// Updates like Step. Each gradient's memory then holds its parameter as it
+  /// was before the step, since nobody reads the gradient any more.
   void StepKeepingParameters(double lr, double grad_scale, ThreadTeam& team,
                              std::span<UpdateSquares> squares);
 
   std::span<const Tensor> tensors() const { return tensors_; }
 
-  // What the next step depends on besides parameters and gradients.
+  // The next step depends on these, besides parameters and gradients.
 
-  /// m and v, one row for each tensor; may be written.
+  /// Returns m or v, one row for each tensor. Callers may write them.
   std::span<Matrix<float>> first_moments() { return first_moments_; }
   std::span<Matrix<float>> second_moments() { return second_moments_; }
-  /// Steps so far.
+  /// Returns the number of steps so far.
   int64_t steps() const { return steps_; }
-  /// Goes on as if `steps` had been made: powers of the betas have the bits
-  /// that those steps leave. Moments are the caller's to write.
+  /// Goes on as if `steps` had been made: the powers of the betas have the bits
+  /// that those steps leave. The caller writes the moments.
   /// Errors   FormatError if `steps` is negative or above kMaxSteps.
   void Restore(int64_t steps);
   static constexpr int64_t kMaxSteps = int64_t{1} << 32;

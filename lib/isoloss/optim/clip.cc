@@ -20,7 +20,7 @@ double GlobalNorm(std::span<const double> squares) {
 
 double ClipCoefficient(double norm, double max_norm) {
   const double coefficient = max_norm / (norm + 1e-6);
-  // Not std::min, which would turn NaN into 1.
+  // std::min would turn NaN into 1.
   return coefficient > 1.0 ? 1.0 : coefficient;
 }
 

@@ -1,4 +1,4 @@
-// Load balancing without an auxiliary loss: each expert's routing bias moves
+// Balances load without an auxiliary loss: each expert's routing bias moves
 // against its load.
 #pragma once
 
@@ -11,9 +11,10 @@ namespace isoloss::optim {
 ///   d_e = rate * sign(mean(n) - n_e),   sign(0) = 0,
 ///   bias_e <- bias_e + (d_e - mean(d)).
 /// Subtracting mean(d) keeps the sum of the biases. The sign compares n_e * E
-/// with the sum of n in integers, so it is exact; mean(d) is formed from the
-/// integer sum of the signs; the rest is FP32. Call it once per optimizer step
-/// and MoE layer, with the counts of the whole step, before the optimizer.
+/// with the sum of n in integers, so it is exact. mean(d) is computed from the
+/// integer sum of the signs, the rest in FP32. Call the function once per
+/// optimizer step and MoE layer, with the counts of the whole step, before the
+/// optimizer.
 ///
 /// Shapes   tokens_per_expert, bias [E].
 /// Errors   ShapeError if the lengths differ.

@@ -60,7 +60,7 @@ Schedule::Schedule(const ScheduleConfig& config) : config_(config) {
   warmup_ = std::min(config.warmup_steps, total);
   decay_ = total - warmup_;
   if (config.decay_ratio) {
-    // nearbyint rounds half to even in the default mode.
+    // nearbyint rounds half to even if the mode is the default one.
     const double wanted =
         std::nearbyint(static_cast<double>(total) * *config.decay_ratio);
     decay_ = std::min(static_cast<int64_t>(wanted), decay_);

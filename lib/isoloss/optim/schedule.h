@@ -1,4 +1,4 @@
-// The learning rate of every step: warm-up, plateau, decay.
+// Computes the learning rate of every step: warm-up, plateau, decay.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,8 @@ struct ScheduleConfig {
   double base_lr = 1e-3;
   int64_t total_steps = 0;   ///< N
   int64_t warmup_steps = 0;  ///< more than N counts as N
-  /// Share of N that decays, rounded half to even; none: all after warm-up.
+  /// This share of N decays, rounded half to even. If it is empty, all steps
+  /// after the warm-up decay.
   std::optional<double> decay_ratio = std::nullopt;
   DecayShape decay = DecayShape::kLinear;
   double min_lr_factor = 0;  ///< floor of the decay, as a share of base_lr
@@ -34,7 +35,7 @@ class Schedule {
   ///          negative, total_steps is 0, or a ratio is outside [0, 1].
   explicit Schedule(const ScheduleConfig& config);
 
-  /// Learning rate over base_lr. 0 <= step < total_steps.
+  /// Returns the learning rate over base_lr. 0 <= step < total_steps.
   double Factor(int64_t step) const;
   double LearningRate(int64_t step) const {
     return config_.base_lr * Factor(step);

@@ -1,12 +1,12 @@
-// What the optimizer sees of a model.
+// Defines the optimizer's view of a model's tensors.
 #pragma once
 
 #include <span>
 
 namespace isoloss::optim {
 
-/// The values of one trained tensor and their gradient, of equal length. The
-/// memory belongs to the model.
+/// A trained tensor has values and their gradient, of equal length. The memory
+/// belongs to the model.
 struct Tensor {
   std::span<float> parameter;
   std::span<float> gradient;

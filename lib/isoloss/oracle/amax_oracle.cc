@@ -12,7 +12,7 @@ namespace {
 
 using precision::GemmRole;
 
-/// Which tensor of a site is quantised where.
+/// One product of a site quantises this tensor as its operand on that side.
 struct Reading {
   GemmRole role;
   Side side;
@@ -36,7 +36,7 @@ float LargestFinite(MatrixView<const float> values) {
   return largest;
 }
 
-/// Rows of each group of one of a site's tensors.
+/// Returns the rows of each group of one tensor of a site.
 std::vector<MatrixView<const float>> GroupsOf(const StepInputs& inputs,
                                               const LinearSite& site,
                                               char tensor) {

@@ -1,4 +1,4 @@
-// The oracle's own account of what delayed scaling looks back to.
+// Recomputes the largest magnitudes that delayed scaling looks back to.
 #pragma once
 
 #include <cstddef>
@@ -11,16 +11,17 @@
 
 namespace isoloss::oracle {
 
-/// Follows a run from its first step: for each operand whose quantisation looks
-/// back, and each of its groups, the largest finite magnitude that each step
-/// announced of the whole batch's x, W or dy, as many as it looks back to.
+/// Follows a run from its first step. For each operand that has delayed
+/// scaling, and each of its groups, it keeps the largest finite magnitudes of
+/// x, W or dy. There is one per step of the operand's history, over the whole
+/// batch.
 class AmaxOracle {
  public:
-  /// The largest of each operand's steps, for the step that comes next; empty
-  /// before the first one, and without delayed scaling.
+  /// The largest magnitude of each operand's history, for the next step. The
+  /// map is empty before the first step and without delayed scaling.
   const OperandHistories& histories() const { return histories_; }
 
-  /// The step becomes the newest one.
+  /// Appends the magnitudes of a step.
   /// Errors   FormatError if the step did not announce one of the operands.
   void EndStep(const StepInputs& inputs);
 

@@ -11,8 +11,8 @@
 namespace isoloss::oracle {
 namespace {
 
-/// Of each token in its document. Not batch.positions, which are part of what
-/// is checked.
+/// Returns each token's position in its document. It does not read
+/// batch.positions, which are part of what is checked.
 std::vector<int32_t> PositionsIn(const std::vector<size_t>& document_ends) {
   std::vector<int32_t> positions;
   size_t begin = 0;
@@ -25,7 +25,6 @@ std::vector<int32_t> PositionsIn(const std::vector<size_t>& document_ends) {
   return positions;
 }
 
-/// One layer's check.
 class AttentionOracle {
  public:
   AttentionOracle(const StepRecord& record, const model::ModelConfig& config,
@@ -102,7 +101,7 @@ void AttentionOracle::CheckRotated(const char* tensor,
   sink_.Add(name_ + tensor, comparison);
 }
 
-/// Key columns of wkv_b's gradient are inner_attention.k's.
+/// wkv_b's gradient has the columns of inner_attention.k's gradient.
 void AttentionOracle::CheckKeyCopies() {
   const MatrixView<const float> dk = Of("inner_attention.k_gradient");
   const MatrixView<const float> dexpanded = Of("wkv_b_gradient");
@@ -119,7 +118,7 @@ void AttentionOracle::CheckKeyCopies() {
   sink_.Add(name_ + "wkv_b_gradient", comparison);
 }
 
-/// A copy, but for the rotary columns, which are turned back.
+/// The gradient is a copy, but its rotary columns are turned back.
 void AttentionOracle::CheckQueryGradient() {
   const std::string tensor = QuerySite() + "_gradient";
   const MatrixView<const float> dq = Of("inner_attention.q_gradient");
@@ -148,7 +147,8 @@ void AttentionOracle::CheckQueryGradient() {
   sink_.Add(name_ + tensor, comparison);
 }
 
-/// k_pe is one for all heads: its gradient is their sum, rounded, turned back.
+/// All heads share k_pe. Its gradient is the sum over heads, rounded and turned
+/// back.
 void AttentionOracle::CheckKeyRotaryGradient() {
   const MatrixView<const float> dk = Of("inner_attention.k_gradient");
   const MatrixView<const float> values = Of("wkv_a_gradient");

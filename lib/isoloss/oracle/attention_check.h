@@ -1,4 +1,4 @@
-// The oracle of latent attention between its projections: rotation, softmax
+// Verifies latent attention between its projections: rotation, softmax
 // attention, and their gradients.
 #pragma once
 
@@ -13,15 +13,14 @@
 
 namespace isoloss::oracle {
 
-/// What "layers.<layer>.attention" announced between its GEMMs:
-///   q_pe_rotated, k_pe_rotated   from wq (or wq_b) and wkv_a outputs
-///   inner_attention output       from those, k_nope and v of wkv_b's output
-///   inner_attention.q, .k gradients, wkv_b gradient   from wo's dgrad
-///   wq (or wq_b) gradient        inner_attention.q's, rotated back
+/// Verifies what "layers.<layer>.attention" announced between its GEMMs:
+///   q_pe_rotated, k_pe_rotated   from wq (or wq_b) and wkv_a outputs;
+///   inner_attention output       from those, k_nope and v of wkv_b's output;
+///   inner_attention.q, .k gradients, wkv_b gradient   from wo's dgrad;
+///   wq (or wq_b) gradient        inner_attention.q's, rotated back;
 ///   wkv_a gradient               columns of k_pe only: the sum over heads,
-///                                rounded, rotated back, rounded
-/// Probabilities are recomputed from queries and keys, their errors carried
-/// along.
+///                                rounded, rotated back, rounded.
+/// Probabilities are recomputed from queries and keys, with their errors.
 /// Errors   FormatError if the step did not announce one of them.
 /// Cost     O(sum over documents of length^2 * heads * width).
 void CheckAttention(const StepRecord& record, const model::ModelConfig& config,

@@ -17,21 +17,22 @@
 namespace isoloss::oracle {
 namespace {
 
-/// Roundings that scales of sums add to those of a chain: of their product, the
-/// multiplication, and a value that is code times scale.
+/// A sum of scaled values has more roundings than a chain. They belong to the
+/// product of the scales, the multiplication by it, and a value that is code
+/// times scale.
 constexpr size_t kOfScales = 6;
-/// Error of the model's Exp, 2 ulp, relative.
+/// The relative error of the model's Exp is at most 2 ulp.
 constexpr double kExpError = 4 * kUnitRoundoff;
 
-/// Queries whose probabilities are kept at a time.
+/// This many queries keep their probabilities at a time.
 constexpr size_t kQueries = 64;
 
 size_t Padded(size_t width) {
   return (width + kFactorLanes - 1) / kFactorLanes * kFactorLanes;
 }
 
-/// An FP32 chain of the terms. `more`: roundings that a term may take part in
-/// besides.
+/// Returns the estimate of an FP32 chain of the terms. A term may take part in
+/// `more` further roundings.
 Estimate SumAt(const FactorSums& sums, size_t column, size_t more) {
   const auto at = [&](FactorSums::Figure figure) {
     return sums.sums(figure, column);
@@ -51,8 +52,8 @@ std::vector<FactorSums> NoSums(size_t tokens, size_t width) {
   return sums;
 }
 
-/// As CausalDots of values that are known exactly, for the first dots.size()
-/// rows.
+/// Does what CausalDots does, for values that are known exactly and for the
+/// first dots.size() rows.
 void QuantizedDots(const double* left, const Matrix<double>& rows, size_t width,
                    std::vector<Estimate>& dots) {
   for (size_t j = 0; j < dots.size(); ++j) {
@@ -73,7 +74,7 @@ void QuantizedDots(const double* left, const Matrix<double>& rows, size_t width,
   }
 }
 
-/// What the core gives for one head of a document, by its tokens.
+/// The core gives these sums for one head of a document, one per token.
 struct HeadSums {
   HeadSums(size_t tokens, size_t width, size_t value_width)
       : out(NoSums(tokens, value_width)),
@@ -87,7 +88,7 @@ struct HeadSums {
   std::vector<FactorSums> dv;
 };
 
-/// Columns that are added are zero.
+/// Returns `values` with zeros in the columns that are added.
 Matrix<double> Widened(MatrixView<const float> values) {
   Matrix<double> wide(values.rows(), Padded(values.cols()));
   for (size_t i = 0; i < values.rows(); ++i) {
@@ -96,7 +97,7 @@ Matrix<double> Widened(MatrixView<const float> values) {
   return wide;
 }
 
-/// Dot products of queries with the keys that they see.
+/// Computes dot products of queries with the keys that they see.
 class CausalDots {
  public:
   CausalDots(MatrixView<const float> left, MatrixView<const float> right)
@@ -108,7 +109,8 @@ class CausalDots {
   CausalDots(const CausalDots&) = delete;
   CausalDots& operator=(const CausalDots&) = delete;
 
-  /// Of one row with rows [0, row]; rows must ascend one by one.
+  /// Returns the dots of one row with rows [0, row]. Rows must ascend one by
+  /// one.
   void At(size_t row, std::vector<Estimate>& dots) {
     if (row % kDotRows == 0) {
       tiles_.resize(row / kDotLanes + 1);
@@ -130,15 +132,17 @@ class CausalDots {
   std::vector<DotEstimates> tiles_;
 };
 
-/// What the products of one head of a document read. A tensor is the head;
-/// blocks lie along the contraction: along a row, or `down` the tokens.
+/// Quantises the operands of the products of one head of a document. A tensor
+/// is the head. Blocks lie along the contraction, which is along a row or
+/// `down` the tokens.
 class HeadOperands {
  public:
   HeadOperands(const AttentionFormats& formats, std::string core, size_t number)
       : formats_(formats), core_(std::move(core)), number_(number) {}
 
-  /// The operand as its product reads it, laid out as Widened does. `place`:
-  /// "scores/fprop/left". Nothing is done to an operand without a description.
+  /// Returns the operand as its product reads it, laid out as Widened does.
+  /// `place` is for example "scores/fprop/left". An operand without a
+  /// quantisation stays as it is.
   Matrix<double> Read(const std::optional<formats::Quantization>& quantization,
                       MatrixView<const float> values, bool down,
                       const char* place) const {
@@ -181,7 +185,6 @@ class HeadOperands {
   const size_t number_;
 };
 
-/// One layer's core.
 class CoreOracle {
  public:
   CoreOracle(const StepRecord& record, const model::ModelConfig& config,
@@ -207,7 +210,7 @@ class CoreOracle {
   }
   size_t value_stride() const { return c_.qk_nope_head_dim + c_.v_head_dim; }
 
-  /// What a document has under one head.
+  /// These are the rows of one document and the columns of one head.
   struct HeadViews {
     MatrixView<const float> q;
     MatrixView<const float> k;
@@ -244,13 +247,14 @@ class CoreOracle {
   Comparison dkeys_{grid_};
   Comparison dvalues_{grid_};
 
-  // Of the query at hand, over the keys that it sees.
+  // These belong to the present query and have one element per key that it
+  // sees.
   std::vector<Estimate> dots_;
   std::vector<Uncertain> p_;
   std::vector<Uncertain> ds_;
 };
 
-/// Queries and keys as the core reads them, from what was announced.
+/// Assembles queries and keys as the core reads them from announced tensors.
 void CoreOracle::Assemble() {
   const size_t nope = c_.qk_nope_head_dim;
   const size_t rope = c_.qk_rope_head_dim;
@@ -287,7 +291,7 @@ void CoreOracle::CheckCore() {
   sink_.Add(name_ + "wkv_b_gradient", dvalues_);
 }
 
-/// Document [begin, end) under one head, forward and backward.
+/// Verifies document [begin, end) under one head, forward and backward.
 void CoreOracle::CheckHead(size_t begin, size_t end, size_t head) {
   if (formats_.precision.quantizes()) {
     return CheckQuantizedHead(begin, end, head);
@@ -340,8 +344,8 @@ CoreOracle::HeadViews CoreOracle::ViewsOf(size_t begin, size_t end,
           .dout = of_head(dout_, head * c_.v_head_dim, c_.v_head_dim)};
 }
 
-/// The same where the recipe quantises. Every key counts: what a scale that is
-/// NaN makes of a masked score is no zero.
+/// Does the same for a recipe that quantises. Every key counts, since a masked
+/// score under a NaN scale is not zero.
 void CoreOracle::CheckQuantizedHead(size_t begin, size_t end, size_t head) {
   const size_t tokens = end - begin;
   const auto [q, k, v, dout] = ViewsOf(begin, end, head);
@@ -361,7 +365,7 @@ void CoreOracle::CheckQuantizedHead(size_t begin, size_t end, size_t head) {
   }
   const auto p_of_o = operands.Read(f.p, p, false, "values/fprop/left");
   const auto v_of_o = operands.Read(f.v, v, true, "values/fprop/right");
-  // Backward a product is quantised if its gradient is.
+  // In the backward pass a product is quantised if its gradient is.
   const auto& dv_p = f.d_out ? f.p : none;
   const auto& dp_v = f.d_out ? f.v : none;
   const auto& dq_k = f.d_scores ? f.k : none;
@@ -418,8 +422,9 @@ void CoreOracle::CompareHead(size_t begin, size_t head, const HeadSums& sums,
           v_width, sums.dv, dvalues_);
 }
 
-/// p_ of one query, from dots_. That all exponents are shifted alike cancels;
-/// what remains is each one's own error, and that of their sum.
+/// Computes p_ of one query from dots_. An error that shifts all exponents
+/// alike cancels. The own error of each exponent and the error of their sum
+/// remain.
 void CoreOracle::Probabilities() {
   const size_t keys = dots_.size();
   double max = -HUGE_VAL;
@@ -447,7 +452,7 @@ void CoreOracle::Probabilities() {
       continue;
     }
     const double e = portable::Exp(x);
-    // Subtraction, scaling, Exp.
+    // The error comes from the subtraction, the scaling and Exp.
     const double error = portable::Expm1(dots_[j].bound * scale_ +
                                          Gamma(2) * std::fabs(x) + kExpError);
     const double spread = dots_[j].noise * scale_;
@@ -462,7 +467,8 @@ void CoreOracle::Probabilities() {
   const double variance_of_sum = sum_variance / (sum * sum);
   for (Uncertain& p : p_) {
     p.exact /= sum;
-    // Reciprocal and product; second-order terms are below the last factor.
+    // The reciprocal and the product add two roundings. The last factor is
+    // larger than all second-order terms.
     const double error = (p.bound + error_of_sum + Gamma(2)) * (1 + 0x1p-10);
     p.bound = p.exact * error + kTiny;
     p.variance = p.exact * p.exact *
@@ -470,11 +476,11 @@ void CoreOracle::Probabilities() {
   }
 }
 
-/// ds_ of one query, from its probabilities, dots_ being dp:
-/// ds = scale * (p * (dp - sum(dp * read))), `read` what multiplied V.
+/// Computes ds_ of one query from its probabilities and from dots_, which are
+/// dp: ds = scale * (p * (dp - sum(dp * read))). V was multiplied by `read`.
 void CoreOracle::ScoreGradients(const Uncertain* p_row, const Uncertain* read) {
   const size_t keys = dots_.size();
-  // Its probability is 1, its dp the mean: no rounding.
+  // The only key has probability 1 and dp is the mean, so nothing is rounded.
   if (keys == 1 && std::isfinite(p_row[0].exact * dots_[0].exact) &&
       read[0].exact == 1.0 && read[0].bound == 0.0) {
     ds_.assign(1, {});

@@ -1,4 +1,4 @@
-// The oracle of softmax attention and its gradients.
+// Verifies softmax attention and its gradients.
 #pragma once
 
 #include <cstddef>
@@ -14,23 +14,24 @@
 
 namespace isoloss::oracle {
 
-/// Factor on q.k: width^-1/2, with YaRN's mscale folded in.
+/// Returns the factor on q.k: width^-1/2, with YaRN's mscale folded in.
 float OracleSoftmaxScale(const model::ModelConfig& config);
 
-/// How its products are quantised, and what random bits come from; as it is,
-/// nothing is quantised.
+/// Says how the products' operands are quantised. `seed` and `step` select the
+/// random bits. The default quantises nothing.
 struct AttentionFormats {
   precision::AttentionPrecision precision = {};
   uint64_t seed = 0;
   uint64_t step = 0;
 };
 
-/// What the attention of that name ("layers.0.attention.") announced of its
-/// core: inner_attention's output and gradients of queries and keys, and the
-/// columns of wkv_b's gradient that belong to values. Probabilities are
-/// recomputed from queries and keys, their errors carried along. Where the
-/// recipe quantises P or dS, which nobody announces, an error may change a code
-/// (QuantizedUncertain).
+/// Verifies what the attention of that name ("layers.0.attention.") announced
+/// of its core. This is inner_attention's output, the gradients of queries and
+/// keys, and the columns of wkv_b's gradient that belong to values.
+///
+/// Probabilities are recomputed from queries and keys, with their errors. A
+/// recipe may quantise P or dS, which no run announces; an error may then
+/// change a code (QuantizedUncertain).
 /// Errors   FormatError if the step did not announce one of them.
 /// Cost     O(sum over documents of length^2 * heads * width); memory of
 ///          O(length * width), of O(length^2) where the recipe quantises.

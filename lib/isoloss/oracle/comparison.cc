@@ -18,7 +18,7 @@ bool SameValue(float a, float b) {
   return a == b;  // +0 and -0 are equal
 }
 
-/// How far `exact` is from the reals that round to `value`.
+/// Returns the distance of `exact` from the reals that round to `value`.
 double DistanceToInterval(Grid grid, float value, double exact) {
   const double low = Boundary(grid, value, /*up=*/false);
   const double high = Boundary(grid, value, /*up=*/true);
@@ -26,8 +26,8 @@ double DistanceToInterval(Grid grid, float value, double exact) {
   return std::max({0.0, low - exact, exact - high});
 }
 
-/// Probability that FP32's noise carries `expected` out of the interval of the
-/// reals that round to `want`.
+/// Returns the probability that FP32's noise carries `expected` out of the
+/// interval of reals that round to `want`.
 double FlipProbability(Grid grid, float want, const Estimate& expected) {
   if (!std::isfinite(want)) return 0.0;
   double probability = 0.0;
@@ -67,7 +67,7 @@ void Comparison::AddAny(size_t row, size_t column, float value,
 bool Comparison::AddDifferent(size_t row, size_t column, float value,
                               float want, const Estimate& expected) {
   double ratio = kInfinity;
-  // What has no bound has no explanation either.
+  // A value without a bound cannot be explained.
   const bool comparable = std::isfinite(expected.exact) &&
                           std::isfinite(expected.bound) && !std::isnan(value);
   bool flip = false;
@@ -84,7 +84,7 @@ bool Comparison::AddDifferent(size_t row, size_t column, float value,
                           Ulp(expected.exact);
     }
   }
-  // At a tie the two statements may differ in the last bit.
+  // At a tie `flip` and `ratio` may disagree in the last bit.
   ratio =
       flip ? std::min(ratio, 1.0) : std::max(ratio, std::nextafter(1.0, 2.0));
   if (flip) {

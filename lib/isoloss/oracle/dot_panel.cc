@@ -37,7 +37,7 @@ void DotPanel::Pack(const DotSide& b, size_t first, size_t begin, size_t end) {
   scratch_.resize(kDotRows * depth);
 }
 
-/// Rows that are missing are the last one again.
+/// The last row stands in for missing rows.
 std::array<const float*, kDotRows> DotPanel::RowsFrom(const DotSide& a,
                                                       size_t first) const {
   std::array<const float*, kDotRows> rows;
@@ -47,8 +47,8 @@ std::array<const float*, kDotRows> DotPanel::RowsFrom(const DotSide& a,
   return rows;
 }
 
-/// Whether all terms are multiples of 1 / 2^24 of `size` or more, so that no
-/// order of adding them rounds.
+/// Returns whether all terms are multiples of 1 / 2^24 of `size` or more, so
+/// that no order of adding them rounds.
 bool DotPanel::AnyOrderFits(const float* left, const float* right,
                             double size) const {
   for (size_t k = 0; k < steps_.rows(); ++k) {
@@ -92,7 +92,7 @@ void DotPanel::Dots(const DotSide& a, size_t first, DotEstimates& out) {
 
 void DotPanel::RoundedDots(const DotSide& a, size_t first, size_t end,
                            std::vector<Estimate>& out) {
-  // Bounds on partial sums are of runs that begin where the row does.
+  // Bounds on partial sums hold for runs that begin where the row begins.
   ISOLOSS_ASSERT(begin_ % kPrefixTerms == 0);
   out.resize((end - first) * kDotLanes);
   std::vector<Pair> unsure;
@@ -119,7 +119,7 @@ void DotPanel::RoundedDots(const DotSide& a, size_t first, size_t end,
 
 void DotPanel::FindUncertain(const DotSide& a, MatrixView<const float> values,
                              size_t column, std::vector<Pair>& uncertain) {
-  // Bounds on partial sums are of runs that begin where the row does.
+  // Bounds on partial sums hold for runs that begin where the row begins.
   ISOLOSS_ASSERT(begin_ % kPrefixTerms == 0);
   uncertain.clear();
   const unsigned all = (1u << count_) - 1;
@@ -149,7 +149,7 @@ void DotPanel::DotsOf(const DotSide& a, const std::vector<Pair>& pairs,
   right_.ResizeUninitialized(depth, kDotLanes);
   for (size_t begin = 0; begin < pairs.size(); begin += kDotLanes) {
     const size_t count = std::min(kDotLanes, pairs.size() - begin);
-    // Lanes that are missing compute the first pair again.
+    // Missing lanes compute the first pair again.
     for (size_t n = 0; n < kDotLanes; ++n) {
       const auto [row, lane] = pairs[begin + (n < count ? n : 0)];
       const float* left = a.rows.Row(row) + begin_;

@@ -1,4 +1,4 @@
-// Dot products of many rows with many rows, as Dot() defines each.
+// Computes dot products of many rows with many rows, each as Dot() defines it.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace isoloss::oracle {
 
-/// Rows of an operand and what is known of each.
+/// Holds the rows of an operand and what is known of each row.
 struct DotSide {
   MatrixView<const float> rows;
   std::vector<RowFacts> facts;
@@ -23,44 +23,46 @@ struct DotSide {
 
 using DotEstimates = std::array<std::array<Estimate, kDotLanes>, kDotRows>;
 
-/// kDotLanes rows of b, side by side, to meet one row of a after the other.
+/// Packs kDotLanes rows of b side by side, to multiply them by one row of a
+/// after another.
 class DotPanel {
  public:
-  /// Rows [first, first + kDotLanes) of b, of steps [begin, end) alone.
+  /// Packs rows [first, first + kDotLanes) of b, but only steps [begin, end).
   void Pack(const DotSide& b, size_t first, size_t begin, size_t end);
   void Pack(const DotSide& b, size_t first) {
     Pack(b, first, 0, b.rows.cols());
   }
 
-  /// Rows that are there.
+  /// The number of rows of b in the panel; the last panel may have fewer rows.
   size_t count() const { return count_; }
 
-  /// out[i][j] = Dot of row first + i of a, of the same steps, and row j of the
-  /// panel, for the rows that are there.
+  /// Sets out[i][j] = Dot of row first + i of a and row j of the panel, over
+  /// the packed steps and for the rows that exist.
   void Dots(const DotSide& a, size_t first, DotEstimates& out);
 
-  /// Dots of rows [first, end) of a, [end - first, kDotLanes], but an estimate
-  /// is the exact sum rounded to BF16, without any error, where no other number
-  /// can come of rounding it.
+  /// Computes the dots of rows [first, end) of a, [end - first, kDotLanes]. If
+  /// the rounding to BF16 can give only one number, the estimate is this number
+  /// without any error.
   void RoundedDots(const DotSide& a, size_t first, size_t end,
                    std::vector<Estimate>& out);
 
-  /// A row of a and one of the panel.
+  /// A pair is a row of a and a row of the panel.
   using Pair = std::pair<size_t, size_t>;
 
-  /// Of all rows of a, in ascending order: pairs whose product is not known to
-  /// be `values` to the bit, whatever FP32 makes of it (CannotFlip).
+  /// Finds the pairs whose product may differ from `values` in a bit because of
+  /// FP32 arithmetic (CannotFlip). Rows of a ascend.
   /// Shapes   values [a.rows, columns]; the panel's begin at `column`.
   void FindUncertain(const DotSide& a, MatrixView<const float> values,
                      size_t column, std::vector<Pair>& uncertain);
-  /// out[n] = Dot of pair n.
+  /// Sets out[n] = Dot of pair n.
   void DotsOf(const DotSide& a, const std::vector<Pair>& pairs,
               std::vector<Estimate>& out);
 
  private:
   std::array<const float*, kDotRows> RowsFrom(const DotSide& a,
                                               size_t first) const;
-  /// Row `row` of a with row `lane` of the panel, whose sums are at [i, j].
+  /// Returns the dot of row `row` of a with row `lane` of the panel; its sums
+  /// are at [i, j].
   Estimate Result(const DotSide& a, size_t row, size_t lane, size_t i,
                   size_t j) const;
   bool AnyOrderFits(const float* left, const float* right, double size) const;

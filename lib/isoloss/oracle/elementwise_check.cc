@@ -10,9 +10,9 @@
 namespace isoloss::oracle {
 namespace {
 
-/// Of `value`, and what a function within `ulps` units in the last place may
-/// be off by. An ulp is at most 2 unit roundoffs of the value; its error is
-/// taken to be even over a third of the bound.
+/// Returns the estimate of a function that is within `ulps` units in the last
+/// place of `value`. An ulp is at most 2 unit roundoffs of the value. Its error
+/// is assumed to be uniform over a third of the bound.
 Estimate WithinUlps(double value, double ulps) {
   const double bound = ulps * (2.0 * kUnitRoundoff * std::fabs(value) + kTiny);
   return {.exact = value,
@@ -22,7 +22,7 @@ Estimate WithinUlps(double value, double ulps) {
 
 constexpr double kSigmoidUlps = 3.0;
 
-/// 1 / (1 + e^-z) of z and of -z, without overflow, and with all of their
+/// Computes 1 / (1 + e^-z) of z and of -z. It does not overflow and keeps all
 /// digits at both ends.
 struct Sigmoids {
   explicit Sigmoids(double z) {
@@ -38,14 +38,14 @@ struct Sigmoids {
 
 Estimate Input(float value) { return Exactly(static_cast<double>(value)); }
 
-/// round(z sigmoid(z)) on its way to a product.
+/// Returns round(z sigmoid(z)), which a product reads.
 Estimate Silu(Grid grid, double z, const Sigmoids& sigmoids) {
   const Estimate q = WithinUlps(sigmoids.of_z, kSigmoidUlps);
   return RoundedOnTheWay(grid, Rounded32(q * z));
 }
 
-/// Of the rows of a feed-forward's tensors, where w2's operand was multiplied
-/// by them; empty: it wasn't.
+/// Returns the weights by which w2's operand was multiplied, one per row of a
+/// feed-forward's tensors. It is empty if there was no multiplication.
 std::vector<float> RowWeights(const StepInputs& inputs,
                               const std::string& name) {
   using expert_parallel::WeightSite;
@@ -57,7 +57,7 @@ std::vector<float> RowWeights(const StepInputs& inputs,
   return ExpertRowWeights(inputs.record, inputs.config, layer, inputs.mesh);
 }
 
-/// The operation's FP32 rounding, where it is not the tensor's own.
+/// Adds the operation's FP32 rounding, unless the tensor's grid is FP32.
 Estimate BeforeGrid(Grid grid, const Estimate& value) {
   return grid == Grid::kBf16 ? Rounded32(value) : value;
 }
@@ -211,7 +211,7 @@ void CheckSwigluBackward(const StepInputs& inputs, const std::string& name,
       const Sigmoids sigmoids(z);
       const Estimate q = WithinUlps(sigmoids.of_z, kSigmoidUlps);
       Estimate rest = Rounded32(Exactly(1.0) + q * -1.0);
-      // Exact where 1 - sigmoid(z) cancels all digits.
+      // This is exact where 1 - sigmoid(z) cancels all digits.
       rest.exact = sigmoids.of_minus_z;
       const Estimate slope =
           Rounded32(Product(q, Rounded32(Rounded32(rest * z) + Exactly(1.0))));

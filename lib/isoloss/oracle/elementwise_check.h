@@ -1,5 +1,5 @@
-// The oracle of everything that works element by element: copies, residual
-// additions, SwiGLU, embedding.
+// Verifies the operations that work element by element: copies, residual
+// additions, SwiGLU and embedding.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace isoloss::oracle {
 
-/// A tensor that is another one by another name.
+/// Tensor `name` is a copy of tensor `of`.
 struct CopyPlace {
   std::string name;
   std::string of;
@@ -28,24 +28,25 @@ std::vector<AddPlace> AddPlaces(const model::ModelConfig& config);
 void CheckAdd(const StepInputs& inputs, const AddPlace& place,
               ReportSink& sink);
 
-/// Names of all feed-forwards: dense, routed, shared.
+/// Returns the names of all feed-forwards: dense, routed and shared.
 std::vector<std::string> FeedForwards(const model::ModelConfig& config);
-/// w2_activation = round(s up), s = round(z sigmoid(z)), z of w1, up of w3;
-/// times the row's combine weight, rounded once more, if it is applied there.
+/// Verifies w2_activation = round(s up) with s = round(z sigmoid(z)), z of w1
+/// and up of w3. If the combine weight is applied here, the row is multiplied
+/// by its weight and rounded once more.
 /// Bounds   sigmoid within 3 ulp (docs/numerics.md, section 12), that is 6
 ///          unit roundoffs; each product by one rounding.
 void CheckSwigluForward(const StepInputs& inputs, const std::string& name,
                         ReportSink& sink);
-/// w3_gradient = round(dh s); w1_gradient = round(round(dh up) d), d = q (z (1
-/// - q) + 1), q = sigmoid(z), dh = w2_dgrad.
+/// Verifies w3_gradient = round(dh s) and w1_gradient = round(round(dh up) d),
+/// where d = q (z (1 - q) + 1), q = sigmoid(z) and dh = w2_dgrad.
 /// Bounds   as above; 1 - q and z (1 - q) + 1 by one rounding each.
 void CheckSwigluBackward(const StepInputs& inputs, const std::string& name,
                          ReportSink& sink);
 
-/// Rows of the table, exactly.
+/// The output must have exactly the bits of the table's rows.
 void CheckEmbedding(const StepInputs& inputs, ReportSink& sink);
-/// Sum of the gradients of a token's places; with a tied head its weight
-/// gradient too. FP32.
+/// The gradient is the FP32 sum of the gradients at a token's places. A tied
+/// head adds its weight gradient.
 void CheckEmbeddingGradient(const StepInputs& inputs, ReportSink& sink);
 
 void AddElementwiseParts(const StepInputs& inputs,

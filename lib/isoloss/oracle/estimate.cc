@@ -9,21 +9,21 @@
 namespace isoloss::oracle {
 namespace {
 
-/// FP16: 10 bits after the leading one, exponents from -14 to 15.
+/// FP16 has 10 bits after the leading one and exponents from -14 to 15.
 constexpr int kFp16Bits = 10;
 constexpr int kFp16Least = -14;
 constexpr double kFp16Most = 65504.0;
 
-/// Spacing of FP16 numbers from `size` on.
+/// Returns the spacing of FP16 numbers from `size` on.
 double Fp16Spacing(double size) {
   const int exponent = size > 0.0 ? std::ilogb(size) : kFp16Least;
   return std::ldexp(1.0, std::max(exponent, kFp16Least) - kFp16Bits);
 }
 
-/// P(N(0, 1) > t) for 0 <= t < kFarthestTail: a straight line between values
-/// 1 / 256 apart, which is off by (1 / 256)^2 / 8 times the second derivative:
-/// at most 2e-6 t^2 of the value and 5e-7. Erfc itself took a third of a
-/// probe's time.
+/// Tabulates P(N(0, 1) > t) for 0 <= t < kFarthestTail, since Erfc took a third
+/// of a probe's time. Values 1 / 256 apart are joined by straight lines. Such a
+/// line is off by (1 / 256)^2 / 8 times the second derivative: at most 2e-6 t^2
+/// of the value and 5e-7.
 class TailTable {
  public:
   TailTable() {
@@ -41,7 +41,7 @@ class TailTable {
 
  private:
   static constexpr double kSteps = 256.0;
-  // One more than a place just below the end needs.
+  // Interpolation just below the end reads one more value.
   std::array<double, static_cast<size_t>(internal::kFarthestTail* kSteps) + 2>
       values_;
 };
@@ -51,7 +51,7 @@ class TailTable {
 namespace internal {
 
 float RoundToFp16(double exact) {
-  // Halfway from the largest number to the next power of two.
+  // This lies halfway from the largest number to the next power of two.
   constexpr double kFirstInfinite = 65520.0;
   const double size = std::fabs(exact);
   if (!(size < kFirstInfinite)) {

@@ -1,5 +1,5 @@
-// Arithmetic on estimates: exact operations that carry errors along, and sums
-// as FP32 makes them.
+// Computes with estimates: exact operations carry errors along, and sums are
+// made as FP32 makes them.
 #pragma once
 
 #include <algorithm>
@@ -12,13 +12,14 @@
 
 namespace isoloss::oracle {
 
-/// Mean of ulp(x)^2 / 12 over x^2, mantissas spread evenly in their logarithm:
-/// the variance of one rounding, relative to the square of its result.
+/// This is the variance of one rounding, relative to the square of its result.
+/// It is the mean of ulp(x)^2 / 12 over x^2 if mantissas are spread evenly in
+/// their logarithm.
 inline constexpr double kRoundingVariance = 0.0451 * 0x1p-46;
 
 inline Estimate Exactly(double value) { return {.exact = value}; }
 
-/// a * b, exact.
+/// Returns a * b, exact.
 inline Estimate Product(const Estimate& a, const Estimate& b) {
   const double size_a = std::fabs(a.exact);
   const double size_b = std::fabs(b.exact);
@@ -30,14 +31,14 @@ inline Estimate Product(const Estimate& a, const Estimate& b) {
           .jump = of_a ? a.jump * b.exact : b.jump * a.exact};
 }
 
-/// a - b, exact.
+/// Returns a - b, exact.
 inline Estimate Difference(const Estimate& a, const Estimate& b) {
   return a + b * -1.0;
 }
 
-/// a / b, exact.
-/// Special  an unbounded error if b may be zero, but not if b is zero exactly:
-///          then what IEEE division gives.
+/// Returns a / b, exact.
+/// Special  an unbounded error if b may be zero; the result of IEEE division
+///          if b is zero exactly.
 inline Estimate Quotient(const Estimate& a, const Estimate& b) {
   const double size_b = std::fabs(b.exact);
   Estimate result = a * (1.0 / b.exact);
@@ -52,10 +53,10 @@ inline Estimate Quotient(const Estimate& a, const Estimate& b) {
   return result;
 }
 
-/// sqrt(a), exact; a >= 0.
+/// Returns sqrt(a), exact, for a >= 0.
 inline Estimate SquareRoot(const Estimate& a) {
   const double root = std::sqrt(a.exact);
-  // |sqrt(x + e) - sqrt(x)| is at most either of them.
+  // |sqrt(x + e) - sqrt(x)| exceeds neither sqrt(e) nor e / sqrt(x).
   const double near_zero = std::sqrt(a.bound);
   const double bound =
       root > 0.0 ? std::min(near_zero, a.bound / root) : near_zero;
@@ -64,24 +65,24 @@ inline Estimate SquareRoot(const Estimate& a) {
           .noise = root > 0.0 ? std::min(bound, a.noise / (2.0 * root)) : 0.0};
 }
 
-/// Is it one FP32 number, without any doubt? Then no operation rounds it.
+/// Returns whether `a` is certainly one FP32 number, which no operation rounds.
 inline bool IsExact32(const Estimate& a) {
   return a.bound == 0.0 && a.noise == 0.0 && FitsFp32(a.exact);
 }
 
-/// The result of one FP32 operation.
+/// Returns the result of one FP32 operation.
 inline Estimate Operation32(const Estimate& a) {
   return IsExact32(a) ? a : Rounded32(a);
 }
 
-/// The result of the last FP32 operation before a tensor is stored: on a grid
-/// of FP32 its rounding is that of the tensor.
+/// Returns the result of the last FP32 operation before a tensor is stored. On
+/// a grid of FP32 its rounding is the tensor's.
 inline Estimate LastOperation32(Grid grid, const Estimate& a) {
   return grid == Grid::kFp32 ? a : Operation32(a);
 }
 
-/// The value of the lowest bit that is set; infinite for 0, 0 for numbers that
-/// are not finite or too small to say.
+/// Returns the value of the lowest bit that is set. It is infinite for 0, and 0
+/// for numbers that are not finite or are near double's subnormals.
 inline double LowestBit(double value) {
   if (value == 0.0) return HUGE_VAL;
   constexpr int kMantissaBits = 52;
@@ -94,10 +95,10 @@ inline double LowestBit(double value) {
   return std::bit_cast<double>(static_cast<uint64_t>(lowest) << kMantissaBits);
 }
 
-/// Adds estimates up in FP32. The bound holds for any order; the noise is of
-/// the ascending one or, if that is more, as many roundings at the largest
-/// term: what an order makes that begins with it. Where no order rounds there
-/// is neither.
+/// Adds estimates up in FP32. The bound holds for any order, the noise for the
+/// ascending one. If as many roundings at the largest term give more noise,
+/// they count instead, since an order may begin with this term. If no order
+/// rounds, there is neither a bound nor noise.
 class Sum32 {
  public:
   void Add(const Estimate& term) {
@@ -112,9 +113,10 @@ class Sum32 {
     }
   }
   size_t terms() const { return terms_; }
-  /// `roundings`: that each term got besides, relative to itself.
+  /// Returns the sum. Each term already got `roundings` roundings of its own
+  /// size.
   Estimate Value(size_t roundings = 0) const {
-    // All partial sums are multiples of the unit, of at most 24 bits.
+    // All partial sums are multiples of the unit and have at most 24 bits.
     if (size_ <= 0x1p24 * unit_ || (terms_ < 2 && roundings == 0)) return sum_;
     Estimate result = sum_;
     result.bound +=
@@ -130,7 +132,7 @@ class Sum32 {
   Estimate sum_;
   double size_ = 0.0;
   double largest_ = 0.0;    // |term|
-  double unit_ = HUGE_VAL;  // that all terms are multiples of; 0: none
+  double unit_ = HUGE_VAL;  // divides all terms; 0: none
   double variance_ = 0.0;
   size_t terms_ = 0;
 };

@@ -14,10 +14,12 @@
 namespace isoloss::oracle {
 namespace {
 
-/// Two, so that a second forward pass of an evaluation is checked, too.
+/// The batch is held out twice, so that an evaluation's second forward pass is
+/// checked, too.
 constexpr size_t kTimes = 2;
 
-/// Sums in FP64: off by far less than FP32 shows.
+/// Returns the estimate of an FP64 mean, whose error is far below what FP32
+/// shows.
 Estimate Mean(double sum, size_t count) {
   const double mean = sum / static_cast<double>(count);
   return {.exact = mean,
@@ -35,8 +37,9 @@ train::Experiment EvaluatingBatches(train::Experiment experiment) {
   return experiment;
 }
 
-/// Windows of the batch's tokens with the label of the last one, side by side:
-/// as many of them as the share holds, evenly spaced, start at their starts.
+/// Puts the batch's sequences side by side, each with the label of its last
+/// token. The share holds exactly as many evaluation windows, so that each
+/// window begins where a sequence does.
 corpus::Corpus HoldingOutBatch(const corpus::Corpus& corpus,
                                const train::Experiment& experiment,
                                uint64_t seed, int64_t step) {
@@ -59,7 +62,7 @@ corpus::Corpus HoldingOutBatch(const corpus::Corpus& corpus,
       begin = end;
     }
   }
-  // The share is rounded down to a number of tokens.
+  // The corpus takes the share as a number of tokens, rounded down.
   const double share =
       (static_cast<double>(tokens.size() - shown.size()) + 0.5) /
       static_cast<double>(tokens.size());

@@ -1,8 +1,8 @@
-// The oracle of an evaluation: its loss is the mean over held-out sequences of
-// what a training step computes of each token, in the same arithmetic.
+// Verifies an evaluation: its loss is the mean of the token losses of held-out
+// sequences, in the arithmetic of a training step.
 //
-// So sequences that a later step trains on are held out: what that step
-// announces, the evaluation before it must have found, too.
+// To get both, sequences that a later step trains on are held out. The
+// evaluation before this step must find the losses that the step announces.
 #pragma once
 
 #include <cstdint>
@@ -15,22 +15,23 @@
 
 namespace isoloss::oracle {
 
-/// The name of what CheckEvaluation compares.
+/// CheckEvaluation adds its comparison under this name.
 inline constexpr const char* kHeldOutLoss = "held_out_loss";
 
-/// `experiment`, with an evaluation after each step of two batches' sequences.
-/// What it trains on stays as it is. Routing that is replayed is learned, since
-/// no log holds that of an evaluation.
+/// Returns `experiment` with an evaluation of two batches' sequences after each
+/// step. Its training does not change. Replayed routing becomes learned, since
+/// no log holds an evaluation's routing.
 train::Experiment EvaluatingBatches(train::Experiment experiment);
 
-/// Trains as `corpus` does, but its held-out sequences are those of the batch
-/// of `step`, twice.
+/// Returns a corpus that trains as `corpus` does. Its held-out sequences are
+/// those of the batch of `step`, twice.
 corpus::Corpus HoldingOutBatch(const corpus::Corpus& corpus,
                                const train::Experiment& experiment,
                                uint64_t seed, int64_t step);
 
-/// The evaluation before `step` in `log`, a run of the two above. An evaluation
-/// that is not there, or of other sequences, is `other`.
+/// Compares the evaluation before `step` in `log`, a run of the experiment and
+/// corpus above. An evaluation is `other` if it is missing or has other
+/// sequences.
 /// Shapes   token_losses [T], as announced in that step.
 void CheckEvaluation(const runlog::RunLog& log, int64_t step,
                      std::span<const float> token_losses, ReportSink& sink);

@@ -8,7 +8,7 @@
 namespace isoloss::oracle {
 namespace {
 
-/// Distance of FP32 values of this magnitude.
+/// Returns the distance between FP32 values of this magnitude.
 double Fp32Spacing(double magnitude) {
   if (!(magnitude > 0.0)) return 0.0;
   constexpr int kMantissaBits = 23;
@@ -17,8 +17,8 @@ double Fp32Spacing(double magnitude) {
       1.0, std::max(std::ilogb(magnitude) - kMantissaBits, kLeastExponent));
 }
 
-/// Whether no order of adding `count` terms rounds: all partial sums are
-/// multiples of the last bit of any term, so they fit if `size`, the sum of
+/// Returns whether no order of adding `count` terms rounds. All partial sums
+/// are multiples of the last bit of any term. They fit if `size`, the sum of
 /// magnitudes, has 24 bits of that unit.
 template <typename Terms>
 bool FitInAnyOrder(const Terms& term, size_t count, double size) {
@@ -27,7 +27,7 @@ bool FitInAnyOrder(const Terms& term, size_t count, double size) {
   return unit >= kTiny && size <= unit * 0x1p24;
 }
 
-/// What is kept of terms that are added one after the other.
+/// Adds terms one after another and keeps what an estimate needs.
 class Chain {
  public:
   void Add(double term) {
@@ -40,15 +40,16 @@ class Chain {
     lost_ += std::fabs(Add32(magnitude, magnitudes_));
   }
 
-  /// `term(k)`: of 0 <= k < terms.
+  /// `term(k)` returns the terms again, for 0 <= k < terms.
   template <typename Terms>
   Estimate Result(size_t terms, const Terms& term) const {
     const auto n = static_cast<double>(terms);
-    // Magnitudes that lose something show without another walk that orders
-    // matter. NaN and infinity have no noise.
+    // If the chain of magnitudes lost something, the order matters, and the
+    // terms need no second walk. NaN and infinity have no noise.
     const bool rounds = lost_ > 0.0 || (size_ > 0.0 && std::isfinite(size_) &&
                                         !FitInAnyOrder(term, terms, size_));
-    // Every rounding after the largest term is at least as coarse as it.
+    // Every rounding after the largest term is at least as coarse as that of
+    // the largest term.
     const double spacing = rounds ? Fp32Spacing(largest_) : 0.0;
     return {
         .exact = exact_,
@@ -57,7 +58,7 @@ class Chain {
   }
 
  private:
-  /// Adds in FP32; returns the rounding's error.
+  /// Adds in FP32 and returns the rounding's error.
   static double Add32(double term, float& chain) {
     const double sum = static_cast<double>(chain) + term;
     const auto rounded = static_cast<float>(sum);
@@ -67,10 +68,10 @@ class Chain {
 
   double exact_ = 0.0;
   double size_ = 0.0;     // sum of |a b|
-  double squares_ = 0.0;  // of the chain's roundings
-  double largest_ = 0.0;  // |a b|
-  double lost_ = 0.0;     // by the chain of magnitudes
-  float chain_ = 0.0f;    // FP32, ascending
+  double squares_ = 0.0;  // squares of the chain's roundings
+  double largest_ = 0.0;  // largest |a b|
+  double lost_ = 0.0;     // roundings of the chain of magnitudes
+  float chain_ = 0.0f;    // sum in FP32, ascending order
   float magnitudes_ = 0.0f;
 };
 

@@ -1,5 +1,5 @@
-// What a step's log says of the exchange, from the routing, the mesh and the
-// payloads' sizes (kernels/wire.h) alone.
+// Verifies a step's log of the exchange against the routing, the mesh and the
+// payloads' sizes (kernels/wire.h).
 #include <algorithm>
 #include <map>
 #include <set>
@@ -17,7 +17,7 @@ namespace {
 using expert_parallel::Algorithm;
 using expert_parallel::Topology;
 
-/// Bytes of a row of `width` values.
+/// Returns the bytes of a row of `width` values.
 int64_t RowBytes(const std::string& payload, Grid activations, size_t width) {
   const auto n = static_cast<int64_t>(width);
   if (payload == "unquantized")
@@ -26,14 +26,15 @@ int64_t RowBytes(const std::string& payload, Grid activations, size_t width) {
   return n + 4 * ((n + 127) / 128);
 }
 
-/// One (token, slot) and where it goes.
+/// A token's row goes from rank `source` to rank `owner` of a chosen expert.
 struct Assignment {
   size_t token;
   size_t source;
   size_t owner;
 };
 
-/// Rows and assignments between two ranks; rows are those of distinct items.
+/// Counts what one rank sends to another: the distinct rows and the
+/// assignments.
 struct Traffic {
   std::set<size_t> shared_rows;
   int64_t assignments = 0;
@@ -62,7 +63,7 @@ class Exchange {
     return all;
   }
 
-  /// The messages of each hop on the way to the experts.
+  /// Returns the messages of each hop on the way to the experts.
   std::vector<std::map<Link, Traffic>> Hops(
       const std::vector<Assignment>& assignments) const {
     const bool by_node = inputs_.mesh.options.algorithm == Algorithm::kNode;
@@ -86,8 +87,9 @@ class Exchange {
                : traffic.assignments;
   }
 
-  /// There and back, forward and backward; the way back gathers weights'
-  /// gradients, 4 bytes each; an assignment takes 16 bytes.
+  /// Adds the bytes of the way there and back, forward and backward. The way
+  /// back gathers weights' gradients of 4 bytes each; an assignment takes 16
+  /// bytes.
   void AddBytes(size_t layer, std::map<Link, int64_t>& bytes) const {
     const auto& options = inputs_.mesh.options;
     const size_t width = inputs_.config.dim;
@@ -123,7 +125,7 @@ std::string ExchangeColumn(const char* column) {
   return std::string(kLogPrefix) + "/exchange/" + column;
 }
 
-/// Bytes of all MoE layers over each link.
+/// Returns the bytes that all MoE layers send over each link.
 std::map<Link, int64_t> BytesOfLinks(const StepInputs& inputs,
                                      const Exchange& exchange) {
   std::map<Link, int64_t> bytes;

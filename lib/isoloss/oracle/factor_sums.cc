@@ -3,7 +3,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/oracle/estimate_math.h"
 
-// Compiles this file once per target.
+// Highway compiles this file once per target.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "isoloss/oracle/factor_sums.cc"
 #include "hwy/foreach_target.h"
@@ -11,7 +11,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace isoloss::oracle::HWY_NAMESPACE {
-// Not shared with the other targets, nor with other files of this one.
+// Each target and each file has functions of these names.
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -31,7 +31,7 @@ void AddFactors(const Uncertain* factors, size_t stride,
     for (size_t k = 0; k < values.rows(); ++k) {
       const Uncertain& factor = factors[k * stride];
       const auto value = hn::LoadU(d, values.Row(k) + c);
-      // Products here are not exact: none may be fused with a sum.
+      // These products are not exact, so none may be fused with a sum.
       const auto term = hn::Mul(hn::Set(d, factor.exact), value);
       exact = hn::Add(exact, term);
       size = hn::Add(size, hn::Abs(term));

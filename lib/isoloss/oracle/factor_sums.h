@@ -1,5 +1,6 @@
-// Sums of uncertain factors times exact values, in vectors of doubles. Each is
-// computed as if it were alone, term after term; vectors change no bit.
+// Adds products of uncertain factors and exact values, in vectors of doubles.
+// Each sum is computed term after term, as if it were alone; vectors change no
+// bit.
 #pragma once
 
 #include <cstddef>
@@ -9,18 +10,18 @@
 
 namespace isoloss::oracle {
 
-/// Widths of values are multiples of this.
+/// The number of columns of `values` is a multiple of this.
 inline constexpr size_t kFactorLanes = 8;
 
-/// Running sums of a row of columns.
+/// Keeps the sums of one row, one per column and figure.
 struct FactorSums {
   explicit FactorSums(size_t columns) : sums(kFigures, columns) {}
 
   enum Figure : size_t {
     kExact,     ///< sum of factor * value
     kSize,      ///< sum of |factor * value|
-    kInput,     ///< what errors of the factors may add: of bound * |value|
-    kVariance,  ///< of factors' errors and an FP32 chain's roundings
+    kInput,     ///< sum of bound * |value|: the factors' errors
+    kVariance,  ///< of the factors and of an FP32 chain's roundings
     kFigures
   };
   Matrix<double> sums;  ///< [kFigures, columns]

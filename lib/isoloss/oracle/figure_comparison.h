@@ -1,4 +1,4 @@
-// Figures of a log against what they should be, under one name.
+// Compares figures of a log with expected ones, under one name.
 #pragma once
 
 #include <cmath>
@@ -11,7 +11,7 @@
 
 namespace isoloss::oracle {
 
-/// Compares one column of a log; hands the result over when it dies.
+/// Compares one column of a log; its destructor adds the result to the sink.
 class FigureComparison {
  public:
   FigureComparison(std::string name, ReportSink& sink)
@@ -26,12 +26,12 @@ class FigureComparison {
     Add(logged == expected, static_cast<double>(logged),
         static_cast<double>(expected));
   }
-  /// Of 64 bits; 0 is no digest.
+  /// Compares digests of 64 bits; 0 is no digest.
   void AddDigest(int64_t logged, uint64_t expected) {
     Add(logged != 0 && static_cast<uint64_t>(logged) == expected,
         static_cast<double>(logged), static_cast<double>(expected));
   }
-  /// `scale`: of the summands, where a sum may be far smaller than they are.
+  /// A sum may be far smaller than its summands; then `scale` is their size.
   void AddReal(double logged, double expected, double scale = 0.0) {
     constexpr double kTolerance = 1e-9;
     const double size = std::fmax(std::fabs(expected), scale);

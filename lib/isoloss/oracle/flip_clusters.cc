@@ -18,7 +18,7 @@ void FlipClusters::Merge(const FlipClusters& part) {
 }
 
 void FlipClusters::Fill(runlog::OracleRow& row) const {
-  // In an order that does not depend on that of Merge.
+  // The sums below must not depend on the order of Merge.
   std::vector<Element> sorted = elements_;
   std::ranges::sort(sorted);
   for (size_t begin = 0, end = 0; begin < sorted.size(); begin = end) {

@@ -1,4 +1,4 @@
-// Flips of a rounded tensor that are one piece of evidence.
+// Groups flips of a rounded tensor that are one piece of evidence.
 #pragma once
 
 #include <compare>
@@ -9,26 +9,27 @@
 
 namespace isoloss::oracle {
 
-/// Elements whose exact values have the same significand lie equally far from
-/// a tie, and what rounds one of them the other way does so to all: equal
-/// tokens have equal rows, and products of few bits have few significands.
+/// Elements whose exact values have the same significand are equally far from a
+/// tie, and the same error flips all of them. Equal tokens have equal rows, and
+/// products of few bits have few significands.
 ///
-/// Memory: 16 bytes for each element near enough to a tie to flip.
+/// Each element that is near enough to a tie to flip takes 16 bytes.
 class FlipClusters {
  public:
-  /// `probability`: that of a flip.
+  /// `probability` is the probability of a flip.
   void Add(double exact, bool flip, double probability);
   void Merge(const FlipClusters& part);
 
-  /// Sets repeated_flips and expected_repeated_flips: what is left of all if a
-  /// cluster counts as one element, which flips if any of its own does.
+  /// Sets repeated_flips and expected_repeated_flips. They are the flips that
+  /// are left if a cluster counts as one element, which flips if any element of
+  /// it does.
   void Fill(runlog::OracleRow& row) const;
 
  private:
   struct Element {
     uint64_t significand_and_flip = 0;
     double probability = 0.0;
-    // clang-tidy 14 takes the comparison with 0 within for a null pointer.
+    // clang-tidy 14 takes the inner comparison with 0 for a null pointer.
     auto operator<=>(const Element&) const =
         default;  // NOLINT(modernize-use-nullptr)
   };

@@ -17,7 +17,7 @@ using formats::ScaleRule;
 
 constexpr size_t kElements = 4;
 
-/// A block and what it is after quantisation.
+/// `out` is the block `in` after quantisation.
 struct Block {
   std::string_view element;
   ScaleRule mode;
@@ -25,11 +25,11 @@ struct Block {
   std::array<float, kElements> out;
 };
 
-// The second element is the smallest subnormal under scale 1 and half of it,
-// a tie that goes to zero, under scale 2: it tells the scale. The third and the
-// fourth are ties or saturate.
+// The second element tells the scale. Under scale 1 it is the smallest
+// subnormal. Under scale 2 it is half of that, a tie that goes to zero. The
+// third and the fourth element are ties or saturate.
 constexpr Block kBlocks[] = {
-    // E4M3: at most 448; 16 to 32 in steps of 2.
+    // E4M3 has numbers up to 448, and those from 16 to 32 in steps of 2.
     {"e4m3",
      ScaleRule::kRceil,
      {448, 0x1p-9f, 17, -19},
@@ -53,7 +53,7 @@ constexpr Block kBlocks[] = {
      {480, 0x1p-9f, 17, -19},
      {448, 0x1p-9f, 16, -20}},
     {"e4m3", ScaleRule::kEven, {496, 0x1p-9f, 34, -38}, {512, 0, 32, -40}},
-    // E5M2: at most 57344; 16 to 32 in steps of 4.
+    // E5M2 has numbers up to 57344, and those from 16 to 32 in steps of 4.
     {"e5m2",
      ScaleRule::kRceil,
      {57344, 0x1p-16f, 18, -22},
@@ -66,13 +66,13 @@ constexpr Block kBlocks[] = {
      ScaleRule::kFloor,
      {61440, 0x1p-16f, 18, -22},
      {57344, 0x1p-16f, 16, -24}},
-    // E2M1: at most 6; 2 to 4 in steps of 1.
+    // E2M1 has numbers up to 6, and those from 2 to 4 in steps of 1.
     {"e2m1", ScaleRule::kFloor, {6, 0.5f, 2.5f, -3.5f}, {6, 0.5f, 2, -4}},
     {"e2m1", ScaleRule::kFloor, {7, 0.25f, 5, -7}, {6, 0, 4, -6}},
 };
 
-/// A row and what its first elements are after any quantisation. State: seed
-/// and stream 0, the key 2.
+/// `out` has the first elements of the row `in` after any quantisation. The
+/// state has seed and stream 0 and the key 2.
 struct Row {
   formats::Quantization quantization;
   std::array<float, kElements> in;
@@ -93,7 +93,7 @@ Quantization Scaled(const char* element, ScaleFormat format, ScaleRule rule) {
           .cell = {1, 0}};
 }
 
-/// Cells of two elements under a scale of the tensor.
+/// The tensor has a scale, and so has each cell of two elements.
 Quantization TwoLevel(ScaleRule rule) {
   Quantization q = Scaled("e2m1", ScaleFormat::kE4m3, rule);
   q.scaling = formats::Scaling::kTwoLevel;
@@ -109,7 +109,6 @@ Quantization Delayed() {
   return q;
 }
 
-/// A cast.
 Quantization Rounded(RoundingMode rounding, int random_bits = 0) {
   Quantization q = {.element = &formats::FormatByName("e4m3"),
                     .scale_format = ScaleFormat::kNone};
@@ -129,7 +128,8 @@ std::vector<Row> Rows() {
     return Scaled("e4m3", format, rule);
   };
   return {
-      // 672 / 448 = 1.5: codes 448, 16, 17 and -19, which are ties.
+      // The scale is 672 / 448 = 1.5. The codes are 448, 16, 17 and -19; the
+      // last two are ties.
       {e4m3(ScaleFormat::kFp32, ScaleRule::kTe),
        {672, 24, 25.5f, -28.5f},
        {672, 24, 24, -30}},
@@ -139,18 +139,20 @@ std::vector<Row> Rows() {
       {e4m3(ScaleFormat::kFp32, ScaleRule::kTorchao),
        {672, 24, 25.5f, -28.5f},
        {672, 24, 24, -30}},
-      // The power of two above, 2: 336 is a tie between 320 and 352.
+      // The scale is the power of two above, 2; 336 is a tie between 320 and
+      // 352.
       {e4m3(ScaleFormat::kPow2, ScaleRule::kTe),
        {672, 2, 34, -38},
        {640, 2, 32, -40}},
-      // DeepGEMM takes 1e-4 for what is less: steps of 2^-31, not 2^-32.
+      // DeepGEMM raises lower magnitudes to 1e-4, which gives steps of 2^-31
+      // instead of 2^-32.
       {e4m3(ScaleFormat::kPow2, ScaleRule::kTe),
        {0x1p-15f, 0x1p-32f, 0, -0.0f},
        {0x1p-15f, 0x1p-32f, 0, -0.0f}},
       {e4m3(ScaleFormat::kPow2, ScaleRule::kDeepgemm),
        {0x1p-15f, 0x1p-32f, 0, -0.0f},
        {0x1p-15f, 0, 0, -0.0f}},
-      // 8.25 / 6 = 1.375, an E4M3 number.
+      // The scale is 8.25 / 6 = 1.375, an E4M3 number.
       {Scaled("e2m1", ScaleFormat::kE4m3, ScaleRule::kTe),
        {8.25f, 1.375f, 2.75f, -5.5f},
        {8.25f, 1.375f, 2.75f, -5.5f}},
@@ -163,27 +165,27 @@ std::vector<Row> Rows() {
       {TwoLevel(ScaleRule::kTorchao),
        {5376, 448, 0x1p-6f, 0x1p-8f},
        {5376, 448, 0x1p-6f, 0}},
-      // The scale of a history of 448 is 1, and that of none.
+      // A history of 448 gives scale 1, and so does a missing history.
       {Delayed(), {896, 0x1p-9f, 17, -19}, {448, 0x1p-9f, 16, -20}, 448.0f},
       {Delayed(), {896, 0x1p-9f, 17, -19}, {448, 0x1p-9f, 16, -20}},
       {Delayed(), {896, 0x1p-9f, 34, -38}, {896, 0, 32, -40}, 896.0f},
-      // Multiples of 1/64, at most 127 of them.
+      // INT8 has multiples of 1/64, at most 127 of them.
       {{.element = &formats::FormatByName("int8")},
        {0x7Fp-6f, 0x1p-6f, 0x1.8p-6f, -0x1.4p-5f},
        {0x7Fp-6f, 0x1p-6f, 0x2p-6f, -0x2p-6f}},
-      // Halfway between 16 and 18, between 18 and 20.
+      // 17 is halfway between 16 and 18, and 19 between 18 and 20.
       {Rounded(RoundingMode::kHalfAway),
        {17, 19, -17, 500},
        {18, 20, -18, 448}},
       {Rounded(RoundingMode::kTowardZero),
        {17.9f, 19, -17, 500},
        {16, 18, -16, 448}},
-      // Philox of zeros begins 6627E8D5 E169C58D (Random123): E8, 66, C5 and E1
+      // Philox of zeros begins 6627E8D5 E169C58D (Random123). E8, 66, C5 and E1
       // are the upper halves of 16 bits each; half a step goes up from 80 on.
       {Rounded(RoundingMode::kStochastic, 8),
        {17, 17, 17, -17},
        {18, 16, 18, -18}},
-      // A run is filled up with zeros: sums and differences over four.
+      // Zeros fill the run; the transform gives sums and differences over four.
       {Transformed(Transform::kHadamard16), {4, 8, 16, 32}, {15, -5, -9, 3}},
       {Transformed(Transform::kHadamard16Te), {4, 8, 16, 32}, {-1, 11, 7, -13}},
       {Transformed(Transform::kHadamard16Random),

@@ -1,15 +1,16 @@
-// The definitions of number formats, and the oracle's own of them, against
-// numbers that stand here.
+// Compares the number formats' definitions, and the oracle's own ones, with
+// fixed numbers.
 #pragma once
 
 #include "isoloss/oracle/report_sink.h"
 
 namespace isoloss::oracle {
 
-/// Adds tensor "formats": MX blocks of the recipes' element formats and scale
-/// rules with their dequantised values, written down from the standards; and a
-/// row or more of each other scaling, rounding and transform, computed by hand.
-/// A wrong limit in formats::Format, which both sides use, shows here.
+/// Adds tensor "formats". It has MX blocks of the recipes' element formats and
+/// scale rules, with dequantised values from the standards. It also has at
+/// least one row of each other scaling, rounding and transform, computed by
+/// hand. It shows a wrong limit in formats::Format, which the model and the
+/// oracle share.
 /// Source   docs/numerics.md, sections 5 to 7 and 13.
 void CheckFormats(ReportSink& sink);
 

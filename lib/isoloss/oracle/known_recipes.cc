@@ -20,7 +20,8 @@ using formats::Transform;
 
 using Activation = decltype(precision::Recipe::activation);
 
-/// What a name in a table stands for; without an element: not quantised.
+/// The tables below name these formats; an operand without an element is not
+/// quantised.
 struct OperandFormat {
   const char* element = nullptr;
   ScaleRule rule = ScaleRule::kRceil;
@@ -106,23 +107,24 @@ constexpr OperandFormat kSquare = {
 constexpr OperandFormat kRow = {
     "e4m3", ScaleRule::kTorchao, ScaleFormat::kPow2, {1, 0}, kTe};
 
-// In the order in which recipes are written; there are few.
+// Members are in the order in which recipes are written; there are few.
 // NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding)
 struct KnownRecipe {
   const char* name;
   Activation activation;
-  // Left and right operand of y = x W^T, dx = dy W, dW = dy^T x.
+  // These are the left and right operands of y = x W^T, dx = dy W, dW = dy^T x.
   OperandFormat x = kHigh, weight = kHigh;
   OperandFormat dy_of_dgrad = kHigh, weight_of_dgrad = kHigh;
   OperandFormat dy_of_wgrad = kHigh, x_of_wgrad = kHigh;
-  /// Steps between two promotions of sums; 0: none.
+  /// Sums are promoted every `interval` steps; 0 means never.
   size_t interval = 0;
-  /// x of wgrad is what fprop made of it.
+  /// wgrad quantises x again as fprop left it.
   bool x_again = false;
   size_t last_layers = 0;
 };
 
-/// In BF16; x, weights and dy are the same wherever they stand.
+/// Returns a recipe in BF16 that quantises x, weights and dy alike in all
+/// products.
 constexpr KnownRecipe Known(const char* name, const OperandFormat& x,
                             const OperandFormat& weight,
                             const OperandFormat& dy) {
@@ -165,7 +167,7 @@ constexpr KnownRecipe kKnown[] = {
     Known("fp8_rowwise", kRow),
 };
 
-/// Numbers that no format holds, so that each is scaled and rounded.
+/// Returns numbers that no format holds, so that each is scaled and rounded.
 Matrix<float> Trial() {
   Matrix<float> trial(1, 256);
   for (size_t k = 0; k < trial.cols(); ++k) {
@@ -174,7 +176,7 @@ Matrix<float> Trial() {
   return trial;
 }
 
-/// Throws what the checks of a step would.
+/// Throws if the checks of a step would throw.
 void Try(const precision::ResolvedRecipe& resolved) {
   const Matrix<float> trial = Trial();
   const auto try_operand = [&](const formats::Quantization& quantization) {

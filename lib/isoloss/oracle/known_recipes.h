@@ -1,4 +1,5 @@
-// The oracle's own account of the recipes that users meet by name.
+// States a second time, for the oracle alone, what the recipes contain that
+// users meet by name.
 #pragma once
 
 #include <string>
@@ -8,19 +9,19 @@
 
 namespace isoloss::oracle {
 
-/// `registered` with the content that its name stands for
-/// (docs/recipes.md), whatever the registry says of it; patterns of
-/// sites stay, an arm may have its own. So a run of that name whose content is
-/// another one has values that the oracle does not expect.
-/// A recipe that is not listed here is taken as it is given, all of it: then a
-/// wrong format in its definition is no bug that the oracle can see.
+/// Returns `registered` with the content that its name stands for
+/// (docs/recipes.md), whatever the registry says. Patterns of sites stay, since
+/// an arm may have its own. If a run of that name has different content, its
+/// values are not those that the oracle expects. A recipe that is not listed
+/// here is taken as it is given: the oracle cannot see a wrong format in its
+/// definition.
 precision::Recipe AsKnown(const precision::Recipe& registered);
 
-/// What of a recipe the oracle can't compute on its own: a format, scaling,
-/// rounding, transform or accumulator that it has no text for, or, of a
-/// `registered` one, its name, for whose content it would have to take the
-/// registry's word. "" if it understands all. Recipes that the experiment
-/// itself writes down are taken as written.
+/// Returns why the oracle can't compute the recipe on its own, or "" if it can.
+/// It may lack text for a format, scaling, rounding, transform or accumulator.
+/// Or it does not know the name of a `registered` recipe, and would have to
+/// trust the registry's content. Recipes that the experiment itself writes down
+/// are taken as written.
 std::string WhyNotUnderstood(const precision::Recipe& recipe, bool registered,
                              const model::ModelConfig& config);
 

@@ -13,11 +13,12 @@ namespace {
 using precision::GemmPrecision;
 using precision::GemmRole;
 
-/// Rows per leaf of the router gate's weight gradient (docs/numerics.md,
-/// section 12).
+/// A leaf of the router gate's weight gradient has this many rows
+/// (docs/numerics.md, section 12).
 constexpr size_t kTokenLeaf = 32;
 
-/// `announced`: whether anything was.
+/// Returns whether a description is the expected one. `spec` is valid if the
+/// step `announced` one; null expects none.
 bool SameSpec(bool announced, const formats::Quantization& spec,
               const formats::Quantization* expected) {
   if (!announced || expected == nullptr) {
@@ -26,15 +27,16 @@ bool SameSpec(bool announced, const formats::Quantization& spec,
   return spec == *expected;
 }
 
-/// A count of `tensor` that is not what the formats or rows must be.
+/// Adds an element that is other, since the formats or rows of `tensor` are not
+/// what they must be.
 void ReportMisdeclared(const RecordedTensor& tensor, ReportSink& sink) {
   Comparison comparison(Grid::kFp32);
   comparison.AddOther(0, 0, 0.0f, HUGE_VAL);
   sink.Add(tensor.name, comparison);
 }
 
-/// Groups of rows of a site and the ends of their segments, from the batch and
-/// the routing.
+/// The batch and the routing give the groups of a site's rows and the ends of
+/// their segments.
 struct SiteGroups {
   std::vector<size_t> begins;
   std::vector<size_t> ends;  // [groups * segments]
@@ -71,8 +73,8 @@ SiteGroups GroupsOf(const StepInputs& inputs, const LinearSite& site) {
   return groups;
 }
 
-/// Which rows belong to which group. Segments need not agree: where they matter
-/// to MX blocks the values show it, and to sums any order is right.
+/// Compares which rows belong to which group. Segments may differ: the values
+/// show it if segments matter to MX blocks, and any order is right for sums.
 void RequireRows(const RecordedTensor& tensor, const SiteGroups& groups,
                  ReportSink& sink) {
   const bool same = tensor.begins.empty() ? groups.count() == 1
@@ -80,14 +82,14 @@ void RequireRows(const RecordedTensor& tensor, const SiteGroups& groups,
   if (!same) ReportMisdeclared(tensor, sink);
 }
 
-/// Rows of a stacked weight that belong to one group.
+/// Returns the rows of a stacked weight that belong to one group.
 MatrixView<const float> WeightOf(MatrixView<const float> weight, size_t groups,
                                  size_t group) {
   const size_t rows = weight.rows() / groups;
   return weight.Rows(group * rows, rows);
 }
 
-/// The operands of one site.
+/// Describes the operands of one site.
 class SiteOperands {
  public:
   SiteOperands(const StepInputs& inputs, const LinearSite& site)
@@ -98,7 +100,7 @@ class SiteOperands {
     return inputs_.recipe.For(site_.index, role);
   }
 
-  /// x of fprop, dy of dgrad: each segment of rows is a tensor.
+  /// Returns x of fprop or dy of dgrad, where each segment of rows is a tensor.
   ScalarOperand Rows(GemmRole role, const Matrix<float>& values,
                      size_t group) const {
     return {.values = groups_.RowsOf(values.view(), group),
@@ -106,7 +108,7 @@ class SiteOperands {
             .state = StateOf(role, Side::kLeft, group),
             .tensor_ends = groups_.SegmentsOf(group)};
   }
-  /// W of fprop and dgrad.
+  /// Returns W of fprop or dgrad.
   ScalarOperand Weight(GemmRole role, const Matrix<float>& values,
                        size_t group) const {
     return {.values = WeightOf(values.view(), site_.groups, group),
@@ -114,7 +116,7 @@ class SiteOperands {
             .quantization = For(role).right_operand(),
             .state = StateOf(role, Side::kRight, group)};
   }
-  /// dy or x of wgrad, perhaps after what dgrad or fprop made of it.
+  /// Returns dy or x of wgrad, which dgrad or fprop may have quantised before.
   ScalarOperand Columns(Side side, const Matrix<float>& values,
                         size_t group) const {
     const bool left = side == Side::kLeft;
@@ -132,8 +134,8 @@ class SiteOperands {
     return operand;
   }
 
-  /// That `tensor` was announced with the descriptions and states that the
-  /// products read which quantise it along rows and down columns.
+  /// Reports `tensor` unless its announced descriptions and states are those of
+  /// the products that quantise it along rows and down columns.
   void Require(const RecordedTensor& tensor, GemmRole rowwise,
                Side rowwise_side, GemmRole columnwise, Side columnwise_side,
                ReportSink& sink) const {
@@ -168,7 +170,8 @@ class SiteOperands {
   const SiteGroups groups_;
 };
 
-/// An estimate of a rounded sum; or its bits, if the product has them.
+/// Compares a value with the estimate of its sum, or with its bits if the
+/// product has them.
 void Compare(const ScalarProduct& product, Grid grid, size_t row, size_t column,
              float value, const Estimate& sum, Comparison& comparison) {
   if (product.has_bits()) {
@@ -178,7 +181,8 @@ void Compare(const ScalarProduct& product, Grid grid, size_t row, size_t column,
   }
 }
 
-/// All elements of a product: rows of `values` from `begin` on.
+/// Compares all elements of a product with the rows of `values` from `begin`
+/// on.
 void CompareAll(const ScalarProduct& product, Grid grid,
                 const Matrix<float>& values, size_t begin,
                 Comparison& comparison) {
@@ -190,7 +194,7 @@ void CompareAll(const ScalarProduct& product, Grid grid,
       values.view().Rows(begin, product.rows()), compare));
 }
 
-/// addend + the rounded sum, in FP32, before it is rounded again.
+/// Returns addend + the rounded sum, in FP32, before it is rounded again.
 Estimate Added(const ScalarProduct& product, Grid grid, float addend,
                const Estimate& sum) {
   if (product.has_bits()) {
@@ -200,7 +204,7 @@ Estimate Added(const ScalarProduct& product, Grid grid, float addend,
   return Rounded32(RoundedOnTheWay(grid, sum) + before);
 }
 
-/// Of the weight gradients.
+/// Returns the grid of the weight gradients.
 Grid WgradGrid(const StepInputs& inputs) {
   const precision::Recipe& recipe = inputs.recipe.recipe();
   return recipe.weight_gradients == decltype(recipe.weight_gradients)::kBf16
@@ -257,8 +261,8 @@ void CheckFprop(const StepInputs& inputs, const LinearSite& site,
   const SiteGroups& groups = operands.groups();
   operands.Require(x, GemmRole::kFprop, Side::kLeft, GemmRole::kWgrad,
                    Side::kRight, sink);
-  // The whole weight matrix is quantised both ways by the forward and the
-  // backward product; nothing of it is quantised twice.
+  // The forward product quantises the whole weight along rows, the backward
+  // product down columns. Neither quantises a result of the other product.
   operands.Require(w, GemmRole::kFprop, Side::kRight, GemmRole::kDgrad,
                    Side::kRight, sink);
   RequireRows(x, groups, sink);

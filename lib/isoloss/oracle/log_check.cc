@@ -20,7 +20,7 @@ std::string LoggedDataset(const char* dataset) {
   return std::string(kLogPrefix) + dataset;
 }
 
-/// Tokens that chose each expert of a MoE layer.
+/// Returns how many tokens chose each expert of a MoE layer.
 std::vector<int64_t> LoadOf(const StepInputs& inputs, size_t moe_layer) {
   const ExpertRows& rows = inputs.expert_rows[moe_layer];
   std::vector<int64_t> load(inputs.config.num_experts);
@@ -79,7 +79,8 @@ void CheckSteps(const StepInputs& inputs, const runlog::StepColumns& steps,
       .AddCount(steps.nonfinite_gradients.back(), nonfinite);
 }
 
-/// Mean over tokens of the entropy of a token's scores over their sum.
+/// Returns the mean over tokens of the entropy of a token's scores, divided by
+/// their sum.
 double EntropyOf(MatrixView<const float> scores) {
   double mean = 0.0;
   for (size_t t = 0; t < scores.rows(); ++t) {
@@ -117,8 +118,8 @@ void CheckMoeColumns(const StepInputs& inputs, const runlog::MoeColumns& moe,
     padding.AddCount(
         moe.padding_rows[layer],
         std::ranges::count(inputs.expert_rows[layer].token_of_row, -1));
-    // A router's entropy is of scores above 0 with a sum; others are NaN in
-    // some way.
+    // Only a finite entropy is compared. Scores without one give NaN in
+    // different ways.
     const double expected = EntropyOf(inputs.Values(router + ".scores_output"));
     if (std::isfinite(expected)) {
       entropy.AddReal(moe.router_entropy[layer], expected, 1.0);
@@ -142,8 +143,8 @@ double NormOf(MatrixView<const float> values) {
   return std::sqrt(squares);
 }
 
-/// Norm of weights before an update, from those after it and the update, which
-/// is their difference in FP32.
+/// Returns the norm of the weights before an update. It takes the weights after
+/// it and the update, which is their difference in FP32.
 double NormBefore(MatrixView<const float> after,
                   MatrixView<const float> update) {
   double squares = 0.0;
@@ -174,8 +175,9 @@ void CheckParameters(const StepInputs& inputs,
     const double before =
         NormBefore(inputs.Values(module + "_parameter"), update);
     const double expected = NormOf(update) / before;
-    // The weights before are a difference here, which lost half an ulp of the
-    // larger of both each: 2^-24 of the weights, or of a far larger update.
+    // The weights before the update are computed as a difference. Each lost
+    // half an ulp of the larger of weight and update: 2^-24 of the weights, or
+    // of a far larger update.
     const double lost = std::fmax(1e-6, 0x1p-23 * expected);
     const double logged = parameters.update_ratio[i];
     const bool near = std::fabs(logged - expected) <= lost * expected;

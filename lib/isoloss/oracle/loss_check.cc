@@ -9,11 +9,12 @@
 namespace isoloss::oracle {
 namespace {
 
-/// A label that takes no part in the loss (docs/model.md, section 7).
+/// A token with this label takes no part in the loss (docs/model.md, section
+/// 7).
 constexpr int32_t kIgnoredLabel = -100;
 constexpr double kElementaryUlps = 2.0;
 
-/// Softmax of one row of logits and its logarithm.
+/// Computes the softmax of one row of logits and its logarithm.
 class LossRow {
  public:
   LossRow(const float* logits, size_t size)
@@ -40,11 +41,11 @@ class LossRow {
     return of_log + gap;
   }
 
-  /// What exponentials are multiplied by to become scale * softmax.
+  /// Returns the factor that turns exponentials into scale * softmax.
   Estimate Factor(double scale) const {
     return Rounded32(Quotient(Exactly(scale), sum_));
   }
-  /// scale (softmax_j - [j = label]).
+  /// Returns scale (softmax_j - [j = label]).
   Estimate Gradient(size_t j, size_t label, double scale,
                     const Estimate& factor) const {
     const Estimate product = Rounded32(Product(exponentials_[j], factor));
@@ -80,7 +81,7 @@ void CheckLoss(const StepInputs& inputs, ReportSink& sink) {
   const auto counted = static_cast<double>(
       labels.size() - static_cast<size_t>(std::count(
                           labels.begin(), labels.end(), kIgnoredLabel)));
-  // The kernel is given it in FP32.
+  // The kernel gets the scale in FP32.
   const auto scale = static_cast<double>(static_cast<float>(1.0 / counted));
 
   Comparison of_losses(Grid::kFp32);
@@ -107,7 +108,7 @@ void CheckLoss(const StepInputs& inputs, ReportSink& sink) {
   sink.Add("loss_output", of_losses);
   sink.Add("lm_head_gradient", of_gradient);
 
-  // Sums in FP64: both are off by far less than FP32 shows.
+  // Both sums are in FP64, whose errors are far below what FP32 shows.
   Comparison of_mean(Grid::kFp32);
   const double mean = sum / counted;
   of_mean.Add(0, 0, static_cast<float>(inputs.loss),

@@ -25,16 +25,16 @@ using expert_parallel::Algorithm;
 using expert_parallel::MeshConfig;
 using expert_parallel::WeightSite;
 
-/// Error of the model's Sigmoid, 3 ulp, relative.
+/// The relative error of the model's Sigmoid is at most 3 ulp.
 constexpr double kSigmoidError = 6 * kUnitRoundoff;
 
-// Payloads: kernels/wire.h defines them.
+// kernels/wire.h defines the payloads.
 
 float RoundedValue(float value, Grid grid) {
   return grid == Grid::kBf16 ? formats::RoundToBf16(value) : value;
 }
 
-/// MX blocks of E4M3 with scales rounded up.
+/// The payload has MX blocks of E4M3, whose scales are rounded up.
 void PassMx(const float* row, size_t width, Grid grid, float* out) {
   const Matrix<float> passed = ScalarDequantize(
       ScalarQuantize({row, 1, width}, {&formats::FormatByName("e4m3")}), width);
@@ -43,7 +43,7 @@ void PassMx(const float* row, size_t width, Grid grid, float* out) {
   }
 }
 
-/// One run of values that share a scale.
+/// All values of a run have the same scale.
 void PassScaledRun(std::span<const float> run, bool power_of_two, Grid grid,
                    float* out) {
   constexpr float kMax = 448.0f;
@@ -58,7 +58,7 @@ void PassScaledRun(std::span<const float> run, bool power_of_two, Grid grid,
   float encode = kMax / amax;
   float decode = amax / kMax;
   if (power_of_two) {
-    // The least power of two S with 448 S >= amax.
+    // decode is the least power of two S with 448 S >= amax.
     int exponent = 0;
     const float fraction = std::frexp(amax, &exponent);  // [0.5, 1)
     // amax / 448 = fraction / 0.875 * 2^(exponent - 9).
@@ -80,8 +80,8 @@ void PassScaled(const float* row, size_t width, bool power_of_two, Grid grid,
   }
 }
 
-/// round(round(gate * Sigmoid(gate)) * up): what the experts' w2 reads, before
-/// row weights.
+/// Returns round(round(gate * Sigmoid(gate)) * up), which the experts' w2 reads
+/// before row weights.
 Estimate Hidden(float gate, float up, Grid grid) {
   const auto z = static_cast<double>(gate);
   const double s = 1.0 / (1.0 + portable::Exp(-z));
@@ -91,15 +91,15 @@ Estimate Hidden(float gate, float up, Grid grid) {
   return RoundedOnTheWay(grid, Rounded32(silu * static_cast<double>(up)));
 }
 
-/// Rows of the tokens that an exchange brings back, added up for each token as
-/// the algorithm says.
+/// Adds up the rows that an exchange brings back for each token, as the
+/// algorithm says.
 class Combiner {
  public:
   Combiner(const MeshConfig& mesh, size_t tokens, Grid grid)
       : mesh_(mesh), tokens_(tokens), grid_(grid) {}
 
-  /// The sum of one token's rows before the last rounding. `terms` in slot
-  /// order, `roundings`: of each term in FP32 within the sum.
+  /// Returns the sum of one token's rows before the last rounding. `terms` are
+  /// in slot order. Each gets `roundings` FP32 roundings within the sum.
   Estimate Combine(size_t token, std::span<const int32_t> experts,
                    std::span<const Estimate> terms, size_t roundings) const {
     switch (mesh_.options.algorithm) {
@@ -118,7 +118,7 @@ class Combiner {
   }
 
  private:
-  /// Sums by rank or node, rounded.
+  /// Each rank or node has a rounded sum.
   using Sums = std::map<size_t, Estimate>;
 
   Sums Rounded(const std::map<size_t, Sum32>& sums) const {
@@ -150,7 +150,7 @@ class Combiner {
     for (const auto& [place, value] : sums) total.Add(value);
     return total.Value();
   }
-  /// By ascending expert, rounded after every addition.
+  /// Adds by ascending expert and rounds after every addition.
   Estimate Running(std::span<const int32_t> experts,
                    std::span<const Estimate> terms) const {
     std::vector<size_t> order(terms.size());
@@ -169,7 +169,6 @@ class Combiner {
   const Grid grid_;
 };
 
-/// One layer's check.
 class MoeOracle {
  public:
   MoeOracle(const StepRecord& record, const model::ModelConfig& config,
@@ -230,7 +229,7 @@ class MoeOracle {
   const Combiner combiner_;
 };
 
-/// Without that no row can be compared with another.
+/// If the lists differ, no rows can be compared, so all tensors are other.
 bool MoeOracle::ListsAreAsExpected() {
   const RecordedTensor& lists = record_.At(experts_ + ".w1_activation");
   if (lists.values.rows() == rows_.rows() && lists.begins == rows_.begins &&
@@ -289,7 +288,8 @@ void MoeOracle::CheckCombine() {
   sink_.Add(experts_ + "_output", comparison);
 }
 
-/// Of the weight of one row, whose token's output gradient is `gradient`.
+/// Returns the gradient of one row's weight. `gradient` is the output gradient
+/// of the row's token.
 Estimate MoeOracle::WeightGradient(const float* gradient, size_t row) const {
   if (!BeforeFc2()) {
     return Dot(gradient, Of(experts_ + ".w2_output").Row(row), c_.dim);
@@ -304,7 +304,7 @@ Estimate MoeOracle::WeightGradient(const float* gradient, size_t row) const {
   return sum.Value(1);
 }
 
-/// Gradients of the experts' outputs and of the combine weights.
+/// Compares the gradients of the experts' outputs and of the combine weights.
 void MoeOracle::CheckOutputGradients() {
   const std::string of_weights = layer_ + ".moe.router.topk_weights_gradient";
   const MatrixView<const float> dout = Of(experts_ + ".w2_gradient");
@@ -338,7 +338,7 @@ void MoeOracle::CheckOutputGradients() {
   sink_.Add(of_weights, weights);
 }
 
-/// round(combined dgrads of the experts + (shared + gate)).
+/// The gradient is round(combined dgrads of the experts + (shared + gate)).
 void MoeOracle::CheckInputGradient() {
   const MatrixView<const float> rows = Of(experts_ + ".w3_dgrad");
   const MatrixView<const float> gate = Of(layer_ + ".moe.router.gate_dgrad");

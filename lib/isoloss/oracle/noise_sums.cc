@@ -8,7 +8,8 @@
 namespace isoloss::oracle {
 namespace {
 
-/// Of the arithmetic's sums and of the rounding to FP32 that follows.
+/// The variance comes from the arithmetic's sums and from the rounding to FP32
+/// that follows.
 double VarianceOf(const Estimate& expected) {
   double variance = expected.noise * expected.noise;
   if (!FitsFp32(expected.exact)) {
@@ -18,16 +19,16 @@ double VarianceOf(const Estimate& expected) {
   return variance;
 }
 
-/// Where the ascending order happens to be exact another one need not be:
-/// nothing can be said against the last place of such an element, even where it
-/// is the only noisy one of its tensor.
+/// The ascending order may be exact where another order rounds. So an error in
+/// the last place of such an element is no evidence, even if the tensor has no
+/// other noisy element.
 double LeastVariance(const Estimate& expected) {
   if (expected.bound == 0.0) return 0.0;
   const double ulp = Ulp(expected.exact);
   return ulp * ulp / 12.0;
 }
 
-/// Spreads bits over all 64 (the finaliser of MurmurHash3).
+/// Spreads bits over all 64, as the finaliser of MurmurHash3 does.
 uint64_t Mixed(uint64_t bits) {
   bits = (bits ^ bits >> 33) * 0xff51afd7ed558ccd;
   bits = (bits ^ bits >> 33) * 0xc4ceb9fe1a85ec53;
@@ -44,7 +45,8 @@ void NoiseSums::Add(size_t row, size_t column, float value,
   error_squared_ += error * error;
   expected_squared_ +=
       floored + expected.jump_probability * expected.jump * expected.jump;
-  // A rare jump is no noise of its row: where it is nearer, it was one.
+  // A rare jump is no noise of its row. If the error is nearer to the jump than
+  // to zero, a jump has happened.
   if (expected.jump_probability > 0.0 &&
       std::fabs(error - expected.jump) < std::fabs(error)) {
     error -= expected.jump;
@@ -83,11 +85,11 @@ void NoiseSums::Merge(const NoiseSums& part) {
 }
 
 double NoiseSums::BeyondChance(const Row& row) {
-  // Where overflow is near nothing is said of the row.
+  // A row near overflow cannot be judged.
   if (row.errors == 0.0 || !std::isfinite(row.squares)) return 0.0;
-  // Laurent, Massart, Annals of Statistics 28 (2000), lemma 1: a weighted sum
-  // of squares of normal errors is above its mean by at most
-  // 2 |w| sqrt(x) + 2 max(w) x, but with probability exp(-x).
+  // Laurent, Massart, Annals of Statistics 28 (2000), lemma 1, is about a
+  // weighted sum of squares of normal errors. It exceeds its mean by more than
+  // 2 |w| sqrt(x) + 2 max(w) x with a probability of at most exp(-x).
   const double x = -std::log(runlog::kRowChance);
   const double chance =
       row.variances + 2.0 * std::sqrt(row.squares * x) + 2.0 * row.largest * x;

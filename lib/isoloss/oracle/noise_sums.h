@@ -1,5 +1,5 @@
-// How far the elements of an FP32 tensor are from exact values, as a whole, row
-// by row and on average with their signs.
+// Measures how far an FP32 tensor is from exact values: as a whole, row by row,
+// and on average with signs.
 #pragma once
 
 #include <cstddef>
@@ -11,39 +11,40 @@
 
 namespace isoloss::oracle {
 
-/// Memory: 64 bytes a row.
+/// The sums take 64 bytes per row.
 class NoiseSums {
  public:
-  /// `value` and the oracle's are finite.
+  /// `value` and expected.exact are finite.
   void Add(size_t row, size_t column, float value, const Estimate& expected);
   void Merge(const NoiseSums& part);
 
   /// Sets noise_ratio, row_noise_ratio, noisiest_row, signed_error and
-  /// noisy_elements, which stay as they are if nothing was added.
+  /// noisy_elements. They do not change if nothing was added.
   void Fill(runlog::OracleRow& row) const;
 
  private:
-  /// Of one row: e an element's error, v the variance that FP32 gives it.
+  /// In these sums over one row, e is an element's error and v the variance
+  /// that FP32 gives it.
   struct Row {
     double errors = 0.0;         // sum of e^2
     double variances = 0.0;      // sum of v
     double squares = 0.0;        // sum of v^2
-    double largest = 0.0;        // v
+    double largest = 0.0;        // largest v
     double signed_errors = 0.0;  // sum of e / sqrt(v), < 0 toward zero
     double leans = 0.0;          // sum of Estimate::lean / sqrt(v)
-    int64_t noisy = 0;           // its terms
+    int64_t noisy = 0;           // terms of signed_errors
     uint64_t content = 0;        // equal for rows of equal exact values
   };
-  /// The root mean square error of a row over the expected one, and beyond what
-  /// chance adds in one row of 10^12.
+  /// Returns the root mean square error of a row, divided by the expected error
+  /// with what chance adds in one row of 10^12.
   static double BeyondChance(const Row& row);
-  /// Sets signed_error, less what elements that share a scale may lean, and
-  /// noisy_elements. Rows that repeat, as those of equal tokens in a first
-  /// layer do, have the same errors and count once.
+  /// Sets noisy_elements, and signed_error less the lean that elements may have
+  /// under a shared scale. Rows that repeat, as those of equal tokens in a
+  /// first layer do, have the same errors and count once.
   void FillSigned(runlog::OracleRow& row) const;
 
   std::vector<Row> rows_;
-  // Jumps, too: they are part of what the whole tensor expects.
+  // The whole tensor's sums include jumps, which it expects, too.
   double error_squared_ = 0.0;
   double expected_squared_ = 0.0;
 };

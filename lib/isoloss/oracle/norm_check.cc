@@ -18,7 +18,7 @@ MatrixView<const float> ColumnsOf(const StepInputs& inputs,
                             : values.Cols(columns.first, columns.count);
 }
 
-/// What multiplies: the gains, or what the recipe makes of them.
+/// Returns the factors: the gains, quantised if the recipe says so.
 Matrix<float> GainsOf(const StepInputs& inputs, const NormPlace& place) {
   const MatrixView<const float> weight = inputs.Values(place.name + "_weight");
   const auto& quantization = inputs.recipe.recipe().norm_gains;
@@ -33,7 +33,7 @@ Matrix<float> GainsOf(const StepInputs& inputs, const NormPlace& place) {
   return gains;
 }
 
-/// r of one row.
+/// Returns r of one row.
 Estimate InverseRoot(const float* x, size_t width, float eps) {
   const auto d = static_cast<double>(width);
   const Estimate squares = Overflowed32(Dot(x, x, width));
@@ -42,7 +42,7 @@ Estimate InverseRoot(const float* x, size_t width, float eps) {
   return Rounded32(Quotient(Exactly(1.0), Rounded32(SquareRoot(inside))));
 }
 
-/// Gradients of one row.
+/// Computes the gradients of one row.
 class RowBackward {
  public:
   RowBackward(const float* x, const float* dy, const float* weight,
@@ -62,12 +62,12 @@ class RowBackward {
   }
 
   Estimate X(size_t i) const { return Exactly(static_cast<double>(x_[i])); }
-  /// Before it is rounded to the grid.
+  /// Returns dx before it is rounded to the grid.
   Estimate Dx(size_t i) const {
     const Estimate inner = Difference(g_[i], Rounded32(Product(c_, X(i))));
     return Rounded32(Product(r_, Rounded32(inner)));
   }
-  /// This token's part of the weight's gradient.
+  /// Returns what this token adds to the weight's gradient.
   Estimate WeightTerm(size_t i) const {
     const Estimate product = Rounded32(
         Exactly(static_cast<double>(dy_[i]) * static_cast<double>(x_[i])));

@@ -1,4 +1,4 @@
-// The oracle of RMSNorm (docs/model.md, section 2).
+// Verifies RMSNorm (docs/model.md, section 2).
 #pragma once
 
 #include <string>
@@ -8,28 +8,29 @@
 
 namespace isoloss::oracle {
 
-/// Columns [first, first + count) of a tensor; count 0: all of it.
+/// These are columns [first, first + count) of a tensor; count 0 means all
+/// columns.
 struct TensorColumns {
   std::string name;
   size_t first = 0;
   size_t count = 0;
 };
 
-/// One normalisation and its neighbours, by the tensors that they announced.
+/// Identifies the tensors that one normalisation and its neighbours announced.
 struct NormPlace {
   std::string name;  ///< "layers.0.attention_norm": has weight and wgrad
   TensorColumns in;
   TensorColumns out;
   TensorColumns out_gradient;  ///< dy
-  TensorColumns in_gradient;   ///< what dx became
-  /// dx was added to this tensor's values; empty: to nothing.
+  TensorColumns in_gradient;   ///< dx, perhaps added
+  /// dx was added to this tensor's values; it is empty if nothing was added.
   std::string addend;
 };
 
 std::vector<NormPlace> NormPlaces(const model::ModelConfig& config);
 
-/// y = round((x r) w), r = (sum(x^2) / D + eps)^-1/2, w the gains, quantised
-/// if the recipe says so.
+/// Compares y = round((x r) w), where r = (sum(x^2) / D + eps)^-1/2. w are the
+/// gains, quantised if the recipe says so.
 ///
 /// Bounds   the sum of squares is off by gamma_D of itself; the division by D,
 ///          the addition of eps and the root's two operations by 4 roundings,
@@ -37,9 +38,9 @@ std::vector<NormPlace> NormPlaces(const model::ModelConfig& config);
 ///          each.
 void CheckNormForward(const StepInputs& inputs, const NormPlace& place,
                       ReportSink& sink);
-/// dx = round(r (g - c x)), g = dy w, c = r^2 / D sum(g x), or that added to
-/// the addend with one rounding more; dw_i = sum over tokens of dy_i x_i r,
-/// FP32, whatever became of w.
+/// Compares dx = round(r (g - c x)) with g = dy w and c = r^2 / D sum(g x). An
+/// addend adds one rounding. Also compares the FP32 sum over tokens dw_i =
+/// sum(dy_i x_i r), which does not depend on the quantisation of w.
 void CheckNormBackward(const StepInputs& inputs, const NormPlace& place,
                        ReportSink& sink);
 

@@ -15,7 +15,8 @@ namespace {
 using formats::Quantization;
 using formats::ScaleFormat;
 
-/// The state of a group; a description that needs none was announced without.
+/// Returns the state of a group. Operands whose quantisation needs no state are
+/// announced without one.
 formats::TensorState StateOf(std::span<const kernels::OperandState> states,
                              const Segment& segment) {
   if (segment.group >= states.size()) return {};
@@ -42,7 +43,7 @@ std::vector<Segment> SegmentsOf(const RecordedTensor& tensor,
       Segment& segment = segments.emplace_back();
       segment.group = g;
       segment.number = s;
-      // Rows of sequences are numbered on.
+      // Rows of all sequences are numbered through.
       segment.first_position = tensor.begins.empty() ? row : 0;
       for (; row < end; ++row) {
         if (lists != nullptr && lists->token_of_row[row] < 0) continue;
@@ -79,14 +80,14 @@ void OperandFigures::Add(const RecordedTensor& operand, const Segment& segment,
       down ? operand.columnwise : operand.rowwise;
   const auto along = StateOf(operand.rowwise_states, segment);
   const auto state = down ? StateOf(operand.columnwise_states, segment) : along;
-  // Rows that fill up lists stand behind those of a segment.
+  // Rows that fill up lists come after the rows of a segment.
   const auto rows =
       operand.values.view().Rows(segment.rows.front(), segment.rows.size());
   const Matrix<float> turned = down ? Transposed(rows) : Matrix<float>();
   const MatrixView<const float> values = down ? turned.view() : rows;
   ScalarTensor tensor = ScalarQuantize(values, quantization, state);
-  // Elements are compared with what was announced, not with what the first
-  // quantisation made of it.
+  // Elements are compared with the announced values, not with the result of the
+  // first quantisation.
   Matrix<float> announced;
   if (down && operand.columnwise_again && operand.quantized_rowwise) {
     announced = std::move(tensor.elements);
@@ -109,7 +110,7 @@ void OperandFigures::Add(const RecordedTensor& operand, const Segment& segment,
             ScalarDequantize(tensor, x.cols()), values.cols());
 }
 
-/// `counted`: columns that a transform did not add.
+/// `counted` is the number of columns without those that a transform added.
 void OperandFigures::AddCell(const Quantization& quantization,
                              const ScalarScale& scale, float tensor_scale,
                              MatrixView<const float> elements, size_t counted) {

@@ -1,5 +1,5 @@
-// The tensors that an operand consists of, and what quantising them did, in
-// figures.
+// Splits an operand into its tensors and measures what quantisation did to
+// them.
 #pragma once
 
 #include <array>
@@ -14,33 +14,36 @@
 
 namespace isoloss::oracle {
 
-/// Rows of one tensor of an operand, and where they stand in the whole batch's.
+/// Holds the rows of one tensor of an operand, as places in the whole batch.
 struct Segment {
   uint64_t group = 0;
-  /// Of the group's segments; of tokens, a sequence.
+  /// Its place among the group's segments; a segment of tokens is a sequence.
   uint64_t number = 0;
-  /// Of its first row, in what its digest takes for one segment.
+  /// The position of its first row in the part that one digest covers.
   uint64_t first_position = 0;
   std::vector<size_t> rows;
 };
 
-/// All of a tensor's, without the rows that fill up experts' lists; null: of
-/// lists that have none.
+/// Returns all segments of a tensor. Rows that fill up experts' `lists` are
+/// left out; null means that no list has such rows.
 std::vector<Segment> SegmentsOf(const RecordedTensor& tensor,
                                 const ExpertRows* lists);
 
-/// Counts and sums over all tensors of an operand (docs/run-log.md, Tensors).
+/// Counts and sums are over all tensors of an operand (docs/run-log.md,
+/// Tensors).
 struct OperandFigures {
   double underflows = 0, saturated = 0, nan_scales = 0, pairs = 0;
-  /// Bytes of E8M0, else what codes are multiplied by; NaN: there is none.
+  /// They are bytes of E8M0, else the factors of codes; NaN if there is no
+  /// scale.
   double scale_min = std::numeric_limits<double>::quiet_NaN();
   double scale_max = std::numeric_limits<double>::quiet_NaN();
   double errors = 0, products = 0, quantized = 0, squares = 0;
   std::array<int64_t, 256> bytes = {};  ///< cells with each E8M0 scale
-  /// Full blocks of 32 by the place of their largest magnitude.
+  /// Counts full blocks of 32 by where their largest magnitude is.
   std::array<double, 32> places = {};
 
-  /// Entropy of the places over its largest value; NaN without full blocks.
+  /// Returns the entropy of `places` over its largest possible value. It is NaN
+  /// without full blocks.
   double Spread() const;
 
   /// Adds one tensor as the operand's products quantise it: along rows or
@@ -56,7 +59,7 @@ struct OperandFigures {
                  size_t counted);
 };
 
-/// Of an operand that is quantised in that direction.
+/// Returns the figures of an operand that is quantised in that direction.
 OperandFigures FiguresOf(const RecordedTensor& operand,
                          const std::vector<Segment>& segments, bool down);
 

@@ -1,5 +1,5 @@
-// What each operand of a step must draw its random bits from and look back to,
-// stated a second time.
+// States a second time which random bits each operand of a step must draw, and
+// which history it must look back to.
 #pragma once
 
 #include <cstddef>
@@ -14,24 +14,25 @@ namespace isoloss::oracle {
 
 enum class Side { kLeft, kRight };
 
-/// One operand of a site's product.
+/// Identifies one operand of a site's product.
 struct OperandPlace {
   std::string site;
   precision::GemmRole role = precision::GemmRole::kFprop;
   Side side = Side::kLeft;
 
-  /// "layers.0.attention.wq/fprop/left".
+  /// Returns a name such as "layers.0.attention.wq/fprop/left".
   std::string Name() const;
 };
 
-/// Of group `group`, an expert or 0. Random numbers of "quantize/<name>" are
-/// the streams, those of "transform/<site>/<product>", which both sides share,
-/// the keys; number step * 2^24 + group.
+/// Returns the state of group `group`, an expert or 0. Random number step *
+/// 2^24 + group of "quantize/<name>" is its stream. The same number of
+/// "transform/<site>/<product>", which both sides share, is its key.
 formats::TensorState ExpectedState(const StepInputs& inputs,
                                    const OperandPlace& place, size_t group);
 
-/// Whether `states` are those of `groups` groups, each of whose first tensor is
-/// the batch's first; or none, if the quantisation (null: none) needs none.
+/// Returns whether `states` are the expected ones of `groups` groups, whose
+/// first tensor is the batch's first. There must be none if the quantisation
+/// needs none or is null.
 bool AreExpected(std::span<const kernels::OperandState> states,
                  const formats::Quantization* quantization,
                  const StepInputs& inputs, const OperandPlace& place,

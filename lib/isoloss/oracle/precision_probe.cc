@@ -19,7 +19,7 @@ namespace {
 
 constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
 
-/// Inner products of two tensors, or of a part of them.
+/// Adds up inner products of two tensors, or of a part of them.
 struct Products {
   double errors = 0.0;   // ||c - r||^2
   double squares = 0.0;  // ||r||^2
@@ -45,7 +45,7 @@ struct Products {
   }
 };
 
-/// Ends of a tensor's groups of rows.
+/// Returns the ends of a tensor's groups of rows.
 std::vector<size_t> GroupEnds(const RecordedTensor& tensor) {
   if (!tensor.begins.empty()) {
     return {tensor.begins.begin() + 1, tensor.begins.end()};
@@ -74,7 +74,7 @@ void RequireSameExtent(const RecordedTensor& candidate,
              r.rows(), r.cols(), reference.begins.size());
 }
 
-/// The experts that a recorded step chose.
+/// Replays the experts that a recorded step chose.
 class RecordedRouting : public model::RoutingSource {
  public:
   RecordedRouting(const StepRecord& record, size_t dense_layers)
@@ -85,7 +85,7 @@ class RecordedRouting : public model::RoutingSource {
     const MatrixView<const int32_t> ids = record_.ExpertIds(RouterName(layer));
     std::copy_n(ids.Row(token), expert_ids.size(), expert_ids.begin());
   }
-  /// Of MoE layer `layer`, from 0.
+  /// Returns the router's name; MoE layers are numbered from 0.
   std::string RouterName(size_t layer) const {
     return "layers." + std::to_string(layer + dense_layers_) + ".moe.router";
   }
@@ -112,7 +112,7 @@ train::RunHooks Listening(train::RunHooks hooks, StepRecord& record) {
   return hooks;
 }
 
-/// The mesh of a whole arm.
+/// Returns the mesh of an arm whose ranks share one process.
 std::unique_ptr<expert_parallel::Mesh> MakeWholeMesh(
     const train::Experiment& experiment, const train::Arm& arm,
     ThreadTeam& team, const train::RunHooks& hooks) {
@@ -128,7 +128,7 @@ std::unique_ptr<expert_parallel::Mesh> MakeWholeMesh(
   return mesh;
 }
 
-/// An arm at some step, and what its last step announced.
+/// Trains an arm and records what its last step announced.
 class ProbedArm {
  public:
   ProbedArm(const train::Experiment& experiment, const train::Arm& arm,
@@ -143,7 +143,7 @@ class ProbedArm {
   train::LoggedLearner& learner() { return learner_; }
   const StepRecord& record() const { return record_; }
 
-  /// False if the step was not finite.
+  /// Returns false if the step was not finite.
   bool Step(int64_t step) {
     record_.Clear();
     runlog::RunLog rows;
@@ -157,8 +157,8 @@ class ProbedArm {
   train::LoggedLearner learner_;
 };
 
-/// Share of the (token, slot) pairs of `routing` that a router would not have
-/// chosen by the scores that it announced.
+/// Returns the share of recorded (token, slot) pairs that the router would not
+/// have chosen by the scores that it announced.
 double FlipShare(const StepRecord& record, const model::ModelConfig& config,
                  const std::string& router, std::span<const float> bias) {
   const Matrix<float>& scores = record.At(router + ".scores_output").values;
@@ -189,7 +189,7 @@ void CheckSteps(const train::Experiment& experiment,
   }
 }
 
-/// Compares the two records and appends the rows.
+/// Compares two records and appends the rows.
 class Findings {
  public:
   explicit Findings(PrecisionFindings& findings) : findings_(findings) {}

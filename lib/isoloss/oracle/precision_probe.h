@@ -1,5 +1,5 @@
-// Level L3: one arm's steps against those of a BF16 arm that has the same
-// weights, batch, biases and routing, step by step.
+// Level L3 compares an arm's steps with those of a BF16 arm. Both have the same
+// weights, batch, biases and routing in each step.
 #pragma once
 
 #include <cstddef>
@@ -18,10 +18,11 @@
 
 namespace isoloss::oracle {
 
-/// A tensor's groups, where it names none (experts): so many rows.
+/// Groups have this many rows if a tensor names none; those of experts name
+/// theirs.
 inline constexpr size_t kGroupRows = 32;
 
-/// Two tensors of equal shape.
+/// Compares two tensors of equal shape; the caller sets step and tensor.
 /// relative_error   ||c - r|| / ||r||; 0 if both are zero, infinite if only the
 ///                  reference is, NaN if an element of one is not finite
 /// gain             <c, r> / <r, r> - 1, NaN where r is zero
@@ -29,31 +30,31 @@ inline constexpr size_t kGroupRows = 32;
 ///                  which both are zero count nothing
 /// saturated, underflows   of the candidate as its GEMM quantises it along
 ///                  rows, or down columns if it does only that; NaN if neither
-/// Step and tensor are the caller's.
 /// Errors   ShapeError if extents or groups differ.
 runlog::PrecisionRow CompareTensors(const RecordedTensor& candidate,
                                     const RecordedTensor& reference);
 
 struct PrecisionFindings {
-  std::vector<std::string> tensors;  ///< that rows name by place
+  std::vector<std::string> tensors;  ///< rows give a place here
   runlog::PrecisionColumns precision;
   runlog::RoutingFlipColumns routing_flips;
 };
 
-/// Throws what ProbePrecision would before it trains anything.
+/// Throws what ProbePrecision would throw before it trains anything.
 void CheckReference(const train::Experiment& experiment,
                     const train::Arm& reference,
                     std::span<const int64_t> steps);
 
-/// Trains `reference` (its recipe must not quantise) with `seed` up to the last
-/// of `steps` (from 1, ascending). Before each of them the candidate gets its
-/// weights and biases, computes forward and backward pass of the same batch
-/// with the experts that the reference chose, and is compared, tensor by
-/// tensor. Nothing that the candidate computes has an effect on later steps, so
-/// neither errors nor chaos accumulate: each step is a sample of its own, and
-/// so is each seed.
+/// Trains `reference`, whose recipe must not quantise, with `seed` up to the
+/// last of `steps` (from 1, ascending). Before each of them the candidate gets
+/// its weights and biases. Both compute the forward and backward pass of the
+/// same batch, with the experts that the reference chose, and each tensor is
+/// compared.
 ///
-/// `hooks` are of the candidate: its transport, and what is done to gradients.
+/// The candidate's results have no effect on later steps, so neither errors nor
+/// chaos accumulate. Each step is a sample of its own, and so is each seed.
+///
+/// `hooks` are the candidate's: its transport, and what is done to gradients.
 /// Errors   ConfigError if steps do not ascend from 1 within the run, the
 ///          reference quantises, or the experiment replays a routing; as
 ///          train::TrainRun.

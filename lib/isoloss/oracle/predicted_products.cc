@@ -24,7 +24,7 @@ formats::TensorState SharedState(const kernels::OperandState* state) {
   return state == nullptr ? formats::TensorState{} : state->common;
 }
 
-/// `values`: the operand's, rounded.
+/// `values` are the operand's values after rounding.
 ScalarOperand OperandFor(const Operand& operand, MatrixView<const float> values,
                          const formats::Quantization* quantization,
                          const formats::Quantization* before) {
@@ -89,7 +89,8 @@ class Predictor {
     return recipe_.For(place->second, role);
   }
 
-  /// By the recipe as the oracle knows it, and by the kernels' task.
+  /// Returns whether neither the oracle's recipe nor the kernels' task
+  /// quantises or changes the accumulation.
   bool IsPlain(const GemmTask& task) const {
     const GemmProblem& problem = task.problem;
     return For(task, task.role) == GemmPrecision{} &&
@@ -125,7 +126,8 @@ class Predictor {
     }
   }
 
-  /// What an operand of wgrad was quantised by before, in that product.
+  /// Returns the quantisation that the `first` product applied before to an
+  /// operand of wgrad.
   const formats::Quantization* Before(const GemmTask& task, bool again,
                                       precision::GemmRole first) const {
     return again ? For(task, first).left_operand() : nullptr;

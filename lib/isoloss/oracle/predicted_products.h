@@ -1,5 +1,5 @@
-// Products of linear layers as a recipe's declaration predicts them, whatever
-// kernels make of it.
+// Computes products of linear layers as a recipe's declaration predicts them,
+// without the kernels.
 #pragma once
 
 #include "isoloss/model/config.h"
@@ -8,12 +8,14 @@
 
 namespace isoloss::oracle {
 
-/// An engine for a run with `recipe` that quantises operands by the oracle's
-/// own text (ScalarProduct of AsKnown(recipe)), multiplies them in exact
-/// arithmetic and rounds as the product asks for. What kernels say of formats,
-/// scales and sums has no part in it; all else of the run is the model's. So a
-/// run with it is one in high precision with the quantisation error that the
-/// recipe declares, and can be part of what candidates are judged by.
+/// Returns an engine for a run with `recipe`. It quantises operands by the
+/// oracle's own text (ScalarProduct of AsKnown(recipe)). Then it multiplies
+/// them in exact arithmetic and rounds as the product asks for.
+///
+/// The kernels' formats, scales and sums have no part in it; the rest of the
+/// run is the model's. So a run with this engine is in high precision, but has
+/// the quantisation error that the recipe declares. Candidates may be judged by
+/// it.
 ///
 /// Products that the recipe leaves as they are go to kernels::GemmBatch.
 /// Errors   ConfigError if the recipe quantises attention or gains of norms,

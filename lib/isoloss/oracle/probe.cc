@@ -24,7 +24,8 @@
 namespace isoloss::oracle {
 namespace {
 
-/// Statistics would listen too, and no bit depends on them or on evaluations.
+/// Prepares the experiment of a case. Statistics would listen to tensors, too,
+/// and no bit depends on them or on evaluations.
 train::Experiment Prepare(train::Experiment experiment,
                           const ProbeCase& probe_case) {
   experiment.log.statistics_first = 0;
@@ -32,7 +33,8 @@ train::Experiment Prepare(train::Experiment experiment,
   experiment.log.digests_first = 0;
   experiment.log.digests_every = 0;
   experiment.log.dump_tensors.clear();
-  // Sequences may be longer; what case plain is, must show in its digests.
+  // Sequences may be longer in a case, so one must suffice. Case plain does not
+  // change, since its digests show what it is.
   if (probe_case.name != kPlainCase) experiment.log.eval_sequences = 1;
   if (probe_case.shape != nullptr) probe_case.shape(experiment);
   return experiment;
@@ -47,7 +49,7 @@ train::RunHooks HooksOf(const ProbeOptions& options,
   return hooks;
 }
 
-/// Listens to a run, has `check` look at each step as it ends, and stops the
+/// Listens to a run, lets `check` look at each step as it ends, and stops the
 /// run after `steps` steps.
 class StepListener {
  public:
@@ -69,7 +71,7 @@ class StepListener {
     hooks_.on_rows = [this, &caller,
                       check = std::move(check)](const runlog::RunLog& rows) {
       if (caller.on_rows) caller.on_rows(rows);
-      if (rows.steps.step.empty()) return;  // an evaluation before training
+      if (rows.steps.step.empty()) return;  // this is an evaluation
       check(record_, rows);
       record_.Clear();
     };
@@ -80,7 +82,7 @@ class StepListener {
     };
   }
 
-  /// To add some.
+  /// The caller may add hooks.
   train::RunHooks& hooks() { return hooks_; }
 
  private:
@@ -89,7 +91,7 @@ class StepListener {
   std::atomic<bool> stop_{false};
 };
 
-/// The counts that one step logged, [MoE layers, E].
+/// Returns the counts that one step logged, [MoE layers, E].
 MatrixView<const int64_t> CountsOf(const runlog::MoeColumns& moe,
                                    const model::ModelConfig& config) {
   const size_t layers = config.n_moe_layers();
@@ -103,7 +105,7 @@ MatrixView<const int64_t> CountsOf(const runlog::MoeColumns& moe,
   return {moe.tokens_per_expert.data(), layers, config.num_experts};
 }
 
-/// Expert biases after the update, [MoE layers, E], as logged.
+/// Returns the logged expert biases after the update, [MoE layers, E].
 Matrix<float> BiasesOf(const runlog::MoeColumns& moe,
                        const model::ModelConfig& config) {
   Matrix<float> biases(config.n_moe_layers(), config.num_experts);
@@ -127,7 +129,7 @@ runlog::RunLog Train(const ProbeOptions& options,
              : train::TrainRun(experiment, arm, seed, corpus, team, hooks);
 }
 
-/// What is probed, and by whom.
+/// Holds the arguments of ProbeArm.
 struct Subject {
   const train::Experiment& original;
   const train::Arm& arm;
@@ -137,12 +139,13 @@ struct Subject {
   const ProbeOptions& options;
 };
 
-/// Each returns whether the run finished its last step with finite numbers.
+/// Each function returns whether the run finished its last step with finite
+/// numbers.
 using CaseFunction = bool (*)(const Subject& subject,
                               const ProbeCase& probe_case,
                               ProbeLogBuilder& builder);
 
-/// Only what an exchange moves.
+/// Looks only at what an exchange moves.
 bool ProbeExchange(const Subject& subject, const ProbeCase& probe_case,
                    ProbeLogBuilder& builder) {
   const ProbeOptions& options = subject.options;
@@ -173,13 +176,13 @@ bool ProbeExchange(const Subject& subject, const ProbeCase& probe_case,
   return ReachedItsEnd(log, steps);
 }
 
-/// Every tensor of every step.
+/// Looks at every tensor of every step.
 bool ProbeSteps(const Subject& subject, const ProbeCase& probe_case,
                 ProbeLogBuilder& builder) {
   const ProbeOptions& options = subject.options;
   train::Experiment experiment = Prepare(subject.original, probe_case);
   const bool plain = probe_case.name == kPlainCase;
-  // What the log says of tensors is looked at in the first steps only.
+  // The log of tensors is compared in the first steps only.
   const int64_t logged = plain ? options.steps : 0;
   experiment.log.statistics_first = logged;
   experiment.log.statistics_tensors = {"*"};
@@ -227,10 +230,10 @@ bool ProbeSteps(const Subject& subject, const ProbeCase& probe_case,
   return ReachedItsEnd(log, steps);
 }
 
-/// One update lies before it. After two, expert biases may be back at zero.
+/// One update precedes this step. After two, expert biases may be back at zero.
 constexpr int64_t kEvaluatedStep = 2;
 
-/// Only the held-out loss before the last step.
+/// Looks only at the held-out loss before the last step.
 bool ProbeEvaluation(const Subject& subject, const ProbeCase& probe_case,
                      ProbeLogBuilder& builder) {
   const ProbeOptions& options = subject.options;
@@ -283,7 +286,7 @@ runlog::ProbeLog ProbeArm(const train::Experiment& experiment,
                "probe: {} steps were asked for, but it needs at least 1.",
                options.steps);
   }
-  // What the last case would refuse, before the first one.
+  // Arguments that the last case would refuse are refused before the first one.
   if (options.reference != nullptr) {
     CheckReference(experiment, *options.reference, options.reference_steps);
   }
@@ -309,7 +312,7 @@ runlog::ProbeLog ProbeArm(const train::Experiment& experiment,
     try {
       complete &= FunctionOf(*probe_case)(subject, *probe_case, builder);
     } catch (const Error& error) {
-      // Another shape of the experiment than its author gave it.
+      // The case gave the experiment a shape that its author did not choose.
       if (error.kind() != ErrorKind::kConfig) throw;
       ThrowError(ErrorKind::kConfig, "probe case {}: {}", probe_case->name,
                  error.what());

@@ -17,8 +17,8 @@ namespace {
 
 using formats::kMxBlockSize;
 
-/// Calls edit(matrix) with each matrix of each layer, one of each expert; not
-/// with vectors, the embedding and the head.
+/// Calls edit(matrix) with each matrix of each layer, one per expert. Vectors,
+/// the embedding and the head are left out.
 template <typename Edit>
 void ForEachMatrix(model::ParameterSet& weights, const Edit& edit) {
   for (model::Parameter& parameter : weights.parameters()) {
@@ -68,7 +68,8 @@ void SetLargest(float* block, size_t size, float amax) {
   });
   const float old = std::fabs(*largest);
   if (!(old > 0.0f)) return;
-  // One step below amax for the others, so that rounding cannot pass it.
+  // All elements but the largest stay one step below amax, so that rounding
+  // cannot pass it.
   const float limit = AwayInBf16(amax, -1);
   for (size_t i = 0; i < size; ++i) {
     block[i] = std::clamp(block[i] / old * amax, -limit, limit);
@@ -90,9 +91,9 @@ void SetBlocksToScaleEdges(const model::ModelConfig& /*config*/,
   });
 }
 
-/// Rows a, -a, a, -a, … in groups of four, scaled by 8: of a and -a one has a
-/// score above a half, twice. The last two rows are zero, score a half, and
-/// come after them.
+/// Sets each group of four rows to a, -a, a, -a, scaled by 8. Either a or -a
+/// scores above a half, so two experts of the group tie. The last two rows are
+/// zero. They score a half and come after these experts.
 void TieRouterRows(const model::ModelConfig& config,
                    model::ParameterSet& weights) {
   for (model::Parameter& parameter : weights.parameters()) {
@@ -117,7 +118,7 @@ void TieRouterRows(const model::ModelConfig& config,
   }
 }
 
-/// May a token have one expert more?
+/// Returns whether a token may have one expert more.
 bool HasRoomForAnother(const model::ModelConfig& model) {
   const size_t offered = model.num_expert_groups == 0
                              ? model.num_experts
@@ -126,18 +127,18 @@ bool HasRoomForAnother(const model::ModelConfig& model) {
   return model.top_k < offered;
 }
 
-/// A row of 4 KiB, which products pack by another path (kernels/pack-inl.h),
-/// and longer sums than a small model's.
+/// A row has 4 KiB, which products pack in another way (kernels/pack-inl.h).
+/// Sums are longer than a small model's.
 constexpr size_t kDeepWidth = 1024;
 
-/// Wider than what a combine adds up at once, 8 vectors of 16
+/// This is wider than the 8 vectors of 16 that a combine adds up at once
 /// (kernels/gather_combine.cc), and no multiple of 32.
 constexpr size_t kWideModel = 136;
 
 /// Sequences are longer than a block of the attention's queries
-/// (model/attention_core.h), and no multiple; experts get no whole number of
-/// tokens on average. A replayed routing fits only the sequences and slots that
-/// it was recorded with.
+/// (model/attention_core.h) and no multiple of it. Experts get no whole number
+/// of tokens on average. A replayed routing fits only the sequences and slots
+/// of its recording.
 void MakeTails(train::Experiment& experiment) {
   model::ModelConfig& model = experiment.model;
   model.moe_hidden_dim += 16;
@@ -150,17 +151,18 @@ void MakeTails(train::Experiment& experiment) {
   model::Validate(model, "[model]");
 }
 
-/// Far below the norm of any gradient of the first steps.
+/// This is far below the norm of any gradient of the first steps.
 constexpr double kClipNorm = 0x1p-6;
-/// Of the size of a score's spread, so that biases decide.
+/// This is as large as the spread of scores, so that biases decide.
 constexpr double kLoadBalanceCoeff = 0.05;
 
 void MakeBiasesLarge(train::Experiment& experiment) {
   experiment.train.load_balance_coeff = kLoadBalanceCoeff;
 }
 
-/// Groups of two experts, as many as top-k needs and one that stays out where
-/// there is another; none if there were groups.
+/// Makes groups of two experts, of which a token uses as many as top-k needs.
+/// So a group stays out if there are more. If the model has groups, they are
+/// removed.
 void ToggleExpertGroups(model::ModelConfig& model) {
   if (model.num_expert_groups > 0) {
     model.num_expert_groups = model.num_limited_groups = 0;
@@ -171,9 +173,8 @@ void ToggleExpertGroups(model::ModelConfig& model) {
   model.num_limited_groups = (model.top_k + 1) / 2;
 }
 
-/// What a model of the same tensors may do otherwise. YaRN with some
-/// frequencies stretched, some not and some between, whatever the sequences'
-/// length.
+/// Takes other branches with the same tensors. YaRN stretches some frequencies,
+/// leaves some and mixes some, for sequences of any length.
 void TakeOtherBranches(train::Experiment& experiment) {
   model::ModelConfig& model = experiment.model;
   const bool softmax = model.score_function == model::ScoreFunction::kSoftmax;

@@ -1,4 +1,4 @@
-// Fills a probe log, one case and one step after the other.
+// Fills a probe log, one case and one step after another.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@ namespace isoloss::oracle {
 
 class ProbeLogBuilder {
  public:
-  /// The rows to come are of this case.
+  /// Further rows belong to this case.
   void BeginCase(const std::string& name) { log_.cases.push_back(name); }
 
   void Add(int64_t step, const ReportSink& sink);
   void Add(const PrecisionFindings& findings);
 
-  /// What the case's run says of itself: the log's provenance is that of the
-  /// first case, its /plain_steps those of case `plain`.
+  /// Adds what the case's run says of itself. The log's provenance is that of
+  /// the first case, its /plain_steps those of case `plain`.
   void EndCase(const runlog::RunLog& run);
 
   runlog::ProbeLog& log() { return log_; }

@@ -1,4 +1,4 @@
-// Where the checks of one step leave what they found.
+// Collects what the checks of one step find.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace isoloss::oracle {
 
-/// Bytes that the exchanges of a step move.
+/// The exchanges of a step send these bytes.
 struct ExchangeBytes {
   int64_t to_self = 0;
   int64_t within_nodes = 0;
@@ -24,26 +24,26 @@ struct ExchangeBytes {
 /// different tensors may use it from several threads at once.
 class ReportSink {
  public:
-  /// What several checks say of one tensor is counted together.
+  /// Several comparisons of one tensor are merged.
   void Add(const std::string& tensor, const Comparison& comparison);
-  /// Of a router; case and step are the caller's.
+  /// Adds a router's row; the caller sets case and step.
   void AddRouting(const runlog::OracleRoutingRow& row);
 
-  /// Adds what `part` has of comparisons and routings. Nobody may use `part`
+  /// Adds the comparisons and routings of `part`, which no thread may use
   /// meanwhile.
   void Merge(const ReportSink& part);
 
-  /// Of the step; not while checks still run.
+  /// Sets the step's bytes; no check may run at the same time.
   void SetBytes(const ExchangeBytes& bytes) { bytes_ = bytes; }
 
-  /// Not while checks still run.
+  /// No check may run while these are read.
   const std::map<std::string, Comparison>& comparisons() const {
     return comparisons_;
   }
   const std::vector<runlog::OracleRoutingRow>& routing() const {
     return routing_;
   }
-  /// None without experts, or where the step lacks tensors.
+  /// There are none without experts, or if the step lacks tensors.
   const std::optional<ExchangeBytes>& bytes() const { return bytes_; }
 
  private:

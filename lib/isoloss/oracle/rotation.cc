@@ -10,14 +10,15 @@
 namespace isoloss::oracle {
 namespace {
 
-/// Of a double computation of a table entry by two libraries, absolute.
+/// Two libraries that compute a table entry in double differ by at most this,
+/// absolute.
 constexpr double kTableError = 0x1p-50;
 
 Estimate TableEntry(double value) {
   return Rounded32({.exact = value, .bound = kTableError});
 }
 
-/// a + b in FP32, products rounded or fused.
+/// Returns a + b in FP32; the products may be rounded or fused.
 Estimate SumOfProducts(const Estimate& a, const Estimate& b) {
   Sum32 sum;
   sum.Add(a);

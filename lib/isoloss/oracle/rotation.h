@@ -1,4 +1,5 @@
-// Rotary position embedding as its tables turn pairs, with the error of FP32.
+// Turns pairs as the tables of the rotary position embedding do, with FP32's
+// error.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +11,11 @@
 
 namespace isoloss::oracle {
 
-/// Frequency of each rotated pair from the formulas of docs/model.md, section
-/// 4: FP32 where it says FP32.
+/// Returns the frequency of each rotated pair by the formulas of docs/model.md,
+/// section 4. It is FP32 where the section says FP32.
 std::vector<float> OracleRopeFrequencies(const model::ModelConfig& config);
 
-/// Turns of all pairs at all positions of a batch.
+/// Tabulates the turns of all pairs at all positions of a batch.
 class Rotation {
  public:
   /// `positions` are not negative.
@@ -23,7 +24,8 @@ class Rotation {
 
   size_t pairs() const { return frequencies_.size(); }
 
-  /// y = `x` turned by the angles of `position`, or back; not rounded.
+  /// Sets `y` to `x` turned by the angles of `position`, or back, without
+  /// rounding.
   /// Shapes   x, y [2 * pairs]; other memory.
   void Turn(int32_t position, bool inverse, const Estimate* x,
             Estimate* y) const;

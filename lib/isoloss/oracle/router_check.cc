@@ -14,13 +14,13 @@
 namespace isoloss::oracle {
 namespace {
 
-/// Errors of the model's Exp (2 ulp) and Sigmoid (3 ulp), relative.
+/// The relative errors of the model's Exp and Sigmoid are at most 2 and 3 ulp.
 constexpr double kScoreExpError = 4 * kUnitRoundoff;
 constexpr double kScoreSigmoidError = 6 * kUnitRoundoff;
-/// torchtitan's constant below the sum of scores.
+/// torchtitan adds this to the sum of scores, which is a divisor.
 constexpr float kNormFloor = 1e-20f;
 
-/// Something that a step of the choice may take: an expert or a group.
+/// A step of the choice may take such an expert or group.
 struct Candidate {
   float score = 0.0f;  // as FP32 computes it
   double exact = 0.0;
@@ -28,8 +28,8 @@ struct Candidate {
   bool open = true;  // may still be taken
 };
 
-/// The open candidate of the highest FP32 score, the first of equals; -1 if
-/// none is open.
+/// Returns the open candidate of the highest FP32 score, the first of equals,
+/// or -1 if none is open.
 int Best(std::span<const Candidate> candidates) {
   int best = -1;
   for (size_t i = 0; i < candidates.size(); ++i) {
@@ -42,8 +42,8 @@ int Best(std::span<const Candidate> candidates) {
   return best;
 }
 
-/// May rounding make `taken` the best one? Not if it ties exactly: then the
-/// rule decides.
+/// Returns whether rounding may make `taken` the best one. It may not at an
+/// exact tie, which the rule decides.
 bool MayBeBest(std::span<const Candidate> candidates, size_t taken) {
   const int best = Best(candidates);
   if (best < 0 || !candidates[taken].open) return false;
@@ -67,7 +67,8 @@ std::vector<Candidate> Experts(std::span<const float> scores,
   return experts;
 }
 
-/// A group counts the sum of its two best experts.
+/// Returns the groups. A group's score is the sum of its two best experts'
+/// scores.
 std::vector<Candidate> ChosenGroups(const std::vector<Candidate>& experts,
                                     size_t count) {
   const size_t size = experts.size() / count;
@@ -89,7 +90,7 @@ std::vector<Candidate> ChosenGroups(const std::vector<Candidate>& experts,
   return groups;
 }
 
-/// One token's choice, compared with what may be chosen.
+/// Compares one token's choice with what may be chosen.
 class Choice {
  public:
   Choice(const model::ModelConfig& config, std::span<const float> scores,
@@ -100,7 +101,7 @@ class Choice {
     }
   }
 
-  /// What the rule gives in FP32.
+  /// Returns the rule's choice in FP32.
   std::vector<int32_t> Own() const {
     std::vector<Candidate> groups = groups_;
     for (size_t n = 0; n < GroupsToKeep(); ++n) {
@@ -115,7 +116,7 @@ class Choice {
     return ids;
   }
 
-  /// Does rounding explain them?
+  /// Returns whether rounding explains `ids`.
   bool MayBe(std::span<const int32_t> ids) const {
     std::vector<Candidate> groups = groups_;
     return MayBeWith(groups, GroupsToKeep(), ids);
@@ -126,7 +127,7 @@ class Choice {
     return groups_.empty() ? 0 : config_.num_limited_groups;
   }
 
-  /// The experts, those outside the groups that were taken closed.
+  /// Returns the experts; those outside the taken groups are closed.
   std::vector<Candidate> OpenIn(const std::vector<Candidate>& groups) const {
     std::vector<Candidate> experts = experts_;
     if (groups.empty()) return experts;
@@ -137,8 +138,8 @@ class Choice {
     return experts;
   }
 
-  /// Tries all groups that may be the best of those left, `left` times. There
-  /// is more than one only within rounding.
+  /// Tries each group that may be the best of those not taken, `left` times.
+  /// There is more than one only within rounding.
   bool MayBeWith(std::vector<Candidate>& groups, size_t left,
                  std::span<const int32_t> ids) const {
     if (left == 0) return ExpertsMayBe(OpenIn(groups), ids);
@@ -173,7 +174,7 @@ Estimate Sigmoid(float logit) {
           .noise = 0.3 * Ulp(s)};
 }
 
-/// softmax of a token's logits.
+/// Returns the softmax of a token's logits.
 std::vector<Estimate> Softmax(std::span<const float> logits) {
   const double max =
       static_cast<double>(*std::max_element(logits.begin(), logits.end()));
@@ -193,7 +194,6 @@ std::vector<Estimate> Softmax(std::span<const float> logits) {
   return scores;
 }
 
-/// One layer's check.
 class RouterOracle {
  public:
   RouterOracle(const StepRecord& record, const model::ModelConfig& config,
@@ -211,7 +211,8 @@ class RouterOracle {
 
   void CheckScores() const;
   void CheckChoice(const RoutingRule& rule) const;
-  /// False if ids are out of range: nothing can be computed with them.
+  /// Returns false if ids are out of range, so that nothing can be computed
+  /// with them.
   bool IdsAreValid() const;
   void CheckWeights() const;
   void CheckGradient() const;
@@ -228,10 +229,10 @@ class RouterOracle {
     return Exactly(
         static_cast<double>(scores_(t, static_cast<size_t>(ids_(t, slot)))));
   }
-  /// Where nobody chooses: the id that the rule gives.
+  /// Returns the id that the rule gives if the router does not choose.
   int32_t RequiredId(const RoutingRule& rule, size_t t, size_t slot) const;
   ChoiceClass Classify(const RoutingRule& rule, size_t t) const;
-  /// What a token's scores are divided by.
+  /// Returns the divisor of a token's scores.
   Estimate Divisor(size_t t) const;
   std::vector<Estimate> LogitGradients(size_t t) const;
 
@@ -324,7 +325,7 @@ void RouterOracle::CheckWeights() const {
   sink_.Add(name_ + ".topk_weights_output", comparison);
 }
 
-/// Of one token, [E].
+/// Returns the gradients of one token, [E].
 std::vector<Estimate> RouterOracle::LogitGradients(size_t t) const {
   const auto scale = static_cast<double>(static_cast<float>(c_.route_scale));
   const Estimate divisor = Divisor(t);
@@ -377,7 +378,7 @@ void RouterOracle::CheckCounts(
   }
   Comparison comparison(Grid::kFp32);
   for (size_t e = 0; e < counts.size(); ++e) {
-    // Exact: batches are far below 2^24 tokens.
+    // The conversion is exact, since batches are far below 2^24 tokens.
     comparison.AddExact(0, e, static_cast<float>(tokens_per_expert[e]),
                         static_cast<float>(counts[e]));
   }

@@ -1,5 +1,5 @@
-// The oracle of a router: scores, the choice of experts, combine weights, and
-// the gradient of the logits.
+// Verifies a router: scores, the choice of experts, combine weights, and the
+// gradient of the logits.
 #pragma once
 
 #include <cstddef>
@@ -15,46 +15,46 @@
 
 namespace isoloss::oracle {
 
-/// The experts of one token in slot order, by the rule of docs/model.md,
-/// section 6, in FP32; of equals the lower index, for groups and experts.
+/// Returns the experts of one token in slot order, by the FP32 rule of
+/// docs/model.md, section 6. Of equal groups or experts the lower index wins.
 /// Shapes   scores, bias [E].
 std::vector<int32_t> ChooseExperts(const model::ModelConfig& config,
                                    std::span<const float> scores,
                                    std::span<const float> bias);
 
-/// How a token's experts compare with those that the oracle chooses.
+/// Tells how a token's experts compare with those that the oracle chooses.
 enum class ChoiceClass {
   kEqual,
-  kFlip,   ///< some choice within the rounding of scores and sums gives them
-  kOther,  ///< no such choice
+  kFlip,   ///< rounding of scores and sums explains the choice
+  kOther,  ///< rounding does not explain the choice
 };
 
-/// `expert_ids` [K], in slot order, against scores and biases [E] as announced.
-/// A step of the choice is explained by rounding if the taken (group or
-/// expert) falls short of the best by no more than the FP32 sums may be off.
-/// Exact ties are decided by the rule (the lower index), not by rounding.
+/// Compares `expert_ids` [K], in slot order, with the choice by the announced
+/// scores and biases [E]. Rounding explains a chosen group or expert if it
+/// falls short of the best by at most the error of the FP32 sums. Exact ties
+/// are decided by the rule (the lower index), not by rounding.
 /// Special  `kOther` also for ids that repeat or are out of range.
 ChoiceClass ClassifyChoice(const model::ModelConfig& config,
                            std::span<const float> scores,
                            std::span<const float> bias,
                            std::span<const int32_t> expert_ids);
 
-/// What decides which experts the tokens of a step go to.
+/// Decides to which experts the tokens of a step go.
 struct RoutingRule {
   model::RoutingMode mode = model::RoutingMode::kLearned;
-  /// [E], before the step's update; kLearned only.
+  /// It is [E], before the step's update; only kLearned uses it.
   std::span<const float> bias = {};
-  /// [T, K], of the log; kReplay only.
+  /// It is [T, K] and comes from the log; only kReplay uses it.
   MatrixView<const int32_t> replayed = {};
 };
 
-/// The sum over tokens of a digest of number and choice.
+/// Returns the sum over tokens of a digest of number and choice.
 /// Shapes   expert_ids [T, K], in slot order.
 uint64_t RoutingDigestOf(MatrixView<const int32_t> expert_ids);
 
-/// What the router of "layers.<layer>.moe" announced: scores, expert ids (a row
-/// of the routing columns), topk_weights, the gate's gradient; and the counts
-/// that were logged, as tensor "<router>_tokens_per_expert".
+/// Verifies what the router of "layers.<layer>.moe" announced: scores, expert
+/// ids (a row of the routing columns), topk_weights and the gate's gradient.
+/// The logged counts are compared as tensor "<router>_tokens_per_expert".
 /// Shapes   tokens_per_expert [E].
 /// Errors   FormatError if the step did not announce one of them.
 void CheckRouter(const StepRecord& record, const model::ModelConfig& config,

@@ -11,22 +11,23 @@ namespace {
 
 using formats::RoundingMode;
 
-/// 2^exponent, a normal number.
+/// Returns 2^exponent, a normal number.
 double PowerOfTwo(int exponent) {
   return std::bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52);
 }
 
-/// Floor of the logarithm to base 2 of a normal number above 0.
+/// Returns the floor of the logarithm to base 2 of a normal number above 0.
 int FloorLog2(double size) {
   return static_cast<int>(std::bit_cast<uint64_t>(size) >> 52) - 1023;
 }
 
-/// Does a number go up that lies `part` of a step above `steps` whole ones?
+/// Returns whether a number that is `part` of a step above `steps` whole ones
+/// goes up.
 bool GoesUp(RoundingMode rounding, int64_t steps, double part, uint32_t random,
             int bits) {
   switch (rounding) {
     case RoundingMode::kNearestEven: {
-      // Without jumps, which no processor could predict.
+      // This has no branches, since no processor could predict them.
       const int beyond = part > 0.5 ? 1 : 0;
       const int tie = part == 0.5 ? 1 : 0;
       return (beyond | (tie & static_cast<int>(steps % 2))) != 0;

@@ -1,5 +1,5 @@
-// The oracle's own cast of a number to an element format, in exact double
-// arithmetic.
+// Casts a number to an element format in exact double arithmetic, for the
+// oracle alone.
 #pragma once
 
 #include <cstdint>
@@ -9,24 +9,24 @@
 
 namespace isoloss::oracle {
 
-/// Largest finite value of a format.
+/// Returns the largest finite value of a format.
 double LargestOf(const formats::Format& format);
 
-/// Exponent of the smallest normal number.
+/// Returns the exponent of the smallest normal number.
 int LeastExponent(const formats::Format& format);
 
-/// The cast to one format under one rounding; what depends on them alone is
-/// found once, since tensors have many elements.
+/// Casts to one format under one rounding. Constants of both are computed once,
+/// since tensors have many elements.
 class ElementCast {
  public:
   ElementCast(const formats::Format& format, formats::RoundingMode rounding);
 
-  /// `value` on the format's grid: neighbours are 2^(e - mantissa_bits) apart,
-  /// e the value's exponent or, if that is more, the smallest normal's. The
-  /// sign is kept, that of zero only where the format has a sign bit.
+  /// Returns `value` on the format's grid, where neighbours are 2^(e -
+  /// mantissa_bits) apart. e is the value's exponent, but at least the smallest
+  /// normal's. The sign is kept, but zero's only if the format has a sign bit.
   ///
-  /// `random`: of stochastic rounding, `bits` bits for this element: less than
-  /// 2^bits.
+  /// Stochastic rounding reads `random`, which has `bits` bits for this element
+  /// and is less than 2^bits.
   ///
   /// Special  beyond the largest value: infinity if `overflows`, else the
   ///          largest value. NaN becomes NaN, or +0 where the format has none.
@@ -40,7 +40,7 @@ class ElementCast {
   int least_exponent_;
 };
 
-/// To nearest, ties to even, saturating.
+/// Returns the nearest E4M3 number; ties go to even, and large values saturate.
 float NearestE4m3(float value);
 
 }  // namespace isoloss::oracle

@@ -14,7 +14,8 @@ namespace {
 using formats::Quantization;
 using formats::ScaleFormat;
 
-/// Steps between two scales that multiply sums; 0: there is but one, or none.
+/// Returns the steps between two scales that multiply sums, or 0 if there is at
+/// most one scale.
 size_t ScaledSteps(const Quantization* quantization) {
   return quantization != nullptr &&
                  quantization->scale_format == ScaleFormat::kFp32
@@ -27,7 +28,7 @@ size_t RunOf(const Quantization* quantization) {
                                  : formats::RunLength(quantization->transform);
 }
 
-/// The stored values after the quantisation along their rows.
+/// Returns the stored values after the quantisation along their rows.
 Matrix<float> After(const ScalarOperand& operand,
                     std::span<const size_t> ends) {
   Matrix<float> result(operand.values.rows(), operand.values.cols());
@@ -51,7 +52,7 @@ int ExponentOf(float value, int least) {
   return std::max(std::ilogb(value), least);
 }
 
-/// What an element's scale adds to its exponent.
+/// Returns what an element's scale adds to its exponent.
 int ExponentOfScale(const Quantization& quantization, float scale) {
   switch (quantization.scale_format) {
     case ScaleFormat::kE8m0:
@@ -67,7 +68,7 @@ int ExponentOfScale(const Quantization& quantization, float scale) {
   return 0;
 }
 
-/// Writes one tensor, operand rows from `row` and steps from `step` on.
+/// Writes one tensor to operand rows from `row` and steps from `step` on.
 void Write(const ScalarTensor& tensor, const Quantization& quantization,
            const ScalarPieces& pieces, size_t row, size_t step,
            PreparedSide& side) {

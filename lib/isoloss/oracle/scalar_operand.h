@@ -1,4 +1,4 @@
-// Operands as products read them, from the oracle's own quantisation.
+// Prepares operands as products read them, from the oracle's own quantisation.
 #pragma once
 
 #include <cstddef>
@@ -12,48 +12,48 @@
 
 namespace isoloss::oracle {
 
-/// One side of a product, as a step announced it.
+/// Describes one side of a product as a step announced it.
 struct ScalarOperand {
-  /// Rows are operand rows; or steps of the contraction, if it runs `down`.
+  /// Rows are operand rows, or steps of the contraction if it runs `down`.
   MatrixView<const float> values;
   bool down = false;
   const formats::Quantization* quantization = nullptr;  ///< null: none
-  /// As the operand's tensors share it; each has a stream of its own.
+  /// The operand's tensors share this state; each has a stream of its own.
   formats::TensorState state = {};
-  /// Number of the first one in the whole batch.
+  /// The first tensor has this number in the whole batch.
   size_t first_tensor = 0;
-  /// Ends of the tensors among operand rows; empty: one. Of an operand that
-  /// runs `down`, each segment of the product is one.
+  /// Tensors end at these operand rows; empty means one tensor. If the operand
+  /// runs `down`, each segment of the product is a tensor.
   std::span<const size_t> tensor_ends = {};
-  /// What was done along the rows of `values` before; null: nothing.
+  /// This quantised the rows of `values` before; null if nothing did.
   const formats::Quantization* before = nullptr;
   formats::TensorState state_before = {};
 };
 
-/// State of the operand's tensor of that number, whose stream is a value of the
-/// one that the operand's tensors share.
+/// Returns the state of one tensor of the operand. Its stream is value `number`
+/// of the shared stream.
 formats::TensorState StateOfTensor(formats::TensorState shared, size_t number);
 
-/// How the steps of a product are cut.
+/// Tells how the steps of a product are cut.
 struct ScalarPieces {
   struct Piece {
     size_t segment;
     size_t begin;
     size_t end;
   };
-  /// Where segments end among the stored steps.
+  /// The stored steps have segments that end here.
   std::vector<size_t> stored_ends;
-  /// Where they begin among the steps that are multiplied: a transform fills
-  /// them up to whole runs. One more at the end.
+  /// Segments begin here among the steps that are multiplied, since a transform
+  /// fills them up to whole runs. The last element is the end.
   std::vector<size_t> begins = {0};
-  /// In order; a segment without steps has one piece without steps.
+  /// Pieces are in order; a segment without steps has one piece without steps.
   std::vector<Piece> pieces;
 
   size_t depth() const { return begins.back(); }
 };
 
-/// Pieces end where a scale of sums may change and where sums are promoted.
-/// `ends`: of the segments; empty: one of `depth` steps.
+/// Returns pieces that end where a scale of sums may change and where sums are
+/// promoted. Segments end at `ends`; empty means one segment of `depth` steps.
 /// Errors   ShapeError if lengths are no multiples of the shortest, or if only
 ///          one side is transformed.
 ScalarPieces PiecesOf(const formats::Quantization* a,
@@ -62,9 +62,10 @@ ScalarPieces PiecesOf(const formats::Quantization* a,
 
 struct PreparedSide {
   Matrix<float> values;   ///< [operand rows, depth]
-  Matrix<float> factors;  ///< of sums, [operand rows, pieces]; empty: 1
-  /// Exponents that tensor cores see: of the code's field and of its scale's,
-  /// subnormals as the smallest normal. [operand rows, depth]
+  Matrix<float> factors;  ///< for sums, [operand rows, pieces]; empty: 1
+  /// Tensor cores see these sums of the exponents of the code's field and of
+  /// its scale. Subnormals have the smallest normal's exponent. [operand rows,
+  /// depth]
   Matrix<int16_t> exponents;
 
   float Factor(size_t row, size_t piece) const {
@@ -72,7 +73,7 @@ struct PreparedSide {
   }
 };
 
-/// `exponents`: whether they are asked for.
+/// `exponents` says whether they are needed.
 PreparedSide PrepareSide(const ScalarOperand& operand,
                          const ScalarPieces& pieces, bool exponents);
 

@@ -20,24 +20,24 @@ Grid OuterGrid(const precision::GemmPrecision& precision) {
                                                          : Grid::kFp32;
 }
 
-/// The sum of one output element, piece by piece.
+/// Adds up one output element, piece by piece.
 class PieceSum {
  public:
   PieceSum(Grid outer, size_t pieces) : outer_(outer), pieces_(pieces) {}
 
-  /// `factors`: how many, of which `factor` is the rounded product.
+  /// `factor` is the rounded product of `factors` scales.
   void Add(bool begins_segment, const Estimate& part, float factor,
            size_t factors) {
     Estimate scaled = part * static_cast<double>(factor);
     if (factors > 0) {
       scaled = Rounded32(scaled);
-      // The few bits of a sum that nothing was rounded of.
+      // A sum without any rounding has few bits, so that errors may lean.
       if (part.noise == 0.0 && !FitsFp32(scaled.exact)) {
         scaled.lean = kScaledLean * Ulp(scaled.exact);
       }
     }
     if (factors > 1) {
-      // One after the other they are rounded elsewhere.
+      // If one factor is applied after another, one more product is rounded.
       scaled.bound += Gamma(1) * (std::fabs(scaled.exact) + scaled.bound);
     }
     if (begins_segment && segments_++ > 0) CloseSegment();
@@ -61,7 +61,7 @@ class PieceSum {
   }
 
  private:
-  /// One more addition in FP32, whose bound Finish adds.
+  /// Adds the noise of one FP32 addition; Finish adds the bound.
   static Estimate WithNoise(Estimate sum) {
     const bool fits = sum.noise == 0.0 && FitsFp32(sum.exact);
     if (!fits && std::isfinite(sum.exact)) {
@@ -83,10 +83,9 @@ class PieceSum {
   double largest_ = 0.0;  ///< M of ScalarProduct::ForEach
 };
 
-// ---- tensor cores
-// ------------------------------------------------------------
+// ---- tensor cores -----------------------------------------------------------
 
-/// Toward zero, as a number of units 2^unit.
+/// Returns `term` as a number of units 2^unit, rounded toward zero.
 int64_t InUnits(double term, int unit) {
   int exponent = 0;
   constexpr int kBits = 53;
@@ -97,7 +96,8 @@ int64_t InUnits(double term, int unit) {
   return up <= -kBits ? 0 : whole / (int64_t{1} << -up);
 }
 
-/// units 2^unit, cut off to so many bits and to what FP32 has.
+/// Returns units * 2^unit, cut off to `significand_bits` bits and to FP32's
+/// range.
 float CutOff(int64_t units, int unit, int significand_bits) {
   const uint64_t size = units < 0 ? uint64_t{0} - static_cast<uint64_t>(units)
                                   : static_cast<uint64_t>(units);
@@ -117,7 +117,8 @@ int ExponentOfSum(float sum) {
   return sum == 0.0f ? -126 : std::max(std::ilogb(sum), -126);
 }
 
-/// Sums of segments up the tree whose left parts are the largest powers of two.
+/// Adds sums of segments up the tree whose left parts are the largest powers of
+/// two.
 float TreeSum(std::span<const float> sums) {
   if (sums.empty()) return 0.0f;
   if (sums.size() == 1) return sums[0];
@@ -193,7 +194,7 @@ void ScalarProduct::ForEachPlain(const Use& use) const {
 
 void ScalarProduct::ForEachRounded(const Use& use) const {
   if (has_bits() || !IsPlain()) return ForEach(use);
-  constexpr size_t kRows = 64;  // whose sums stay in a cache
+  constexpr size_t kRows = 64;  // their sums stay in a cache
   const DotSide a(a_.values.view());
   const DotSide b(b_.values.view());
   DotPanel panel;

@@ -1,5 +1,5 @@
-// Products of quantised operands: what exact arithmetic gives and how far FP32
-// may be from it, or the bits where an accumulator defines them.
+// Multiplies quantised operands. It gives the exact result and how far FP32 may
+// be from it, or the bits if an accumulator defines them.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace isoloss::oracle {
 
-/// Sums before their last rounding.
+/// Computes the sums of a product before their last rounding.
 class ScalarProduct {
  public:
   /// Errors   those of PiecesOf and ScalarQuantize; ConfigError for an
@@ -25,40 +25,39 @@ class ScalarProduct {
 
   size_t rows() const { return a_.values.rows(); }
   size_t cols() const { return b_.values.rows(); }
-  /// Estimates are the sums themselves, to the bit.
+  /// If true, estimates are the sums themselves, to the bit.
   bool has_bits() const { return accumulator_ != nullptr; }
 
   /// Calls use(i, j, estimate) for each sum.
   ///
-  /// Bounds   without scales of sums, promotion and accumulators: as Dot, any
-  ///          order of all steps. Else in any order within a piece and, of FP32
-  ///          outer sums, of pieces. A piece p with the chain's sum s, the
-  ///          chain's bound e and the factors' rounded product f contributes
-  ///          |f| e, and
-  ///            gamma_1 (|f s| + |f| e)
-  ///          for the product with f, and as much again if there are two
-  ///          factors, in whatever order they come. With M the sum of
-  ///          |f s| + |f| e + that over P pieces, no partial sum is larger than
-  ///          M (1 + gamma_P), and at most P additions are rounded, those of
-  ///          segments included:
+  /// Bounds   as Dot, for any order of all steps, if there are neither scales
+  ///          of sums nor promotion nor accumulators. Else for any order within
+  ///          a piece, and for any order of pieces if outer sums are FP32.
+  ///          A piece has the chain's sum s, the chain's bound e and the
+  ///          rounded product f of the factors. It contributes |f| e, and
+  ///            d = gamma_1 (|f s| + |f| e)
+  ///          for the product with f. Two factors add d once more, in either
+  ///          order. Let M be the sum of |f s| + |f| e + d over P pieces. No
+  ///          partial sum is larger than M (1 + gamma_P). At most P additions
+  ///          are rounded, those of segments included. They contribute
   ///            gamma_P M.
-  ///          BF16 outer sums have the order of pieces: each sum is rounded to
-  ///          FP32 and then to BF16 (2^-8 of itself at most), which moves it
-  ///          only where the error reaches a boundary (RoundedOnTheWay).
-  ///          Each operation may be 2^-149 off besides.
+  ///          BF16 outer sums have the order of pieces. Each sum is rounded to
+  ///          FP32 and then to BF16 (2^-8 of itself at most). This changes it
+  ///          only if the error reaches a boundary (RoundedOnTheWay).
+  ///          Each operation may be off by another 2^-149.
   void ForEach(const Use& use) const;
-  /// As ForEach, but where rounding an estimate to BF16 can give one number
-  /// alone, it may be that number, without any error.
+  /// Does the same, but if rounding an estimate to BF16 can give only one
+  /// number, the estimate may be that number without any error.
   void ForEachRounded(const Use& use) const;
-  /// As ForEach of sums that are rounded to BF16, but without those whose
-  /// element of `values` is known to be the sum rounded, whatever FP32 makes of
-  /// it: neither now nor in another run can one of them be a flip. Returns how
+  /// Does what ForEach does for sums that are rounded to BF16, but leaves out
+  /// sums that can't flip. Their element of `values` is the rounded sum
+  /// whatever FP32 arithmetic does, in this run and in any other. Returns how
   /// many are left out.
   /// Shapes   values [rows(), cols()].
   size_t ForEachUncertain(MatrixView<const float> values, const Use& use) const;
 
  private:
-  /// What the oracle knows of an accumulator.
+  /// These numbers describe an accumulator.
   struct TensorCore {
     const char* name;
     size_t steps;

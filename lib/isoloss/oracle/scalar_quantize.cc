@@ -21,13 +21,14 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 // ---- transforms
 // --------------------------------------------------------------
 
-/// Elements of a run.
+/// A run has this many elements.
 constexpr size_t kRun = 16;
 using Run = std::array<float, kRun>;
 
-/// Element i of H x for x[first, first + length), length a power of two: the
-/// halves are transformed, then added, or subtracted if i lies in the second
-/// half of its own 2^n. So neighbours are added first, halves of the run last.
+/// Returns element i of H x for x[first, first + length), where length is a
+/// power of two. The halves are transformed, then added, or subtracted if i
+/// lies in the second half of its own 2^n. So neighbours are added first,
+/// halves of the run last.
 float HadamardElement(const Run& x, size_t i, size_t first, size_t length) {
   if (length == 1) return x[first];
   const size_t half = length / 2;
@@ -36,7 +37,7 @@ float HadamardElement(const Run& x, size_t i, size_t first, size_t length) {
   return (i / half) % 2 == 1 ? low - high : low + high;
 }
 
-/// +1 or -1 for each element of a run.
+/// Returns +1 or -1 for each element of a run.
 std::array<int, kRun> SignsOf(formats::Transform transform, uint64_t key) {
   if (transform == formats::Transform::kHadamard16Te) {
     return {1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1, 1, -1, 1, -1, -1};
@@ -48,7 +49,7 @@ std::array<int, kRun> SignsOf(formats::Transform transform, uint64_t key) {
   return signs;
 }
 
-/// The last run of a row is filled up with zeros.
+/// Zeros fill up the last run of a row.
 Matrix<float> Transformed(MatrixView<const float> values,
                           const Quantization& quantization, uint64_t key) {
   const bool transforms = quantization.transforms();
@@ -75,8 +76,8 @@ Matrix<float> Transformed(MatrixView<const float> values,
 // ---- elements
 // ----------------------------------------------------------------
 
-/// Largest magnitude in a rectangle. An infinity or a NaN shows, unless NaN is
-/// left out.
+/// Returns the largest magnitude in a rectangle. It is infinite or NaN if an
+/// element is, unless NaN is skipped.
 float MagnitudeOf(MatrixView<const float> cell, bool skip_nan) {
   float largest = 0.0f;
   for (size_t row = 0; row < cell.rows(); ++row) {
@@ -162,7 +163,8 @@ ScalarTensor ScalarQuantize(MatrixView<const float> values,
   TensorMagnitudes magnitudes = {0.0f, state.history};
   ForEachCell(x, tensor, [&](size_t, size_t, MatrixView<const float> cell) {
     const float largest = MagnitudeOf(cell, true);
-    // TransformerEngine's maximum is of the whole tensor, an infinity in it.
+    // TransformerEngine takes the maximum over the whole tensor, with
+    // infinities.
     if (std::isfinite(largest) ||
         quantization.non_finite == NonFinitePolicy::kTe) {
       magnitudes.current = std::max(magnitudes.current, largest);

@@ -1,4 +1,4 @@
-// What a description makes of one tensor, written down a second time: nothing
+// Quantises one tensor by a description that is stated a second time. Nothing
 // here calls formats::Quantize, Encode or a scaling, rounding or transform.
 #pragma once
 
@@ -14,13 +14,13 @@
 
 namespace isoloss::oracle {
 
-/// A quantised tensor; columns are the contraction axis.
+/// The columns of a quantised tensor are the contraction axis.
 struct ScalarTensor {
-  Matrix<float> elements;  ///< what was cast: after a transform
-  /// What codes stand for under a scale of 1, [rows, cols]; cols are whole runs
-  /// of a transform, as those of elements.
+  Matrix<float> elements;  ///< input of the cast, after a transform
+  /// Codes as numbers, under a scale of 1, [rows, cols]. cols are whole runs of
+  /// a transform, as in elements.
   Matrix<float> codes;
-  std::vector<ScalarScale> scales;  ///< of the cells, row by row
+  std::vector<ScalarScale> scales;  ///< one per cell, row by row
   size_t cell_rows = 1;
   size_t cell_cols = 1;
   float tensor_scale = 1.0f;
@@ -29,13 +29,13 @@ struct ScalarTensor {
     const size_t across = (codes.cols() + cell_cols - 1) / cell_cols;
     return scales[row / cell_rows * across + col / cell_cols];
   }
-  /// Code times scale of its cell, one FP32 multiplication.
+  /// Returns code times scale of its cell, one FP32 multiplication.
   float Value(size_t row, size_t col) const {
     return codes(row, col) * ScaleAt(row, col).decode;
   }
 };
 
-/// `state` is data only: which bits an element gets is stated here.
+/// `state` is only data; this file states which bits an element gets.
 /// Errors   ConfigError for a scaling, rounding or transform that the oracle
 ///          does not know.
 /// Source   formats/quantize.h, formats/hadamard.h; docs/numerics.md, sections
@@ -44,17 +44,18 @@ ScalarTensor ScalarQuantize(MatrixView<const float> values,
                             const formats::Quantization& quantization,
                             const formats::TensorState& state = {});
 
-/// What became of the tensor, scales and all, without what a transform added.
+/// Returns the dequantised tensor without the columns that a transform added.
 Matrix<float> ScalarDequantize(const ScalarTensor& tensor, size_t cols);
 
-/// The codes of elements under the scales of their cells. Keeps a reference to
-/// the description.
+/// Computes the codes of elements under the scales of their cells. It keeps a
+/// reference to the description.
 class ScalarCoder {
  public:
+  /// Prepares the cast to the element format.
   /// Errors   as ElementCast.
   explicit ScalarCoder(const formats::Quantization& quantization);
 
-  /// The code as a number. `random`: as ScalarRandom gives it.
+  /// Returns the code as a number; `random` comes from ScalarRandom.
   float Code(float value, const ScalarScale& scale, uint32_t random) const;
 
  private:
@@ -62,18 +63,19 @@ class ScalarCoder {
   ElementCast cast_;
 };
 
-/// The random bits of an element: every one has 16 bits of the tensor's stream,
-/// eight elements of a row a Philox block, from the low half of its first word
-/// on. Roundings that need fewer take the upper ones.
+/// Returns the random bits of an element. Each element has 16 bits of the
+/// tensor's stream. Eight elements of a row have a Philox block, from the low
+/// half of its first word on. Roundings that need fewer bits take the upper
+/// ones.
 uint32_t ScalarRandom(const formats::TensorState& state, size_t row, size_t col,
                       int bits);
 
-/// Of tensor `number` of an operand outside the GEMM sites, say
-/// "layers.0.attention.inner_attention.scores/fprop/left".
+/// Returns the state of tensor `number` of an operand outside the GEMM sites,
+/// such as "layers.0.attention.inner_attention.scores/fprop/left".
 formats::TensorState StateOfTensor(uint64_t seed, uint64_t step,
                                    const std::string& operand, size_t number);
 
-/// Random bits, a history or a key decide.
+/// Returns whether random bits, a history or a key affect the quantisation.
 bool NeedsState(const formats::Quantization& quantization);
 
 }  // namespace isoloss::oracle

@@ -17,11 +17,12 @@ using formats::ScaleRule;
 
 constexpr float kNanScale = std::numeric_limits<float>::quiet_NaN();
 constexpr float kFloatMax = std::numeric_limits<float>::max();
-/// Of E4M3.
+/// These two are E4M3's.
 constexpr float kLargestE4m3 = 448.0f;
 constexpr float kLeastNormalE4m3 = 0x1p-6f;
 
-/// The largest element; formats with a scale have at most 8 bits.
+/// Returns the largest element, which FP32 holds: formats with a scale have at
+/// most 8 bits.
 float Largest(const Quantization& quantization) {
   return static_cast<float>(LargestOf(*quantization.element));
 }
@@ -32,7 +33,7 @@ ScalarScale PowerOfTwo(int exponent) {
   return {std::ldexp(1.0f, -clamped), std::ldexp(1.0f, clamped)};
 }
 
-/// Least n with 2^n >= value > 0.
+/// Returns the least n with 2^n >= value > 0.
 int CeilLog2(double value) {
   const int floor = std::ilogb(value);
   return std::ldexp(1.0, floor) == value ? floor : floor + 1;
@@ -55,7 +56,7 @@ ScalarScale E8m0Scale(const Quantization& quantization, float amax) {
     }
     case ScaleRule::kRceil: {
       const float largest = Largest(quantization);
-      // Of INT8 the exact quotient counts; the others multiply in FP32.
+      // INT8 uses the exact quotient, every other element a product in FP32.
       const double quotient =
           element.twos_complement
               ? size / static_cast<double>(largest)
@@ -67,7 +68,7 @@ ScalarScale E8m0Scale(const Quantization& quantization, float amax) {
   }
 }
 
-/// A cell's own, without one of the tensor.
+/// Returns a cell's scale if the tensor has none.
 ScalarScale E4m3Scale(const Quantization& quantization, float amax) {
   const float largest = Largest(quantization);
   const float wanted = quantization.scale_rule == ScaleRule::kTorchao
@@ -77,13 +78,13 @@ ScalarScale E4m3Scale(const Quantization& quantization, float amax) {
   return {std::fmin(1.0f / decode, kFloatMax), decode};
 }
 
-/// At or below `value` > 0, but at least 2^-127, the least whose inverse FP32
-/// has.
+/// Returns the power of two at or below `value` > 0, but at least 2^-127, the
+/// least whose inverse FP32 has.
 float PowerBelow(float value) {
   return std::ldexp(1.0f, std::max(std::ilogb(value), -127));
 }
 
-/// FP32, or a power of two in it.
+/// Returns an FP32 scale, which may have to be a power of two.
 ScalarScale WideScale(const Quantization& quantization, float amax) {
   const float largest = Largest(quantization);
   const bool power = quantization.scale_format == ScaleFormat::kPow2;
@@ -149,7 +150,7 @@ ScalarScale TwoLevelScale(const Quantization& quantization, float amax,
   return {std::fmin(1.0f / (decode * (1.0f / outer)), kFloatMax), decode};
 }
 
-/// Of a cell in which an infinity or a NaN decides.
+/// Returns the scale of a cell in which an infinity or a NaN decides.
 ScalarScale NonFiniteScale(const Quantization& quantization) {
   if (quantization.non_finite == NonFinitePolicy::kBlockNan) {
     return {kNanScale, kNanScale};

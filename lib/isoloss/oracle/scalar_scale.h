@@ -1,4 +1,4 @@
-// The oracle's own account of where scales come from.
+// Computes scales by the oracle's own text.
 #pragma once
 
 #include <optional>
@@ -7,27 +7,27 @@
 
 namespace isoloss::oracle {
 
-/// Of the elements that share a scale.
+/// The elements of a cell have these two factors.
 struct ScalarScale {
-  float encode = 1.0f;  ///< elements are multiplied by it before they are cast
-  float decode = 1.0f;  ///< what codes are multiplied by
+  float encode = 1.0f;  ///< factor of elements before the cast
+  float decode = 1.0f;  ///< factor of codes
 };
 
-/// What a scale may depend on besides its own cell.
+/// A scale may depend on these besides its own cell.
 struct TensorMagnitudes {
-  /// The largest of all cells that have no infinity; NaN counts as none.
+  /// The largest magnitude of all cells that have no infinity; NaN is skipped.
   float current = 0.0f;
-  std::optional<float> history;  ///< of steps before; none: there were none
+  std::optional<float> history;  ///< largest of earlier steps, if any
 };
 
-/// Of a cell. `amax`: its largest magnitude, infinite or NaN if an infinity or
-/// a NaN decides.
+/// Returns the scale of a cell. `amax` is its largest magnitude; it is infinite
+/// or NaN if an infinity or a NaN decides.
 /// Errors   ConfigError for a scaling that the oracle does not know.
 /// Source   docs/numerics.md, sections 4 to 6 and 13.
 ScalarScale ScaleOfCell(const formats::Quantization& quantization, float amax,
                         const TensorMagnitudes& tensor);
 
-/// What every product of the tensor is multiplied by.
+/// Returns the factor of every code times scale of the tensor.
 float ScaleOfTensor(const formats::Quantization& quantization,
                     const TensorMagnitudes& tensor);
 

@@ -7,7 +7,6 @@
 namespace isoloss::oracle {
 namespace {
 
-/// Lists the tensors of a step.
 class Lister {
  public:
   explicit Lister(const StepInputs& inputs)
@@ -28,7 +27,7 @@ class Lister {
   void Add(const std::string& name, size_t rows, size_t cols) {
     tensors_.push_back({name, rows, cols});
   }
-  /// What a module gives, and the gradient of that.
+  /// Adds a module's output and the gradient of that output.
   void AddBoth(const std::string& module, size_t cols) {
     Add(module + "_output", tokens_, cols);
     Add(module + "_gradient", tokens_, cols);

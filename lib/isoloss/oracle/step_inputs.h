@@ -1,4 +1,4 @@
-// What the checks of one step are given besides the tensors themselves.
+// Defines what the checks of one step get besides the tensors themselves.
 #pragma once
 
 #include <cstddef>
@@ -21,27 +21,27 @@
 
 namespace isoloss::oracle {
 
-/// Largest magnitudes of the steps that delayed scaling looks back to, by the
+/// Keeps the largest magnitude that delayed scaling looks back to, by the
 /// operand's "<site>/<product>/<side>" and its group.
 using OperandHistories = std::map<std::pair<std::string, size_t>, float>;
 
-/// One step of one arm.
+/// Describes one step of one arm.
 struct StepInputs {
   const StepRecord& record;
   const model::ModelConfig& config;
-  /// Resolved here, not taken from what the step announced.
+  /// The oracle resolves it and does not take it from what the step announced.
   const precision::ResolvedRecipe& recipe;
   Grid activations = Grid::kBf16;
   const corpus::Batch& batch;
   const expert_parallel::MeshConfig& mesh;
-  /// Of the MoE layers, from the announced routing.
+  /// They belong to the MoE layers and follow from the announced routing.
   const std::vector<ExpertRows>& expert_rows;
-  /// Mean loss as logged.
+  /// This is the mean loss in the log.
   double loss = 0.0;
-  /// What random bits are drawn from.
+  /// They select the random bits.
   uint64_t seed = 0;
   uint64_t step = 0;
-  /// An operand that is not among them looks back to nothing.
+  /// An operand that is missing here has no history.
   const OperandHistories& histories;
 
   size_t tokens() const { return batch.tokens.size(); }
@@ -50,17 +50,18 @@ struct StepInputs {
   }
 };
 
-/// A part of a step's checks; parts may run at the same time.
+/// Does a part of a step's checks; parts may run at the same time.
 using CheckPart = std::function<void(const StepInputs&, ReportSink&)>;
 
-/// A tensor that a step must announce, and its extent.
+/// A step must announce this tensor with this extent.
 struct ExpectedTensor {
   std::string name;
   size_t rows;
   size_t cols;
 };
 
-/// All tensors of a step, from the model's structure and the routing.
+/// Returns all tensors of a step, which follow from the model's structure and
+/// the routing.
 std::vector<ExpectedTensor> ExpectedTensors(const StepInputs& inputs);
 
 }  // namespace isoloss::oracle

@@ -24,15 +24,15 @@
 namespace isoloss::oracle {
 namespace {
 
-/// A fault of the tensor as a whole.
+/// Adds an element that is other for a fault of the whole tensor.
 void ReportFault(const std::string& tensor, ReportSink& sink) {
   Comparison comparison(Grid::kFp32);
   comparison.AddOther(0, 0, std::nanf(""), 0.0);
   sink.Add(tensor, comparison);
 }
 
-/// Parts take very different times, so whoever is free takes the next one. What
-/// they found is put together in their order, whoever was first.
+/// Parts take very different times, so a free thread takes the next one. Their
+/// findings are merged in the order of the parts.
 void RunParts(const std::vector<CheckPart>& parts, const StepInputs& inputs,
               ThreadTeam& team, ReportSink& sink) {
   std::vector<ReportSink> found(parts.size());
@@ -95,7 +95,7 @@ void StepOracle::Check(const StepRecord& record, const corpus::Batch& batch,
                              .step = static_cast<uint64_t>(outcome.row.step),
                              .histories = amax_.histories()};
   CheckFormats(sink);
-  // Without all of them no check knows what it reads.
+  // If a tensor is missing, some check could not read its input.
   if (!HasAllTensors(inputs, sink)) return;
   RunParts(Parts(inputs, outcome), inputs, team, sink);
   update_.Check(record, outcome, activations_, team, sink);
@@ -126,7 +126,7 @@ bool StepOracle::HasAllTensors(const StepInputs& inputs,
 std::vector<CheckPart> StepOracle::Parts(const StepInputs& inputs,
                                          const StepOutcome& outcome) const {
   std::vector<CheckPart> parts;
-  // The longest first.
+  // The parts that take longest come first.
   for (size_t layer = 0; layer < config_.n_layers; ++layer) {
     parts.emplace_back([layer](const StepInputs& step, ReportSink& sink) {
       CheckAttention(step.record, step.config, layer, step.batch,

@@ -1,9 +1,10 @@
-// The oracle of a whole training step: every tensor that it announced against
-// a computation in double precision from the tensors that its operation read.
+// Verifies a whole training step. Every tensor that it announced is compared
+// with a computation in double precision from the tensors that its operation
+// read.
 //
 // Nothing here shares code with the kernels. Errors do not spread: each
-// operation starts from the step's own values, and experts are those that the
-// step chose.
+// operation starts from the step's own values, with the experts that the step
+// chose.
 #pragma once
 
 #include <cstddef>
@@ -27,32 +28,30 @@
 
 namespace isoloss::oracle {
 
-/// The mesh of an arm and what travels on it.
+/// Returns the mesh of an arm with its exchange options.
 expert_parallel::MeshConfig MeshOf(const train::Experiment& experiment,
                                    const train::Arm& arm);
 
 /// Follows one run from its first step.
 class StepOracle {
  public:
-  /// `initial`: the master weights before the first step. `seed` is what random
-  /// bits come from, and names the log that a replayed routing comes from.
+  /// `initial` are the master weights before the first step. `seed` selects the
+  /// random bits and names the log of a replayed routing.
   /// Errors   ConfigError if the arm's recipe does not fit the model; those of
   ///          train::RoutingReplay.
   StepOracle(const train::Experiment& experiment, const train::Arm& arm,
              uint64_t seed, const model::ParameterSet& initial);
 
-  /// Checks the next step, announced as `record` of `batch` by a single
-  /// process. A tensor that the model must have and that was not announced, or
-  /// has another extent, and one that no check knows, are `other`; so is a
-  /// tensor that was announced twice.
-  /// Errors   FormatError if `outcome` is of another step than the next:
-  /// moments
-  ///          and the magnitudes that delayed scaling looks back to are known
-  ///          from the first step on only.
+  /// Verifies the next step, which a single process announced as `record` of
+  /// `batch`. A tensor of the model is `other` if it was not announced, was
+  /// announced twice or has another extent. So is a tensor that no check knows.
+  /// Errors   FormatError if `outcome` does not belong to the next step, since
+  ///          moments and the magnitudes of delayed scaling are only known from
+  ///          the first step on.
   void Check(const StepRecord& record, const corpus::Batch& batch,
              const StepOutcome& outcome, ThreadTeam& team, ReportSink& sink);
 
-  /// What delayed scaling must look back to in the next step.
+  /// Returns what delayed scaling must look back to in the next step.
   const OperandHistories& histories() const { return amax_.histories(); }
 
  private:

@@ -1,4 +1,4 @@
-// Everything that one training step announced, kept.
+// Keeps everything that one training step announced.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@
 
 namespace isoloss::oracle {
 
-/// A copy of a model::Tensor.
+/// This is a copy of a model::Tensor.
 struct RecordedTensor {
   std::string name;
   model::TensorKind kind = model::TensorKind::kOutput;
   Matrix<float> values;
-  std::vector<size_t> begins;  ///< of groups of rows; empty: one group
+  std::vector<size_t> begins;  ///< starts of groups of rows; empty: one
   std::vector<size_t> segment_ends;
   bool of_experts = false;
   bool quantized_rowwise = false;
@@ -26,29 +26,29 @@ struct RecordedTensor {
   formats::Quantization rowwise;
   formats::Quantization columnwise;
   bool columnwise_again = false;
-  /// Of each group; empty: not needed.
+  /// Each group has one; empty if not needed.
   std::vector<kernels::OperandState> rowwise_states;
   std::vector<kernels::OperandState> columnwise_states;
 };
 
-/// Keeps all tensors and routings of a step. One process only.
+/// Keeps all tensors and routings of a step of one process.
 class StepRecord : public model::TapSink {
  public:
   void OnTensor(const model::Tensor& tensor) override;
   void OnRouting(std::string_view module, MatrixView<const int32_t> expert_ids,
                  size_t first_token) override;
 
-  /// "layers.0.attention.wq_activation".
+  /// Returns a tensor such as "layers.0.attention.wq_activation".
   /// Errors   FormatError if the step did not announce it.
   const RecordedTensor& At(const std::string& name) const;
   const RecordedTensor* Find(const std::string& name) const;
-  /// To plant an error.
+  /// It lets tests plant an error.
   RecordedTensor& MutableAt(const std::string& name);
-  /// Of the router "layers.1.moe.router", [T, K].
+  /// Returns the ids of a router such as "layers.1.moe.router", [T, K].
   MatrixView<const int32_t> ExpertIds(const std::string& router) const;
-  /// In the order of computation.
+  /// The tensors are in the order of computation.
   const std::vector<const RecordedTensor*>& tensors() const { return order_; }
-  /// Names that were announced more than once; only the first is kept.
+  /// These names were announced more than once; only the first tensor is kept.
   const std::vector<std::string>& repeated() const { return repeated_; }
   void Clear();
 

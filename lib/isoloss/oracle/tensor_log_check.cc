@@ -1,6 +1,6 @@
-// What a step's log says of tensors: digests and statistics, from the values
-// that the step announced, one element after the other in double precision.
-// Blocks and cells are those of docs/run-log.md.
+// Verifies a step's log of tensors: digests and statistics. They follow from
+// the announced values, one element after another in double precision. Blocks
+// and cells are those of docs/run-log.md.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -21,7 +21,7 @@ constexpr double kUnboundedStatistic = std::numeric_limits<double>::infinity();
 
 // ---- digests ---------------------------------------------------------------
 
-/// SplitMix64's finaliser (docs/run-log.md, Tensors).
+/// This is SplitMix64's finaliser (docs/run-log.md, Tensors).
 uint64_t Finalize(uint64_t x) {
   x ^= x >> 30;
   x *= 0xbf58476d1ce4e5b9u;
@@ -78,10 +78,12 @@ struct Moments {
   }
 };
 
-/// Elements of 32 along a row or down a column, whatever shares a scale.
+/// A block has 32 elements along a row or down a column, whatever the cells
+/// are.
 constexpr size_t kBlock = 32;
 
-/// Largest magnitude over the smallest other than zero; 1: there is none.
+/// Computes the largest magnitude over the smallest other than zero. It is 1 if
+/// all are zero.
 class Range {
  public:
   void Add(float element) {
@@ -97,7 +99,7 @@ class Range {
   double smallest_ = kUnboundedStatistic;
 };
 
-/// Of the worst block; 0: there is no block.
+/// Returns the range of the worst block, or 0 if there is no block.
 double WorstRange(const RecordedTensor& tensor,
                   const std::vector<Segment>& segments, bool down) {
   double worst = 0;
@@ -147,7 +149,8 @@ class StatisticsCheck {
     const double variance =
         std::max(0.0, m.squares - m.sum * m.sum / finite) / (finite - 1);
     Check(runlog::kStat_variance, variance, m.squares / (finite - 1));
-    // Where nearly all cancels, a variance of the squares' last bits.
+    // If nearly everything cancels, the variance has only the squares' last
+    // bits.
     const double deviation = Logged(runlog::kStat_std);
     comparison_.AddReal(deviation * deviation, variance,
                         m.squares / (finite - 1));
@@ -158,13 +161,13 @@ class StatisticsCheck {
           1.0);
   }
 
-  /// `offset`: between the statistics of the two directions.
+  /// `offset` is the distance between the statistics of the two directions.
   void CheckOperand(const OperandFigures& figures, const Moments& moments,
                     size_t offset) {
     const double numel = moments.numel;
     CheckScaleBytes(figures, offset == 0 ? tensors_.e8m0_histogram
                                          : tensors_.e8m0_histogram_columnwise);
-    // What counts as the largest beside infinity is nobody's business.
+    // A block with an infinity has no defined largest element.
     if (moments.nonfinite == 0) {
       Check(runlog::kStat_block_argmax_spread + offset, figures.Spread(), 1.0);
     }
@@ -213,7 +216,7 @@ void CheckStatistics(const RecordedTensor& tensor,
                      const std::vector<Segment>& segments, size_t place,
                      const runlog::TensorColumns& tensors,
                      FigureComparison& comparison) {
-  // A tensor without statistics at this step.
+  // The tensor has no statistics at this step.
   if (std::isnan(tensors.statistics[runlog::kStat_numel][place])) return;
   Moments moments;
   for (const Segment& segment : segments) {
@@ -240,7 +243,8 @@ void CheckStatistics(const RecordedTensor& tensor,
   }
 }
 
-/// The lists whose rows the tensor has; null if it is none of a layer's rows.
+/// Returns the experts' lists whose rows the tensor has, or null if it has
+/// none.
 const ExpertRows* ListsOf(const StepInputs& inputs,
                           const RecordedTensor& tensor) {
   const bool rows_of_lists = tensor.kind == model::TensorKind::kActivation ||
@@ -270,7 +274,7 @@ void CheckLoggedTensors(const StepInputs& inputs,
                               sink);
   for (size_t i = 0; i < tensors.names.size(); ++i) {
     const RecordedTensor* tensor = inputs.record.Find(tensors.names[i]);
-    if (tensor == nullptr) continue;  // a router's choice has a digest only
+    if (tensor == nullptr) continue;  // a router's choice: only a digest
     const std::vector<Segment> segments =
         SegmentsOf(*tensor, ListsOf(inputs, *tensor));
     if (!tensors.digest.empty()) {

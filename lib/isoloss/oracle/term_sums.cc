@@ -7,7 +7,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/oracle/estimate.h"
 
-// Compiles this file once per target.
+// Highway compiles this file once per target.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "isoloss/oracle/term_sums.cc"
 #include "hwy/foreach_target.h"
@@ -15,7 +15,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace isoloss::oracle::HWY_NAMESPACE {
-// Not shared with the other targets, nor with other files of this one.
+// Each target and each file has functions of these names.
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -23,20 +23,20 @@ using Wide = hn::CappedTag<double, 8>;
 using Narrow = hn::Rebind<float, Wide>;
 using Doubles = hn::Vec<Wide>;
 
-/// Vectors of sums that the registers of the target hold.
+/// The registers of the target hold the sums of kRowsAtOnce rows.
 constexpr size_t kWideLanes = hn::MaxLanes(Wide());
 constexpr size_t kRowsAtOnce = kWideLanes == 8 ? kDotRows : kDotRows / 2;
 
-/// For what the bounds' own arithmetic rounds.
+/// This factor allows for the roundings of the bounds' own arithmetic.
 constexpr double kMore = 1.0 + 0x1p-10;
 
 HWY_INLINE Doubles Load(const float* from) {
   return hn::PromoteTo(Wide(), hn::LoadU(Narrow(), from));
 }
 
-/// To the next number of 53 - `bits` bits, ties to even: adding 1.5 * 2^bits
-/// times the power of two at or below x leaves that many of its bits out.
-/// Multiplications by powers of two are exact, fused or not.
+/// Rounds to 53 - `bits` bits, ties to even. Adding 1.5 * 2^bits times the
+/// power of two at or below x drops this many bits of x. Multiplications by
+/// powers of two are exact, fused or not.
 template <int bits>
 HWY_INLINE Doubles RoundedBits(Doubles x) {
   const Wide d;
@@ -48,7 +48,7 @@ HWY_INLINE Doubles RoundedBits(Doubles x) {
   return hn::NegMulAdd(exponent, factor, hn::MulAdd(exponent, factor, x));
 }
 
-/// The sums of TermSums for a vector of dot products.
+/// Computes the sums of TermSums for a vector of dot products.
 struct Chains {
   Doubles exact, size, largest, squares, chain;
 
@@ -126,7 +126,7 @@ void SumPairs(MatrixView<const float> a, MatrixView<const float> b,
   }
 }
 
-/// As SumExactly, for two vectors of lanes.
+/// Does what SumExactly does, for two vectors of lanes.
 HWY_INLINE void SumTwoExactly(const double* left, MatrixView<const float> panel,
                               size_t lane, ExactSums& sums) {
   const Wide d;
@@ -188,7 +188,7 @@ RowFacts FactsOf(const float* row, size_t depth) {
       const auto wide = hn::PromoteTo(d, size);
       squares = hn::MulAdd(wide, wide, squares);
       largest = hn::Max(largest, size);
-      // Without its lowest bit, or, of a power of two, 0.
+      // `rest` is the number without its lowest bit, or 0 for a power of two.
       const auto word = hn::BitCast(bits, size);
       const auto rest = hn::BitCast(
           Narrow(), hn::And(word, hn::Sub(word, hn::Set(bits, 1u))));
@@ -215,8 +215,8 @@ RowFacts FactsOf(const float* row, size_t depth) {
   return facts;
 }
 
-/// Lanes whose sum rounds to the same BF16 number, want, if it is off by at
-/// most `reach`.
+/// Returns the lanes whose sum rounds to one BF16 number, `want`, if it is off
+/// by at most `reach`.
 HWY_INLINE hn::Mask<Wide> StaysIn(Doubles sum, Doubles reach, Doubles& want) {
   constexpr int kBitsBeyondBf16 = 45;
   constexpr double kRoom = 1.0 - 0x1p-20;
@@ -226,8 +226,8 @@ HWY_INLINE hn::Mask<Wide> StaysIn(Doubles sum, Doubles reach, Doubles& want) {
   const auto size = hn::Abs(want);
   const auto power =
       hn::And(want, hn::BitCast(d, hn::Set(du, uint64_t{0x7FF0000000000000})));
-  // Half the distance to the next number; below a power of two they lie half as
-  // far apart.
+  // This is half the distance to the next number. Below a power of two numbers
+  // lie half as far apart.
   const auto half = hn::Mul(power, hn::Set(d, 0x1p-8 * kRoom));
   const auto room =
       hn::IfThenElse(hn::Eq(size, power), hn::Mul(half, hn::Set(d, 0.5)), half);
@@ -237,7 +237,7 @@ HWY_INLINE hn::Mask<Wide> StaysIn(Doubles sum, Doubles reach, Doubles& want) {
   return hn::And(hn::Le(used, room), in_range);
 }
 
-/// Sum of |term| is at most this.
+/// The sum of |term| is at most this.
 HWY_INLINE Doubles SizeOf(const RowFacts& a, const LaneFacts& b, size_t lane) {
   return hn::Mul(hn::Set(Wide(), a.norm), hn::LoadU(Wide(), b.norm + lane));
 }
@@ -274,8 +274,8 @@ unsigned CannotFlip(const double* exact, const double* highest,
   constexpr double kDeviations = 8.0;
   const Wide d;
   const auto terms = static_cast<double>(depth);
-  // Each rounding is off by half a spacing of what is rounded, which is a
-  // partial sum, all errors before it included.
+  // Each rounding is off by half a spacing of its partial sum, which includes
+  // all errors before it.
   const auto relative = hn::Set(d, Gamma(depth + 1) * kMore);
   const double deviations = kDeviations * std::sqrt(terms) * kMore;
   const auto of_sum = hn::Set(d, deviations * kUnitRoundoff);

@@ -1,8 +1,8 @@
-// Sums over the terms of many dot products at once, in vectors of doubles. What
-// each sum is follows from its terms alone: a product of two FP32 numbers is
-// exact in double, and terms are added one after the other, so that the
-// instruction set changes no bit. Squares of errors are not exact: this is
-// compiled without contraction, as all of isoloss.
+// Adds the terms of many dot products at once, in vectors of doubles. A sum
+// follows from its terms alone. A product of two FP32 numbers is exact in
+// double, and terms are added one after another, so the instruction set changes
+// no bit. Squares of errors are not exact, so this is compiled without
+// contraction, as all of isoloss.
 #pragma once
 
 #include <cstddef>
@@ -11,55 +11,58 @@
 
 namespace isoloss::oracle {
 
-/// Rows of b that lie side by side in a panel: element k of row j at [k, j].
+/// A panel has this many rows of b side by side; element k of row j is at [k,
+/// j].
 inline constexpr size_t kDotLanes = 16;
-/// Rows of a that meet a panel at once.
+/// This many rows of a are multiplied by a panel at once.
 inline constexpr size_t kDotRows = 4;
-/// Terms between two looks at a partial sum (ExactSums::highest).
+/// ExactSums::highest looks at the partial sum after each run of this many
+/// terms.
 inline constexpr size_t kPrefixTerms = 8;
 
 using DotTile = double[kDotRows][kDotLanes];
 
-/// Of each dot product, its terms in ascending order.
+/// Each dot product has these sums over its terms in ascending order.
 struct TermSums {
   alignas(64) DotTile exact;    ///< sum of the terms
   alignas(64) DotTile size;     ///< sum of |term|
-  alignas(64) DotTile largest;  ///< |term|
-  /// Sum of the squares of the roundings of a chain that adds in FP32. Correct
-  /// where `size` is at most kMostSize and all terms are multiples of 2^-149:
-  /// the chain then neither overflows nor rounds a subnormal number.
+  alignas(64) DotTile largest;  ///< largest |term|
+  /// The sum of the squares of the roundings of a chain that adds in FP32. It
+  /// is correct if `size` is at most kMostSize and all terms are multiples of
+  /// 2^-149. The chain then neither overflows nor rounds a subnormal number.
   alignas(64) DotTile squares;
 };
 inline constexpr double kMostSize = 0x1p126;
 
 struct ExactSums {
   alignas(64) DotTile exact;
-  /// Largest magnitude of the partial sums of a multiple of kPrefixTerms terms
-  /// and of all.
+  /// The largest magnitude of the whole sum and of the partial sums that follow
+  /// each kPrefixTerms terms.
   alignas(64) DotTile highest;
 };
 
-/// kDotRows rows of a, each panel.rows() long, with each row of a panel.
+/// Multiply kDotRows rows of a, each panel.rows() long, by each row of a panel.
 /// Shapes   panel [depth, kDotLanes]; scratch: room for kDotRows * depth
 ///          numbers.
 void SumTerms(const float* const* a, MatrixView<const float> panel,
               double* scratch, TermSums& sums);
 void SumExactly(const float* const* a, MatrixView<const float> panel,
                 double* scratch, ExactSums& sums);
-/// Row j of a panel with row j of another. Sets the first row of `sums` alone.
+/// Multiplies row j of a panel by row j of another one. Sets only the first row
+/// of `sums`.
 void SumPairs(MatrixView<const float> a, MatrixView<const float> b,
               TermSums& sums);
 
-/// What the elements of a row tell of the terms of any dot product with it.
+/// The elements of a row give these limits for the terms of any dot product.
 struct RowFacts {
-  double lowest_bit;  ///< all are multiples of it; infinite for 0, 0 for NaN
-  double largest;     ///< magnitude
+  double lowest_bit;  ///< divides all elements; infinite for 0, 0 for NaN
+  double largest;     ///< largest magnitude
   double norm;        ///< at least the root of the sum of squares
   double block_norm;  ///< as norm, of the largest run of kPrefixTerms
 };
 RowFacts FactsOf(const float* row, size_t depth);
 
-/// The same of the rows of a panel.
+/// These are the same facts for the rows of a panel.
 struct LaneFacts {
   alignas(64) double lowest_bit[kDotLanes];
   alignas(64) double largest[kDotLanes];
@@ -67,10 +70,11 @@ struct LaneFacts {
   alignas(64) double block_norm[kDotLanes];
 };
 
-/// Bit j of the results tells of lane j of one row of ExactSums what holds
-/// whatever Estimate::bound and Estimate::noise of the dot product are, with
-/// some room to spare. It is not set where the sum is next to overflow or so
-/// small that FP32 or BF16 may be subnormal, unless all terms are 0.
+/// Bit j of the result belongs to lane j of one row of ExactSums. It is set if
+/// the statement below follows from the facts alone. They limit the dot
+/// product's Estimate::bound and Estimate::noise, with some room to spare. It
+/// is not set near overflow or if FP32 or BF16 may be subnormal, unless all
+/// terms are 0.
 ///
 /// RoundsSurely   nothing within the bound rounds to another BF16 number than
 ///                want[j], which is the sum rounded to nearest, ties to even.

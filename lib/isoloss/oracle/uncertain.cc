@@ -15,12 +15,12 @@ namespace {
 using formats::NonFinitePolicy;
 using formats::Quantization;
 
-/// A magnitude, and the least and most that it may be.
+/// A magnitude lies between `least` and `most`.
 struct Magnitude {
   float least = 0.0f;
   float exact = 0.0f;
   float most = 0.0f;
-  double noise = 0.0;  ///< relative to it
+  double noise = 0.0;  ///< relative to the magnitude
 
   bool finite() const { return std::isfinite(exact); }
 };
@@ -34,8 +34,8 @@ Interval Around(std::initializer_list<double> values) {
   return {std::min(values), std::max(values)};
 }
 
-/// Of a rectangle, as the scale of its cell follows from it. Rounding to FP32
-/// keeps the order, and all of these stand for FP32 numbers.
+/// Returns the magnitude of a rectangle, which gives its cell's scale. Rounding
+/// to FP32 keeps the order, and all of these stand for FP32 numbers.
 Magnitude MagnitudeOf(MatrixView<const Uncertain> cell, bool skip_nan) {
   Magnitude result;
   const auto raise = [](float& to, double value) {
@@ -60,14 +60,14 @@ Magnitude MagnitudeOf(MatrixView<const Uncertain> cell, bool skip_nan) {
       raise(result.most, size + x.bound);
     }
   }
-  // Where the largest magnitude is 0, all elements are, and no scale matters.
+  // If the largest magnitude is 0, all elements are 0, and no scale matters.
   if (result.most > 0.0f) {
     raise(result.least, 0x1p-149);
   }
   return result;
 }
 
-/// The scale of a cell, with that of the tensor in `decode`.
+/// The scale of a cell; `decode` includes the tensor's scale.
 struct UncertainScale {
   ScalarScale exact;
   double tensor = 1.0;
@@ -104,8 +104,8 @@ UncertainScale ScaleOf(const Quantization& quantization, const Magnitude& cell,
       scale.decode = Around({scale.decode.least, scale.decode.most, back});
     }
   }
-  // Between the corners a scale of two levels may leave their range by as much
-  // as the tensor's magnitude is uncertain.
+  // A scale of two levels may leave the range of the corners by as much as the
+  // tensor's magnitude is uncertain.
   if (quantization.scaling == formats::Scaling::kTwoLevel &&
       tensor.most > 0.0f) {
     const double room =
@@ -121,7 +121,7 @@ UncertainScale ScaleOf(const Quantization& quantization, const Magnitude& cell,
   return scale;
 }
 
-/// One element.
+/// Quantises one element.
 Uncertain ValueOf(const Uncertain& x, const UncertainScale& scale, double noise,
                   const Quantization& quantization, const ScalarCoder& coder,
                   uint32_t random) {

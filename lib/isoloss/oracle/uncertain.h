@@ -1,5 +1,5 @@
-// Values that FP32 computed and nobody announced, and what a description makes
-// of them: a code may be another one where an error reaches over a boundary.
+// Quantises values that FP32 computed but no run announced. A code may differ
+// if an error crosses a boundary.
 #pragma once
 
 #include "isoloss/base/matrix.h"
@@ -8,7 +8,7 @@
 
 namespace isoloss::oracle {
 
-/// A number computed in FP32: what it should be and how far it may be off.
+/// Tells what a number computed in FP32 should be, and how far it may be off.
 struct Uncertain {
   double exact;
   double bound;
@@ -16,16 +16,18 @@ struct Uncertain {
 
   explicit Uncertain(const Estimate& e)
       : exact(e.exact), bound(e.bound), variance(e.noise * e.noise) {}
-  Uncertain() = default;  ///< unspecified, as of numbers; Uncertain{} is 0
+  Uncertain() = default;  ///< unspecified values; Uncertain{} is 0
 };
 
-/// Codes times scales, as ScalarQuantize has them, of a tensor whose columns
-/// are the contraction axis. Of numbers without an error nothing is uncertain.
+/// Returns codes times scales, as ScalarQuantize has them, of a tensor whose
+/// columns are the contraction axis. Numbers without an error give certain
+/// results.
 ///
-/// Bounds   the largest magnitude of a cell lies between those of its elements
-///          less and plus their bounds, so its scale between two; a code, which
-///          does not fall if its element or the scale's inverse grows, between
-///          those of the four corners. No rounding goes beyond the next code.
+/// Bounds   a cell's magnitude lies between two limits, which its elements less
+///          and plus their bounds have, and so does its scale. A code does not
+///          fall if its element or the scale's inverse grows. So it lies
+///          between the codes of the four corners. No rounding goes beyond the
+///          next code.
 /// Errors   as ScalarQuantize.
 Matrix<Uncertain> QuantizedUncertain(const Matrix<Uncertain>& values,
                                      const formats::Quantization& quantization,

@@ -12,15 +12,15 @@
 namespace isoloss::oracle {
 namespace {
 
-/// Of a double formula, computed in some order: relative.
+/// A double formula may be computed in any order with this relative error.
 constexpr double kDoubleError = 0x1p-48;
 
 double AsFloat(double value) {
   return static_cast<double>(static_cast<float>(value));
 }
 
-/// A logged double against what it should be. Both become FP32, so anything
-/// below its precision is equal.
+/// Compares a logged double with the exact one. Both become FP32, so
+/// differences below its precision do not count.
 void AddFigure(const std::string& name, double logged, double exact,
                double relative_error, ReportSink& sink) {
   Comparison comparison(Grid::kFp32);
@@ -34,7 +34,8 @@ void AddFigure(const std::string& name, double logged, double exact,
 
 }  // namespace
 
-/// What the step multiplies and adds: computed in double, rounded to FP32 once.
+/// The step's factors and summands are computed in double and rounded to FP32
+/// once.
 struct UpdateOracle::Scalars {
   double decay;
   double beta1;
@@ -52,7 +53,7 @@ double OracleLearningRate(const train::TrainConfig& train, int64_t step) {
   const int64_t warmup = std::min(train.warmup_steps, total);
   int64_t decay = total - warmup;
   if (train.decay_ratio) {
-    // Ties to even, which is the default rounding mode.
+    // Ties go to even, which is the default rounding mode.
     const double wanted =
         std::nearbyint(static_cast<double>(total) * *train.decay_ratio);
     decay = std::min(static_cast<int64_t>(wanted), decay);
@@ -99,7 +100,7 @@ UpdateOracle::UpdateOracle(const model::ModelConfig& config,
 
 UpdateOracle::Scalars UpdateOracle::ScalarsOf(
     const runlog::StepRow& row) const {
-  // beta^t as the product of its factors: pow has another last bit.
+  // beta^t is the product of its factors, since pow gives another last bit.
   double beta1_power = 1.0;
   double beta2_power = 1.0;
   for (int64_t t = 0; t < row.step; ++t) {
@@ -156,14 +157,14 @@ void UpdateOracle::CheckNorm(const StepRecord& record,
     squares += of_tensor;
     elements += gradient.size();
   }
-  // Two sums of squares in FP64, each in some order.
+  // Both sums of squares are in FP64, each in some order.
   const double error = 2.0 * static_cast<double>(elements) * 0x1p-53;
   AddFigure("grad_norm", outcome.row.grad_norm, std::sqrt(squares), error,
             sink);
 }
 
-/// bias + (rate * sign(mean load - load) - mean of those), and the announced
-/// biases become the next step's.
+/// A bias becomes bias + (rate * sign(mean load - load) - mean of these
+/// changes). The announced biases become the next step's.
 void UpdateOracle::CheckBias(const StepOutcome& outcome, bool updated,
                              ReportSink& sink) {
   const auto rate = AsFloat(train_.load_balance_coeff);
@@ -215,7 +216,7 @@ void UpdateOracle::CheckWeight(const StepRecord& record, const Tensor& tensor,
   sink.Add(tensor.module + "_weight", comparison);
 }
 
-/// One element: its moments move on; the result is the new parameter before its
+/// Updates the moments of one element and returns the new parameter before its
 /// rounding.
 Estimate UpdateOracle::Updated(const Scalars& s, float parameter,
                                float gradient, Number& first, Number& second) {
@@ -227,10 +228,11 @@ Estimate UpdateOracle::Updated(const Scalars& s, float parameter,
     return Number{a.exact + b.exact, a.bound + b.bound,
                   a.variance + b.variance};
   };
-  // An operation of FP32, or some, of which the first gives this.
+  // Returns the result of `roundings` FP32 operations, of which the first gives
+  // `a`.
   const auto rounded = [](const Number& a, double roundings = 1) {
     const double size = std::fabs(a.exact) + a.bound;
-    if (size <= kTiny / 2) return Number{};  // underflows, without any doubt
+    if (size <= kTiny / 2) return Number{};  // certainly underflows
     return Number{
         a.exact,
         a.bound + roundings * (1 + 0x1p-20) * kUnitRoundoff * size + kTiny,
@@ -240,7 +242,7 @@ Estimate UpdateOracle::Updated(const Scalars& s, float parameter,
       rounded(Number{static_cast<double>(gradient) * s.clip, 0.0, 0.0});
   first = rounded(
       add(scale(first, s.beta1), rounded(scale(h, s.one_minus_beta1))), 2);
-  // h is the same number twice: its error counts twice.
+  // h is a factor twice, so its error counts twice.
   const double twice = 2 * std::fabs(h.exact) + h.bound;
   const Number square = {h.exact * h.exact, h.bound * twice,
                          4 * h.exact * h.exact * h.variance};
@@ -250,7 +252,7 @@ Estimate UpdateOracle::Updated(const Scalars& s, float parameter,
 
   const double root = std::sqrt(second.exact);
   const double near_zero = std::sqrt(second.bound);
-  // |sqrt(x + e) - sqrt(x)| is at most either of them.
+  // |sqrt(x + e) - sqrt(x)| exceeds neither sqrt(e) nor e / sqrt(x).
   const Number deviation = {
       root, root > 0.0 ? std::min(near_zero, second.bound / root) : near_zero,
       root > 0.0 ? second.variance / (4 * second.exact) : 0.0};
@@ -274,7 +276,7 @@ Estimate UpdateOracle::Updated(const Scalars& s, float parameter,
           .noise = std::sqrt(result.variance)};
 }
 
-/// `scalars` null: no update.
+/// If `scalars` is null, there is no update.
 void UpdateOracle::CheckTensor(const StepRecord& record, const Scalars* scalars,
                                Tensor& tensor, ReportSink& sink) const {
   const Matrix<float>& gradient = record.At(tensor.module + "_wgrad").values;

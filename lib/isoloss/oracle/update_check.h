@@ -1,5 +1,5 @@
-// The oracle of what follows the backward pass: gradient norm, clipping,
-// learning rate, AdamW and the expert biases.
+// Verifies what follows the backward pass: gradient norm, clipping, learning
+// rate, AdamW and the expert biases.
 #pragma once
 
 #include <cstddef>
@@ -19,46 +19,47 @@
 
 namespace isoloss::oracle {
 
-/// Learning rate of a step (from 1) by the formulas of docs/model.md, section
-/// 11.
+/// Returns the learning rate of a step (from 1) by the formulas of
+/// docs/model.md, section 11.
 double OracleLearningRate(const train::TrainConfig& train, int64_t step);
 
-/// What a step added up besides its tensors.
+/// Holds what a step logged besides its tensors.
 struct StepOutcome {
   runlog::StepRow row;
-  /// After the update, and the counts of the step, [MoE layers, E].
+  /// They are the biases after the update and the counts of the step, [MoE
+  /// layers, E].
   MatrixView<const float> expert_bias;
   MatrixView<const int64_t> tokens_per_expert;
-  /// The rows that the log got of it, to be checked too; may be null.
+  /// The rows that the log got of the step are compared, too; may be null.
   const runlog::RunLog* log = nullptr;
 };
 
 /// Follows a run from its first step. Weights and biases are those that the run
-/// announced; the moments are its own: a double recursion, with the error that
-/// FP32 storage may have piled up, fed by the announced gradients.
+/// announced. The announced gradients feed the moments in a double recursion,
+/// with the error that FP32 storage may have accumulated.
 class UpdateOracle {
  public:
   UpdateOracle(const model::ModelConfig& config,
                const train::TrainConfig& train,
                const model::ParameterSet& initial);
 
-  /// Selection biases that the step about to be checked uses, [MoE layers, E].
+  /// The next step to be checked uses these selection biases, [MoE layers, E].
   MatrixView<const float> expert_bias() const { return expert_bias_.view(); }
 
-  /// Checks the next step:
-  ///   <module>_weight      the weights, rounded to `activations`
-  ///   <module>_parameter, _update   from the weights before
-  ///   grad_norm, lr        the logged figures, to FP32's precision
-  ///   layers.N.moe.router_expert_bias
+  /// Verifies the next step:
+  ///   <module>_weight      the weights, rounded to `activations`;
+  ///   <module>_parameter, _update   from the weights before;
+  ///   grad_norm, lr        the logged figures, to FP32's precision;
+  ///   layers.N.moe.router_expert_bias.
   /// Clipping and AdamW take the logged norm and rate. A step whose loss or
-  /// norm is not finite must leave all as it was.
+  /// norm is not finite must change nothing.
   /// Errors   FormatError if the step did not announce one of the tensors, or
-  ///          `outcome` is of another step than the next.
+  ///          `outcome` does not belong to the next step.
   void Check(const StepRecord& record, const StepOutcome& outcome,
              Grid activations, ThreadTeam& team, ReportSink& sink);
 
  private:
-  /// An Estimate whose noise is kept squared: there are two for each weight.
+  /// An Estimate whose noise is squared, since each weight has two of them.
   struct Number {
     double exact = 0.0;
     double bound = 0.0;

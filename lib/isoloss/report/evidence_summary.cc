@@ -7,11 +7,14 @@
 #include <cmath>
 #include <set>
 #include <span>
+#include <utility>
 
 #include "isoloss/base/saturating.h"
 
 namespace isoloss::report {
 namespace {
+
+using document::Document;
 
 /// Names of a list, on one line.
 template <typename T>
@@ -86,6 +89,48 @@ Spread SpreadOf(const runlog::Ensemble& ensemble, const char* quantity,
   return spread;
 }
 
+Document CaseRow(const ProbeCaseSummary& of) {
+  Document row;
+  row.Put("case", of.name);
+  row.Put("steps", of.steps);
+  row.Put("tensors", of.tensors);
+  row.Put("elements", of.elements);
+  row.Put("flips", of.flips);
+  row.Put("expected_flips", of.expected_flips);
+  row.Put("other", of.other);
+  row.Put("tokens", of.tokens);
+  row.Put("token_flips", of.token_flips);
+  row.Put("token_other", of.token_other);
+  if (of.worst) {
+    Document worst;
+    worst.Put("tensor", of.worst->tensor);
+    worst.Put("step", of.worst->step);
+    worst.Put("row", of.worst->row);
+    worst.Put("column", of.worst->column);
+    worst.Put("value", of.worst->value);
+    worst.Put("expected", of.worst->expected);
+    worst.Put("ratio", of.worst->ratio);
+    row.PutObject("worst", std::move(worst));
+  } else {
+    row.Put("worst", {});
+  }
+  row.AddField("worst tensor", WorstText(of));
+  return row;
+}
+
+Document SpreadRow(const Spread& spread) {
+  Document row;
+  row.Put("quantity", spread.quantity);
+  row.Put("member", spread.member);
+  row.Put("step", spread.step);
+  row.Put("mean", spread.mean);
+  row.Put("largest", spread.largest);
+  row.AddField("mean, %", fmt::format("{:+.6f}", 100 * spread.mean));
+  row.AddField("largest, %", fmt::format("{:+.6f}", 100 * spread.largest));
+  row.AddField("where", fmt::format("{}, step {}", spread.member, spread.step));
+  return row;
+}
+
 }  // namespace
 
 ProbeSummary SummarizeProbe(const runlog::ProbeLog& log) {
@@ -114,40 +159,58 @@ ProbeSummary SummarizeProbe(const runlog::ProbeLog& log) {
   return summary;
 }
 
-std::string RenderProbe(const ProbeSummary& summary) {
-  std::string text = fmt::format(
-      "{:<12} {:>5} {:>8} {:>11} {:>9} {:>11} {:>6}  {}\n", "case", "steps",
-      "tensors", "elements", "flips", "expected", "other", "worst tensor");
+Document DocumentOf(const ProbeSummary& summary) {
+  Document document;
+  document.Put("complete", summary.complete);
+  document::Table table{
+      .key = "cases",
+      .columns =
+          {{.key = "case", .label = "case", .width = 12, .is_text = true},
+           {.key = "steps", .label = "steps", .width = 4},
+           {.key = "tensors", .label = "tensors", .width = 7},
+           {.key = "elements", .label = "elements", .width = 10},
+           {.key = "flips", .label = "flips", .width = 8},
+           {.key = "expected_flips",
+            .label = "expected",
+            .width = 10,
+            .format = ".1f"},
+           {.key = "other", .label = "other", .width = 5},
+           {.key = "worst", .label = "worst tensor", .is_text = true}},
+      .gap = 2};
   for (const ProbeCaseSummary& of : summary.cases) {
-    text += fmt::format("{:<12} {:>5} {:>8} {:>11} {:>9} {:>11.1f} {:>6}  {}\n",
-                        of.name, of.steps, of.tensors, of.elements, of.flips,
-                        of.expected_flips, of.other, WorstText(of));
+    table.rows.push_back(CaseRow(of));
   }
+  document.Add(std::move(table));
   const ProbeCaseSummary& total = summary.total;
-  return text + fmt::format("routing      {} tokens, {} flips, {} other\n",
-                            total.tokens, total.token_flips, total.token_other);
+  document.Say(fmt::format("routing      {} tokens, {} flips, {} other",
+                           total.tokens, total.token_flips, total.token_other));
+  Document all = CaseRow(total);
+  document.PutObject("total", std::move(all));
+  return document;
 }
 
-std::string ProbeVerdict(const ProbeSummary& summary, const std::string& what) {
+Document ProbeVerdict(const ProbeSummary& summary, const std::string& what) {
   const ProbeCaseSummary& total = summary.total;
-  if (!summary.complete) {
-    return fmt::format(
-        "FAIL: {}: the probe is incomplete: its own numbers ended a run before "
-        "its last step, or statistics of operands that are not in MX blocks "
-        "were not checked (exit code 1)\n",
-        what);
-  }
-  if (!summary.passed()) {
-    return fmt::format(
-        "FAIL: {}: rounding does not explain {} elements of {} tensors and the "
-        "experts of {} tokens (exit code 1)\n",
-        what, total.other, total.other_tensors, total.token_other);
-  }
-  return fmt::format(
-      "PASS: {}: rounding explains all {} flips among {} elements of {} "
-      "tensors, and {} among {} tokens (exit code 0)\n",
+  std::string text = fmt::format(
+      "{}: rounding explains all {} flips among {} elements of {} tensors, and "
+      "{} among {} tokens (exit code 0)",
       what, total.flips, total.elements, total.tensors, total.token_flips,
       total.tokens);
+  if (!summary.complete) {
+    text = fmt::format(
+        "{}: the probe is incomplete: its own numbers ended a run before its "
+        "last step, or statistics of operands that are not in MX blocks were "
+        "not checked (exit code 1)",
+        what);
+  } else if (!summary.passed()) {
+    text = fmt::format(
+        "{}: rounding does not explain {} elements of {} tensors and the "
+        "experts of {} tokens (exit code 1)",
+        what, total.other, total.other_tensors, total.token_other);
+  }
+  Document document;
+  document.Say((summary.passed() ? "PASS: " : "FAIL: ") + text);
+  return document;
 }
 
 EnsembleSummary SummarizeEnsemble(const runlog::Ensemble& ensemble) {
@@ -177,29 +240,47 @@ EnsembleSummary SummarizeEnsemble(const runlog::Ensemble& ensemble) {
   return summary;
 }
 
-std::string RenderEnsemble(const EnsembleSummary& summary) {
-  std::string text = fmt::format(
-      "  members     {} of {} steps, {} seeds: {}\n", summary.members,
-      summary.steps, summary.seeds.size(), NumbersText(summary.seeds));
+Document DocumentOf(const EnsembleSummary& summary) {
+  Document document;
+  document.Put("members", summary.members);
+  document.Put("steps", summary.steps);
+  document.Put("seeds", summary.seeds);
+  document.Put("perturbations", summary.perturbations);
+  document.Put("parameters", summary.parameters);
+  document.Put("tensors", summary.tensors);
+  document.Put("probe_steps", summary.probe_steps);
+  document.Say(fmt::format("members     {} of {} steps, {} seeds: {}",
+                           summary.members, summary.steps, summary.seeds.size(),
+                           NumbersText(summary.seeds)),
+               2);
   if (!summary.perturbations.empty()) {
-    text += fmt::format("  perturbed   in {} ways: {}\n",
-                        summary.perturbations.size(),
-                        NumbersText(summary.perturbations));
+    document.Say(
+        fmt::format("perturbed   in {} ways: {}", summary.perturbations.size(),
+                    NumbersText(summary.perturbations)),
+        2);
   }
-  text +=
-      fmt::format("  recorded    norms of {} parameters\n", summary.parameters);
+  document.Say(
+      fmt::format("recorded    norms of {} parameters", summary.parameters), 2);
   if (summary.tensors > 0) {
-    text += fmt::format("  precision   {} tensors at steps {}\n",
-                        summary.tensors, NumbersText(summary.probe_steps));
+    document.Say(fmt::format("precision   {} tensors at steps {}",
+                             summary.tensors, NumbersText(summary.probe_steps)),
+                 2);
   }
-  text += fmt::format("\n{:<12} {:>14} {:>14}  {}\n", "quantity", "mean, %",
-                      "largest, %", "where");
+  document.Say("");
+  document::Table table{.key = "spreads",
+                        .columns = {{.key = "quantity",
+                                     .label = "quantity",
+                                     .width = 12,
+                                     .is_text = true},
+                                    {.label = "mean, %", .width = 13},
+                                    {.label = "largest, %", .width = 13},
+                                    {.label = "where", .is_text = true}},
+                        .gap = 2};
   for (const Spread& spread : summary.spreads) {
-    text += fmt::format("{:<12} {:>+14.6f} {:>+14.6f}  {}, step {}\n",
-                        spread.quantity, 100 * spread.mean,
-                        100 * spread.largest, spread.member, spread.step);
+    table.rows.push_back(SpreadRow(spread));
   }
-  return text;
+  document.Add(std::move(table));
+  return document;
 }
 
 }  // namespace isoloss::report

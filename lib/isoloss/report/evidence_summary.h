@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "isoloss/document/document.h"
 #include "isoloss/runlog/ensemble.h"
 #include "isoloss/runlog/probe_log.h"
 
@@ -55,12 +56,13 @@ struct ProbeSummary {
 
 ProbeSummary SummarizeProbe(const runlog::ProbeLog& log);
 
-/// Lines of text with their ends: a line for each case, and routing.
-std::string RenderProbe(const ProbeSummary& summary);
+/// A row for each case, and routing.
+document::Document DocumentOf(const ProbeSummary& summary);
 
 /// One line: PASS or FAIL, why, and the exit code. `what` was probed: "arm
 /// mxfp8, seed 1".
-std::string ProbeVerdict(const ProbeSummary& summary, const std::string& what);
+document::Document ProbeVerdict(const ProbeSummary& summary,
+                                const std::string& what);
 
 /// How far a quantity of a member lies from that of its reference, as
 /// (member - reference) / reference.
@@ -85,7 +87,6 @@ struct EnsembleSummary {
 
 EnsembleSummary SummarizeEnsemble(const runlog::Ensemble& ensemble);
 
-/// Lines of text with their ends.
-std::string RenderEnsemble(const EnsembleSummary& summary);
+document::Document DocumentOf(const EnsembleSummary& summary);
 
 }  // namespace isoloss::report

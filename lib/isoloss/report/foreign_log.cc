@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "isoloss/base/printable.h"
 #include "isoloss/foreign/findings.h"
@@ -12,8 +11,7 @@
 namespace isoloss::report {
 namespace {
 
-using document::Json;
-using document::PutInteger;
+using document::Document;
 
 using foreign::ForeignRun;
 using foreign::Series;
@@ -45,76 +43,88 @@ std::string DigitsText(const foreign::Digits& digits) {
   return fmt::format("{} decimals", digits.decimals);
 }
 
-std::string SeriesRow(const ForeignRun& run, const Series& series) {
+/// Values that are not finite are their names.
+document::Value ValuesOf(const Series& series) {
+  if (std::ranges::all_of(series.value,
+                          [](double value) { return std::isfinite(value); })) {
+    return series.value;
+  }
+  document::Value::List values;
+  for (const double value : series.value) {
+    values.push_back(std::isfinite(value) ? document::Value(value)
+                     : std::isnan(value)  ? "nan"
+                     : value > 0          ? "inf"
+                                          : "-inf");
+  }
+  return values;
+}
+
+Document SeriesDocument(const ForeignRun& run, const Series& series,
+                        bool with_values) {
+  Document document;
+  document.Put("name", Printable(series.name));
+  document.Put("quantity", foreign::QuantityName(series.quantity));
+  document.Put("averaging", foreign::AveragingText(series.averaging));
+  document.Put("decimals", series.digits.decimals);
+  document.Put("significant", series.digits.significant);
+  document.Put("scientific", series.digits.scientific);
+  document.Put("exact", series.digits.exact());
+  document.Put("repeated", series.repeated);
+  document.Put("copies", series.copies);
+  if (with_values) {
+    document.Put("step", series.step);
+    document.Put("value", ValuesOf(series));
+  }
   const foreign::Spacing spacing = foreign::SpacingOf(series.step);
-  return fmt::format(
-      "  {:<19} {:<17} {:>6} {:>6} {:>6} {:>5}  {}\n", NameCell(series.name),
+  document.Say(fmt::format(
+      "  {:<19} {:<17} {:>6} {:>6} {:>6} {:>5}  {}", NameCell(series.name),
       MeaningOf(run, series), series.step.size(), series.step.front(),
-      series.step.back(), spacing.stride, DigitsText(series.digits));
+      series.step.back(), spacing.stride, DigitsText(series.digits)));
+  return document;
+}
+
+Document RunDocument(const ForeignRun& run, bool with_values) {
+  Document document;
+  document.Put("name", Printable(run.name));
+  document.Put("format", run.format);
+  document.Put("step_unit", run.step_unit);
+  document.Put("step_base", run.step_base);
+  document.Put("seed", run.seed);
+  document.Say("");
+  document.Say(
+      fmt::format("{}format {}, steps count {}s{}",
+                  run.name.empty() ? "" : Printable(run.name) + ": ",
+                  run.format, run.step_unit,
+                  run.step_name.empty()
+                      ? ""
+                      : fmt::format(" (`{}`)", Printable(run.step_name))));
+  if (run.seed) document.Say(fmt::format("seed {}", *run.seed));
+  document.Say(fmt::format("  {:<19} {:<17} {:>6} {:>6} {:>6} {:>5}  {}",
+                           "series", "counts as", "values", "first", "last",
+                           "every", "written with"));
+  document.PutEach("series", run.series, [&](const Series& series) {
+    return SeriesDocument(run, series, with_values);
+  });
+  std::vector<std::string> findings;
+  for (const std::string& finding : foreign::FindingsOf(run)) {
+    findings.push_back(Printable(finding));
+    document.Say("- " + findings.back());
+  }
+  document.Put("findings", findings);
+  return document;
 }
 
 }  // namespace
 
-std::string RenderForeignLog(const std::string& file,
-                             const std::vector<ForeignRun>& runs) {
-  std::string text = fmt::format("{}\n", Printable(file));
-  for (const ForeignRun& run : runs) {
-    text += fmt::format("\n{}format {}, steps count {}s{}\n",
-                        run.name.empty() ? "" : Printable(run.name) + ": ",
-                        run.format, run.step_unit,
-                        run.step_name.empty()
-                            ? ""
-                            : fmt::format(" (`{}`)", Printable(run.step_name)));
-    if (run.seed) text += fmt::format("seed {}\n", *run.seed);
-    text += fmt::format("  {:<19} {:<17} {:>6} {:>6} {:>6} {:>5}  {}\n",
-                        "series", "counts as", "values", "first", "last",
-                        "every", "written with");
-    for (const Series& series : run.series) text += SeriesRow(run, series);
-    for (const std::string& finding : foreign::FindingsOf(run)) {
-      text += fmt::format("- {}\n", Printable(finding));
-    }
-  }
-  return text;
-}
-
-Json ForeignLogJson(const std::string& file,
-                    const std::vector<ForeignRun>& runs) {
-  Json json{{"file", Printable(file)}, {"runs", Json::array()}};
-  for (const ForeignRun& run : runs) {
-    Json one{{"name", Printable(run.name)},
-             {"format", run.format},
-             {"step_unit", run.step_unit},
-             {"step_base", run.step_base}};
-    PutInteger(one, "seed", run.seed);
-    one["findings"] = Json::array();
-    for (const std::string& finding : foreign::FindingsOf(run)) {
-      one["findings"].push_back(Printable(finding));
-    }
-    one["series"] = Json::array();
-    for (const Series& series : run.series) {
-      Json values = Json::array();
-      for (const double value : series.value) {
-        values.push_back(std::isfinite(value) ? Json(value)
-                                              : Json(std::isnan(value) ? "nan"
-                                                     : value > 0       ? "inf"
-                                                                 : "-inf"));
-      }
-      one["series"].push_back(
-          {{"name", Printable(series.name)},
-           {"quantity", foreign::QuantityName(series.quantity)},
-           {"averaging", foreign::AveragingText(series.averaging)},
-           {"decimals", series.digits.decimals},
-           {"significant", series.digits.significant},
-           {"scientific", series.digits.scientific},
-           {"exact", series.digits.exact()},
-           {"repeated", series.repeated},
-           {"copies", series.copies},
-           {"step", series.step},
-           {"value", std::move(values)}});
-    }
-    json["runs"].push_back(std::move(one));
-  }
-  return json;
+Document DocumentOf(const std::string& file,
+                    const std::vector<ForeignRun>& runs, bool with_values) {
+  Document document;
+  document.Put("file", Printable(file));
+  document.Say(Printable(file));
+  document.PutEach("runs", runs, [&](const ForeignRun& run) {
+    return RunDocument(run, with_values);
+  });
+  return document;
 }
 
 }  // namespace isoloss::report

@@ -4,22 +4,22 @@
 #include <string>
 #include <vector>
 
-#include "isoloss/document/json.h"
+#include "isoloss/document/document.h"
 #include "isoloss/foreign/foreign_run.h"
 
 namespace isoloss::report {
 
 /// A table of each run's series, then its findings. `file` is what was read;
 /// names are made printable.
-std::string RenderForeignLog(const std::string& file,
-                             const std::vector<foreign::ForeignRun>& runs);
-
-/// {"file", "runs": [{"name", "format", "step_unit", "step_base", "seed",
-/// "findings", "series": [{"name", "quantity", "averaging", "decimals",
+///
+/// For programs {"file", "runs": [{"name", "format", "step_unit", "step_base",
+/// "seed", "findings", "series": [{"name", "quantity", "averaging", "decimals",
 /// "significant", "scientific", "exact", "repeated", "copies", "step",
 /// "value"}]}]}. Values that are not finite are the strings "nan", "inf" and
-/// "-inf".
-document::Json ForeignLogJson(const std::string& file,
-                              const std::vector<foreign::ForeignRun>& runs);
+/// "-inf". Steps and values may be as many as a file has bytes, so that they
+/// are left out unless `with_values`.
+document::Document DocumentOf(const std::string& file,
+                              const std::vector<foreign::ForeignRun>& runs,
+                              bool with_values);
 
 }  // namespace isoloss::report

@@ -10,7 +10,7 @@
 
 #include "isoloss/base/build_info.h"
 #include "isoloss/gate/check_titles.h"
-#include "isoloss/report/log_json.h"
+#include "isoloss/report/log_document.h"
 #include "isoloss/report/page_arms.h"
 #include "isoloss/report/page_evidence.h"
 #include "isoloss/report/page_tensors.h"
@@ -34,7 +34,7 @@ const runlog::RunLog* FirstLog(const PageArm& arm, const Has& has) {
 
 /// Texts of it in full are for `isoloss show`.
 Json ProvenanceOf(const runlog::Provenance& provenance, PageBudget& budget) {
-  Json json = ProvenanceJson(provenance);
+  Json json = document::ToJson(ProvenanceDocument(provenance));
   for (auto& [key, value] : json.items()) {
     if (!value.is_string()) continue;
     value = budget.Text(value.get_ref<const std::string&>(), 20'000);

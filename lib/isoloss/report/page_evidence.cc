@@ -12,7 +12,7 @@
 
 #include "isoloss/compare/final_window.h"
 #include "isoloss/compare/routing_difference.h"
-#include "isoloss/report/log_json.h"
+#include "isoloss/report/log_document.h"
 
 namespace isoloss::report {
 namespace {
@@ -183,7 +183,7 @@ Json OracleJson(std::span<const gate::Probe> probes, PageBudget& budget) {
       budget.Note("The page has the first probe logs only.");
       break;
     }
-    const Json found = ProbeJson(probe.log, probe.file);
+    const Json found = document::ToJson(DocumentOf(probe.log, probe.file));
     Json entry{
         {"arm", found["arm"]},           {"seed", found["seed"]},
         {"file", found["file"]},         {"passed", found["outcome"] == "PASS"},

@@ -1,4 +1,4 @@
-// What a verdict on precision rests on.
+// The evidence that a verdict on precision rests on.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace isoloss::report {
 
-/// Key `precision` of verdict.json, and for people a section with a line or two
-/// for each thing. Requires judgement.precision.
+/// The document is the key `precision` of verdict.json, and for people a
+/// section with a line or two for each thing. It requires judgement.precision.
 document::Document PrecisionDocument(const gate::Judgement& judgement);
 
 /// What was tried, and that nothing else was: model, tokens, corpus, schedule

@@ -1,27 +1,20 @@
 #include "isoloss/report/run_summary.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
-#include <ctime>
 #include <numeric>
 #include <span>
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/saturating.h"
-#include "isoloss/document/text_layout.h"
 
 namespace isoloss::report {
 namespace {
 
-using document::kRed;
-using document::Paint;
-using document::TextStyle;
-using document::Wrap;
-
+using document::Document;
 using runlog::RunLog;
 
 /// What the tensor table shows; all of it is in JSON.
@@ -189,68 +182,98 @@ void SummarizeTensors(const RunLog& log, const RunSummaryOptions& options,
   }
 }
 
-void AppendParameters(const RunSummary& summary, std::string& text) {
-  const auto list = [&](const char* title, const auto& values) {
-    if (values.empty()) return;
-    text += fmt::format("\nlargest {} at step {}\n", title,
-                        *summary.parameter_step);
-    for (const NamedValue& value : values) {
-      text += fmt::format("  {:<48} {:>12.6g}\n", value.name, value.value);
-    }
-  };
-  list("gradient norms", summary.top_grad_norms);
-  list("update ratios", summary.top_update_ratios);
-}
-
-template <typename T>
-std::string Cell(const std::optional<T>& value, int width) {
-  if (!value) return fmt::format("{:>{}}", "-", width);
-  if constexpr (std::is_same_v<T, double>) {
-    return fmt::format("{:>{}.4f}", *value, width);
-  } else {
-    return fmt::format("{:>{}}", *value, width);
+/// The parameters with the largest values of one kind.
+void AddLargest(const char* title, std::string key,
+                const std::vector<NamedValue>& values,
+                const RunSummary& summary, Document& document) {
+  if (!values.empty()) {
+    document.Say("");
+    document.Say(
+        fmt::format("largest {} at step {}", title, *summary.parameter_step));
   }
+  document::Table table{
+      .key = std::move(key),
+      .columns = {{.key = "name", .width = 48, .is_text = true},
+                  {.key = "value", .width = 12, .format = ".6g"}},
+      .indent = 2,
+      .has_head = false};
+  for (const NamedValue& value : values) {
+    Document& row = table.rows.emplace_back();
+    row.Put("name", value.name);
+    row.Put("value", value.value);
+  }
+  document.Add(std::move(table));
 }
 
-void AppendLayers(const RunSummary& summary, std::string& text) {
-  if (summary.layers.empty()) return;
-  text += fmt::format(
-      "\nMoE layers at step {}\n{:>7} {:>15} {:>15} {:>14} "
-      "{:>9} {:>9}\n",
-      *summary.moe_step, "layer", "entropy (nats)", "busiest / mean",
-      "without tokens", "dropped", "flips");
+void AddLayers(const RunSummary& summary, Document& document) {
+  document::Table table{
+      .key = "layers",
+      .columns = {{.key = "layer", .label = "layer", .width = 7},
+                  {.key = "router_entropy_nats",
+                   .label = "entropy (nats)",
+                   .width = 15,
+                   .format = ".4f"},
+                  {.key = "load_max_over_mean",
+                   .label = "busiest / mean",
+                   .width = 15,
+                   .format = ".4f"},
+                  {.key = "experts_without_tokens",
+                   .label = "without tokens",
+                   .width = 14},
+                  {.key = "dropped_tokens", .label = "dropped", .width = 9},
+                  {.key = "routing_flips", .label = "flips", .width = 9}},
+      .has_head = !summary.layers.empty()};
+  if (table.has_head) {
+    document.Say("");
+    document.Say(fmt::format("MoE layers at step {}", *summary.moe_step));
+  }
   for (const LayerSummary& layer : summary.layers) {
-    text += fmt::format(
-        "{:>7} {} {} {} {} {}\n", layer.layer,
-        Cell(layer.router_entropy_nats, 15), Cell(layer.load_max_over_mean, 15),
-        Cell(layer.experts_without_tokens, 14), Cell(layer.dropped_tokens, 9),
-        Cell(layer.routing_flips, 9));
+    Document& row = table.rows.emplace_back();
+    row.Put("layer", layer.layer);
+    row.Put("router_entropy_nats", layer.router_entropy_nats);
+    row.Put("load_max_over_mean", layer.load_max_over_mean);
+    row.Put("experts_without_tokens", layer.experts_without_tokens);
+    row.Put("dropped_tokens", layer.dropped_tokens);
+    row.Put("routing_flips", layer.routing_flips);
   }
+  document.Add(std::move(table));
 }
 
-void AppendTensors(const RunSummary& summary, std::string& text) {
-  if (summary.tensors.empty()) return;
-  size_t width = 0;
-  for (const TensorSummary& tensor : summary.tensors) {
-    width = std::max(width, tensor.name.size());
+Document TensorRow(const TensorSummary& tensor) {
+  Document row;
+  row.Put("name", tensor.name);
+  row.Put("digest", tensor.digest);
+  for (size_t i = 0; i < tensor.statistics.size(); ++i) {
+    const auto& name = runlog::kTensorStatistics[i].name;
+    row.Put(name, tensor.statistics[i]);
+    if (std::isnan(tensor.statistics[i])) row.AddField(name, "-");
   }
-  text += fmt::format(
-      "\ntensors at step {}, in the order of computation\n"
-      "  {:<{}}",
-      *summary.tensor_step, "", width);
+  if (tensor.digest.empty()) row.AddField("digest", "-");
+  return row;
+}
+
+void AddTensors(const RunSummary& summary, Document& document) {
+  document::Table table{.key = "tensors",
+                        .columns = {{.key = "name", .is_text = true}},
+                        .indent = 2,
+                        .gap = 2,
+                        .has_head = !summary.tensors.empty()};
   for (const size_t s : kShownStatistics) {
-    text += fmt::format(" {:>13}", runlog::kTensorStatistics[s].name);
+    const auto& name = runlog::kTensorStatistics[s].name;
+    table.columns.push_back(
+        {.key = name, .label = name, .width = 12, .format = ".6g"});
   }
-  text += "  digest\n";
+  table.columns.push_back(
+      {.key = "digest", .label = "digest", .is_text = true});
+  if (table.has_head) {
+    document.Say("");
+    document.Say(fmt::format("tensors at step {}, in the order of computation",
+                             *summary.tensor_step));
+  }
   for (const TensorSummary& tensor : summary.tensors) {
-    text += fmt::format("  {:<{}}", tensor.name, width);
-    for (const size_t s : kShownStatistics) {
-      const double value = tensor.statistics[s];
-      text += std::isnan(value) ? fmt::format(" {:>13}", "-")
-                                : fmt::format(" {:>13.6g}", value);
-    }
-    text += fmt::format("  {}\n", tensor.digest.empty() ? "-" : tensor.digest);
+    table.rows.push_back(TensorRow(tensor));
   }
+  document.Add(std::move(table));
 }
 
 }  // namespace
@@ -281,35 +304,32 @@ RunSummary SummarizeRun(const RunLog& log, const RunSummaryOptions& options) {
   return summary;
 }
 
-std::string RenderRunSummary(const RunSummary& summary) {
-  std::string text;
+Document DocumentOf(const RunSummary& summary) {
+  Document document;
+  document.Put("steps", summary.steps);
+  document.Put("last_step", summary.last_step);
+  document.Put("loss_nats", summary.loss_nats);
+  document.Put("grad_norm", summary.grad_norm);
+  document.Put("held_out_loss_nats", summary.held_out_loss_nats);
+  document.Put("nonfinite_steps", summary.nonfinite_steps);
+  document.Put("first_nonfinite_step", summary.first_nonfinite_step);
   if (summary.first_nonfinite_step) {
-    text += fmt::format(
-        "\nnot finite: the loss or a gradient of {} of {} "
-        "steps, first at step {}\n",
-        summary.nonfinite_steps, summary.steps, *summary.first_nonfinite_step);
+    document.Say("");
+    document.Say(fmt::format(
+        "not finite: the loss or a gradient of {} of {} steps, first at step "
+        "{}",
+        summary.nonfinite_steps, summary.steps, *summary.first_nonfinite_step));
   }
-  AppendParameters(summary, text);
-  AppendLayers(summary, text);
-  AppendTensors(summary, text);
-  return text;
-}
-
-std::string RenderEvents(const std::vector<runlog::Event>& events,
-                         const TextStyle& style) {
-  std::string text;
-  for (const runlog::Event& event : events) {
-    const auto seconds = static_cast<std::time_t>(
-        std::clamp(event.unix_seconds, 0.0, 253402300799.0));
-    const bool bad = event.kind == "abort" || event.kind == "damage";
-    std::string kind = fmt::format("{:<10}", event.kind);
-    if (bad) kind = Paint(kind, kRed, style);
-    constexpr size_t kIndent = 2 + 19 + 2 + 10 + 2;  // before the text
-    text +=
-        fmt::format("  {:%Y-%m-%d %H:%M:%S}  {}  {}\n", fmt::gmtime(seconds),
-                    kind, Wrap(event.text, kIndent, kIndent, style));
-  }
-  return text;
+  document.Put("parameter_step", summary.parameter_step);
+  AddLargest("gradient norms", "top_grad_norms", summary.top_grad_norms,
+             summary, document);
+  AddLargest("update ratios", "top_update_ratios", summary.top_update_ratios,
+             summary, document);
+  document.Put("moe_step", summary.moe_step);
+  AddLayers(summary, document);
+  document.Put("tensor_step", summary.tensor_step);
+  AddTensors(summary, document);
+  return document;
 }
 
 }  // namespace isoloss::report

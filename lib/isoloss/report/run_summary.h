@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "isoloss/document/chart.h"
+#include "isoloss/document/document.h"
 #include "isoloss/runlog/run_log.h"
 
 namespace isoloss::report {
@@ -73,12 +73,8 @@ RunSummary SummarizeRun(const runlog::RunLog& log,
 /// Of an expert count each: the busiest over the mean; empty for no tokens.
 std::optional<double> LoadMaxOverMean(const int64_t* tokens, size_t experts);
 
-/// Lines of text with their ends: non-finite values, parameters, layers,
-/// tensors. What the log lacks is left out.
-std::string RenderRunSummary(const RunSummary& summary);
-
-/// Events, one line each; kinds that say that something went wrong stand out.
-std::string RenderEvents(const std::vector<runlog::Event>& events,
-                         const document::TextStyle& style);
+/// Non-finite values, parameters, layers, tensors. What the log lacks is left
+/// out.
+document::Document DocumentOf(const RunSummary& summary);
 
 }  // namespace isoloss::report

@@ -11,9 +11,9 @@
 
 namespace isoloss::report {
 
-/// What the outcome means, with the figure that decided and the margin: "mxfp8
-/// trains like bf16 within 0.25 %: final loss +0.020 % (-0.050 % to +0.090 %, 8
-/// seed pairs)." The outcome's word stands beside it.
+/// Says what the outcome means, with the figure that decided and the margin:
+/// "mxfp8 trains like bf16 within 0.25 %: final loss +0.020 % (-0.050 % to
+/// +0.090 %, 8 seed pairs)." The outcome's word stands beside it.
 std::string HeadlineOf(const gate::Judgement& judgement);
 
 /// The checks that made the outcome what it is.
@@ -36,7 +36,7 @@ std::string StatementOf(const gate::Check& check);
 /// The check "final loss" (L5) passes: STATEMENT (EVIDENCE).
 std::string SentenceOf(const gate::Check& check);
 
-/// Why, on the line of the verdict: "9 checks pass; no evidence: L2".
+/// Says why, on the line of the verdict: "9 checks pass; no evidence: L2".
 std::string VerdictReasons(const gate::Judgement& judgement);
 
 }  // namespace isoloss::report

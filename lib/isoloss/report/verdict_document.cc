@@ -154,7 +154,7 @@ void AddArms(const Judgement& judgement, Document& document) {
   for (const ArmRow& row : TableRows()) {
     const std::string baseline = row.cell(judgement.baseline);
     const std::string candidate = row.cell(judgement.candidate);
-    // Of what other programs' logs do not tell.
+    // The logs of other programs do not tell everything.
     if (!judgement.origin.empty() && is_unknown(baseline) &&
         is_unknown(candidate)) {
       continue;

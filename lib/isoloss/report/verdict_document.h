@@ -1,4 +1,4 @@
-// A verdict, whole.
+// A verdict as a document.
 #pragma once
 
 #include "isoloss/document/document.h"
@@ -6,11 +6,11 @@
 
 namespace isoloss::report {
 
-/// Everything there is to say. For people: what was compared, a table of both
-/// arms, their loss curves and difference, measures, checks, warnings, and the
-/// verdict on a line that scripts look for. For programs: the object of
-/// verdict.json but its digest (docs/verdict.schema.json). Every number was
-/// computed before.
+/// The document says everything there is to say. People read what was compared,
+/// a table of both arms, their loss curves and difference, measures, checks and
+/// warnings, and the verdict on a line that scripts look for. Programs read the
+/// object of verdict.json without its digest (docs/verdict.schema.json). Every
+/// number was computed before.
 document::Document DocumentOf(const gate::Judgement& judgement);
 
 }  // namespace isoloss::report

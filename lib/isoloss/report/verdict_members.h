@@ -1,4 +1,5 @@
-// What verdict.json holds of a verdict and no text shows as it is.
+// The members of verdict.json. They hold figures that no text shows as they
+// are.
 #pragma once
 
 #include "isoloss/document/document.h"
@@ -6,8 +7,8 @@
 
 namespace isoloss::report {
 
-/// All of a verdict but measures, controls, checks, peers, tensors, precision
-/// and warnings, which people read, too.
+/// The members leave out measures, controls, checks, peers, tensors, precision
+/// and warnings, since people read these, too.
 document::Document VerdictMembers(const gate::Judgement& judgement);
 
 document::Document CheckMembers(const gate::Check& check);

@@ -119,8 +119,8 @@ std::string NullText(const gate::ControlArm& arm) {
                         : "was not seen outside the margin");
 }
 
-/// Which levels lacked evidence, and what makes it of other programs' runs,
-/// whose users do not know it.
+/// The sentences name the levels that lacked evidence. For other programs'
+/// runs, whose users do not know it, they say how to make it.
 std::vector<std::string> WhatLevelsLack(const Judgement& judgement) {
   std::vector<std::string> levels;
   std::vector<std::string> remedies;

@@ -9,14 +9,14 @@
 
 namespace isoloss::report {
 
-/// Whole sentences, checks and the difference along training; every number was
-/// computed before. A check that does not gate is kSkipped, or kNoticed if it
-/// did not pass; a level without any check is a skipped check. An INVALID
-/// verdict holds nowhere, and could have seen nothing. `file` is what the
-/// verdict is about, as the repository names it; may be empty.
+/// The result has sentences, checks and the difference along training. Every
+/// number was computed before. A check that does not gate is kSkipped, or
+/// kNoticed if it did not pass; a level without any check is a skipped check.
+/// An INVALID verdict holds nowhere, and could have seen nothing. `file` is
+/// what the verdict is about, as the repository names it; may be empty.
 document::Result ResultOf(const gate::Judgement& judgement, std::string file);
 
-/// The same for one screen: long names are cut to a quarter of its width.
+/// Makes the same for one screen. Long names are cut to a quarter of its width.
 document::Result BriefResultOf(const gate::Judgement& judgement,
                                const document::TextStyle& style);
 

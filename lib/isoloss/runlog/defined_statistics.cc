@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "isoloss/runlog/recording.h"
+#include "isoloss/runlog/relations.h"
 #include "isoloss/runlog/tensor_entry.h"
-#include "isoloss/runlog/tensor_relations.h"
 
 namespace isoloss::runlog {
 namespace {

@@ -1,4 +1,4 @@
-// Which values a column of a log may hold. A Field (schema.h) has no default
+// Which values a column of a log may hold. A Field (field.h) has no default
 // for it, so that a column without a domain does not compile.
 #pragma once
 
@@ -16,34 +16,12 @@ enum class Fault {
   kFile,  ///< the file is damaged or was edited: no run writes such a value
 };
 
-/// What a column must agree with besides its own range; relations.cc has the
+/// What a column must agree with besides its own range; relations.def has the
 /// rule and the check of each.
 enum class Relation : uint32_t {
-  kStepRows,
-  kSomeSteps,
-  kEvaluations,
-  kTokensSeen,
-  kThroughput,
-  kNorms,
-  kLoad,
-  kDeadExperts,
-  kEvaluationMean,
-  kRouted,
-  kDropped,
-  kExpertIds,
-  kEntropy,
-  kAssignments,
-  kFlips,
-  kRowOrder,
-  kBusiest,
-  kBytes,
-  kPairs,
-  kDigests,
-  kDefined,
-  kMoments,
-  kShares,
-  kScales,
-  kErrors,
+#define ISOLOSS_RELATION(relation, ...) relation,
+#include "isoloss/runlog/relations.def"
+#undef ISOLOSS_RELATION
 };
 
 /// FP32's largest finite number.

@@ -14,32 +14,14 @@
 #include "isoloss/runlog/provenance_check.h"
 #include "isoloss/runlog/recording.h"
 #include "isoloss/runlog/relations.h"
-#include "isoloss/runlog/step_relations.h"
 
 namespace isoloss::runlog {
 namespace {
 
 // ---- probe logs ------------------------------------------------------------
 
-/// Each element is equal, a flip or another one, and what is said of the worst
-/// one fits. A probe's other rules are the gate's (gate/probe_completeness.h).
-std::string WrongOracleRow(const OracleColumns& oracle, size_t i) {
-  const double elements = static_cast<double>(oracle.elements[i]);
-  const double parts = static_cast<double>(oracle.equal[i]) +
-                       static_cast<double>(oracle.flips[i]) +
-                       static_cast<double>(oracle.other[i]);
-  if (parts != elements) {
-    return fmt::format(
-        "{} equal elements, {} flips and {} others, but they "
-        "must sum to its {} elements",
-        oracle.equal[i], oracle.flips[i], oracle.other[i], oracle.elements[i]);
-  }
-  if (!(oracle.expected_flips[i] <= elements)) {
-    return fmt::format(
-        "{} expected_flips, but they must lie between 0 and the "
-        "{} elements of the tensor",
-        oracle.expected_flips[i], oracle.elements[i]);
-  }
+/// What is said of the element with the largest error.
+std::string WrongWorst(const OracleColumns& oracle, size_t i) {
   if (oracle.other[i] > 0) return "";
   const bool none = oracle.worst_row[i] == -1;
   if (none != (oracle.worst_column[i] == -1)) {
@@ -66,6 +48,28 @@ std::string WrongOracleRow(const OracleColumns& oracle, size_t i) {
         oracle.worst_ratio[i]);
   }
   return "";
+}
+
+/// Each element is equal, a flip or another one, and what is said of the worst
+/// one fits. A probe's other rules are the gate's (gate/probe_completeness.h).
+std::string WrongOracleRow(const OracleColumns& oracle, size_t i) {
+  const double elements = static_cast<double>(oracle.elements[i]);
+  const double parts = static_cast<double>(oracle.equal[i]) +
+                       static_cast<double>(oracle.flips[i]) +
+                       static_cast<double>(oracle.other[i]);
+  if (parts != elements) {
+    return fmt::format(
+        "{} equal elements, {} flips and {} others, but they "
+        "must sum to its {} elements",
+        oracle.equal[i], oracle.flips[i], oracle.other[i], oracle.elements[i]);
+  }
+  if (!(oracle.expected_flips[i] <= elements)) {
+    return fmt::format(
+        "{} expected_flips, but they must lie between 0 and the "
+        "{} elements of the tensor",
+        oracle.expected_flips[i], oracle.elements[i]);
+  }
+  return WrongWorst(oracle, i);
 }
 
 /// Of the columns that layout 2 brought.
@@ -154,6 +158,21 @@ void CheckPlainSteps(const ProbeLog& log, std::vector<Violation>& violations) {
   }
 }
 
+/// Each tensor of a step once.
+void CheckPrecisionOrder(const PrecisionColumns& precision,
+                         std::vector<Violation>& violations) {
+  std::set<std::pair<int64_t, int64_t>> seen;
+  for (size_t i = 0; i < precision.step.size(); ++i) {
+    if (seen.emplace(precision.step[i], precision.tensor[i]).second) {
+      continue;
+    }
+    Add(violations, fmt::format("/precision has tensor {} of step {} again in "
+                                "row {}, but must have it once",
+                                precision.tensor[i], precision.step[i], i));
+    return;
+  }
+}
+
 /// Rows stand in the order in which the probe met them, so that a step that is
 /// counted twice or for another one shows.
 void CheckOrder(const ProbeLog& log, std::vector<Violation>& violations) {
@@ -190,18 +209,7 @@ void CheckOrder(const ProbeLog& log, std::vector<Violation>& violations) {
       "routing_flips", "step and layer", flips.step.size(),
       [&](size_t i) { return std::tuple(flips.step[i], flips.layer[i]); },
       violations);
-  std::set<std::pair<int64_t, int64_t>> precise;
-  for (size_t i = 0; i < log.precision.step.size(); ++i) {
-    if (precise.emplace(log.precision.step[i], log.precision.tensor[i])
-            .second) {
-      continue;
-    }
-    Add(violations,
-        fmt::format("/precision has tensor {} of step {} again in "
-                    "row {}, but must have it once",
-                    log.precision.tensor[i], log.precision.step[i], i));
-    break;
-  }
+  CheckPrecisionOrder(log.precision, violations);
 }
 
 void CheckComparisons(const ProbeLog& log, std::vector<Violation>& violations) {

@@ -190,10 +190,12 @@ Group ReferenceGroup() {
   return group;
 }
 
-Schema MakeTableSchema() {
+Group VersionGroup() {
   using T = Tables;
-  const Group versions(
-      "", "", 1,
+  return {
+      "",
+      "",
+      1,
       {{Role::kOwnVersion,
         {"ensemble_schema_version", "1", "Version of this layout",
          Domain::Count(1)},
@@ -204,9 +206,13 @@ Schema MakeTableSchema() {
          Domain::Count(1)},
         kSchemaVersion,
         &T::run_schema_version},
-       {{"kind", "", "`benign` or `seeds`", Domain::Text()}, &T::kind}});
+       {{"kind", "", "`benign` or `seeds`", Domain::Text()}, &T::kind}}};
+}
+
+Schema MakeTableSchema() {
+  using T = Tables;
   return {
-      versions,
+      VersionGroup(),
       PartOf(&T::provenance, AttributeGroup()),
       PartOf(&T::provenance, OriginGroup()),
       ReferenceGroup(),
@@ -381,9 +387,39 @@ std::string BrokenProbe(const EnsembleMember& member, int64_t steps_planned) {
                       : text;
 }
 
-}  // namespace
-
-namespace {
+/// What of one member does not hold.
+std::vector<std::string> BrokenMember(const Ensemble& ensemble, size_t i) {
+  const EnsembleMember& member = ensemble.members[i];
+  std::vector<std::string> broken;
+  for (const auto& [group, step] :
+       {std::pair("steps", &member.steps.step),
+        std::pair("reference_steps", &member.reference_steps.step),
+        std::pair("parameters", &member.parameters.step),
+        std::pair("reference_parameters", &member.reference_parameters.step)}) {
+    if (CountsFromOne(*step)) continue;
+    broken.push_back(
+        fmt::format("/{}/step of member {} does not count 1, 2, 3, but "
+                    "these are a run's first steps",
+                    group, i));
+  }
+  if (!broken.empty()) return broken;
+  const auto add = [&](const char* what, const std::string& text) {
+    broken.push_back(fmt::format("member {}: {}{}", i, what, text));
+  };
+  for (const std::string& text :
+       BrokenRun(member.steps, member.parameters, ensemble.provenance)) {
+    add("", text);
+  }
+  for (const std::string& text :
+       BrokenRun(member.reference_steps, member.reference_parameters,
+                 ensemble.reference_provenance)) {
+    add("reference: ", text);
+  }
+  const std::string probe =
+      BrokenProbe(member, ensemble.provenance.steps_planned);
+  if (!probe.empty()) add("", probe);
+  return broken;
+}
 
 /// Of another program's runs: their steps are those that were logged.
 std::vector<Violation> CheckForeign(const Ensemble& ensemble) {
@@ -414,37 +450,9 @@ std::vector<Violation> CheckDomains(const Ensemble& ensemble) {
   check.Check(TableSchema());
   if (!check.violations.empty()) return std::move(check.violations);
   for (size_t i = 0; i < ensemble.members.size(); ++i) {
-    const EnsembleMember& member = ensemble.members[i];
-    bool counts = true;
-    for (const auto& [group, step] :
-         {std::pair("steps", &member.steps.step),
-          std::pair("reference_steps", &member.reference_steps.step),
-          std::pair("parameters", &member.parameters.step),
-          std::pair("reference_parameters",
-                    &member.reference_parameters.step)}) {
-      if (CountsFromOne(*step)) continue;
+    for (const std::string& text : BrokenMember(ensemble, i)) {
       check.violations.push_back(
-          {Fault::kFile,
-           fmt::format("/{}/step of member {} does not count 1, 2, 3, but "
-                       "these are a run's first steps. {}",
-                       group, i, RemedyOf(Fault::kFile))});
-      counts = false;
-    }
-    if (!counts) continue;
-    std::vector<std::string> broken =
-        BrokenRun(member.steps, member.parameters, ensemble.provenance);
-    for (const std::string& text :
-         BrokenRun(member.reference_steps, member.reference_parameters,
-                   ensemble.reference_provenance)) {
-      broken.push_back("reference: " + text);
-    }
-    const std::string probe =
-        BrokenProbe(member, ensemble.provenance.steps_planned);
-    if (!probe.empty()) broken.push_back(probe);
-    for (const std::string& text : broken) {
-      check.violations.push_back(
-          {Fault::kFile,
-           fmt::format("member {}: {}. {}", i, text, RemedyOf(Fault::kFile))});
+          {Fault::kFile, fmt::format("{}. {}", text, RemedyOf(Fault::kFile))});
     }
   }
   return std::move(check.violations);

@@ -42,6 +42,17 @@ struct Field {
   Scope scope = Scope::kTraining;
   const char* shown = nullptr;  ///< its name in reports, if not `name`
 
+  Field Since(int64_t version) const {
+    Field field = *this;
+    field.since = version;
+    return field;
+  }
+  /// Who, where and how, not what.
+  Field Circumstance() const {
+    Field field = *this;
+    field.reproducible = false;
+    return field;
+  }
   Field Optional() const {
     Field field = *this;
     field.optional = true;

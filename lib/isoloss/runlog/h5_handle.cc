@@ -36,6 +36,22 @@ Handle Scalar() {
 
 Handle Copy(hid_t type) { return {Check(H5Tcopy(type), "H5Tcopy"), &H5Tclose}; }
 
+Handle TypeOfBool() {
+  Handle type{Check(H5Tenum_create(H5T_STD_I8LE), "H5Tenum_create"), &H5Tclose};
+  int8_t value = 0;
+  Check(H5Tenum_insert(type.get(), "FALSE", &value), "H5Tenum_insert");
+  value = 1;
+  Check(H5Tenum_insert(type.get(), "TRUE", &value), "H5Tenum_insert");
+  return type;
+}
+
+Handle TypeOfString() {
+  Handle type = Copy(H5T_C_S1);
+  Check(H5Tset_size(type.get(), H5T_VARIABLE), "H5Tset_size");
+  Check(H5Tset_cset(type.get(), H5T_CSET_UTF8), "H5Tset_cset");
+  return type;
+}
+
 /// Rows of a chunk: as many as there are, within 64 and 64 KiB, so that a short
 /// log is a small file and a long one has few chunks.
 hsize_t ChunkRows(hsize_t rows, hsize_t width) {
@@ -141,47 +157,15 @@ Handle CreateGroup(const Handle& parent, const char* name) {
           &H5Gclose};
 }
 
-template <>
-Handle TypeOf<uint8_t>() {
-  return Copy(H5T_STD_U8LE);
-}
-
-template <>
-Handle TypeOf<float>() {
-  return Copy(H5T_IEEE_F32LE);
-}
-
-template <>
-Handle TypeOf<int32_t>() {
-  return Copy(H5T_STD_I32LE);
-}
-
-template <>
-Handle TypeOf<int64_t>() {
-  return Copy(H5T_STD_I64LE);
-}
-
-template <>
-Handle TypeOf<double>() {
-  return Copy(H5T_IEEE_F64LE);
-}
-
-template <>
-Handle TypeOf<bool>() {
-  Handle type{Check(H5Tenum_create(H5T_STD_I8LE), "H5Tenum_create"), &H5Tclose};
-  int8_t value = 0;
-  Check(H5Tenum_insert(type.get(), "FALSE", &value), "H5Tenum_insert");
-  value = 1;
-  Check(H5Tenum_insert(type.get(), "TRUE", &value), "H5Tenum_insert");
-  return type;
-}
-
-template <>
-Handle TypeOf<std::string>() {
-  Handle type = Copy(H5T_C_S1);
-  Check(H5Tset_size(type.get(), H5T_VARIABLE), "H5Tset_size");
-  Check(H5Tset_cset(type.get(), H5T_CSET_UTF8), "H5Tset_cset");
-  return type;
+template <typename T>
+Handle TypeOf() {
+  if constexpr (std::is_same_v<T, uint8_t>) return Copy(H5T_STD_U8LE);
+  if constexpr (std::is_same_v<T, float>) return Copy(H5T_IEEE_F32LE);
+  if constexpr (std::is_same_v<T, int32_t>) return Copy(H5T_STD_I32LE);
+  if constexpr (std::is_same_v<T, int64_t>) return Copy(H5T_STD_I64LE);
+  if constexpr (std::is_same_v<T, double>) return Copy(H5T_IEEE_F64LE);
+  if constexpr (std::is_same_v<T, bool>) return TypeOfBool();
+  return TypeOfString();
 }
 
 bool SameType(const Handle& a, const Handle& b) {
@@ -285,6 +269,13 @@ void WriteAttribute(const Handle& object, const char* name, const T& value) {
   }
 }
 
+template Handle TypeOf<uint8_t>();
+template Handle TypeOf<float>();
+template Handle TypeOf<int32_t>();
+template Handle TypeOf<int64_t>();
+template Handle TypeOf<double>();
+template Handle TypeOf<bool>();
+template Handle TypeOf<std::string>();
 template void WriteDataset(const Handle&, std::span<const uint8_t>);
 template void WriteDataset(const Handle&, std::span<const float>);
 template void WriteDataset(const Handle&, std::span<const int32_t>);

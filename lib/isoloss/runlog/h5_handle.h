@@ -78,20 +78,6 @@ Handle CreateGroup(const Handle& parent, const char* name);
 /// std::string (UTF-8, any length).
 template <typename T>
 Handle TypeOf();
-template <>
-Handle TypeOf<uint8_t>();
-template <>
-Handle TypeOf<float>();
-template <>
-Handle TypeOf<int32_t>();
-template <>
-Handle TypeOf<int64_t>();
-template <>
-Handle TypeOf<double>();
-template <>
-Handle TypeOf<bool>();
-template <>
-Handle TypeOf<std::string>();
 bool SameType(const Handle& a, const Handle& b);
 /// For messages: "64-bit float", "fixed-length string", ...
 std::string Describe(const Handle& type);

@@ -19,6 +19,21 @@
 namespace isoloss::runlog::h5 {
 namespace {
 
+/// Of each ValueType.
+struct TypeFacts {
+  std::string_view name;
+  size_t bytes;
+};
+constexpr TypeFacts kTypes[] = {{"unsigned 8-bit integer", 1},
+                                {"32-bit float", 4},
+                                {"signed 32-bit integer", 4},
+                                {"signed 64-bit integer", 8},
+                                {"64-bit float", 8},
+                                {"8-bit enumeration FALSE, TRUE", 1},
+                                {"variable-length UTF-8 string", 0},
+                                {"other", 0}};
+static_assert(std::size(kTypes) == static_cast<size_t>(ValueType::kOther) + 1);
+
 /// The stream is not what h5_stream.h says: the process that made it went
 /// astray.
 class BadStream : public std::exception {};
@@ -130,43 +145,11 @@ std::optional<Object> Parsed(std::span<const std::byte> stream, size_t& texts) {
 }  // namespace
 
 std::string_view Describe(ValueType type) {
-  switch (type) {
-    case ValueType::kUint8:
-      return "unsigned 8-bit integer";
-    case ValueType::kFloat:
-      return "32-bit float";
-    case ValueType::kInt32:
-      return "signed 32-bit integer";
-    case ValueType::kInt64:
-      return "signed 64-bit integer";
-    case ValueType::kDouble:
-      return "64-bit float";
-    case ValueType::kBool:
-      return "8-bit enumeration FALSE, TRUE";
-    case ValueType::kString:
-      return "variable-length UTF-8 string";
-    case ValueType::kOther:
-      return "other";
-  }
-  return "other";
+  return kTypes[static_cast<size_t>(type)].name;
 }
 
 size_t SizeOf(ValueType type) {
-  switch (type) {
-    case ValueType::kUint8:
-    case ValueType::kBool:
-      return 1;
-    case ValueType::kFloat:
-    case ValueType::kInt32:
-      return 4;
-    case ValueType::kInt64:
-    case ValueType::kDouble:
-      return 8;
-    case ValueType::kString:
-    case ValueType::kOther:
-      return 0;
-  }
-  return 0;
+  return kTypes[static_cast<size_t>(type)].bytes;
 }
 
 uint64_t Values::Count() const {

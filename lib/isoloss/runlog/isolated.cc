@@ -164,6 +164,31 @@ int WaitFor(pid_t child, const Descriptor& pipe, int seconds, bool& too_long) {
   }
 }
 
+/// How a child ended, for a message; "" if its work returned.
+std::string EndOf(int status, bool too_long, const IsolationLimits& limits) {
+  if (too_long || (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU)) {
+    return fmt::format("took more than {} s of processor time or {} s",
+                       limits.seconds, 2 * limits.seconds);
+  }
+  if (WIFSIGNALED(status)) {
+    return fmt::format("was ended by signal {} ({})", WTERMSIG(status),
+                       ::sigabbrev_np(WTERMSIG(status)));
+  }
+  switch (WEXITSTATUS(status)) {
+    case 0:
+      return "";
+    case kOutOfMemory:
+      return fmt::format("ran out of its {} MiB of memory",
+                         limits.memory_bytes >> 20);
+    case kThrew:
+      return "ended with an exception";
+    case kNotConfined:
+      return "could not give up its rights, so it did nothing";
+    default:
+      return fmt::format("ended with status {}", WEXITSTATUS(status));
+  }
+}
+
 }  // namespace
 
 SharedMemory::SharedMemory(size_t bytes) {
@@ -208,27 +233,7 @@ std::string RunIsolated(const IsolationLimits& limits,
   write_end = Descriptor();
   bool too_long = false;
   const int status = WaitFor(child, read_end, limits.seconds, too_long);
-  if (too_long || (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU)) {
-    return fmt::format("took more than {} s of processor time or {} s",
-                       limits.seconds, 2 * limits.seconds);
-  }
-  if (WIFSIGNALED(status)) {
-    return fmt::format("was ended by signal {} ({})", WTERMSIG(status),
-                       ::sigabbrev_np(WTERMSIG(status)));
-  }
-  switch (WEXITSTATUS(status)) {
-    case 0:
-      return "";
-    case kOutOfMemory:
-      return fmt::format("ran out of its {} MiB of memory",
-                         limits.memory_bytes >> 20);
-    case kThrew:
-      return "ended with an exception";
-    case kNotConfined:
-      return "could not give up its rights, so it did nothing";
-    default:
-      return fmt::format("ended with status {}", WEXITSTATUS(status));
-  }
+  return EndOf(status, too_long, limits);
 }
 
 }  // namespace isoloss::runlog

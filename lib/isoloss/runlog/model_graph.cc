@@ -81,6 +81,24 @@ bool IsPlace(int64_t place, size_t size) {
   return place >= 0 && place < static_cast<int64_t>(size);
 }
 
+std::string WrongInitialValues(const GraphColumns& tensors, size_t i) {
+  const std::string& kind = tensors.kind[i];
+  const double deviation = tensors.initial_std[i];
+  const double cut = tensors.initial_cut[i];
+  const bool is_drawn = kind == "weight" && deviation >= 0 && cut >= 0;
+  const bool is_none =
+      kind != "weight" && std::isnan(deviation) && std::isnan(cut);
+  // Weights of such a model would overflow in their first product.
+  constexpr double kLargest = 0x1p10;
+  if (!(is_drawn && deviation <= kLargest) && !is_none) {
+    return fmt::format(
+        "/graph has in row {} initial values of `{}` of standard deviation {}, "
+        "cut at {}, but a weight has such of at most {}, and all else NaN",
+        i, tensors.name[i], deviation, cut, kLargest);
+  }
+  return "";
+}
+
 std::string WrongTensor(const GraphColumns& tensors, size_t i) {
   const std::string where = fmt::format("/graph has in row {}", i);
   const TensorKind* kind = KindOf(tensors.kind[i]);
@@ -116,20 +134,7 @@ std::string WrongTensor(const GraphColumns& tensors, size_t i) {
         "known if they are a parameter's, and only then",
         where, tensors.rows[i], rows_of, tensors.parameter[i]);
   }
-  const double deviation = tensors.initial_std[i];
-  const double cut = tensors.initial_cut[i];
-  const bool is_drawn = kind->name == "weight" && deviation >= 0 && cut >= 0;
-  const bool is_none =
-      kind->name != "weight" && std::isnan(deviation) && std::isnan(cut);
-  // Weights of such a model would overflow in their first product.
-  constexpr double kLargest = 0x1p10;
-  if (!(is_drawn && deviation <= kLargest) && !is_none) {
-    return fmt::format(
-        "{} initial values of `{}` of standard deviation {}, cut at {}, but "
-        "a weight has such of at most {}, and all else NaN",
-        where, tensors.name[i], deviation, cut, kLargest);
-  }
-  return "";
+  return WrongInitialValues(tensors, i);
 }
 
 std::string WrongTensors(const GraphColumns& tensors) {
@@ -281,7 +286,7 @@ std::string WrongParts(const ModelGraph& graph, const char* column,
               .subspan(begins[*place], begins[*place + 1] - begins[*place]);
       for (const std::string_view read : part.reads) {
         if (read.empty()) continue;
-        // Parts are listed behind those that they read.
+        // Parts are listed after those that they read.
         const auto input = static_cast<int64_t>(*places[index_of(read)]);
         if (std::ranges::count(inputs, input) > 0) continue;
         return fmt::format(

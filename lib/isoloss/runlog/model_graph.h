@@ -16,29 +16,16 @@ namespace isoloss::runlog {
 /// The tensors of one training step in the order of announcement, which is that
 /// of /tensors.
 struct GraphColumns {
-  std::vector<std::string> name;    ///< "<module>_<kind>"
-  std::vector<std::string> module;  ///< "layers.0.attention.wq"
-  /// weight, activation, output, gradient, dgrad, wgrad, parameter, update,
-  /// expert_ids
-  std::vector<std::string> kind;
-  std::vector<std::string> phase;      ///< forward, backward, optimizer
-  std::vector<std::string> parameter;  ///< that it is of; "": none
-  std::vector<std::string> site;       ///< GEMM that reads or gives it
-  /// MoE layer whose choice of experts decides on its rows or slots.
-  std::vector<std::string> moe;
-  std::vector<std::string> rows_of;  ///< tokens, expert_tokens, parameter
-  std::vector<int64_t> rows;         ///< of a parameter's; else 0
-  std::vector<int64_t> columns;
-  std::vector<double> initial_std;  ///< of a weight; 0: all 1; else NaN
-  std::vector<double> initial_cut;
+#define ISOLOSS_GRAPH(type, name, ...) std::vector<type> name = {};
+#include "isoloss/runlog/provenance.def"
 
   bool operator==(const GraphColumns& other) const;
 };
 
 /// One row for each tensor that an operation reads, `tensor` ascending.
 struct GraphInputs {
-  std::vector<int64_t> tensor;  ///< the result, a place in GraphColumns
-  std::vector<int64_t> input;
+#define ISOLOSS_INPUT(type, name, ...) std::vector<type> name = {};
+#include "isoloss/runlog/provenance.def"
 
   bool operator==(const GraphInputs&) const = default;
 };
@@ -57,14 +44,8 @@ inline bool IsQuantized(std::string_view operand) {
 /// ("layers.0.attention.inner_attention.scores", ".values") and of norms
 /// ("layers.0.attention_norm"), whose gains are W.
 struct RecipeColumns {
-  std::vector<std::string> site;
-  std::vector<int64_t> groups;  ///< GEMM calls of each product in a step
-  std::vector<std::string> fprop_x;
-  std::vector<std::string> fprop_w;
-  std::vector<std::string> dgrad_dy;
-  std::vector<std::string> dgrad_w;
-  std::vector<std::string> wgrad_dy;
-  std::vector<std::string> wgrad_x;
+#define ISOLOSS_SITE(type, name, ...) std::vector<type> name = {};
+#include "isoloss/runlog/provenance.def"
 
   bool operator==(const RecipeColumns&) const = default;
 };

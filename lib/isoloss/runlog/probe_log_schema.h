@@ -9,16 +9,11 @@ namespace isoloss::runlog {
 template <>
 const Schema& SchemaOf<ProbeLog>();
 
-template <>
-const Columns& ColumnsOf<OracleColumns>();
-template <>
-const Columns& ColumnsOf<OracleRoutingColumns>();
-template <>
-const Columns& ColumnsOf<PrecisionColumns>();
-template <>
-const Columns& ColumnsOf<RoutingFlipColumns>();
-template <>
-const Columns& ColumnsOf<PlainStepColumns>();
+Columns ListOf(const OracleColumns& part);
+Columns ListOf(const OracleRoutingColumns& part);
+Columns ListOf(const PrecisionColumns& part);
+Columns ListOf(const RoutingFlipColumns& part);
+Columns ListOf(const PlainStepColumns& part);
 
 /// The groups of comparisons, of a ProbeLog.
 std::span<const Group> ComparisonGroups();

@@ -8,8 +8,6 @@
 #include "isoloss/base/portable_math.h"
 #include "isoloss/runlog/recording.h"
 #include "isoloss/runlog/relation_numbers.h"
-#include "isoloss/runlog/step_relations.h"
-#include "isoloss/runlog/tensor_relations.h"
 
 namespace isoloss::runlog {
 namespace {
@@ -54,7 +52,9 @@ bool HasCounts(const RunLog& log) {
          log.moe.step.size() == log.steps.step.size();
 }
 
-std::string Load(const RunLog& log) {
+}  // namespace
+
+std::string WrongLoad(const RunLog& log) {
   const auto& loads = log.steps.expert_load_max_over_mean;
   const auto layers = Size(log.moe.layers);
   const Recording recording(log.provenance);
@@ -90,7 +90,7 @@ std::string Load(const RunLog& log) {
   return "";
 }
 
-std::string DeadExperts(const RunLog& log) {
+std::string WrongDeadExperts(const RunLog& log) {
   const auto& dead = log.steps.dead_experts;
   const auto layers = Size(log.moe.layers);
   const Recording recording(log.provenance);
@@ -116,14 +116,14 @@ std::string DeadExperts(const RunLog& log) {
   return "";
 }
 
-std::string DroppedTokens(const RunLog& log) {
+std::string WrongDroppedTokens(const RunLog& log) {
   const auto dropped = std::ranges::find_if(
       log.moe.dropped_tokens, [](int64_t count) { return count != 0; });
   if (dropped == log.moe.dropped_tokens.end()) return "";
   return fmt::format("/moe/dropped_tokens is {}", *dropped);
 }
 
-std::string RoutedTokens(const RunLog& log) {
+std::string WrongRoutedTokens(const RunLog& log) {
   const MoeColumns& moe = log.moe;
   if (moe.tokens_per_expert.empty()) return "";
   const auto tokens = static_cast<double>(log.provenance.tokens_per_step);
@@ -140,7 +140,7 @@ std::string RoutedTokens(const RunLog& log) {
         "/moe has {} layers of {} experts, by experiment_text {} of {}",
         moe.layers, moe.experts, recording.moe_layers(), recording.experts());
   }
-  if (!DroppedTokens(log).empty()) return "";  // another rule's
+  if (!WrongDroppedTokens(log).empty()) return "";  // another rule's
   // Old logs without expert_ids do not say how many slots a token has.
   const double slots = known           ? static_cast<double>(recording.top_k())
                        : moe.top_k > 0 ? static_cast<double>(moe.top_k)
@@ -156,7 +156,7 @@ std::string RoutedTokens(const RunLog& log) {
   });
 }
 
-std::string ExpertIds(const RunLog& log) {
+std::string WrongExpertIds(const RunLog& log) {
   const MoeColumns& moe = log.moe;
   if (moe.expert_ids.empty()) return "";
   const size_t pairs = Size(moe.tokens) * Size(moe.top_k);
@@ -184,7 +184,7 @@ std::string ExpertIds(const RunLog& log) {
   });
 }
 
-std::string Entropy(const RunLog& log) {
+std::string WrongEntropy(const RunLog& log) {
   const MoeColumns& moe = log.moe;
   if (moe.router_entropy.empty() || moe.experts == 0) return "";
   // Scores are FP32.
@@ -197,7 +197,7 @@ std::string Entropy(const RunLog& log) {
   });
 }
 
-std::string Flips(const RunLog& log) {
+std::string WrongFlips(const RunLog& log) {
   const MoeColumns& moe = log.moe;
   if (moe.routing_flips.empty() || moe.tokens_per_expert.empty()) return "";
   return ForEachLayer(moe, [&](size_t, size_t at) -> std::string {
@@ -207,6 +207,8 @@ std::string Flips(const RunLog& log) {
                        moe.routing_flips[at], pairs);
   });
 }
+
+namespace {
 
 // ---- exchange --------------------------------------------------------------
 
@@ -221,7 +223,9 @@ std::string ForEachExchange(const RunLog& log, const Visit& visit) {
   return ForEachLayer(moe, visit);
 }
 
-std::string Assignments(const RunLog& log) {
+}  // namespace
+
+std::string WrongAssignments(const RunLog& log) {
   const auto& assignments = log.exchange.assignments;
   if (assignments.empty()) return "";
   return ForEachExchange(log, [&](size_t, size_t at) -> std::string {
@@ -234,7 +238,7 @@ std::string Assignments(const RunLog& log) {
   });
 }
 
-std::string RowOrder(const RunLog& log) {
+std::string WrongRowOrder(const RunLog& log) {
   const auto& x = log.exchange;
   if (x.node_rows.empty() || x.rank_rows.empty() || x.assignments.empty() ||
       x.dispatch_rows.empty()) {
@@ -258,7 +262,7 @@ std::string RowOrder(const RunLog& log) {
   return "";
 }
 
-std::string Busiest(const RunLog& log) {
+std::string WrongBusiest(const RunLog& log) {
   const auto& x = log.exchange;
   return ForEachExchange(log, [&](size_t, size_t at) -> std::string {
     const auto wrong = [&](const std::vector<int64_t>& column, double least,
@@ -293,7 +297,7 @@ std::string Busiest(const RunLog& log) {
   });
 }
 
-std::string Bytes(const RunLog& log) {
+std::string WrongBytes(const RunLog& log) {
   const auto& x = log.exchange;
   if (x.bytes_sent.empty() || x.bytes_received.empty() ||
       x.bytes_to_self.empty() || x.bytes_within_nodes.empty() ||
@@ -320,7 +324,7 @@ std::string Bytes(const RunLog& log) {
   return "";
 }
 
-std::string Pairs(const RunLog& log) {
+std::string WrongPairs(const RunLog& log) {
   const auto& x = log.exchange;
   const size_t ranks = Size(x.ranks);
   if (x.bytes_by_pair.empty() || x.bytes_sent.empty() ||
@@ -356,62 +360,13 @@ std::string Pairs(const RunLog& log) {
   return "";
 }
 
+namespace {
+
 constexpr RelationRule kRules[] = {
-    {Relation::kStepRows, "the steps of /steps", Fault::kFile, &WrongStepRows},
-    {Relation::kSomeSteps,
-     "the steps that `log.statistics_*` and `log.digests_*` ask for",
-     Fault::kFile, &WrongTensorSteps},
-    {Relation::kEvaluations,
-     "0, the steps that `log.eval_every` asks for, the "
-     "last",
-     Fault::kFile, &WrongEvaluations},
-    {Relation::kTokensSeen, "step x attribute tokens_per_step", Fault::kFile,
-     &WrongTokensSeen},
-    {Relation::kThroughput,
-     "tokens_per_second x step_seconds = attribute tokens_per_step",
-     Fault::kFile, &WrongThroughput},
-    {Relation::kNorms,
-     "grad_norm^2 of a step = sum of the squares of the parameters'",
-     Fault::kRun, &WrongNorms},
-    {Relation::kLoad, "follows from tokens_per_expert, NaN without MoE layers",
-     Fault::kFile, &Load},
-    {Relation::kDeadExperts, "counts the zeros of tokens_per_expert",
-     Fault::kFile, &DeadExperts},
-    {Relation::kEvaluationMean, "loss_nats is the mean of the sequences'",
-     Fault::kFile, &WrongEvaluationMean},
-    {Relation::kRouted,
-     "sum over experts + dropped_tokens = tokens x slots, in every layer",
-     Fault::kFile, &RoutedTokens},
-    {Relation::kDropped, "no run of isoloss drops any", Fault::kRun,
-     &DroppedTokens},
-    {Relation::kExpertIds, "tokens_per_expert counts expert_ids", Fault::kFile,
-     &ExpertIds},
-    {Relation::kEntropy, "at most ln of the number of experts", Fault::kRun,
-     &Entropy},
-    {Relation::kAssignments, "assignments = sum of tokens_per_expert",
-     Fault::kFile, &Assignments},
-    {Relation::kFlips, "at most the sum of tokens_per_expert", Fault::kFile,
-     &Flips},
-    {Relation::kRowOrder,
-     "node_rows <= rank_rows <= assignments, and dispatch_rows is one of them",
-     Fault::kFile, &RowOrder},
-    {Relation::kBusiest, "fits tokens_per_expert", Fault::kFile, &Busiest},
-    {Relation::kBytes,
-     "sums over ranks: sent = received = to_self + within + between",
-     Fault::kFile, &Bytes},
-    {Relation::kPairs, "sums over steps = those of bytes_by_pair", Fault::kFile,
-     &Pairs},
-    {Relation::kDigests, "of all tensors or of none", Fault::kFile,
-     &WrongDigests},
-    {Relation::kDefined, "NaN only where it has no meaning", Fault::kRun,
-     &UndefinedStatistic},
-    {Relation::kMoments, "fits the other moments", Fault::kRun, &WrongMoments},
-    {Relation::kShares, "% = 100 num / numel, and num <= numel", Fault::kRun,
-     &WrongShares},
-    {Relation::kScales, "fits numel and the other counts of scales",
-     Fault::kRun, &WrongScales},
-    {Relation::kErrors, "mse, sqnr_db and l2_norm fit each other", Fault::kRun,
-     &WrongErrors},
+#define ISOLOSS_RELATION(relation, broken, fault, rule) \
+  {Relation::relation, rule, Fault::fault, &broken},
+#include "isoloss/runlog/relations.def"
+#undef ISOLOSS_RELATION
 };
 
 }  // namespace

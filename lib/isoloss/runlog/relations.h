@@ -21,6 +21,15 @@ struct RelationRule {
   std::string (*broken)(const RunLog& log);
 };
 
+/// Where each rule does not hold, as RelationRule::broken.
+#define ISOLOSS_RELATION(relation, broken, ...) \
+  std::string broken(const RunLog& log);
+#include "isoloss/runlog/relations.def"
+#undef ISOLOSS_RELATION
+
+/// Whether the run went on with another mesh, which ends /exchange.
+bool ChangedMesh(const RunLog& log);
+
 /// In the order of Relation.
 std::span<const RelationRule> RelationRules();
 

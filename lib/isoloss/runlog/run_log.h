@@ -33,23 +33,8 @@ inline constexpr int64_t kMaxValues = int64_t{1} << 28;
 /// What is known of one optimizer step; Of<T> is one value or many.
 template <template <typename> typename Of>
 struct StepFields {
-  Of<int64_t> step{};         ///< from 1, ascending
-  Of<int64_t> tokens_seen{};  ///< after this step
-  Of<double> loss_nats{};     ///< mean over labels, before the update
-  Of<double> grad_norm{};     ///< global L2, before clipping
-  Of<double> lr{};
-  Of<double> step_seconds{};
-  Of<double> tokens_per_second{};
-  /// Busiest expert's tokens over the mean, worst MoE layer.
-  Of<double> expert_load_max_over_mean{};
-  /// Experts without a token, summed over MoE layers.
-  Of<int64_t> dead_experts{};
-  /// GEMM calls with a quantised operand that were executed in this step.
-  Of<int64_t> quantized_gemms{};
-  /// Gradient elements that are NaN or infinite, of all parameters.
-  Of<int64_t> nonfinite_gradients{};
-  /// Of the tokens and labels of the whole batch: equal data, equal digest.
-  Of<int64_t> batch_digest{};
+#define ISOLOSS_STEP(type, name, ...) Of<type> name{};
+#include "isoloss/runlog/run_log.def"
 };
 
 template <typename T>
@@ -141,47 +126,25 @@ struct TensorColumns {
 /// experts, T tokens of a step, K slots of a token; all row-major. A column is
 /// whole or empty (not recorded).
 struct MoeColumns {
-  std::vector<int64_t> step;
+  std::vector<int64_t> step = {};
   int64_t layers = 0;
   int64_t experts = 0;
   int64_t tokens = 0;  ///< on disk as an extent of expert_ids only
   int64_t top_k = 0;   ///< likewise
-  std::vector<int64_t> tokens_per_expert;  ///< [S, L, E]
-  std::vector<double> expert_bias;         ///< [S, L, E], after the update
-  std::vector<int64_t> dropped_tokens;     ///< [S, L]
-  std::vector<int64_t> padding_rows;       ///< [S, L]
-  std::vector<int32_t> expert_ids;         ///< [S, L, T, K], if log.routing
-  /// Mean over tokens of the entropy of the token's scores over their sum,
-  /// nats, [S, L].
-  std::vector<double> router_entropy;
-  /// Of all (token, slot, expert), [S, L]: equal routing, equal digest.
-  std::vector<int64_t> routing_digest;
-  /// (token, slot) pairs of a replayed routing whose expert the router itself
-  /// would not have chosen, [S, L]; only with routing.mode = "replay".
-  std::vector<int64_t> routing_flips;
+#define ISOLOSS_MOE(type, name, ...) std::vector<type> name = {};
+#include "isoloss/runlog/run_log.def"
 };
 
 /// What the exchange moved, one row per optimizer step. R virtual ranks; bytes
 /// are those of payloads and include messages of a rank to itself.
 struct ExchangeColumns {
-  std::vector<int64_t> step;
+  std::vector<int64_t> step = {};
   int64_t ranks = 0;
   int64_t layers = 0;
-  std::vector<int64_t> bytes_sent;           ///< [S, R]
-  std::vector<int64_t> bytes_received;       ///< [S, R]
-  std::vector<int64_t> bytes_to_self;        ///< [S]
-  std::vector<int64_t> bytes_within_nodes;   ///< [S], not to oneself
-  std::vector<int64_t> bytes_between_nodes;  ///< [S]
-  std::vector<int64_t> messages;             ///< [S]
-  std::vector<int64_t> assignments;          ///< [S, L], T * K - drops
-  std::vector<int64_t> dispatch_rows;        ///< [S, L], to the experts' ranks
-  std::vector<int64_t> rank_rows;            ///< [S, L], distinct (token, rank)
-  std::vector<int64_t> node_rows;            ///< [S, L], distinct (token, node)
-  std::vector<int64_t> max_rows_per_rank;    ///< [S, L]
-  std::vector<int64_t> max_rows_per_expert;  ///< [S, L]
-  std::vector<int64_t> empty_experts;        ///< [S, L]
-  std::vector<double> wait_seconds;          ///< [S, R], waited for that source
-  std::vector<int64_t> bytes_by_pair;  ///< [R, R] source, target; all steps
+#define ISOLOSS_EXCHANGE(type, name, ...) std::vector<type> name = {};
+#include "isoloss/runlog/run_log.def"
+  std::vector<int64_t> bytes_by_pair =
+      {};  ///< [R, R] source, target; all steps
 };
 
 struct Event {
@@ -201,16 +164,8 @@ enum class LossValues : uint8_t {
 /// How a run that another program trained came to be a run log, and how well it
 /// tells the run's numbers.
 struct Origin {
-  /// Format of the log, "torchtitan", or who recorded it; "": isoloss itself
-  /// has trained the run.
-  std::string format;
-  int64_t loss_values = 0;    ///< a LossValues
-  bool loss_thinned = false;  ///< points of the log were left out
-  int64_t top_k = 0;          ///< experts of each token of a step; 0: unknown
-  /// Half a unit of the last place that was written, the largest; 0: none was
-  /// rounded away.
-  double loss_half_unit = 0;
-  double lr_half_unit = 0;
+#define ISOLOSS_ORIGIN(type, member, value, ...) type member = value;
+#include "isoloss/runlog/provenance.def"
 
   /// The worst one, if a file has a number that is none.
   LossValues values() const {
@@ -265,55 +220,8 @@ enum class Fact {
 /// Who made the run, from what, how. Everything that must agree between two
 /// arms but the declared change is in `config_digest`.
 struct Provenance {
-  std::string tool_version;  ///< "isoloss 0.1.0"
-  std::string commit;  ///< of the source, "-dirty" if modified, or "unknown"
-  std::string compiler;
-  std::string cpu_target;  ///< kernel target that ran
-  std::string experiment_name;
-  std::string experiment_text;    ///< resolved, without train.seeds, TOML
-  std::string experiment_digest;  ///< of experiment_text
-  /// Digest of the resolved experiment without its arms and without what only
-  /// says how to execute it (workers, output, gate).
-  std::string config_digest;
-  std::string arm;
-  std::string baseline_arm;     ///< the experiment's first arm
-  std::string recipe;           ///< recipe name
-  std::string resolved_recipe;  ///< one line per GEMM site
-  std::string corpus_description;
-  std::string corpus_digest;
-  std::string initial_weights_digest;
-  std::string final_weights_digest;
-  int64_t seed = 0;
-  int64_t steps_planned = 0;
-  int64_t tokens_per_step = 0;
-  int64_t parameters = 0;  ///< number of trained values
-  int64_t workers = 0;     ///< threads of this run; no bit depends on it
-  std::string transport;   ///< how bytes travelled; "" before version 2
-  int64_t processes = 1;   ///< that shared the ranks
-  int64_t ranks = 1;       ///< virtual ranks
-  int64_t expert_data_parallel = 1;  ///< copies of each expert
-  int64_t ranks_per_node = 1;
-  /// What the initial weights were perturbed by on purpose; "": nothing.
-  std::string perturbation;
-  /// Resolved options of the exchange, one line; "" before version 2.
-  std::string exchange;
-  std::string routing;  ///< who chose the experts; "" before version 2
-  /// Digest of what the arm's recipe and exchange compute in a small fixed
-  /// training: programs with equal ones compute alike. "" before version 3.
-  std::string numerics_digest;
-  /// Quantised GEMM calls that the recipe asks for in each step (an expert
-  /// without tokens still counts), and GEMM calls in all.
-  int64_t quantized_gemms_per_step = 0;
-  int64_t gemms_per_step = 0;
-  double unigram_entropy_nats = 0;  ///< of the training share; NaN if unknown
-  double entropy_floor_nats = 0;    ///< of a synthetic source; NaN if unknown
-  /// Of a token of the training share given the one before it; NaN if unknown,
-  /// 0 before version 6.
-  double bigram_entropy_nats = 0;
-  /// Bits per token of the training share that deflate leaves, or of the part
-  /// of it that was compressed; NaN if unknown, 0 before version 6.
-  double deflated_bits = 0;
-  bool complete = false;  ///< all planned steps were run
+#define ISOLOSS_ATTRIBUTE(type, name, value, ...) type name = value;
+#include "isoloss/runlog/provenance.def"
   ModelGraph graph;  ///< of the model, with the recipe; empty before version 5
   Origin origin;
 

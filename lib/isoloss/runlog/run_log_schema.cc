@@ -6,66 +6,6 @@
 namespace isoloss::runlog {
 namespace {
 
-Columns StepList() {
-  using C = StepColumns;
-  using R = StepRow;
-  return {
-      {{"step", "step", "Number of the optimizer step, from 1", Domain::Step()},
-       &C::step,
-       &R::step},
-      {{"tokens_seen", "token", "Tokens trained on after this step",
-        Domain::Count(1).With(Relation::kTokensSeen)},
-       &C::tokens_seen,
-       &R::tokens_seen},
-      {Field{"loss_nats", "nat",
-             "Mean training loss over the step's labels, before its update",
-             Domain::Positive(kMostFp32)}
-           .At(Turn::kLoss),
-       &C::loss_nats, &R::loss_nats},
-      {Field{"grad_norm", "1", "Global L2 norm of the gradient before clipping",
-             Domain::Norm().With(Relation::kNorms)}
-           .At(Turn::kGradient),
-       &C::grad_norm, &R::grad_norm},
-      {{"lr", "1", "Learning rate of the update", Domain::Real(0, 1)},
-       &C::lr,
-       &R::lr},
-      {{"step_seconds", "s", "Wall-clock time of the step",
-        Domain::Seconds().With(Relation::kThroughput), 1, false},
-       &C::step_seconds,
-       &R::step_seconds},
-      {{"tokens_per_second", "token/s", "Tokens of the step over its time",
-        Domain::Real(0).With(Relation::kThroughput), 1, false},
-       &C::tokens_per_second,
-       &R::tokens_per_second},
-      {{"expert_load_max_over_mean", "1",
-        "Busiest expert's tokens over the mean, in the worst MoE layer",
-        Domain::Real(1).OrNan().With(Relation::kLoad)},
-       &C::expert_load_max_over_mean,
-       &R::expert_load_max_over_mean},
-      {{"dead_experts", "expert",
-        "Experts without a token, summed over MoE layers",
-        Domain::Count().With(Relation::kDeadExperts)},
-       &C::dead_experts,
-       &R::dead_experts},
-      {{"quantized_gemms", "call",
-        "GEMM calls with a quantised operand that were executed; what "
-        "processes repeat counts once",
-        Domain::Count()},
-       &C::quantized_gemms,
-       &R::quantized_gemms},
-      {{"nonfinite_gradients", "1",
-        "Gradient elements that are NaN or infinite, of all parameters",
-        Domain::Zero(), 3},
-       &C::nonfinite_gradients,
-       &R::nonfinite_gradients},
-      {{"batch_digest", "1",
-        "Digest of the step's tokens and labels: equal data, equal digest",
-        Domain::Digest(), 4},
-       &C::batch_digest,
-       &R::batch_digest},
-  };
-}
-
 Columns EvalList() {
   using C = EvalColumns;
   return {
@@ -92,7 +32,18 @@ Field StepIndex(Relation relation) {
           Domain::Step().With(relation)};
 }
 
-Columns ParameterList() {
+}  // namespace
+
+Columns ListOf(const StepColumns& /*part*/) {
+  return {
+#define ISOLOSS_STEP(type, name, unit, meaning, domain, ...)            \
+  {Field{#name, unit, meaning, domain} __VA_ARGS__, &StepColumns::name, \
+   &StepRow::name},
+#include "isoloss/runlog/run_log.def"
+  };
+}
+
+Columns ListOf(const ParameterColumns& /*part*/) {
   using C = ParameterColumns;
   const Axis parameters("parameters", &C::count);
   return {
@@ -113,6 +64,8 @@ Columns ParameterList() {
        {parameters}},
   };
 }
+
+namespace {
 
 Columns TensorList() {
   using C = TensorColumns;
@@ -142,12 +95,12 @@ Columns TensorList() {
     column.offset += i * sizeof(std::vector<double>);
     column.axes = {tensors};
   }
-  const auto histogram = [&](const char* name, const char* description,
-                             std::vector<int32_t> C::*values) {
-    columns.emplace_back(Field{name, "block", description,
-                               Domain::Count().With(Relation::kScales)}
-                             .Only(When::kStatistics),
-                         values, std::vector{tensors, bytes});
+  const auto histogram = [&](const char* name, const char* meaning,
+                             auto values) {
+    const Domain blocks = Domain::Count().With(Relation::kScales);
+    columns.emplace_back(
+        Field{name, "block", meaning, blocks}.Only(When::kStatistics), values,
+        std::vector{tensors, bytes});
   };
   histogram("e8m0_histogram", "Blocks along rows with each E8M0 byte",
             &C::e8m0_histogram);
@@ -157,59 +110,20 @@ Columns TensorList() {
   return columns;
 }
 
+std::vector<Axis> Along(auto... axes) { return {axes...}; }
+
 Columns MoeList() {
   using C = MoeColumns;
   const Axis layers("layers", &C::layers);
   const Axis experts("experts", &C::experts);
-  const auto of = [](const Field& field, auto values, std::vector<Axis> axes) {
-    return Column(field.Only(When::kExperts), values, std::move(axes));
-  };
+  const Axis tokens("tokens", &C::tokens);
+  const Axis slots("slots", &C::top_k);
   return {
       {StepIndex(Relation::kStepRows).Only(When::kExperts), &C::step},
-      of({"tokens_per_expert", "token", "Tokens that chose the expert",
-          Domain::Count()
-              .With(Relation::kRouted)
-              .With(Relation::kLoad)
-              .With(Relation::kDeadExperts)
-              .With(Relation::kExpertIds)
-              .With(Relation::kAssignments)
-              .With(Relation::kBusiest)},
-         &C::tokens_per_expert, {layers, experts}),
-      of(Field{"expert_bias", "1",
-               "Bias of the expert's score after the step's update",
-               Domain::Fp32()}
-             .At(Turn::kBias, Scale::kRow),
-         &C::expert_bias, {layers, experts}),
-      // No exchange of this program has a capacity that could drop any.
-      of({"dropped_tokens", "token", "(token, slot) pairs without an expert",
-          Domain::Count().With(Relation::kRouted).With(Relation::kDropped)},
-         &C::dropped_tokens, {layers}),
-      of(Field{"padding_rows", "row",
-               "Zero rows that fill up the experts' lists", Domain::Count()}
-             .On(Scope::kMesh),
-         &C::padding_rows, {layers}),
-      {Field{"expert_ids", "1", "Experts of each token in slot order",
-             Domain::Count().With(Relation::kExpertIds)}
-           .Only(When::kRouting)
-           .On(Scope::kSlots),
-       &C::expert_ids,
-       {layers, {"tokens", &C::tokens}, {"slots", &C::top_k}}},
-      of({"router_entropy", "nat",
-          "Mean over tokens of the entropy of the scores over their sum",
-          Domain::Real(0).With(Relation::kEntropy), 3},
-         &C::router_entropy, {layers}),
-      of(Field{"routing_digest", "1",
-               "Digest of who chose whom: equal routing, equal digest",
-               Domain::Digest(), 3}
-             .At(Turn::kRouting),
-         &C::routing_digest, {layers}),
-      {Field{"routing_flips", "1",
-             "Replayed (token, slot) pairs whose expert the router "
-             "would not have chosen",
-             Domain::Count().With(Relation::kFlips), 3}
-           .Only(When::kReplay),
-       &C::routing_flips,
-       {layers}},
+#define ISOLOSS_MOE(type, name, unit, meaning, axes, domain, ...)        \
+  {Field{#name, unit, meaning, domain}.Only(When::kExperts) __VA_ARGS__, \
+   &C::name, axes},
+#include "isoloss/runlog/run_log.def"
   };
 }
 
@@ -217,49 +131,19 @@ Columns ExchangeList() {
   using C = ExchangeColumns;
   const Axis ranks("ranks", &C::ranks);
   const Axis layers("layers", &C::layers);
-  const auto of = [](const char* name, const char* unit,
-                     const char* description, const Domain& domain, auto values,
-                     std::vector<Axis> axes, bool reproducible = true) {
-    return Column(Field{name, unit, description, domain, 1, reproducible}
-                      .Only(When::kTransport)
-                      .On(Scope::kMesh),
-                  values, std::move(axes));
-  };
   const Domain parts = Domain::Count().With(Relation::kBytes);
   const Domain bytes = parts.With(Relation::kPairs);
   const Domain rows = Domain::Count().With(Relation::kRowOrder);
   const Domain busiest = Domain::Count().With(Relation::kBusiest);
-  return {
-      {StepIndex(Relation::kStepRows).Only(When::kTransport), &C::step},
-      of("bytes_sent", "byte", "Bytes the rank sent, to itself too", bytes,
-         &C::bytes_sent, {ranks}),
-      of("bytes_received", "byte", "Bytes the rank received", bytes,
-         &C::bytes_received, {ranks}),
-      of("bytes_to_self", "byte", "Bytes of ranks to themselves", parts,
-         &C::bytes_to_self, {}),
-      of("bytes_within_nodes", "byte", "Bytes between two ranks of one node",
-         parts, &C::bytes_within_nodes, {}),
-      of("bytes_between_nodes", "byte", "Bytes between ranks of two nodes",
-         parts, &C::bytes_between_nodes, {}),
-      of("messages", "message", "Messages received", Domain::Count(),
-         &C::messages, {}),
-      of("assignments", "row", "(token, slot) pairs with an expert",
-         rows.With(Relation::kAssignments), &C::assignments, {layers}),
-      of("dispatch_rows", "row", "Rows that travelled to experts' ranks", rows,
-         &C::dispatch_rows, {layers}),
-      of("rank_rows", "row", "Distinct (token, rank) pairs", rows,
-         &C::rank_rows, {layers}),
-      of("node_rows", "row", "Distinct (token, node) pairs", rows,
-         &C::node_rows, {layers}),
-      of("max_rows_per_rank", "row", "Rows of the busiest rank's experts",
-         busiest, &C::max_rows_per_rank, {layers}),
-      of("max_rows_per_expert", "row", "Rows of the busiest expert", busiest,
-         &C::max_rows_per_expert, {layers}),
-      of("empty_experts", "expert", "Experts without a row", busiest,
-         &C::empty_experts, {layers}),
-      of("wait_seconds", "s", "Time that receivers waited for the rank",
-         Domain::Seconds(), &C::wait_seconds, {ranks}, false),
+  Columns columns = {
+      {StepIndex(Relation::kStepRows), &C::step},
+#define ISOLOSS_EXCHANGE(type, name, unit, meaning, axes, domain, ...)         \
+  {Field{#name, unit, meaning, domain}.On(Scope::kMesh) __VA_ARGS__, &C::name, \
+   axes},
+#include "isoloss/runlog/run_log.def"
   };
+  for (Column& column : columns) column.field.when = When::kTransport;
+  return columns;
 }
 
 Columns PairList() {
@@ -332,18 +216,6 @@ Schema WholeSchema() {
 }
 
 }  // namespace
-
-template <>
-const Columns& ColumnsOf<StepColumns>() {
-  static const Columns columns = StepList();
-  return columns;
-}
-
-template <>
-const Columns& ColumnsOf<ParameterColumns>() {
-  static const Columns columns = ParameterList();
-  return columns;
-}
 
 template <>
 const Schema& SchemaOf<RunLog>() {

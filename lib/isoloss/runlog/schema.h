@@ -200,12 +200,13 @@ const Group& OriginGroup();
 Schema FileSchema();
 
 /// The columns of a part of a log whose rows are appended or stacked.
+Columns ListOf(const StepColumns& part);
+Columns ListOf(const ParameterColumns& part);
 template <typename Part>
-const Columns& ColumnsOf();
-template <>
-const Columns& ColumnsOf<StepColumns>();
-template <>
-const Columns& ColumnsOf<ParameterColumns>();
+const Columns& ColumnsOf() {
+  static const Columns columns = ListOf(Part());
+  return columns;
+}
 
 /// Parts of a member of a larger log.
 template <typename Log, typename Part>

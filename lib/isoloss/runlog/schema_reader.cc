@@ -224,7 +224,8 @@ class Reader {
   void CheckType(std::string_view object, const h5::Values& found,
                  ValueType expected) const {
     if (found.type == expected) return;
-    Reject(object, found.type_name, h5::Describe(expected));
+    Reject(fmt::format("the type of {}", object), found.type_name,
+           h5::Describe(expected));
   }
 
   void CheckCount(const Column& column, uint64_t count) const {

@@ -1,5 +1,3 @@
-#include "isoloss/runlog/step_relations.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +5,7 @@
 
 #include "isoloss/runlog/recording.h"
 #include "isoloss/runlog/relation_numbers.h"
+#include "isoloss/runlog/relations.h"
 
 namespace isoloss::runlog {
 

@@ -1,5 +1,5 @@
 // The statistics of one tensor at one step, for the rules of
-// tensor_relations.h alone.
+// tensor_relations.cc alone.
 #pragma once
 
 #include <fmt/format.h>

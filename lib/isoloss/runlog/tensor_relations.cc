@@ -1,5 +1,3 @@
-#include "isoloss/runlog/tensor_relations.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 
 #include "isoloss/base/portable_math.h"
 #include "isoloss/runlog/recording.h"
+#include "isoloss/runlog/relations.h"
 #include "isoloss/runlog/tensor_entry.h"
 
 namespace isoloss::runlog {
@@ -77,35 +76,14 @@ std::string RangesOf(const TensorEntry& e) {
   return "";
 }
 
-std::string MomentsOf(const TensorEntry& e) {
+std::string Two(const TensorEntry& e, size_t a, size_t b) {
+  return fmt::format("{}, but {}", e.Shown(a), e.Shown(b));
+}
+
+std::string NormsOf(const TensorEntry& e) {
   const double n = e.finite();
-  const double amax = e[kStat_cur_amax];
   const double l1 = e[kStat_l1_norm];
   const double l2 = e[kStat_l2_norm];
-  const auto two = [&](size_t a, size_t b) {
-    return fmt::format("{}, but {}", e.Shown(a), e.Shown(b));
-  };
-  // Comparisons with NaN, for what the log does not have, are false.
-  if (e[kStat_zeros_num] > n) return two(kStat_zeros_num, kStat_numel);
-  if (e[kStat_nonfinite_num] > e[kStat_numel]) {
-    return two(kStat_nonfinite_num, kStat_numel);
-  }
-  if (e[kStat_min] > e[kStat_max]) return two(kStat_min, kStat_max);
-  for (const size_t end : {kStat_min, kStat_max}) {
-    const double past =
-        end == kStat_max ? e[kStat_mean] - e[end] : e[end] - e[kStat_mean];
-    if (past > kTolerance * amax) return two(kStat_mean, end);
-  }
-  if (Apart(amax, std::max(-e[kStat_min], e[kStat_max]), amax)) {
-    return two(kStat_cur_amax, kStat_max);
-  }
-  if (Apart(e[kStat_std] * e[kStat_std], e[kStat_variance],
-            e[kStat_variance])) {
-    return two(kStat_std, kStat_variance);
-  }
-  if (Apart(e[kStat_mean] * n, e[kStat_sum], l1)) {
-    return two(kStat_mean, kStat_sum);
-  }
   // The commonest error of a merge over ranks or buffers, the square of the
   // means' distance with the wrong sign, breaks this
   // (NVIDIA/TransformerEngine, pull request 3044).
@@ -120,10 +98,40 @@ std::string MomentsOf(const TensorEntry& e) {
   }
   // |x|_2 <= |x|_1 <= sqrt(n) |x|_2 and |x|_max <= |x|_2.
   if (l2 > l1 * (1 + kTolerance) || l1 > std::sqrt(n) * l2 * (1 + kTolerance)) {
-    return two(kStat_l1_norm, kStat_l2_norm);
+    return Two(e, kStat_l1_norm, kStat_l2_norm);
   }
-  if (amax > l2 * (1 + kTolerance)) return two(kStat_cur_amax, kStat_l2_norm);
-  return RangesOf(e);
+  if (e[kStat_cur_amax] > l2 * (1 + kTolerance)) {
+    return Two(e, kStat_cur_amax, kStat_l2_norm);
+  }
+  return "";
+}
+
+std::string MomentsOf(const TensorEntry& e) {
+  const double n = e.finite();
+  const double amax = e[kStat_cur_amax];
+  // Comparisons with NaN, for what the log does not have, are false.
+  if (e[kStat_zeros_num] > n) return Two(e, kStat_zeros_num, kStat_numel);
+  if (e[kStat_nonfinite_num] > e[kStat_numel]) {
+    return Two(e, kStat_nonfinite_num, kStat_numel);
+  }
+  if (e[kStat_min] > e[kStat_max]) return Two(e, kStat_min, kStat_max);
+  for (const size_t end : {kStat_min, kStat_max}) {
+    const double past =
+        end == kStat_max ? e[kStat_mean] - e[end] : e[end] - e[kStat_mean];
+    if (past > kTolerance * amax) return Two(e, kStat_mean, end);
+  }
+  if (Apart(amax, std::max(-e[kStat_min], e[kStat_max]), amax)) {
+    return Two(e, kStat_cur_amax, kStat_max);
+  }
+  if (Apart(e[kStat_std] * e[kStat_std], e[kStat_variance],
+            e[kStat_variance])) {
+    return Two(e, kStat_std, kStat_variance);
+  }
+  if (Apart(e[kStat_mean] * n, e[kStat_sum], e[kStat_l1_norm])) {
+    return Two(e, kStat_mean, kStat_sum);
+  }
+  const std::string norms = NormsOf(e);
+  return norms.empty() ? RangesOf(e) : norms;
 }
 
 std::string SharesOf(const TensorEntry& e) {
@@ -148,21 +156,32 @@ std::string SharesOf(const TensorEntry& e) {
 }
 
 /// Blocks by scale byte of one direction, where the log has them.
-std::string ScalesOf(const TensorEntry& e, size_t direction) {
+/// What of the histogram's places does not fit the statistics.
+std::string PlacesOf(const TensorEntry& e, size_t direction,
+                     std::span<const int32_t> counts) {
   const size_t smallest = direction + kStat_scale_inv_min;
-  const size_t largest = direction + kStat_scale_inv_max;
-  const size_t nan_blocks = direction + kStat_nan_blocks;
-  if (e[smallest] > e[largest]) {
-    return fmt::format("{}, but {}", e.Shown(smallest), e.Shown(largest));
-  }
-  const OperandScales& scales = e.Scales(direction);
-  for (const size_t scale : {smallest, largest}) {
-    const double value = e[scale];
-    const bool byte = value == std::floor(value) && value <= 255;
-    if (scales.e8m0 && e.Defined(scale) && !byte) {
-      return fmt::format("{}, but scales are bytes of E8M0", e.Shown(scale));
+  size_t first = 1;
+  while (first < kScaleBytes && counts[first] == 0) ++first;
+  size_t last = kScaleBytes - 1;
+  while (last > 0 && counts[last] == 0) --last;
+  for (const auto& [statistic, expected] :
+       {std::pair(direction + kStat_nan_blocks,
+                  static_cast<double>(counts[255])),
+        std::pair(smallest, static_cast<double>(first)),
+        std::pair(direction + kStat_scale_inv_max,
+                  static_cast<double>(last))}) {
+    const bool none = statistic == smallest && first == kScaleBytes;
+    if (!e.Has(statistic) || Count(counts) == 0 || e[statistic] == expected ||
+        (none && !e.Defined(statistic))) {
+      continue;
     }
+    return fmt::format("{}, by the histogram {}", e.Shown(statistic), expected);
   }
+  return "";
+}
+
+std::string HistogramOf(const TensorEntry& e, size_t direction) {
+  const OperandScales& scales = e.Scales(direction);
   const std::span<const int32_t> counts = e.Blocks(direction);
   if (counts.empty() || !e.Has(direction + kStat_underflows_num)) return "";
   const double blocks = Count(counts);
@@ -186,22 +205,23 @@ std::string ScalesOf(const TensorEntry& e, size_t direction) {
     return fmt::format("{}, but {} blocks have scale byte 0",
                        e.Shown(kStat_zeros_num), counts[0]);
   }
-  size_t first = 1;
-  while (first < kScaleBytes && counts[first] == 0) ++first;
-  size_t last = kScaleBytes - 1;
-  while (last > 0 && counts[last] == 0) --last;
-  for (const auto& [statistic, expected] :
-       {std::pair(nan_blocks, static_cast<double>(counts[255])),
-        std::pair(smallest, static_cast<double>(first)),
-        std::pair(largest, static_cast<double>(last))}) {
-    const bool none = statistic == smallest && first == kScaleBytes;
-    if (!e.Has(statistic) || blocks == 0 || e[statistic] == expected ||
-        (none && !e.Defined(statistic))) {
-      continue;
-    }
-    return fmt::format("{}, by the histogram {}", e.Shown(statistic), expected);
+  return PlacesOf(e, direction, counts);
+}
+
+std::string ScalesOf(const TensorEntry& e, size_t direction) {
+  const size_t smallest = direction + kStat_scale_inv_min;
+  const size_t largest = direction + kStat_scale_inv_max;
+  if (e[smallest] > e[largest]) {
+    return fmt::format("{}, but {}", e.Shown(smallest), e.Shown(largest));
   }
-  return "";
+  for (const size_t scale : {smallest, largest}) {
+    const double value = e[scale];
+    const bool byte = value == std::floor(value) && value <= 255;
+    if (e.Scales(direction).e8m0 && e.Defined(scale) && !byte) {
+      return fmt::format("{}, but scales are bytes of E8M0", e.Shown(scale));
+    }
+  }
+  return HistogramOf(e, direction);
 }
 
 std::string ErrorsOf(const TensorEntry& e, size_t direction) {

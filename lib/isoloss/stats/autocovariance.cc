@@ -17,7 +17,7 @@ void CheckLength(const char* function, std::span<const double> values) {
   }
 }
 
-/// Tells values all equal from the rounding of their mean.
+/// Returns whether values differ, which a rounded mean cannot tell.
 bool HasSpread(std::span<const double> values) {
   return std::any_of(values.begin(), values.end(),
                      [&](double value) { return value != values.front(); });
@@ -81,7 +81,7 @@ HacError NeweyWestError(std::span<const double> values,
   for (size_t j = 1; j < gamma.size(); ++j) {
     sum += 2 * (1 - static_cast<double>(j) / bandwidth) * gamma[j];
   }
-  // The Bartlett kernel keeps the sum from being negative but for rounding.
+  // With the Bartlett kernel only rounding can make the sum negative.
   const double n = static_cast<double>(values.size());
   result.standard_error = std::sqrt(std::max(0.0, sum) / (n - 1));
   return result;

@@ -1,4 +1,4 @@
-// Exact confidence limits of a probability from a count of successes.
+// Computes exact confidence limits of a probability from a count of successes.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,9 @@ struct BinomialInterval {
   double upper = 1;
 };
 
-/// Clopper and Pearson's two-sided interval: each end at (1 - confidence) / 2.
-/// Its coverage is never below `confidence`, mostly above.
+/// Returns Clopper and Pearson's two-sided interval; each end is missed with a
+/// probability of (1 - confidence) / 2. Its coverage is never below
+/// `confidence`, and mostly above.
 /// Special  [0, 1] for no trials; 0 or 1 exactly at an end that the count
 ///          touches.
 /// Errors   ConfigError unless 0 <= successes <= trials and 0 < confidence < 1.
@@ -19,8 +20,8 @@ struct BinomialInterval {
 BinomialInterval ClopperPearson(int64_t successes, int64_t trials,
                                 double confidence);
 
-/// One-sided limit: the probability is below the result with `confidence` at
-/// least. Special and Errors as above.
+/// Returns a limit that the probability is below with at least `confidence`.
+/// Special and Errors as above.
 double BinomialUpperBound(int64_t successes, int64_t trials, double confidence);
 
 }  // namespace isoloss::stats

@@ -41,8 +41,9 @@ void CheckOptions(const BootstrapOptions& options) {
   }
 }
 
-/// Smallest m after which `quiet` autocorrelations in a row lie within two
-/// standard errors, 2 sqrt(log10 n / n), of 0; the last lag known if none.
+/// Returns the smallest m after which `quiet` autocorrelations in a row lie
+/// within two standard errors, 2 sqrt(log10 n / n), of 0. It is the last known
+/// lag if there is none.
 size_t LastLoudLag(std::span<const double> gamma, size_t quiet, double n) {
   const double bound = 2 * std::sqrt(std::log10(n) / n) * gamma[0];
   size_t in_a_row = 0;
@@ -53,7 +54,7 @@ size_t LastLoudLag(std::span<const double> gamma, size_t quiet, double n) {
   return gamma.size() - 1;
 }
 
-/// Means of pseudo-series, block by block through running sums.
+/// Computes means of pseudo-series, block by block through running sums.
 class Resampler {
  public:
   Resampler(std::span<const double> values, double block_length, uint64_t seed)
@@ -81,7 +82,8 @@ class Resampler {
   }
 
  private:
-  /// Geometric, at most n. A block length of 1 makes log_continue_ -infinity.
+  /// The length is geometric and at most n. A block length of 1 makes
+  /// log_continue_ -infinity.
   size_t BlockLength(size_t n) const {
     const double more = std::log1p(-rng_.Uniform(index_ + 1)) / log_continue_;
     if (!(more < static_cast<double>(n))) return n;
@@ -117,7 +119,7 @@ double StationaryBlockLength(std::span<const double> values) {
   double spectrum = gamma[0];
   double slope = 0;
   for (size_t k = 1; k <= used; ++k) {
-    // Flat-top window: 1 up to half the width, then falling to 0.
+    // The flat-top window is 1 up to half the width, then falls to 0.
     const double share = static_cast<double>(k) / static_cast<double>(used);
     const double weight = share <= 0.5 ? 1 : 2 * (1 - share);
     spectrum += 2 * weight * gamma[k];

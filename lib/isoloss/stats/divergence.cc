@@ -12,10 +12,10 @@ constexpr int64_t kParts = 10;
 constexpr double kLost = 0.1;
 constexpr double kErrors = 6;
 
-/// Standard error of the mean of a window, by second differences, which no
-/// steady fall alters: of independent losses they have sqrt(6) standard
-/// deviations, and their median magnitude, which passes over jumps, is 0.6745
-/// of that.
+/// Returns the standard error of a window's mean by second differences, which
+/// no steady fall alters. Second differences of independent losses have sqrt(6)
+/// standard deviations. Their median magnitude, on which jumps have no effect,
+/// is 0.6745 of that.
 double ErrorOfWindow(std::span<const double> losses, size_t length) {
   if (losses.size() < 3) return 0;
   std::vector<double> differences;
@@ -30,7 +30,7 @@ double ErrorOfWindow(std::span<const double> losses, size_t length) {
          std::sqrt(static_cast<double>(length));
 }
 
-/// Means of windows; that of steps 1 to length first.
+/// Returns the means of windows; the first is that of steps 1 to length.
 std::vector<double> WindowMeans(std::span<const double> losses, size_t length) {
   std::vector<double> means;
   double sum = 0;
@@ -42,13 +42,14 @@ std::vector<double> WindowMeans(std::span<const double> losses, size_t length) {
   return means;
 }
 
-/// First step of the first window from which on all are bad.
+/// Returns the first step of the first window from which on all are bad.
 std::optional<int64_t> FirstOfBadWindows(std::span<const double> losses,
                                          size_t length) {
   const std::vector<double> means = WindowMeans(losses, length);
   std::optional<int64_t> first;
   if (means.empty()) return first;
-  // What came after its best is no measure of chance: it may have diverged.
+  // Losses after the best window do not measure chance, since the run may have
+  // diverged there.
   const auto best = static_cast<size_t>(
       std::min_element(means.begin(), means.end()) - means.begin());
   const double chance =

@@ -10,7 +10,7 @@ namespace isoloss::stats {
 
 Equivalence WhereIs(double lower, double upper,
                     const EquivalenceOptions& options) {
-  // Written so that a NaN bound is neither inside nor outside.
+  // These conditions make a NaN bound neither inside nor outside.
   const double margin = options.margin;
   const bool above_floor = options.one_sided || lower > -margin;
   if (above_floor && upper < margin) return Equivalence::kInside;

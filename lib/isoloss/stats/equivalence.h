@@ -1,4 +1,5 @@
-// Equivalence of paired samples within a margin: two one-sided t tests (TOST).
+// Tests whether paired samples are equivalent within a margin, by two one-sided
+// t tests (TOST).
 #pragma once
 
 #include <cstdint>
@@ -9,14 +10,14 @@
 namespace isoloss::stats {
 
 struct EquivalenceOptions {
-  /// Differences within (-margin, margin) are of no concern. In the unit of the
-  /// differences; > 0.
+  /// Differences within (-margin, margin) are of no concern. The margin has the
+  /// unit of the differences; > 0.
   double margin = 0;
-  /// Probability of declaring equivalence when the true mean lies on the
-  /// margin; in (0, 0.5).
+  /// The probability of declaring equivalence if the true mean lies on the
+  /// margin is at most alpha, in (0, 0.5).
   double alpha = 0.05;
-  /// Probability of success for which RequiredPairs sizes the sample; in
-  /// (0.5, 1).
+  /// RequiredPairs computes the pairs for this probability of success, in (0.5,
+  /// 1).
   double power = 0.8;
   /// Only differences above +margin are of concern.
   bool one_sided = false;
@@ -24,27 +25,27 @@ struct EquivalenceOptions {
 
 enum class Equivalence {
   kInside,     ///< the whole interval lies inside the margin
-  kOutside,    ///< the whole interval lies outside it
+  kOutside,    ///< the whole interval lies outside the margin
   kUndecided,  ///< the interval crosses the margin, or there is none
 };
 
 struct EquivalenceResult {
   Equivalence outcome = Equivalence::kUndecided;
-  /// As IntervalOfMean.
+  /// The interval is that of IntervalOfMean.
   double lower = 0;
   double upper = 0;
 };
 
-/// Where an interval lies. Two-sided: inside iff it is within (-m, m), outside
-/// iff it does not meet it. One-sided: inside iff upper < m, outside iff
-/// lower >= m. Special: undecided if an end is NaN.
+/// Returns where an interval lies. Two-sided: it is inside iff it is within
+/// (-m, m), and outside iff it does not meet it. One-sided: it is inside iff
+/// upper < m, and outside iff lower >= m. Special: undecided if an end is NaN.
 Equivalence WhereIs(double lower, double upper,
                     const EquivalenceOptions& options);
 
 /// Decides whether the mean of n paired differences lies within the margin.
 ///
-/// By where the interval lies (WhereIs). Both tests must reject at level alpha
-/// each, so no correction of alpha is due.
+/// The place of the interval decides (WhereIs). Both tests must reject at level
+/// alpha each, so alpha needs no correction.
 ///
 /// Special  n < 2 or a mean that is not finite is undecided. A standard
 ///          deviation of 0 makes the interval a point.
@@ -53,13 +54,13 @@ Equivalence WhereIs(double lower, double upper,
 EquivalenceResult TestEquivalence(const Summary& differences,
                                   const EquivalenceOptions& options);
 
-/// Smallest n >= 2 for which the test of n pairs is kInside with probability
-/// options.power or more, taking the mean and standard deviation of
-/// `differences` for the true ones: PairsForPower, power.h. Which they are not:
-/// the number is as uncertain as the estimates.
+/// Returns the smallest n >= 2 for which the test of n pairs is kInside with
+/// probability options.power or more. It takes the mean and standard deviation
+/// of `differences` for the true ones (PairsForPower, power.h). They are
+/// estimates, so the number is as uncertain as they are.
 ///
 /// For a power of 0.7 or more it exceeds the number of pairs of any test that
-/// was undecided: at the same n, such a test would pass with less than 0.7.
+/// was undecided. At the same n, such a test would pass with less than 0.7.
 ///
 /// Special  Empty if the mean or the standard deviation is unknown (n < 2) or
 ///          not finite, or if no number up to a million suffices, as when
@@ -68,7 +69,7 @@ EquivalenceResult TestEquivalence(const Summary& differences,
 std::optional<int64_t> RequiredPairs(const Summary& differences,
                                      const EquivalenceOptions& options);
 
-/// The range check of both functions.
+/// Verifies the options of both functions.
 /// Errors   ConfigError if an option is out of its range.
 void CheckEquivalenceOptions(const EquivalenceOptions& options);
 

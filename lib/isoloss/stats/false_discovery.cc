@@ -8,7 +8,7 @@
 
 namespace isoloss::stats {
 
-/// min over k >= rank of min(1, m / k * p_(k)), rank by rank.
+/// A value at a rank is min over k >= rank of min(1, m / k * p_(k)).
 std::vector<double> BenjaminiHochberg(std::span<const double> p_values) {
   for (const double p : p_values) {
     if (!(p >= 0 && p <= 1)) {

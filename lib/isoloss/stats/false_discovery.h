@@ -1,4 +1,4 @@
-// Which of many p-values to look at: control of the false discovery rate.
+// Adjusts many p-values to control the false discovery rate.
 #pragma once
 
 #include <span>
@@ -6,9 +6,10 @@
 
 namespace isoloss::stats {
 
-/// Benjamini and Hochberg's adjusted p-values, in the order of the input:
-/// declaring those at or below q keeps the expected share of false discoveries
-/// at or below q if the tests are independent or positively dependent (PRDS).
+/// Returns Benjamini and Hochberg's adjusted p-values, in the order of the
+/// input. If those at or below q are declared, the expected share of false
+/// discoveries is at or below q. The tests must be independent or positively
+/// dependent (PRDS).
 /// Exact    ties and order of the input do not matter.
 /// Errors   ConfigError unless every p lies in [0, 1].
 /// Source   Benjamini, Hochberg, J. R. Stat. Soc. B 57 (1995), 289-300.

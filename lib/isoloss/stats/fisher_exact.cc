@@ -24,9 +24,9 @@ double FisherExactGreater(int64_t events_a, int64_t trials_a, int64_t events_b,
                trials_a + trials_b);
   }
   const int64_t events = events_a + events_b;
-  // B can't have had more events than trials, so that A has at least so many.
+  // B can't have more events than trials, so A always has at least this many.
   if (events_a <= std::max<int64_t>(0, events - trials_b)) return 1;
-  // Of all trials `events` are events, and trials_a are drawn.
+  // `events` of all trials are events, and trials_a are drawn.
   const boost::math::hypergeometric_distribution<double> draw(
       static_cast<unsigned>(events), static_cast<unsigned>(trials_a),
       static_cast<unsigned>(trials_a + trials_b));

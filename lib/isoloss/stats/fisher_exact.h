@@ -1,13 +1,14 @@
-// Fisher's exact test of two counts.
+// Compares two counts by Fisher's exact test.
 #pragma once
 
 #include <cstdint>
 
 namespace isoloss::stats {
 
-/// One-sided p-value of "events are more frequent in A than in B": the
-/// probability, given both margins, of at least so many events in A.
-/// Special  1 if one of both has no trials.
+/// Returns the one-sided p-value of "events are more frequent in A than in B".
+/// This is the probability of at least `events_a` events in A, given both
+/// margins.
+/// Special  1 if A or B has no trials.
 /// Errors   ConfigError unless 0 <= events <= trials for both, and less than
 ///          2^31 trials in all.
 /// Source   Fisher: Statistical Methods for Research Workers (1934), section

@@ -15,12 +15,13 @@ namespace {
 
 using std::numbers::pi;
 
-/// Ranges of angles. Standing for a range by its middle is an error of second
-/// order: levels of 800 ranges differ from those of 400 by 1e-4 at most.
+/// The number of ranges of angles. The middle of a range stands for it, which
+/// is an error of second order: levels of 800 ranges differ from those of 400
+/// by 1e-4 at most.
 constexpr size_t kRanges = 400;
-/// Errors too small to matter, or to be computed with.
+/// Smaller errors do not matter and cannot be computed with.
 constexpr double kLeastError = 1e-12;
-/// Standard deviations of the mean beyond which nothing is.
+/// No sample has a mean beyond this many standard deviations.
 constexpr double kTail = 8;
 
 void Require(bool holds, const char* what, double value, const char* rule) {
@@ -29,13 +30,13 @@ void Require(bool holds, const char* what, double value, const char* rule) {
              value, rule);
 }
 
-/// The angle of the t statistic that `tail` of all samples exceed.
+/// Returns the angle of the t statistic that `tail` of all samples exceed.
 double AngleOfTail(double tail, double count) {
   const double t = -StudentTQuantile(tail, count - 1);
   return std::atan2(std::sqrt(count - 1), t);
 }
 
-/// Probability of a smaller angle.
+/// Returns the probability of a smaller angle.
 double AngleBelow(double angle, double count) {
   if (angle <= 0) return 0;
   if (angle >= pi) return 1;
@@ -43,7 +44,7 @@ double AngleBelow(double angle, double count) {
       std::sqrt(count - 1) * std::cos(angle) / std::sin(angle), count - 1);
 }
 
-/// From `limit` to where no sample is any more.
+/// Returns edges from `limit` to an angle that no sample exceeds.
 std::vector<double> EdgesFrom(double limit, double count) {
   const double last = std::acos(-std::min(1.0, kTail / std::sqrt(count)));
   const double end = std::max(last, limit);
@@ -58,7 +59,7 @@ double UpperNormalQuantile(double tail) {
   return std::numbers::sqrt2 * boost::math::erfc_inv(2 * tail);
 }
 
-/// A function on [low, high], tabulated; its ends hold beyond them.
+/// Tabulates a function on [low, high]; its ends hold beyond them.
 class Table {
  public:
   template <typename Function>
@@ -84,7 +85,8 @@ class Table {
   std::vector<double> values_;
 };
 
-/// From n values to n + 1, whose omega is 0 or pi: sums over beta exactly.
+/// Goes from n values to n + 1, whose omega is 0 or pi. The sums over beta are
+/// exact.
 class OneMore {
  public:
   OneMore(double n, const std::vector<double>& angles,
@@ -103,7 +105,8 @@ class OneMore {
     }
   }
 
-  /// Probability that the next angle is below `next` and nothing stopped.
+  /// Returns the probability that the next angle is below `next` and no look
+  /// stopped.
   double Below(double next) const {
     const double wanted = scale_ * std::cos(next);
     double sum = 0;
@@ -123,7 +126,8 @@ class OneMore {
     double weight = 0;
   };
 
-  /// Of a range of angles on the circle, of which beta has the first quarter.
+  /// Returns the probability of a range of angles on the circle, of which beta
+  /// has the first quarter.
   double Within(double low, double high) const {
     const double direct = std::max(0.0, below_.At(high) - below_.At(low));
     return direct + 1 - below_.At(low + 2 * pi);
@@ -134,8 +138,8 @@ class OneMore {
   std::vector<Path> paths_;
 };
 
-/// From n values to n + m, m > 1: sums over omega exactly, over beta by the
-/// midpoint rule.
+/// Goes from n values to n + m, m > 1. The sums over omega are exact, those
+/// over beta use the midpoint rule.
 class SeveralMore {
  public:
   SeveralMore(double n, double m, const std::vector<double>& angles,
@@ -167,7 +171,8 @@ class SeveralMore {
     for (Path& path : paths_) path.weight /= sum;
   }
 
-  /// Probability that the next angle is below `next` and nothing stopped.
+  /// Returns the probability that the next angle is below `next` and no look
+  /// stopped.
   double Below(double next) const {
     const double wanted = scale_ * std::cos(next);
     double sum = 0;
@@ -242,10 +247,10 @@ double LookLevels::Next(int64_t count) {
   return is_first ? error : AngleBelow(limit_, n);
 }
 
-/// The limit that is passed with probability `error`.
+/// Finds the limit that is passed with probability `error`.
 template <typename Step>
 void LookLevels::FindLimit(double error, double count, const Step& step) {
-  // Were no sample stopped before, the limit would be the lowest.
+  // If no look had stopped a sample, the limit would be this lowest one.
   double low = AngleOfTail(error, count);
   double high = pi;
   while (high - low > 1e-12) {
@@ -255,8 +260,8 @@ void LookLevels::FindLimit(double error, double count, const Step& step) {
   KeepBeyond(low, count, [&](double angle) { return step.Below(angle); });
 }
 
-/// Carries on what lies beyond the limit; `below`: the probability of a smaller
-/// angle that no look stopped.
+/// Keeps the samples beyond the limit. `below` returns the probability of a
+/// smaller angle that no look stopped.
 template <typename Below>
 void LookLevels::KeepBeyond(double limit, double count, const Below& below) {
   limit_ = limit;

@@ -25,7 +25,7 @@ void CheckFloors(std::span<const double> scale_floor) {
   }
 }
 
-/// Number of runs.
+/// Returns the number of runs.
 size_t CheckNull(std::span<const double> null, size_t statistics) {
   if (statistics == 0 || null.size() % statistics != 0) {
     ThrowError(statistics == 0 ? ErrorKind::kConfig : ErrorKind::kShape,
@@ -51,7 +51,8 @@ size_t CheckNull(std::span<const double> null, size_t statistics) {
   return runs;
 }
 
-/// |z| of each value, standardised by all the others; at least 3 values.
+/// Computes |z| of each value, standardised by all the rest; needs at least 3
+/// values.
 class LeaveOneOut {
  public:
   LeaveOneOut(std::span<const double> values, double scale_floor)
@@ -63,12 +64,12 @@ class LeaveOneOut {
 
   double AbsoluteZ(size_t index) const {
     const double n = static_cast<double>(values_.size());
-    // Value minus the mean of the others, and their sum of squares, follow
-    // from those of all.
+    // The mean and the sum of squares of the rest follow from those of all.
     double deviation = (values_[index] - mean_) * n / (n - 1);
     double rest = squares_ - (values_[index] - mean_) * deviation;
     double scale = std::sqrt(std::max(0.0, rest) / (n - 2));
-    // A value that holds nearly all of the spread cancels; so do infinities.
+    // A value that holds nearly all of the spread cancels, and so do
+    // infinities.
     if (!(rest >= 1e-6 * squares_)) {
       const Summary others = SummarizeOthers(index);
       deviation = values_[index] - others.mean;
@@ -159,7 +160,7 @@ MaxTResult MaxT::Test(std::span<const double> observed) const {
 double MaxT::PooledPValue(std::span<const double> observed,
                           double largest) const {
   std::vector<double> maxima(runs_, 0);
-  // An infinite maximum is above all others, whatever they are.
+  // An infinite maximum is above all of them.
   if (std::isinf(largest)) return OrderStatisticPValue(maxima, largest);
   std::vector<double> pooled(runs_ + 1);
   for (size_t j = 0; j < observed.size(); ++j) {

@@ -1,5 +1,5 @@
-// One threshold for many dependent statistics: the distribution of the largest
-// standardised deviation, after Westfall and Young.
+// Finds one threshold for many dependent statistics by the distribution of the
+// largest standardised deviation, after Westfall and Young.
 #pragma once
 
 #include <cstddef>
@@ -12,46 +12,46 @@
 namespace isoloss::stats {
 
 struct MaxTOptions {
-  /// Share of null runs that shall stay below the threshold ...
+  /// This share of null runs shall stay below the threshold ...
   double coverage = 0.99;
-  /// ... with this confidence; both in (0, 1).
+  /// ... with this confidence; both are in (0, 1).
   double confidence = 0.95;
 };
 
 struct MaxTResult {
-  /// (observed - location) / scale of each statistic; infinite for an observed
-  /// value that is not finite.
+  /// (observed - location) / scale of each statistic is infinite for an
+  /// observed value that is not finite.
   std::vector<double> z;
   double largest = 0;  ///< max |z|
-  size_t worst = 0;    ///< the first statistic that has it
-  /// Statistics with |z| above the threshold, in ascending order; the run
-  /// fails if there is one.
+  size_t worst = 0;    ///< the first statistic with the largest |z|
+  /// Statistics with |z| above the threshold, in ascending order; the run fails
+  /// if there is one.
   std::vector<size_t> exceeding;
-  /// Order-statistic p-value of the run. Level exact: see MaxT.
+  /// The order-statistic p-value of the run has an exact level (see MaxT).
   double p_value = 1;
-  /// Of each statistic on its own, two-sided, by Student's t with runs - 1
-  /// degrees of freedom; for false_discovery.h and the report. It assumes that
-  /// statistic normal.
+  /// Each statistic on its own has a two-sided p-value by Student's t with runs
+  /// - 1 degrees of freedom, for false_discovery.h and the report. It assumes
+  /// that the statistic is normal.
   std::vector<double> p_values;
 };
 
 /// Judges a run by all its statistics at once against runs of a null ensemble.
 ///
 /// Location and scale of a statistic are mean and sd over the null runs. Each
-/// null run in turn is standardised by the others, and its max |z| taken, so
-/// that the dependence between statistics is kept and needs no model. Two
-/// answers come out of these maxima:
+/// null run is standardised by the rest of them, and its max |z| is taken. So
+/// the dependence between statistics is kept and needs no model. These maxima
+/// give two answers:
 ///
 /// threshold  exp(m + k s) for mean m and sd s of log max |z| over the runs and
 ///            k = ToleranceFactor(runs, coverage, confidence). It reaches
 ///            beyond the largest null run, and rests on log max |z| being near
 ///            normal: see normality(). A run left out is standardised by one
 ///            run fewer than an observed one, which makes it slightly larger:
-///            the threshold errs upward by about 1 / runs. Never below 1: what
-///            lies within one scale of its location is not remarkable.
-/// p-value    rank of the observed maximum among those of the null runs, when
-///            all runs + 1 are treated alike: each is standardised by all the
-///            others. If the observed run is exchangeable with the null runs,
+///            the threshold errs upward by about 1 / runs. Never below 1: a
+///            deviation within one scale of its location is not remarkable.
+/// p-value    rank of the observed maximum among those of the null runs. All
+///            runs + 1 are treated alike: each is standardised by the rest.
+///            If the observed run is exchangeable with the null runs,
 ///            P(p <= j / (runs + 1)) <= j / (runs + 1) exactly, under any
 ///            dependence and for any distribution. Never below
 ///            1 / (runs + 1).
@@ -61,8 +61,8 @@ struct MaxTResult {
 class MaxT {
  public:
   /// `scale_floor`, one positive number per statistic in its unit, is the
-  /// smallest scale used: deviations of that size are of no concern even if
-  /// all null runs agree to the last bit.
+  /// smallest scale used. Deviations of that size are of no concern even if all
+  /// null runs agree to the last bit.
   ///
   /// Shapes   null [runs, statistics], row-major; scale_floor [statistics].
   /// Special  A null run without any deviation has maximum 0; it counts as the
@@ -74,15 +74,17 @@ class MaxT {
   MaxT(std::span<const double> null, std::span<const double> scale_floor,
        const MaxTOptions& options);
 
+  /// Judges an observed run.
   /// Cost     O(runs * statistics).
   /// Errors   ShapeError unless observed is [statistics].
   MaxTResult Test(std::span<const double> observed) const;
 
   double threshold() const { return threshold_; }
-  /// max |z| of each null run, standardised by the other null runs.
+  /// Each null run has a max |z|, standardised by the rest of them.
   const std::vector<double>& null_maxima() const { return null_maxima_; }
-  /// Of log max |z|; empty for fewer than 8 runs. A small p-value says that
-  /// the threshold's coverage is not what the options say.
+  /// Returns the test of log max |z|; it is empty for fewer than 8 runs. A
+  /// small p-value says that the threshold's coverage is not what the options
+  /// say.
   const std::optional<NormalityTest>& normality() const { return normality_; }
 
  private:

@@ -1,4 +1,4 @@
-// The t interval of a mean.
+// Computes the t interval of a mean.
 #pragma once
 
 #include "isoloss/stats/summary.h"
@@ -11,7 +11,7 @@ struct MeanInterval {
   double upper = 0;
 };
 
-/// mean -+ t_{1-alpha,n-1} sd / sqrt(n): a confidence interval of level
+/// Returns mean -+ t_{1-alpha,n-1} sd / sqrt(n), a confidence interval of level
 /// 1 - 2 alpha if the values are independent and normal.
 ///
 /// Special  infinite ends if n < 2; NaN if a value was not finite; a point if

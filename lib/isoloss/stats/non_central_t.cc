@@ -9,8 +9,8 @@
 namespace isoloss::stats {
 namespace {
 
-/// Boost sums a Poisson series of mean non_centrality^2 / 2, which its integers
-/// do not hold beyond 65 535.
+/// Boost sums a Poisson series of mean non_centrality^2 / 2, and its integers
+/// only hold values up to 65 535.
 constexpr double kLargestNonCentrality = 1000;
 
 }  // namespace

@@ -12,7 +12,8 @@
 namespace isoloss::stats {
 namespace {
 
-/// Stephens' fit in four pieces to the tail of the modified statistic.
+/// Evaluates Stephens' fit in four pieces to the tail of the modified
+/// statistic.
 double PValue(double a) {
   if (a >= 0.6) {
     // The parabola turns upward beyond its range; there p is below 1e-37.

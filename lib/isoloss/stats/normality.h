@@ -1,4 +1,4 @@
-// Does a sample look normal?
+// Tests whether a sample looks normal.
 #pragma once
 
 #include <span>
@@ -6,10 +6,11 @@
 namespace isoloss::stats {
 
 struct NormalityTest {
-  /// Anderson and Darling's A^2 for estimated mean and variance, with Stephens'
-  /// factor 1 + 0.75 / n + 2.25 / n^2.
+  /// This is Anderson and Darling's A^2 for estimated mean and variance, with
+  /// Stephens' factor 1 + 0.75 / n + 2.25 / n^2.
   double statistic = 0;
-  /// Probability of a larger statistic for normal values, to about 0.002.
+  /// Normal values have a larger statistic with this probability, to about
+  /// 0.002.
   double p_value = 1;
 };
 

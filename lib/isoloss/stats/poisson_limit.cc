@@ -18,9 +18,10 @@ void CheckMean(const char* function, double mean) {
   }
 }
 
-/// Lower incomplete gamma function P(a, x) for large a, by the first two terms
-/// of Temme's uniform expansion; the relative error is about 1 / a. Boost's own
-/// series takes more than sqrt(a) terms and gives up for a of 1e12.
+/// Returns the lower incomplete gamma function P(a, x) for large a, by the
+/// first two terms of Temme's uniform expansion. The relative error is about 1
+/// / a. Boost's own series takes more than sqrt(a) terms and gives up for a of
+/// 1e12.
 double LargeGammaP(double a, double x) {
   const double mu = (x - a) / a;
   const double eta =
@@ -33,7 +34,7 @@ double LargeGammaP(double a, double x) {
              std::sqrt(2 * std::numbers::pi * a);
 }
 
-/// P(N > count).
+/// Returns P(N > count).
 double Exceedance(int64_t count, double mean) {
   const double a = static_cast<double>(count) + 1;
   if (mean == 0) return 0;
@@ -49,8 +50,9 @@ int64_t PoissonUpperLimit(double mean, double alpha) {
                "PoissonUpperLimit: alpha is {}, but it must lie in (0, 1).",
                alpha);
   }
-  // P(N > c) falls with c: widen from the mean until it is small enough, then
-  // bisect. -1 stands for "too small", as P(N > -1) is 1.
+  // P(N > c) falls with c. So c grows from the mean until the probability is
+  // small enough, then a bisection follows. -1 is certainly too small, as P(N >
+  // -1) is 1.
   int64_t low = -1;
   int64_t high = static_cast<int64_t>(mean);
   int64_t width = 1 + static_cast<int64_t>(std::sqrt(mean));

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kMostPairs = 1 << 20;
 
-/// Standard deviations beyond which a normal tail, 1e-12, is left out.
+/// Beyond this many standard deviations a normal tail, 1e-12, is left out.
 constexpr double kNormalTail = 7;
 
 double NormalCdf(double x) { return std::erfc(-x / std::numbers::sqrt2) / 2; }
@@ -26,7 +26,8 @@ double NormalQuantile(double probability) {
   return -std::numbers::sqrt2 * boost::math::erfc_inv(2 * probability);
 }
 
-/// Density of the root of (a chi-squared variable / its degrees of freedom).
+/// Returns the density of the root of (a chi-squared variable / its degrees of
+/// freedom).
 double ScaledChiDensity(double u, double degrees_of_freedom) {
   if (!(u > 0)) return 0;
   return boost::math::gamma_p_derivative(degrees_of_freedom / 2,
@@ -51,15 +52,15 @@ void CheckPairs(std::string_view function, int64_t pairs) {
              function, pairs);
 }
 
-/// Integral of `function` from `low` to `high`, split at `edge`, where it may
-/// be as steep as a step.
+/// Integrates `function` from `low` to `high`. The range is split at `edge`,
+/// where the function may be as steep as a step.
 template <typename Function>
 double Integrate(const Function& function, double low, double high,
                  double edge) {
   using Quadrature = boost::math::quadrature::gauss_kronrod<double, 31>;
   const double middle = std::clamp(edge, low, high);
-  // The tolerance is for the difference of the Gauss and Kronrod rules, of
-  // which the latter, the result, is far better: power_test finds 1e-9.
+  // The tolerance is for the difference of the Gauss and Kronrod rules. The
+  // Kronrod rule gives the result and is far better: power_test finds 1e-9.
   const unsigned depth = 10;
   const double tolerance = 1e-7;
   double sum = 0;
@@ -84,7 +85,8 @@ double TwoOneSidedPower(double mean, double standard_error,
     const double offset = options.one_sided ? mean : std::fabs(mean);
     return offset < options.margin ? 1 : 0;
   }
-  // In units of the standard error, with the true mean as origin.
+  // Both limits are in units of the standard error, with the true mean as
+  // origin.
   const double above = (options.margin - mean) / standard_error;
   const double below = (-options.margin - mean) / standard_error;
   const auto integrand = [&](double u) {
@@ -92,9 +94,9 @@ double TwoOneSidedPower(double mean, double standard_error,
     if (!options.one_sided) pass -= NormalCdf(below + t * u);
     return std::max(0.0, pass) * ScaledChiDensity(u, degrees_of_freedom);
   };
-  // u is within `spread` of 1 but for a negligible rest: it is a Lipschitz
-  // function, constant 1 / sqrt(nu), of nu normal variables, and its mean is
-  // above 1 - 1 / (2 nu).
+  // u is within `spread` of 1 except for a negligible rest. It is a Lipschitz
+  // function, with constant 1 / sqrt(nu), of nu normal variables, and its mean
+  // is above 1 - 1 / (2 nu).
   const double spread = (kNormalTail + 1 / std::sqrt(degrees_of_freedom)) /
                         std::sqrt(degrees_of_freedom);
   const double low = std::max(0.0, 1 - spread);
@@ -122,8 +124,9 @@ std::optional<int64_t> PairsForPower(double mean, double sd,
   const auto suffices = [&](int64_t pairs) {
     return EquivalencePower(mean, sd, pairs, options) >= options.power;
   };
-  // `suffices` changes once, from false to true. Starting at the number for a
-  // known spread, look up and then down in growing steps, then bisect.
+  // `suffices` changes once, from false to true. The search starts at the
+  // number for a known spread, goes up and then down in growing steps, and
+  // bisects.
   const double root =
       (NormalQuantile(options.power) - NormalQuantile(options.alpha)) * sd /
       (options.margin - offset);

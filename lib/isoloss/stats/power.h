@@ -1,4 +1,5 @@
-// Exact power of the paired equivalence test, and the pairs it takes.
+// Computes the exact power of the paired equivalence test, and how many pairs
+// it needs.
 #pragma once
 
 #include <cstdint>
@@ -8,17 +9,17 @@
 
 namespace isoloss::stats {
 
-/// Probability that two one-sided t tests pass when an estimate with the true
-/// mean `mean` and true standard error `standard_error` is normal and its
-/// estimated variance, independent of it, has `degrees_of_freedom`.
+/// Returns the probability that two one-sided t tests pass. The estimate is
+/// normal with the true mean `mean` and true standard error `standard_error`.
+/// Its estimated variance is independent of it and has `degrees_of_freedom`.
 ///
-/// With u = s / sigma (chi distributed, divided by the root of its degrees of
-/// freedom nu) and t = t_{1-alpha,nu} the test passes iff the estimate lies
+/// Let u = s / sigma (chi distributed, divided by the root of its degrees of
+/// freedom nu) and t = t_{1-alpha,nu}. The test passes iff the estimate lies
 /// within margin - t u standard_error of 0, so that
 ///   power = integral over u of [Phi((margin - mean) / se - t u)
 ///                             - Phi((-margin - mean) / se + t u)]_+ f(u) du.
-/// One-sided, the second term is absent and the result is a noncentral t
-/// probability. Gauss-Kronrod quadrature, absolute error below 1e-9.
+/// A one-sided test has no second term, and the result is a noncentral t
+/// probability. Gauss-Kronrod quadrature has an absolute error below 1e-9.
 ///
 /// Special  standard_error 0: 1 if the test passes at `mean`, else 0.
 /// Errors   ConfigError if an option is out of its range, mean is not finite,
@@ -30,16 +31,17 @@ double TwoOneSidedPower(double mean, double standard_error,
                         double degrees_of_freedom,
                         const EquivalenceOptions& options);
 
-/// Probability that TestEquivalence of `pairs` independent normal differences
-/// with this true mean and standard deviation is kInside.
+/// Returns the probability that TestEquivalence of `pairs` independent normal
+/// differences with this true mean and standard deviation is kInside.
 /// Errors   as TwoOneSidedPower; ConfigError for fewer than two pairs.
 double EquivalencePower(double mean, double sd, int64_t pairs,
                         const EquivalenceOptions& options);
 
-/// Smallest n >= 2 for which EquivalencePower is at least options.power.
+/// Returns the smallest n >= 2 for which EquivalencePower is at least
+/// options.power.
 ///
-/// Once above one half the power rises with n, which the search relies on. (A
-/// small one may fall: two pairs are close together by luck more often than
+/// The search relies on a power that rises with n, which is so above one half.
+/// (A small one may fall: two pairs are close together by luck more often than
 /// three.)
 /// Special  Empty if no number up to a million suffices, as when |mean| >=
 ///          margin.
@@ -47,13 +49,15 @@ double EquivalencePower(double mean, double sd, int64_t pairs,
 std::optional<int64_t> PairsForPower(double mean, double sd,
                                      const EquivalenceOptions& options);
 
-/// Smallest true mean for which TestEquivalence of `pairs` independent normal
-/// differences with this standard deviation is kOutside with probability
-/// options.power, because the whole interval lies above the margin:
+/// Returns the smallest true mean for which the whole interval lies above the
+/// margin with probability options.power. TestEquivalence of `pairs`
+/// independent normal differences with this standard deviation is then
+/// kOutside. The mean is
 ///   margin + delta sd / sqrt(n)  with  P(T_{n-1}(delta) >= t_{1-alpha,n-1}) =
 ///   power,
-/// T_nu(delta) a noncentral t variable. By symmetry its negative is that of
-/// intervals below -margin. Bisection in delta, relative error below 1e-12.
+/// where T_nu(delta) is a noncentral t variable. By symmetry its negative
+/// belongs to intervals below -margin. Bisection in delta has a relative error
+/// below 1e-12.
 ///
 /// Special  the margin for a standard deviation of 0.
 /// Errors   as EquivalencePower.

@@ -41,9 +41,10 @@ std::optional<RatioInterval> FiellerInterval(std::span<const double> y,
   const double a = mean_x * mean_x - k * Covariance(x, mean_x, x, mean_x);
   const double b = mean_y * mean_x - k * Covariance(y, mean_y, x, mean_x);
   const double c = mean_y * mean_y - k * Covariance(y, mean_y, y, mean_y);
-  // Written so that NaN has no interval.
+  // These conditions leave NaN without an interval.
   if (!(a > 0) || !std::isfinite(b) || !std::isfinite(c)) return std::nullopt;
-  // Not negative but for rounding: mean_y / mean_x is always in the set.
+  // Only rounding can make it negative, since mean_y / mean_x is always in the
+  // set.
   const double root = std::sqrt(std::max(0.0, b * b - a * c));
   return RatioInterval{(b - root) / a, (b + root) / a};
 }

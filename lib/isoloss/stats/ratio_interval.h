@@ -1,4 +1,5 @@
-// The ratio of two means that were measured on the same units.
+// Computes an interval of the ratio of two means that were measured on the same
+// units.
 #pragma once
 
 #include <optional>
@@ -11,13 +12,13 @@ struct RatioInterval {
   double upper = 0;
 };
 
-/// Confidence interval of level 1 - 2 alpha for mean(y) / mean(x) of n paired
-/// values: all r for which a t test at level alpha on either side does not
-/// reject that y_i - r x_i has the mean 0,
+/// Returns the confidence interval of level 1 - 2 alpha for mean(y) / mean(x)
+/// of n paired values. It has all r for which t tests at level alpha on both
+/// sides do not reject that y_i - r x_i has the mean 0:
 ///   (my - r mx)^2 <= t^2 / n (syy - 2 r sxy + r^2 sxx),  t = t_{1-alpha,n-1}.
-/// Exact for pairs that are jointly normal, whatever their correlation: the
-/// uncertainty of the divisor counts. A margin M of the ratio lies outside the
-/// interval iff the t test of y_i - M x_i rejects, so that the interval is that
+/// It is exact for pairs that are jointly normal, whatever their correlation,
+/// since the divisor's uncertainty counts. A margin M of the ratio lies outside
+/// the interval iff the t test of y_i - M x_i rejects. So the interval is that
 /// of two one-sided tests.
 ///
 /// Special  Empty if n < 2, if a value is not finite, or if the interval of

@@ -8,7 +8,7 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-/// Neumaier's running sum.
+/// Keeps Neumaier's running sum.
 class CompensatedSum {
  public:
   void Add(double value) {
@@ -55,7 +55,7 @@ Summary Summarize(std::span<const double> values) {
   const double n = static_cast<double>(values.size());
   const double sum_of_squares =
       squares.Value() - deviations.Value() * deviations.Value() / n;
-  // Rounding may leave a tiny negative number where all values are equal.
+  // Rounding may leave a tiny negative number if all values are equal.
   summary.sd = sum_of_squares < 0 ? 0 : std::sqrt(sum_of_squares / (n - 1));
   return summary;
 }

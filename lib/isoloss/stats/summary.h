@@ -1,4 +1,4 @@
-// Sums, means and standard deviations that do not lose digits.
+// Computes sums, means and standard deviations that do not lose digits.
 #pragma once
 
 #include <cstdint>
@@ -6,24 +6,24 @@
 
 namespace isoloss::stats {
 
-/// Sum with Neumaier's compensation: the error is that of one rounding plus
+/// Adds up with Neumaier's compensation. The error is that of one rounding plus
 /// terms of order n * epsilon^2.
 /// Special  0 for no values; NaN if a value is not finite.
 /// Source   Neumaier, ZAMM 54 (1974), 39-51.
 double Sum(std::span<const double> values);
 
-/// Sum / count. Special: NaN for no values or if a value is not finite.
+/// Returns sum / count. Special: NaN for no values or if a value is not finite.
 double Mean(std::span<const double> values);
 
-/// What a t interval needs to know about a sample.
+/// A t interval needs to know this of a sample.
 struct Summary {
   int64_t count = 0;
   double mean = 0;
-  /// Sample standard deviation, divisor count - 1.
+  /// The sample standard deviation has the divisor count - 1.
   double sd = 0;
 };
 
-/// Two passes: the mean, then the squared deviations from it, corrected for the
+/// Computes the mean, then the squared deviations from it, corrected for the
 /// rounding of the mean.
 /// Special  mean is NaN for no values, sd is NaN for fewer than two; both are
 ///          NaN if a value is not finite.

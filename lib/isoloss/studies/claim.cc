@@ -1,34 +1,34 @@
-#include "isoloss/studies/claim.h"
+// isoloss study claim: something that was published, put to the test at a size
+// that trains here.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <set>
 #include <string_view>
 
-#include "isoloss/base/atomic_file.h"
-#include "isoloss/base/build_info.h"
-#include "isoloss/base/digest.h"
 #include "isoloss/base/error.h"
 #include "isoloss/base/text_file.h"
-#include "isoloss/campaign/experiment_source.h"
-#include "isoloss/claims/claim_file.h"
-#include "isoloss/config/writer.h"
-#include "isoloss/report/claim.h"
+#include "isoloss/estimators/claim_file.h"
+#include "isoloss/estimators/claim_judge.h"
 #include "isoloss/stats/fisher_exact.h"
 #include "isoloss/stats/student_t.h"
-#include "isoloss/studies/stress_modes.h"
-#include "isoloss/studies/student_cells.h"
+#include "isoloss/studies/documents.h"
+#include "isoloss/studies/student_runs.h"
+#include "isoloss/studies/study.h"
+#include "isoloss/treatments/stress_modes.h"
 
 namespace isoloss::studies {
 namespace {
 
 namespace fs = std::filesystem;
-using claims::Contrast;
-using claims::Measure;
+using campaign::ExitCode;
+using estimators::ClaimResult;
+using estimators::ClaimVerdict;
+using estimators::Contrast;
+using estimators::Measure;
 
 /// The folder's name, of "published/floor/" too.
 std::string NameOf(const fs::path& folder) {
@@ -38,11 +38,11 @@ std::string NameOf(const fs::path& folder) {
 }
 
 /// Arms of a cell that contrasts name.
-std::set<std::string> ArmsOf(const claims::Claim& claim,
+std::set<std::string> ArmsOf(const estimators::Claim& claim,
                              const std::string& cell) {
   std::set<std::string> arms;
   for (const Contrast& contrast : claim.contrasts) {
-    arms.merge(claims::ArmsIn(contrast, cell));
+    arms.merge(estimators::ArmsIn(contrast, cell));
   }
   return arms;
 }
@@ -65,10 +65,10 @@ void KeepArms(const std::set<std::string>& names,
 }
 
 /// Refuses a share of the steps at which no loss is measured.
-void CheckShares(const claims::Claim& claim, const StudyCell& cell) {
+void CheckShares(const estimators::Claim& claim, const Cell& cell) {
   const int64_t steps = cell.experiment.train.steps;
   for (const Contrast& contrast : claim.contrasts) {
-    if (claims::ArmsIn(contrast, cell.name).empty()) continue;
+    if (estimators::ArmsIn(contrast, cell.name).empty()) continue;
     for (const double share : {contrast.at, contrast.from}) {
       const int64_t step = std::llround(share * static_cast<double>(steps));
       if (step == steps || step % cell.experiment.log.eval_every == 0) continue;
@@ -83,45 +83,8 @@ void CheckShares(const claims::Claim& claim, const StudyCell& cell) {
   }
 }
 
-/// A cell that trains the experiment of `cell`.
-StudyCell ExperimentCell(const fs::path& folder, const claims::Cell& cell,
-                         const std::set<std::string>& arms) {
-  StudyCell result{.name = cell.name,
-                   .experiment =
-                       campaign::ExperimentSource{
-                           .file = (folder / cell.experiment).string(),
-                           .overrides = cell.overrides}
-                           .Load()};
-  train::Experiment& experiment = result.experiment;
-  experiment.name = NameOf(folder) + "-" + cell.name;
-  KeepArms(arms, experiment);
-  if (!cell.stress.empty()) {
-    ApplyStress(StressModeByName(cell.stress), result);
-  }
-  LogNoTensors(experiment);  // A claim reads losses only.
-  return result;
-}
-
-std::string ClaimPlanText(const ClaimPlan& plan) {
-  // Neither names nor TOML hold a zero.
-  constexpr std::string_view kSeparator("\0", 1);
-  Digest digest;
-  for (size_t i = 0; i < plan.claim.cells.size(); ++i) {
-    const claims::Cell& cell = plan.claim.cells[i];
-    const std::string trained =
-        cell.student ? StudentText(cell)
-                     : plan.study.cells[i].experiment.TomlWithoutSeeds();
-    for (const std::string& text : {cell.name, cell.stress, trained}) {
-      digest.Update(text);
-      digest.Update(kSeparator);
-    }
-  }
-  config::Writer text;
-  text.Text("study", "claim");
-  text.Text("version", GetBuildInfo().version);
-  text.Text("experiments", DigestToHex(digest.Value()));
-  return text.text();
-}
+/// Neither names nor TOML hold a zero.
+constexpr std::string_view kSeparator("\0", 1);
 
 /// Half-width of a t interval of n seeds in standard deviations.
 double HalfWidth(size_t seeds, double alpha) {
@@ -129,8 +92,8 @@ double HalfWidth(size_t seeds, double alpha) {
   return stats::StudentTQuantile(1 - alpha / 2, count - 1) / std::sqrt(count);
 }
 
-/// What fewer seeds can't show.
-std::string FewerSeedsNote(const claims::Claim& claim, size_t own,
+/// A note on what fewer seeds can't show.
+std::string FewerSeedsNote(const estimators::Claim& claim, size_t own,
                            size_t given) {
   const double alpha = claim.Error();
   std::string note = fmt::format(
@@ -151,8 +114,8 @@ std::string FewerSeedsNote(const claims::Claim& claim, size_t own,
   return note;
 }
 
-claims::RunCurve CurveOf(const runlog::RunLog& log) {
-  claims::RunCurve curve{.seed = log.provenance.seed};
+estimators::RunCurve CurveOf(const runlog::RunLog& log) {
+  estimators::RunCurve curve{.seed = log.provenance.seed};
   curve.diverged = Diverged(log);
   for (size_t i = 0; i < log.eval.step.size(); ++i) {
     curve.losses.emplace_back(log.eval.step[i], log.eval.loss_nats[i]);
@@ -160,117 +123,175 @@ claims::RunCurve CurveOf(const runlog::RunLog& log) {
   return curve;
 }
 
-using CurvesByArm = std::map<std::string, std::vector<claims::RunCurve>>;
+using CurvesByArm = std::map<std::string, std::vector<estimators::RunCurve>>;
 
-CurvesByArm ReadExperiments(const Study& study, const StudyCell& cell) {
+CurvesByArm ReadExperiments(const Plan& plan, const Cell& cell) {
   CurvesByArm by_arm;
-  for (const compare::Run& run : RunsOf(study, cell)) {
+  for (const compare::Run& run : RunsOf(plan, cell)) {
     by_arm[run.log.provenance.arm].push_back(CurveOf(run.log));
   }
   return by_arm;
 }
 
 /// Without runs of arms that there are none of.
-claims::CellCurves CurvesOf(const Study& study, const StudyCell& cell) {
+estimators::CellCurves CurvesOf(const Plan& plan, const Cell& cell) {
   const train::Experiment& experiment = cell.experiment;
   const auto tokens_per_step = static_cast<double>(
       experiment.train.sequences_per_batch * experiment.data.sequence_length);
-  claims::CellCurves curves{
+  estimators::CellCurves curves{
       .name = cell.name,
       .steps = experiment.train.steps,
       .seeds = experiment.train.seeds.size(),
       .parameters = train::EstimatedParameters(experiment.model),
       .tokens = tokens_per_step * static_cast<double>(experiment.train.steps)};
-  CurvesByArm by_arm = cell.execute ? ReadStudents(cell, study.FolderOf(cell))
-                                    : ReadExperiments(study, cell);
+  CurvesByArm by_arm = cell.execute ? ReadStudents(cell, plan.FolderOf(cell))
+                                    : ReadExperiments(plan, cell);
   for (auto& entry : by_arm) {
     curves.arms.push_back({entry.first, std::move(entry.second)});
   }
   return curves;
 }
 
-}  // namespace
+ExitCode ClaimCode(ClaimVerdict verdict) {
+  switch (verdict) {
+    case ClaimVerdict::kReproduced:
+      return ExitCode::kPass;
+    case ClaimVerdict::kContradicted:
+      return ExitCode::kFail;
+    case ClaimVerdict::kNotAtThisSize:
+      break;
+  }
+  return ExitCode::kInconclusive;
+}
 
-ClaimPlan ReadClaimPlan(const ClaimRequest& request) {
-  ClaimPlan plan;
-  plan.request = request;
-  const fs::path file = request.folder / kClaimFile;
-  plan.claim = claims::ParseClaim(
-      ReadTextFile(file, "Give a folder that holds a claim.toml.",
-                   claims::kMaxClaimBytes),
-      file.string());
-  plan.study.kind = "claim";
-  plan.study.folder =
-      request.out.empty()
-          ? fs::path("runs") / ("claim-" + NameOf(request.folder))
-          : request.out;
-  size_t own_seeds = 0;
-  for (const claims::Cell& cell : plan.claim.cells) {
-    const std::set<std::string> arms = ArmsOf(plan.claim, cell.name);
+class Claim : public Study {
+ public:
+  std::vector<Option> Options() override {
+    return {{.name = "folder",
+             .value = &folder_,
+             .help = "Folder of a claim.toml and its experiments",
+             .type_name = "FOLDER",
+             .required = true},
+            {.name = "--seeds",
+             .value = &seeds_,
+             .help = "Train this many seeds in place of the experiments' own, "
+                     "from their first on; says what fewer can't show",
+             .least = 2,
+             .most = 10'000}};
+  }
+
+  /// Arms that no contrast names are left out.
+  Plan MakePlan(const Request& request) override {
+    Plan plan{.kind = "claim", .folder = request.out, .cells = {}, .text = {}};
+    if (plan.folder.empty()) {
+      plan.folder = fs::path("runs") / ("claim-" + NameOf(folder_));
+    }
+    const fs::path file = folder_ / "claim.toml";
+    claim_ = estimators::ParseClaim(
+        ReadTextFile(file, "Give a folder that holds a claim.toml.",
+                     estimators::kMaxClaimBytes),
+        file.string());
+    size_t own_seeds = 0;
+    std::string trained;  // all that runs depend on
+    for (const estimators::ClaimCell& cell : claim_.cells) {
+      Cell read = ReadCell(cell);
+      std::vector<uint64_t>& seeds = read.experiment.train.seeds;
+      own_seeds = std::max(own_seeds, seeds.size());
+      if (seeds_ > 0) seeds = ConsecutiveSeeds(read.experiment, seeds_);
+      for (const std::string& text :
+           {cell.name, cell.stress,
+            cell.student ? StudentText(cell)
+                         : read.experiment.TomlWithoutSeeds()}) {
+        trained.append(text).append(kSeparator);
+      }
+      plan.cells.push_back(std::move(read));
+    }
+    plan.text = BeginPlanText(plan.kind, "experiments", trained).text();
+    if (seeds_ > 0 && seeds_ < own_seeds) {
+      plan.notes.push_back(FewerSeedsNote(claim_, own_seeds, seeds_));
+    }
+    if (request.estimate) {
+      EstimateCosts(plan.cells);
+      EstimateStudents(claim_.cells, plan.cells);
+    }
+    return plan;
+  }
+
+  std::string Describe(const Plan& plan) const override {
+    std::string text = claim_.title + "\n";
+    for (const Cell& cell : plan.cells) {
+      std::vector<std::string> arms;
+      for (const train::Arm& arm : cell.experiment.arms) {
+        arms.push_back(arm.name);
+      }
+      text += fmt::format(
+          "{:<14} {:>20}  {} steps, {} seeds of {}\n", cell.name,
+          CostText(plan, cell), cell.experiment.train.steps,
+          cell.experiment.train.seeds.size(), fmt::join(arms, ", "));
+    }
+    return text + fmt::format("In all: {}.\n", CostText(plan));
+  }
+
+  std::optional<Answer> Judge(const Plan& plan, bool /*may_train*/) override {
+    std::vector<estimators::CellCurves> cells;
+    for (const Cell& cell : plan.cells) cells.push_back(CurvesOf(plan, cell));
+    if (std::ranges::all_of(cells, [](const estimators::CellCurves& cell) {
+          return cell.arms.empty();
+        })) {
+      ThrowNothingToJudge(plan);
+    }
+    const ClaimResult result = estimators::JudgeClaim(claim_, cells);
+    return Answer{.code = ClaimCode(result.verdict),
+                  .document = ClaimDocument(result),
+                  .figure = ClaimFigure(result)};
+  }
+
+ private:
+  Cell ReadCell(const estimators::ClaimCell& cell) const {
+    const std::set<std::string> arms = ArmsOf(claim_, cell.name);
     if (arms.empty()) {
       ThrowError(ErrorKind::kConfig,
-                 "{}: no contrast reads cell {}. Remove it.", file.string(),
-                 cell.name);
+                 "{}: no contrast reads cell {}. Remove it.",
+                 (folder_ / "claim.toml").string(), cell.name);
     }
-    StudyCell read = cell.student ? StudentCell(cell, arms)
-                                  : ExperimentCell(request.folder, cell, arms);
-    std::vector<uint64_t>& seeds = read.experiment.train.seeds;
-    own_seeds = std::max(own_seeds, seeds.size());
-    if (request.seeds) {
-      seeds = ConsecutiveSeeds(read.experiment, *request.seeds);
+    Cell read =
+        cell.student ? StudentCell(cell, arms) : ExperimentCell(cell, arms);
+    CheckShares(claim_, read);
+    return read;
+  }
+
+  /// A cell that trains the experiment of `cell`.
+  Cell ExperimentCell(const estimators::ClaimCell& cell,
+                      const std::set<std::string>& arms) const {
+    Cell result{.name = cell.name,
+                .experiment =
+                    campaign::ExperimentSource{
+                        .file = (folder_ / cell.experiment).string(),
+                        .overrides = cell.overrides}
+                        .Load()};
+    train::Experiment& experiment = result.experiment;
+    experiment.name = NameOf(folder_) + "-" + cell.name;
+    KeepArms(arms, experiment);
+    if (!cell.stress.empty()) {
+      result.hooks = treatments::ApplyStress(
+          treatments::StressModeByName(cell.stress), experiment);
     }
-    CheckShares(plan.claim, read);
-    plan.study.cells.push_back(std::move(read));
+    LogNoTensors(experiment);  // A claim reads losses only.
+    return result;
   }
-  if (request.seeds && *request.seeds >= 2 && *request.seeds < own_seeds) {
-    plan.notes.push_back(FewerSeedsNote(plan.claim, own_seeds, *request.seeds));
-  }
-  plan.study.plan = ClaimPlanText(plan);
-  return plan;
-}
 
-ClaimPlan PlanClaim(const ClaimRequest& request) {
-  ClaimPlan plan = ReadClaimPlan(request);
-  EstimateStudy(plan.study.cells);
-  EstimateStudents(plan.claim.cells, plan.study.cells);
-  return plan;
-}
+  fs::path folder_;
+  size_t seeds_ = 0;  ///< 0: the experiments' own
 
-std::string DescribePlan(const ClaimPlan& plan) {
-  std::string text = plan.claim.title + "\n";
-  for (const StudyCell& cell : plan.study.cells) {
-    std::vector<std::string> arms;
-    for (const train::Arm& arm : cell.experiment.arms) {
-      arms.push_back(arm.name);
-    }
-    text +=
-        fmt::format("{:<14} {:>20}  {} steps, {} seeds of {}\n", cell.name,
-                    CostText(plan.study, cell), cell.experiment.train.steps,
-                    cell.experiment.train.seeds.size(), fmt::join(arms, ", "));
-  }
-  text += fmt::format("In all: {}.\n", CostText(plan.study));
-  for (const std::string& note : plan.notes) text += note + "\n";
-  return text;
-}
+  estimators::Claim claim_;
+};
 
-claims::ClaimResult JudgeClaim(const ClaimPlan& plan) {
-  std::vector<claims::CellCurves> cells;
-  for (const StudyCell& cell : plan.study.cells) {
-    cells.push_back(CurvesOf(plan.study, cell));
-  }
-  if (std::ranges::all_of(cells, [](const claims::CellCurves& cell) {
-        return cell.arms.empty();
-      })) {
-    ThrowNothingToJudge(plan.study);
-  }
-  return claims::JudgeClaim(plan.claim, cells);
-}
+}  // namespace
 
-void WriteClaim(const ClaimPlan& plan, const claims::ClaimResult& result) {
-  WriteFileAtomically(plan.study.folder / "claim.json",
-                      report::RenderClaimJson(result));
-  WriteFileAtomically(plan.study.folder / "claim.svg",
-                      report::RenderClaimSvg(result));
-}
+extern constinit const StudyKind kStudy_claim = {
+    "claim", "Put a published claim to the test",
+    "isoloss study claim experiments/published/scale_rounding",
+    "runs/claim-<name of the claim's folder>",
+    []() -> std::unique_ptr<Study> { return std::make_unique<Claim>(); }};
 
 }  // namespace isoloss::studies

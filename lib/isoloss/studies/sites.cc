@@ -1,457 +1,469 @@
-#include "isoloss/studies/sites.h"
+// isoloss study sites: which products of which GEMMs can be quantised.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
+#include <nlohmann/json.hpp>
 
-#include "isoloss/base/build_info.h"
+#include "isoloss/base/atomic_file.h"
 #include "isoloss/base/digest.h"
 #include "isoloss/base/error.h"
+#include "isoloss/base/threads.h"
 #include "isoloss/campaign/arm_roles.h"
-#include "isoloss/campaign/log_files.h"
-#include "isoloss/config/writer.h"
+#include "isoloss/campaign/interrupt.h"
+#include "isoloss/campaign/json_file.h"
+#include "isoloss/document/json.h"
+#include "isoloss/estimators/site_findings.h"
 #include "isoloss/precision/recipe_file.h"
-#include "isoloss/precision/site_presets.h"
-#include "isoloss/studies/model_work.h"
+#include "isoloss/report/heartbeat.h"
+#include "isoloss/studies/documents.h"
+#include "isoloss/studies/study.h"
 #include "isoloss/train/arm_recipes.h"
+#include "isoloss/train/cost.h"
+#include "isoloss/treatments/gradient_error.h"
+#include "isoloss/treatments/model_work.h"
+#include "isoloss/treatments/site_design.h"
 
 namespace isoloss::studies {
 namespace {
 
-constexpr const char* kAllArm = "all";
+namespace fs = std::filesystem;
+using campaign::ExitCode;
+using document::Document;
+using estimators::SitesStatement;
+using treatments::SiteProducts;
+
 constexpr const char* kRecipeName = "chosen_sites";
 
-// Of --quick.
+// --quick has these.
 constexpr int64_t kQuickSteps = 20;
 constexpr size_t kQuickSeeds = 3;
 constexpr size_t kQuickSequences = 16;
 
-/// Filters that were published, and what they leave in high precision besides.
-struct PublishedFilter {
-  const char* preset;
-  bool expert_wgrad;  ///< of routed experts quantised too
+// Gradients with each product alone, measured once for a folder.
+
+using Errors = std::vector<std::vector<double>>;
+
+fs::path ErrorsFile(const Plan& plan) {
+  return plan.folder / "gradient_errors.json";
+}
+
+Errors ReadErrors(const fs::path& path, size_t products) {
+  const campaign::JsonFile file(path, "file of gradient errors");
+  file.Check(R"({"errors": [["n"]]})");
+  Errors errors;
+  for (const document::Json& of_product : file.json()["errors"]) {
+    std::vector<double> values;
+    for (const document::Json& value : of_product) {
+      values.push_back(value.is_null()
+                           ? std::numeric_limits<double>::quiet_NaN()
+                           : value.get<double>());
+    }
+    errors.push_back(std::move(values));
+  }
+  if (errors.size() != products) {
+    ThrowError(ErrorKind::kFormat,
+               "{}: it has errors of {} products, but the plan has {}. Remove "
+               "it, and it is made anew.",
+               path.string(), errors.size(), products);
+  }
+  return errors;
+}
+
+void WriteErrors(const fs::path& path, const Errors& errors) {
+  Document document;
+  document.Put("errors", errors);  // what is not finite becomes null
+  WriteFileAtomically(path, document::RenderJson(document));
+}
+
+/// Gradients with each product alone against the baseline's. Empty if a signal
+/// came.
+/// Shapes   result[product] = {at step 1, at the last step}; fewer where the
+///          baseline's step was not finite.
+std::optional<Errors> MeasureErrors(const train::Experiment& experiment,
+                                    size_t products) {
+  // The arms after the baseline and all products.
+  const std::span<const train::Arm> alone =
+      std::span(experiment.arms).subspan(2, products);
+  const std::array<int64_t, 2> steps = {1, experiment.train.steps};
+  report::Heartbeat heartbeat;
+  ThreadTeam team(train::CrewFor(experiment, 1).workers);
+  treatments::GradientErrorHooks hooks;
+  hooks.stop = &campaign::InterruptFlag();
+  hooks.on_progress = [&](size_t done, size_t of) {
+    heartbeat.Set(fmt::format("sites: gradients, {} of {} steps", done, of));
+  };
+  Errors errors = treatments::GradientErrors(
+      experiment, experiment.arms.front(), alone,
+      experiment.train.seeds.front(), train::LoadCorpusOf(experiment), steps,
+      team, hooks);
+  if (campaign::InterruptFlag().load()) return std::nullopt;
+  return errors;
+}
+
+/// Losses of the runs of some seeds.
+class SeedLosses {
+ public:
+  /// Takes the seeds of the cell that every arm has a run of.
+  SeedLosses(const Plan& plan, const Cell& cell) : ends_(EndsOf(plan, cell)) {
+    for (const uint64_t seed : cell.experiment.train.seeds) {
+      const auto number = static_cast<int64_t>(seed);
+      const bool all =
+          std::ranges::all_of(cell.experiment.arms, [&](const train::Arm& arm) {
+            const auto found = ends_.find(arm.name);
+            return found != ends_.end() && found->second.contains(number);
+          });
+      if (all) seeds_.push_back(number);
+    }
+  }
+
+  size_t size() const { return seeds_.size(); }
+
+  /// NaN of a run without a finite loss.
+  estimators::ArmLosses Of(const std::string& arm,
+                           std::vector<size_t> products) const {
+    estimators::ArmLosses result{.name = arm, .products = std::move(products)};
+    for (const int64_t seed : seeds_) {
+      result.losses.push_back(ends_.at(arm).at(seed).loss.value_or(
+          std::numeric_limits<double>::quiet_NaN()));
+    }
+    return result;
+  }
+
+ private:
+  std::map<std::string, std::map<int64_t, RunEnd>> ends_;
+  std::vector<int64_t> seeds_;
 };
-constexpr PublishedFilter kPublishedFilters[] = {
-    {"nebius_16b", false}, {"routed_experts", true}, {"llama4_scout", true}};
 
-/// A name for files: letters, digits, '-' and '_'.
-std::string FileName(std::string name) {
-  for (char& c : name) {
-    if (c == '.' || c == ' ') c = c == '.' ? '_' : '-';
+/// A recipe fails whose gap is not the one that was predicted. It passes if its
+/// own runs show a gap below the margin.
+ExitCode CodeOfSites(const SitesStatement& statement) {
+  const auto& recipe = statement.findings.recipe;
+  if (!recipe || !recipe->measured) return ExitCode::kInconclusive;
+  if (!recipe->inside()) return ExitCode::kFail;
+  return recipe->safe(statement.findings.margin_nats) ? ExitCode::kPass
+                                                      : ExitCode::kInconclusive;
+}
+
+class Sites : public Study {
+ public:
+  std::vector<Option> Options() override {
+    return {{.name = "experiment", .value = &source_},
+            {.name = "--arm",
+             .value = &arm_,
+             .help = "Arm whose formats are tried at every site (default: the "
+                     "first candidate that quantises)"},
+            {.name = "--quick",
+             .value = &quick_,
+             .help = "20 steps and 3 seeds, in less than 5 minutes: shows that "
+                     "it works, and says nothing of sites"},
+            SeedsOption(seeds_, "Seeds of each arm (default: 8)"),
+            {.name = "--margin",
+             .value = &margin_percent_,
+             .help = "Largest gap that the recipe may be predicted to have, "
+                     "percent of the baseline's loss (default: 0.25)",
+             .least = 0,
+             .most = 100}};
   }
-  return name;
-}
 
-std::string ProductName(const SiteProducts::Entry& product) {
-  return product.kind + " " +
-         std::string(precision::GemmRoleName(product.role));
-}
-
-train::Arm ArmOf(const SiteProducts& products, const train::Arm& base,
-                 std::span<const size_t> chosen, const std::string& name) {
-  train::Arm arm{.name = name, .exchange = base.exchange};
-  std::string recipe = name;
-  std::ranges::replace(recipe, '-', '_');
-  arm.Use(products.RecipeOf(chosen, recipe));
-  return arm;
-}
-
-/// The arm that was named, or the first candidate.
-const train::Arm& ChooseArm(const train::Experiment& experiment,
-                            const std::string& name) {
-  if (!name.empty()) return train::ArmNamed(experiment, name);
-  const campaign::ArmRoles roles = campaign::RolesOf(experiment);
-  for (const std::string& arm : roles.candidates) {
-    const train::Arm& candidate = train::ArmNamed(experiment, arm);
-    if (train::ArmRecipe(candidate).quantizes()) return candidate;
+  Plan MakePlan(const Request& request) override {
+    Plan plan{.kind = "sites", .folder = {}, .cells = {}, .text = {}};
+    if (quick_) seeds_ = kQuickSeeds;
+    base_ = source_.Load();
+    const train::Arm& baseline = base_.arms.front();
+    if (train::ArmRecipe(baseline).quantizes_anything()) {
+      ThrowError(ErrorKind::kConfig,
+                 "{}: the baseline {} has the recipe {}, which quantises, but "
+                 "sites are held against high precision. Put a BF16 arm first.",
+                 base_.path.string(), baseline.name, baseline.recipe);
+    }
+    const train::Arm arm = ChosenArm();
+    arm_ = arm.name;
+    products_.emplace(arm.BaseRecipe(), base_.model);
+    sets_ = treatments::SetsOf(*products_, arm);
+    PrepareBase();
+    AddNotes(train::ArmRecipe(arm), plan);
+    plan.folder = FolderOfStudy(base_.name, plan.kind, quick_, request.out);
+    Cell cell{.name = "design", .experiment = base_};
+    cell.experiment.name += "-sites";
+    cell.experiment.arms =
+        treatments::ArmsOfDesign(*products_, sets_, base_.arms.front());
+    if (request.estimate) Estimate(cell);
+    config::Writer text = BeginPlanText(plan.kind, "experiment",
+                                        cell.experiment.TomlWithoutSeeds());
+    text.Text("arm", arm_);
+    plan.text = text.text();
+    plan.cells = {std::move(cell)};
+    return plan;
   }
-  ThrowError(ErrorKind::kConfig,
-             "{}: no candidate of `arms` quantises a GEMM, but a study of "
-             "sites asks which of them a recipe can quantise. Add an arm, or "
-             "name one with --arm.",
-             experiment.path.string());
-}
 
-void CheckSitesRequest(const SitesRequest& request,
-                       const train::Experiment& experiment) {
-  const train::Arm& baseline = experiment.arms.front();
-  if (train::ArmRecipe(baseline).quantizes_anything()) {
+  std::string Describe(const Plan& plan) const override {
+    std::vector<std::string> kinds;
+    for (const SiteProducts::Entry& product : products_->products()) {
+      if (kinds.empty() || kinds.back() != product.kind) {
+        kinds.push_back(product.kind);
+      }
+    }
+    const train::Experiment& design = plan.cells.front().experiment;
+    const size_t count = products_->products().size();
+    // The gradients take the baseline's run once more, and two steps of each
+    // product.
+    const double gradients =
+        seconds_of_a_run_ * (1 + 2 * static_cast<double>(count) /
+                                     static_cast<double>(design.train.steps));
+    return fmt::format(
+        "{} of arm {} at {} products of {} kinds of sites: {}.\n"
+        "{} arms (the baseline, all products, each alone, all but each, {} "
+        "sets) x {} seeds of {} steps, {} runs: {}. Gradients: {}. The runs of "
+        "the recipe, if they are not there yet: {}.\n",
+        train::ArmNamed(base_, arm_).recipe, arm_, count, kinds.size(),
+        fmt::join(kinds, ", "), design.arms.size(), sets_.size(), seeds_,
+        design.train.steps, design.arms.size() * seeds_, CostText(plan),
+        CostText(gradients, fs::exists(ErrorsFile(plan)) ? 0 : gradients),
+        CostText(RecipeSeconds()));
+  }
+
+  std::optional<Answer> Judge(const Plan& plan, bool may_train) override {
+    const size_t count = products_->products().size();
+    const train::Experiment& design = plan.cells.front().experiment;
+    std::optional<Errors> errors = Errors();
+    if (fs::exists(ErrorsFile(plan))) {
+      errors = ReadErrors(ErrorsFile(plan), count);
+    } else if (may_train) {
+      errors = MeasureErrors(design, count);
+      if (!errors) return std::nullopt;
+      WriteErrors(ErrorsFile(plan), *errors);
+    }
+    SitesStatement statement = StateSites(plan, *errors);
+    if (statement.findings.recipe) {
+      const Plan recipe = PlanRecipe(plan, statement);
+      if (may_train && !Train(recipe)) return std::nullopt;
+      AddRecipeRuns(recipe, statement);
+    }
+    return Answer{.code = CodeOfSites(statement),
+                  .document = SitesDocument(statement),
+                  .figure = SitesFigure(statement),
+                  .files = {{"recipe.toml", statement.recipe_text}}};
+  }
+
+ private:
+  /// The arm that was named, or the first candidate that quantises.
+  const train::Arm& ChosenArm() const {
+    if (!arm_.empty()) return train::ArmNamed(base_, arm_);
+    for (const std::string& arm : campaign::RolesOf(base_).candidates) {
+      const train::Arm& candidate = train::ArmNamed(base_, arm);
+      if (train::ArmRecipe(candidate).quantizes()) return candidate;
+    }
     ThrowError(ErrorKind::kConfig,
-               "{}: the baseline {} has the recipe {}, which quantises, but "
-               "sites are held against high precision. Put a BF16 arm first.",
-               experiment.path.string(), baseline.name, baseline.recipe);
+               "{}: no candidate of `arms` quantises a GEMM, but a study of "
+               "sites asks which of them a recipe can quantise. Add an arm, or "
+               "name one with --arm.",
+               base_.path.string());
   }
-  CheckSeeds("sites", request.seeds);
-}
 
-void Prepare(const SitesRequest& request, train::Experiment& experiment) {
-  train::TrainConfig& train = experiment.train;
-  train::LogConfig& log = experiment.log;
-  if (request.quick) {
-    train.steps = std::min(train.steps, kQuickSteps);
-    train.warmup_steps = std::min(train.warmup_steps, train.steps / 4);
-    log.eval_sequences = std::min(log.eval_sequences, kQuickSequences);
-  }
-  train.seeds = ConsecutiveSeeds(experiment, request.seeds);
-  LogLossesOnly(experiment);
-  experiment.gate = {};
-}
-
-std::vector<sites::NamedSet> SetsOf(const SiteProducts& products,
-                                    const train::Arm& arm) {
-  std::vector<sites::NamedSet> sets = {
-      {.name = "arm " + arm.name,
-       .source = "the sites of its own recipe",
-       .products = products.ProductsOf(train::ArmRecipe(arm))}};
-  for (const PublishedFilter& filter : kPublishedFilters) {
-    const auto presets = precision::AllSitePresets();
-    const auto preset =
-        std::ranges::find(presets, filter.preset, &precision::SitePreset::name);
-    sites::NamedSet set{
-        .name = preset->name,
-        .source = preset->source,
-        .products = products.ProductsAt(preset->include, preset->exclude)};
-    if (!filter.expert_wgrad) {
-      std::erase_if(set.products, [&](size_t product) {
-        const SiteProducts::Entry& p = products.products()[product];
-        return p.role == precision::GemmRole::kWgrad &&
-               p.kind.starts_with("routed_experts");
-      });
+  /// Sets what all arms of the design have in common.
+  void PrepareBase() {
+    train::TrainConfig& train = base_.train;
+    train::LogConfig& log = base_.log;
+    if (quick_) {
+      train.steps = std::min(train.steps, kQuickSteps);
+      train.warmup_steps = std::min(train.warmup_steps, train.steps / 4);
+      log.eval_sequences = std::min(log.eval_sequences, kQuickSequences);
     }
-    if (!set.products.empty()) sets.push_back(std::move(set));
+    train.seeds = ConsecutiveSeeds(base_, seeds_);
+    LogLossesOnly(base_);
+    base_.gate = {};
   }
-  return sets;
-}
 
-/// The baseline, all products, each alone, all but each, and the sets.
-std::vector<train::Arm> ArmsOfDesign(const SiteProducts& products,
-                                     const std::vector<sites::NamedSet>& sets,
-                                     const train::Arm& baseline) {
-  std::vector<train::Arm> arms = {baseline};
-  const auto add = [&](const std::vector<size_t>& chosen,
-                       const std::string& name) {
-    arms.push_back(ArmOf(products, baseline, chosen, FileName(name)));
-  };
-  add(products.AllBut({}), kAllArm);
-  for (const char* what : {"only-", "all_but-"}) {
-    for (size_t product = 0; product < products.products().size(); ++product) {
-      const std::vector alone = {product};
-      add(what == std::string_view("only-") ? alone : products.AllBut(alone),
-          what + ProductName(products.products()[product]));
+  void AddNotes(const precision::Recipe& recipe, Plan& plan) const {
+    if (recipe.attention.quantizes() || recipe.norm_gains) {
+      plan.notes.push_back(
+          "The recipe quantises attention's own products or gains of norms, "
+          "which are no GEMM sites: no arm of this study has that.");
+    }
+    if (quick_) {
+      plan.notes.push_back(
+          "--quick trains 3 seeds for 20 steps: it shows that the study works. "
+          "Intervals with 2 degrees of freedom are so wide, and models so "
+          "little trained, that the ranking and the recipe say nothing.");
     }
   }
-  for (const sites::NamedSet& set : sets) add(set.products, "set-" + set.name);
-  return arms;
-}
 
-std::string SitesPlanText(const SitesPlan& plan) {
-  Digest digest;
-  digest.Update(plan.study.cells.front().experiment.TomlWithoutSeeds());
-  config::Writer text;
-  text.Text("study", "sites");
-  text.Text("version", GetBuildInfo().version);
-  text.Text("experiment", DigestToHex(digest.Value()));
-  text.Text("arm", plan.arm);
-  return text.text();
-}
-
-/// Arms cost about the same, and the one with all products costs most: only it
-/// and the baseline are measured.
-void Estimate(SitesPlan& plan) {
-  StudyCell& cell = plan.study.cells.front();
-  std::vector<StudyCell> pair = {cell};
-  std::vector<train::Arm>& arms = pair.front().experiment.arms;
-  arms.resize(2);
-  EstimateStudy(pair);
-  plan.seconds_of_a_run = pair.front().seconds /
-                          static_cast<double>(arms.size() * plan.request.seeds);
-  cell.seconds =
-      plan.seconds_of_a_run *
-      static_cast<double>(cell.experiment.arms.size() * plan.request.seeds);
-}
-
-using LossesByArm = std::map<std::string, std::map<int64_t, double>>;
-
-/// Held-out losses at the end of runs; NaN without a finite one.
-LossesByArm LossesOfCell(const Study& study, const StudyCell& cell) {
-  LossesByArm losses;
-  for (const compare::Run& run : RunsOf(study, cell)) {
-    const runlog::Provenance& provenance = run.log.provenance;
-    losses[provenance.arm][provenance.seed] =
-        FinalLoss(run.log).value_or(std::numeric_limits<double>::quiet_NaN());
+  /// Arms cost about the same, and the one with all products costs most: only
+  /// it and the baseline are measured.
+  void Estimate(Cell& design) {
+    std::vector<Cell> pair = {design};
+    pair.front().experiment.arms.resize(2);
+    EstimateCosts(pair);
+    const auto seeds = static_cast<double>(seeds_);
+    seconds_of_a_run_ = pair.front().seconds / (2 * seeds);
+    design.seconds = seconds_of_a_run_ * seeds *
+                     static_cast<double>(design.experiment.arms.size());
   }
-  return losses;
-}
 
-/// Seeds of which every arm has a run.
-std::vector<int64_t> CommonSeeds(const std::vector<train::Arm>& arms,
-                                 const std::vector<uint64_t>& seeds,
-                                 const LossesByArm& losses) {
-  std::vector<int64_t> common;
-  for (const uint64_t seed : seeds) {
-    const auto number = static_cast<int64_t>(seed);
-    const bool all = std::ranges::all_of(arms, [&](const train::Arm& arm) {
-      const auto found = losses.find(arm.name);
-      return found != losses.end() && found->second.contains(number);
-    });
-    if (all) common.push_back(number);
+  double RecipeSeconds() const {
+    return 2 * static_cast<double>(seeds_) * seconds_of_a_run_;
   }
-  return common;
-}
 
-sites::ArmLosses LossesOfArm(const std::string& arm,
-                             std::vector<size_t> products,
-                             const std::vector<int64_t>& seeds,
-                             const LossesByArm& losses) {
-  sites::ArmLosses result{.name = arm, .products = std::move(products)};
-  for (const int64_t seed : seeds) {
-    result.losses.push_back(losses.at(arm).at(seed));
-  }
-  return result;
-}
-
-/// What the runs of the design say: of its arms but those of the sets.
-std::vector<sites::ArmLosses> DesignLosses(const SitesPlan& plan,
-                                           const std::vector<int64_t>& seeds,
-                                           const LossesByArm& losses) {
-  const std::vector<train::Arm>& arms =
-      plan.study.cells.front().experiment.arms;
-  const size_t count = plan.products.products().size();
-  std::vector<sites::ArmLosses> design;
-  for (size_t i = 0; i < 2 + 2 * count; ++i) {
-    std::vector<size_t> products;
-    if (i == 1) products = plan.products.AllBut({});
-    if (i >= 2 && i < 2 + count) products = {i - 2};
-    if (i >= 2 + count)
-      products = plan.products.AllBut(std::vector{i - 2 - count});
-    design.push_back(
-        LossesOfArm(arms[i].name, std::move(products), seeds, losses));
-  }
-  return design;
-}
-
-sites::SpeedModel SpeedModelOf671b() {
-  return {WorkOf671b(), sites::kB200, sites::Assumptions()};
-}
-
-/// Names, shares and gradient errors of the products.
-std::vector<sites::Product> FactsOf(
-    const SitesPlan& plan, const sites::SpeedModel& speed,
-    const std::vector<std::vector<double>>& errors) {
-  const train::Experiment& base = plan.base;
-  const auto tokens = static_cast<double>(base.train.sequences_per_batch *
-                                          base.data.sequence_length);
-  const sites::ModelWork models[] = {
-      WorkOf("this model", base.model, {.tokens = tokens}), WorkOf16b(),
-      speed.work()};
-  std::vector<sites::Product> facts;
-  for (size_t i = 0; i < plan.products.products().size(); ++i) {
-    const sites::QuantizedProduct quantized = plan.products.Quantized(i);
-    sites::Product product{.kind = quantized.kind,
-                           .role = quantized.role,
-                           .saved_seconds = speed.SavedSeconds(quantized)};
-    for (const sites::ModelWork& model : models) {
-      product.shares.push_back(sites::ShareOf(model, quantized));
+  /// Names, shares and gradient errors of the products.
+  std::vector<estimators::SiteProduct> Facts(
+      const estimators::SpeedModel& speed, const Errors& errors) const {
+    const auto tokens = static_cast<double>(base_.train.sequences_per_batch *
+                                            base_.data.sequence_length);
+    const estimators::ModelWork models[] = {
+        treatments::WorkOf("this model", base_.model, {.tokens = tokens}),
+        treatments::WorkOf16b(), speed.work()};
+    std::vector<estimators::SiteProduct> facts;
+    for (size_t i = 0; i < products_->products().size(); ++i) {
+      const estimators::QuantizedProduct quantized = products_->Quantized(i);
+      estimators::SiteProduct product{
+          .kind = quantized.kind,
+          .role = quantized.role,
+          .saved_seconds = speed.SavedSeconds(quantized)};
+      for (const estimators::ModelWork& model : models) {
+        product.shares.push_back(estimators::ShareOfModel(model, quantized));
+      }
+      if (i < errors.size() && errors[i].size() == 2) {
+        product.first_error = errors[i].front();
+        product.last_error = errors[i].back();
+      }
+      facts.push_back(std::move(product));
     }
-    if (i < errors.size() && errors[i].size() == 2) {
-      product.first_error = errors[i].front();
-      product.last_error = errors[i].back();
-    }
-    facts.push_back(std::move(product));
+    return facts;
   }
-  return facts;
-}
 
-sites::Evidence EvidenceOf(const SitesPlan& plan,
-                           const sites::SpeedModel& speed,
-                           const std::vector<std::vector<double>>& errors,
-                           const std::vector<int64_t>& seeds,
-                           const LossesByArm& losses) {
-  const std::vector<train::Arm>& arms =
-      plan.study.cells.front().experiment.arms;
-  sites::Evidence evidence{.products = FactsOf(plan, speed, errors),
-                           .arms = DesignLosses(plan, seeds, losses),
-                           .sets = plan.sets,
-                           .set_losses = {},
-                           .speed_up = {},
-                           .margin_percent = plan.request.margin_percent};
-  for (size_t i = 0; i < plan.sets.size(); ++i) {
-    evidence.set_losses.push_back(
-        LossesOfArm(arms[evidence.arms.size() + i].name, plan.sets[i].products,
-                    seeds, losses));
-  }
-  evidence.speed_up = [&](std::span<const size_t> products) {
-    std::vector<sites::QuantizedProduct> quantized;
-    for (const size_t product : products) {
-      quantized.push_back(plan.products.Quantized(product));
+  estimators::SiteEvidence EvidenceOf(const std::vector<train::Arm>& arms,
+                                      const estimators::SpeedModel& speed,
+                                      const Errors& errors,
+                                      const SeedLosses& losses) const {
+    estimators::SiteEvidence evidence{.products = Facts(speed, errors),
+                                      .arms = {},
+                                      .sets = sets_,
+                                      .set_losses = {},
+                                      .speed_up = {},
+                                      .margin_percent = margin_percent_};
+    const size_t count = evidence.products.size();
+    const auto add = [&](std::vector<size_t> products) {
+      const std::string& arm = arms[evidence.arms.size()].name;
+      evidence.arms.push_back(losses.Of(arm, std::move(products)));
+    };
+    add({});
+    add(products_->AllBut({}));
+    for (size_t i = 0; i < count; ++i) add({i});
+    for (size_t i = 0; i < count; ++i) add(products_->AllBut(std::vector{i}));
+    for (size_t i = 0; i < sets_.size(); ++i) {
+      evidence.set_losses.push_back(
+          losses.Of(arms[evidence.arms.size() + i].name, sets_[i].products));
     }
-    return speed.SpeedUp(quantized);
-  };
-  return evidence;
-}
+    evidence.speed_up = [this, &speed](std::span<const size_t> products) {
+      std::vector<estimators::QuantizedProduct> quantized;
+      for (const size_t product : products) {
+        quantized.push_back(products_->Quantized(product));
+      }
+      return speed.SpeedUp(quantized);
+    };
+    return evidence;
+  }
 
-/// TOML; "" if there is no recipe.
-std::string TextOfRecipe(const SitesPlan& plan,
-                         const sites::Statement& statement) {
-  if (!statement.findings.recipe) return "";
-  const std::vector<size_t>& chosen = statement.findings.recipe->set.products;
-  precision::Recipe recipe = plan.products.RecipeOf(chosen, kRecipeName);
-  recipe.summary =
-      fmt::format("{} of {} products of {}", chosen.size(),
-                  plan.products.products().size(), statement.candidate);
-  recipe.source = "isoloss sites, experiment " + plan.base.name;
-  return precision::RecipeText(recipe);
-}
+  SitesStatement StateSites(const Plan& plan, const Errors& errors) const {
+    const Cell& cell = plan.cells.front();
+    const std::vector<train::Arm>& arms = cell.experiment.arms;
+    const SeedLosses losses(plan, cell);
+    if (losses.size() < 2) ThrowNothingToJudge(plan);
+    const estimators::SpeedModel speed(treatments::WorkOf671b(),
+                                       estimators::kB200,
+                                       estimators::SpeedAssumptions());
+    const estimators::SiteEvidence evidence =
+        EvidenceOf(arms, speed, errors, losses);
+    SitesStatement statement{.experiment = base_.name,
+                             .baseline = arms.front().name,
+                             .arm = arm_,
+                             .candidate = train::ArmNamed(base_, arm_).recipe,
+                             .steps = cell.experiment.train.steps,
+                             .runs = arms.size() * losses.size(),
+                             .margin_percent = margin_percent_,
+                             .products = evidence.products,
+                             .findings = estimators::JudgeSites(evidence),
+                             .speed = speed,
+                             .notes = plan.notes};
+    statement.recipe_text = RecipeText(statement);
+    return statement;
+  }
+
+  /// TOML; "" if there is no recipe.
+  std::string RecipeText(const SitesStatement& statement) const {
+    if (!statement.findings.recipe) return "";
+    const std::vector<size_t>& chosen = statement.findings.recipe->set.products;
+    precision::Recipe recipe = products_->RecipeOf(chosen, kRecipeName);
+    recipe.summary =
+        fmt::format("{} of {} products of {}", chosen.size(),
+                    products_->products().size(), statement.candidate);
+    recipe.source = "isoloss sites, experiment " + base_.name;
+    return precision::RecipeText(recipe);
+  }
+
+  /// The recipe that was chosen beside the baseline, in the same folder.
+  Plan PlanRecipe(const Plan& plan, const SitesStatement& statement) const {
+    Digest digest;
+    digest.Update(statement.recipe_text);
+    // Another margin may choose another recipe, whose runs lie beside these.
+    Cell cell{.name = "recipe-" + DigestToHex(digest.Value()).substr(0, 8),
+              .experiment = base_};
+    cell.experiment.name += "-" + cell.name;
+    // The design's seeds chose the recipe. Only others can test it.
+    for (uint64_t& seed : cell.experiment.train.seeds) seed += seeds_;
+    const train::Arm& baseline = base_.arms.front();
+    cell.experiment.arms = {
+        baseline, treatments::ArmOf(*products_, baseline,
+                                    statement.findings.recipe->set.products,
+                                    kRecipeName)};
+    cell.seconds = RecipeSeconds();
+    return {.kind = plan.kind,
+            .folder = plan.folder,
+            .cells = {std::move(cell)},
+            .text = plan.text};
+  }
+
+  /// Adds the findings of the recipe's runs, if all seeds are there.
+  static void AddRecipeRuns(const Plan& plan, SitesStatement& statement) {
+    const Cell& cell = plan.cells.front();
+    const std::vector<train::Arm>& arms = cell.experiment.arms;
+    const SeedLosses losses(plan, cell);
+    if (losses.size() < cell.experiment.train.seeds.size()) {
+      statement.notes.push_back(
+          "The recipe is not trained with all seeds yet, so that nothing is "
+          "said of the gap that it has.");
+      return;
+    }
+    estimators::SetFinding& recipe = *statement.findings.recipe;
+    estimators::CompareAfresh(losses.Of(arms.front().name, {}),
+                              losses.Of(arms.back().name, recipe.set.products),
+                              recipe);
+  }
+
+  campaign::ExperimentSource source_;
+  std::string arm_;  ///< "": the first candidate that quantises
+  bool quick_ = false;
+  size_t seeds_ = 8;
+  double margin_percent_ = 0.25;
+
+  train::Experiment base_;
+  std::optional<SiteProducts> products_;
+  std::vector<estimators::NamedSet> sets_;  ///< the arm's own, and published
+  double seconds_of_a_run_ = 0;
+};
 
 }  // namespace
 
-SitesPlan PlanSites(const SitesRequest& given) {
-  SitesRequest request = given;
-  if (request.quick) request.seeds = kQuickSeeds;
-  train::Experiment base = request.source.Load();
-  CheckSitesRequest(request, base);
-  const train::Arm arm = ChooseArm(base, request.arm);
-  SiteProducts products(arm.BaseRecipe(), base.model);
-  SitesPlan plan{.request = request,
-                 .base = std::move(base),
-                 .arm = arm.name,
-                 .products = std::move(products),
-                 .sets = {},
-                 .study = {},
-                 .notes = {}};
-  Prepare(request, plan.base);
-  const precision::Recipe recipe = train::ArmRecipe(arm);
-  if (recipe.attention.quantizes() || recipe.norm_gains) {
-    plan.notes.push_back(
-        "The recipe quantises attention's own products or gains of norms, "
-        "which are no GEMM sites: no arm of this study has that.");
-  }
-  if (request.quick) {
-    plan.notes.push_back(
-        "--quick trains 3 seeds for 20 steps: it shows that the study works. "
-        "Intervals with 2 degrees of freedom are so wide, and models so little "
-        "trained, that the ranking and the recipe say nothing.");
-  }
-  plan.sets = SetsOf(plan.products, arm);
-  StudyCell cell{.name = "design", .experiment = plan.base};
-  cell.experiment.name += "-sites";
-  cell.experiment.arms =
-      ArmsOfDesign(plan.products, plan.sets, plan.base.arms.front());
-  plan.study = {.kind = "sites",
-                .folder = StudyFolder(plan.base.name, "sites", request.quick,
-                                      request.out),
-                .cells = {std::move(cell)},
-                .plan = {}};
-  plan.study.plan = SitesPlanText(plan);
-  if (request.estimate) Estimate(plan);
-  return plan;
-}
-
-std::string DescribePlan(const SitesPlan& plan) {
-  std::vector<std::string> kinds;
-  for (const SiteProducts::Entry& product : plan.products.products()) {
-    if (kinds.empty() || kinds.back() != product.kind)
-      kinds.push_back(product.kind);
-  }
-  const StudyCell& cell = plan.study.cells.front();
-  const size_t arms = cell.experiment.arms.size();
-  const size_t count = plan.products.products().size();
-  // The gradients take the baseline's run once more, and two steps of each
-  // product.
-  const double gradients =
-      plan.seconds_of_a_run *
-      (1 + 2 * static_cast<double>(count) /
-               static_cast<double>(cell.experiment.train.steps));
-  const bool measured = std::filesystem::exists(ErrorsFile(plan));
-  const double recipe =
-      2 * static_cast<double>(plan.request.seeds) * plan.seconds_of_a_run;
-  std::string text = fmt::format(
-      "{} of arm {} at {} products of {} kinds of sites: {}.\n"
-      "{} arms (the baseline, all products, each alone, all but each, {} "
-      "sets) x {} seeds of {} steps, {} runs: {}. Gradients: {}. The runs of "
-      "the recipe, if they are not there yet: {}.\n",
-      train::ArmNamed(plan.base, plan.arm).recipe, plan.arm, count,
-      kinds.size(), fmt::join(kinds, ", "), arms, plan.sets.size(),
-      plan.request.seeds, cell.experiment.train.steps,
-      arms * plan.request.seeds, CostText(plan.study),
-      CostText(gradients, measured ? 0 : gradients), CostText(recipe));
-  for (const std::string& note : plan.notes) text += note + "\n";
-  return text;
-}
-
-sites::Statement JudgeSites(const SitesPlan& plan,
-                            const std::vector<std::vector<double>>& errors) {
-  const StudyCell& cell = plan.study.cells.front();
-  const std::vector<train::Arm>& arms = cell.experiment.arms;
-  const LossesByArm losses = LossesOfCell(plan.study, cell);
-  const std::vector<int64_t> seeds =
-      CommonSeeds(arms, cell.experiment.train.seeds, losses);
-  if (seeds.size() < 2) ThrowNothingToJudge(plan.study);
-  const sites::SpeedModel speed = SpeedModelOf671b();
-  const sites::Evidence evidence =
-      EvidenceOf(plan, speed, errors, seeds, losses);
-  sites::Statement statement{
-      .experiment = plan.base.name,
-      .baseline = arms.front().name,
-      .arm = plan.arm,
-      .candidate = train::ArmNamed(plan.base, plan.arm).recipe,
-      .steps = cell.experiment.train.steps,
-      .runs = arms.size() * seeds.size(),
-      .margin_percent = plan.request.margin_percent,
-      .products = evidence.products,
-      .findings = sites::Judge(evidence),
-      .speed = speed,
-      .notes = plan.notes};
-  statement.recipe_text = TextOfRecipe(plan, statement);
-  return statement;
-}
-
-std::optional<Study> RecipeStudy(const SitesPlan& plan,
-                                 const sites::Statement& statement) {
-  if (!statement.findings.recipe) return std::nullopt;
-  Digest digest;
-  digest.Update(statement.recipe_text);
-  // Another margin may choose another recipe, whose runs lie beside these.
-  StudyCell cell{.name = "recipe-" + DigestToHex(digest.Value()).substr(0, 8),
-                 .experiment = plan.base};
-  cell.experiment.name += "-" + cell.name;
-  // The design's seeds chose the recipe. Only others can test it.
-  for (uint64_t& seed : cell.experiment.train.seeds) {
-    seed += plan.request.seeds;
-  }
-  const train::Arm baseline = plan.base.arms.front();
-  cell.experiment.arms = {
-      baseline, ArmOf(plan.products, baseline,
-                      statement.findings.recipe->set.products, kRecipeName)};
-  cell.seconds =
-      2 * static_cast<double>(plan.request.seeds) * plan.seconds_of_a_run;
-  return Study{.kind = "sites",
-               .folder = plan.study.folder,
-               .cells = {std::move(cell)},
-               .plan = plan.study.plan};
-}
-
-void AddRecipeRuns(const Study& study, sites::Statement& statement) {
-  const StudyCell& cell = study.cells.front();
-  const std::vector<train::Arm>& arms = cell.experiment.arms;
-  const LossesByArm losses = LossesOfCell(study, cell);
-  const std::vector<int64_t> seeds =
-      CommonSeeds(arms, cell.experiment.train.seeds, losses);
-  if (seeds.size() < cell.experiment.train.seeds.size()) {
-    statement.notes.push_back(
-        "The recipe is not trained with all seeds yet, so that nothing is "
-        "said of the gap that it has.");
-    return;
-  }
-  sites::SetFinding& recipe = *statement.findings.recipe;
-  sites::CompareAfresh(
-      LossesOfArm(arms.front().name, {}, seeds, losses),
-      LossesOfArm(arms.back().name, recipe.set.products, seeds, losses),
-      recipe);
-}
+extern constinit const StudyKind kStudy_sites = {
+    "sites", "Find which GEMMs can be quantised",
+    "isoloss study sites experiments/mxfp8_vs_bf16/experiment.toml --seeds 4",
+    "runs/<name>-sites",
+    []() -> std::unique_ptr<Study> { return std::make_unique<Sites>(); }};
 
 }  // namespace isoloss::studies

@@ -11,7 +11,7 @@ namespace {
 
 using Runs = std::vector<const campaign::ListedRun*>;
 
-/// Of an element, whose names are one argument of a program. A name has at most
+/// An element's names are one argument of a program. A name has at most
 /// 200 characters, and an argument at most 128 KiB (MAX_ARG_STRLEN of Linux).
 constexpr size_t kMostRuns = 500;
 

@@ -10,7 +10,7 @@
 
 namespace isoloss::sweeps {
 
-/// What one process makes, run after run.
+/// The runs that one process makes, one after the other.
 struct Element {
   std::vector<std::string> runs = {};             ///< names
   std::vector<std::filesystem::path> files = {};  ///< that they leave
@@ -18,7 +18,7 @@ struct Element {
 };
 
 struct Division {
-  /// More if an element would get more than 500 runs.
+  /// There are more if an element would get more than 500 runs.
   size_t most_elements = 1000;
   /// Runs that take less on one thread share an element: to begin a process
   /// costs a batch system about a second.

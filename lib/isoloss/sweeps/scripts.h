@@ -26,7 +26,7 @@ void RequirePlainPath(const std::string& path, const char* place);
 std::vector<std::string> Command(const Sweep& sweep,
                                  const std::vector<std::string>& arguments);
 
-/// Of the engines `local` and `make`, and the command that starts them.
+/// The scripts of the engines `local` and `make`, and the command for them.
 std::vector<Script> ScriptsOfOneMachine(const Sweep& sweep);
 std::vector<std::string> StartCommand(const Sweep& sweep);
 

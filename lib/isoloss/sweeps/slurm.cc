@@ -61,7 +61,7 @@ bool IsJobId(const std::string& text) {
          std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
 }
 
-/// Of what a program said, whose end has a line end.
+/// One line of what a program said.
 std::string OneLine(std::string text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == '.')) {
     text.pop_back();

@@ -13,7 +13,7 @@
 namespace isoloss::sweeps {
 namespace {
 
-/// Of an element, by what the longest is expected to take on one thread: a
+/// The limit of an element, by what the longest takes on one thread: a
 /// prediction is off by less than 3, and what is not is started again.
 int MinutesOf(const Sweep& sweep) {
   if (sweep.request.minutes > 0) return sweep.request.minutes;
@@ -25,7 +25,7 @@ int MinutesOf(const Sweep& sweep) {
       kMost, std::ceil(kFactor * sweep.LongestSeconds() / kMinute) + kMore));
 }
 
-/// What a time limit leaves for a last checkpoint, seconds. Slurm looks at
+/// A time limit leaves this for a last checkpoint, seconds. Slurm looks at
 /// limits every 30 s.
 constexpr int kWarningSeconds = 120;
 
@@ -89,7 +89,7 @@ std::vector<std::string> CheckCommand(const Sweep& sweep) {
   if (sweep.request.processes > 1) {
     words.insert(words.end(), {"--set", "parallel.transport=mpi"});
   }
-  // Of the disk, what few runs need: most others are there already.
+  // It asks for the disk of few runs: most others are there already.
   words.insert(words.end(), {"--set", "train.seeds=[1]"});
   return words;
 }
@@ -119,7 +119,7 @@ source {0}/job.sh {4} "$runs"
   return {.name = "array.sh", .text = std::move(text)};
 }
 
-/// Of a judge nothing tells how long it takes: it reads all logs (10,000 take a
+/// Nothing tells how long a judge takes: it reads all logs (10,000 take a
 /// quarter of an hour), has the oracle replay steps, and of some commands makes
 /// what is missing. Two hours more than an element, which goes on after it.
 int JudgeMinutes(const Sweep& sweep) {

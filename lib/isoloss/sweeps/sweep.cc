@@ -115,7 +115,7 @@ void CheckLines(const char* option, const std::vector<std::string>& lines) {
   }
 }
 
-/// What only Slurm, or only some commands, can do.
+/// Refuses what only Slurm, or only some commands, can do.
 void CheckEngine(const SweepRequest& request) {
   CheckLines("--sbatch", request.sbatch);
   CheckLines("--setup", request.setup);

@@ -14,7 +14,7 @@
 
 namespace isoloss::sweeps {
 
-/// Who starts the processes: none of them is ours.
+/// An engine starts the processes, and none is part of this program.
 enum class Engine {
   kSlurm,  ///< a job array of sbatch
   kLocal,  ///< xargs
@@ -54,13 +54,13 @@ struct Sweep {
   std::vector<std::string> make;
   std::vector<std::string> judge;  ///< empty: nothing is judged
 
-  /// What belongs to the sweep, beside the runs.
+  /// The folder of all that belongs to the sweep but its runs.
   std::filesystem::path folder() const {
     return list.folder / campaign::kSweepFolder;
   }
   std::filesystem::path File(const char* name) const { return folder() / name; }
   size_t finished() const;
-  /// Of the longest element, on one thread; 0 if there is none.
+  /// The time of the longest element on one thread; 0 if there is none.
   double LongestSeconds() const;
 };
 
@@ -77,7 +77,7 @@ inline constexpr const char* kStateFolder = "state";  ///< of job.sh
 ///          as campaign::ReadRunList.
 Sweep PlanSweep(const SweepRequest& request);
 
-/// What the sweep consists of and takes, for people.
+/// Says for people what the sweep consists of and takes.
 std::string DescribeSweep(const Sweep& sweep);
 
 struct Script {
@@ -96,7 +96,7 @@ std::string StartText(const Sweep& sweep);
 /// lock from it (HandOn), until all have ended.
 /// Errors   ConfigError if another process has it; IoError.
 Descriptor LockSweep(const Sweep& sweep);
-/// What this process becomes or starts has the lock, too.
+/// Gives the lock to what this process becomes or starts, too.
 void HandOn(const Descriptor& lock);
 
 /// Writes runs.json, elements.txt and the scripts.

@@ -24,7 +24,7 @@ CallWatch::Scope::Scope(CallWatch& watch, const char* call, double longest)
     : watch_(watch) {
   watch_.call_.store(call, std::memory_order_relaxed);
   watch_.longest_.store(longest, std::memory_order_relaxed);
-  // One thread makes all calls, so that a sum of two steps is no race.
+  // One thread makes all calls, so a load and a store are no race.
   watch_.turn_.store(watch_.turn_.load(std::memory_order_relaxed) + 1,
                      std::memory_order_release);
 }
@@ -37,7 +37,7 @@ CallWatch::Scope::~Scope() {
 void CallWatch::Run() {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::milliseconds kTick{100};
-  // What passes between two looks counts at most so much: a job that is
+  // The time between two looks counts at most this long: a job that is
   // suspended and continued has not been stuck.
   constexpr double kMostBetween = 0.5;
   uint64_t last = turn_.load(std::memory_order_acquire);
@@ -62,7 +62,8 @@ void CallWatch::Run() {
   }
 }
 
-/// What is stuck after so many seconds in one call, or without one.
+/// Says what is stuck after `seconds` in one call, or without a call. Returns
+/// "" if nothing is.
 std::string CallWatch::ProblemAfter(bool in_call, double seconds) const {
   if (seconds < deadline_) return "";
   if (!in_call) {

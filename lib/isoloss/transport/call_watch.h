@@ -1,4 +1,4 @@
-// A thread that notices when the thread that talks to MPI is stuck: no MPI call
+// Watches the thread that talks to MPI and notices if it is stuck. No MPI call
 // has a limit of its own, and a stopped launcher or a dead network may keep one
 // for ever.
 #pragma once
@@ -16,12 +16,13 @@ namespace isoloss::transport {
 class CallWatch {
  public:
   struct Rules {
-    /// Why calls may not end, as soon as it is known: "" if nothing is.
+    /// Returns why calls may not end, as soon as that is known; "" if there is
+    /// no reason.
     std::function<std::string()> trouble = {};
-    /// Why nobody waits for this process any more: "" while somebody may.
-    /// Asked once the process has made no call for the deadline.
+    /// Returns why nobody waits for this process any more; "" if somebody may.
+    /// Called once the process has made no MPI call for the deadline.
     std::function<std::string()> forsaken = {};
-    /// Told once, by the watching thread, what is stuck.
+    /// Called once, by the watching thread, with what is stuck.
     std::function<void(const std::string& problem)> stuck = {};
   };
 
@@ -32,9 +33,9 @@ class CallWatch {
 
   void set_deadline(double seconds) { deadline_ = seconds; }
 
-  /// While it lives, its thread is in `call` (a literal), which may take
-  /// `longest` seconds, but only the deadline if there is trouble. For one
-  /// thread; costs some nanoseconds.
+  /// While a Scope lives, its thread is in `call` (a literal). The call may
+  /// take `longest` seconds, but only the deadline if there is trouble. A
+  /// Scope belongs to one thread and costs some nanoseconds.
   class Scope {
    public:
     Scope(CallWatch& watch, const char* call, double longest);

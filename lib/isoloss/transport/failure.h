@@ -1,4 +1,4 @@
-// The first reason why a transport cannot go on; it stays.
+// Keeps the first reason why a transport cannot go on.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@ class Failure {
  public:
   bool has_reason() const { return failed_.load(std::memory_order_acquire); }
 
-  /// Keeps the first reason; returns whether it was this one.
+  /// Keeps the first reason; returns whether `reason` was the first.
   bool Set(const std::string& reason) {
     const std::lock_guard lock(mutex_);
     if (has_reason()) return false;

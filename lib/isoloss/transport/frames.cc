@@ -29,8 +29,9 @@ FrameExchange::FrameExchange(Link& link, uint64_t run_id,
 }
 
 FrameExchange::~FrameExchange() {
-  // The link reads the buffers of what is under way. A peer that is gone never
-  // takes them: then they are leaked, to whom they cannot harm any more.
+  // The link reads the buffers of frames that have not left. A peer that is
+  // gone never takes them. Then they are leaked, so that the link never reads
+  // freed memory.
   const auto idle = [&] {
     bool all = ControlsHaveLeft();
     ForPeers([&](int peer) { all = all && At(peer).sent.outstanding == 0; });
@@ -60,12 +61,12 @@ void FrameExchange::Refuse(int peer, const std::string& problem) const {
              Where(operation_), link_.index(), peer, problem);
 }
 
-/// Polls until `done` or for `longest`; returns whether it is done.
+/// Polls until `done` or for `longest`; returns whether `done` became true.
 template <typename Done>
 bool FrameExchange::PollUntil(Seconds longest, const Done& done) {
-  constexpr int kPatience = 100;  // polls before others may have the processor
-  // Yielding alone leaves a process its whole share of a busy machine, which
-  // the one that it waits for needs. So it naps once a nap is short beside the
+  constexpr int kPatience = 100;  // polls before it yields the processor
+  // A process that only yields keeps its whole share of a busy machine, which
+  // the awaited process needs. So it naps once a nap is short compared to the
   // wait.
   constexpr std::chrono::milliseconds kAwake{1};
   constexpr std::chrono::microseconds kNap{50};
@@ -86,8 +87,8 @@ bool FrameExchange::PollUntil(Seconds longest, const Done& done) {
   }
 }
 
-/// Waits until `there(peer)` holds for all peers. Accounts the time to those it
-/// waited for.
+/// Waits until `there(peer)` holds for all peers. Adds to each peer's
+/// wait_seconds the time until it held.
 template <typename There>
 void FrameExchange::AwaitPeers(const There& there) {
   const auto begin = Clock::now();
@@ -128,8 +129,8 @@ void FrameExchange::GiveUp(Clock::time_point begin,
       awaited, deadline_.count());
 }
 
-/// Waiting is contagious: who waits for a process that waits itself shall be
-/// able to say for whom.
+/// Waits form chains: a process that waits for a waiting one must be able to
+/// say for whom that one waits.
 void FrameExchange::TellWaiting(const std::vector<int>& missing) {
   const std::string text =
       fmt::format("{}, for {}", Where(operation_), SayMissing(missing));
@@ -150,13 +151,14 @@ void FrameExchange::Start(const MessageHeader& operation) {
   if (!link_.broken.empty()) {
     throw Error(ErrorKind::kTransport, link_.broken);
   }
-  // What arrived for the operation before is done with; its slot is the next
-  // one's.
+  // The frames of the previous operation have been read. The next operation
+  // uses their slot.
   ForPeers([&](int peer) {
     At(peer).received[Slot(operation.sequence + 1)].here = false;
   });
   operation_ = operation;
-  // Frames that came before their time were not compared with anything.
+  // Frames that came before this operation began have not been compared with
+  // it.
   ForPeers([&](int peer) {
     const ReceivedFrame& early = At(peer).received[Slot(operation.sequence)];
     if (early.here) CheckOperation(peer, HeaderOf(early.parcel.span()));
@@ -233,9 +235,9 @@ std::span<const std::byte> FrameExchange::PayloadFrom(int peer) const {
 }
 
 void FrameExchange::AbortPeers(const std::string& reason) {
-  if (told_by_peer_) return;  // who told this process tells all
+  if (told_by_peer_) return;  // the peer that told this process tells all
   const std::string text = fmt::format("process {}: {}", link_.index(), reason);
-  // Not waited for long: a peer that does not listen is to be given up.
+  // The wait is short, since a peer that does not listen is given up.
   try {
     ForPeers([&](int peer) { PostControl(peer, Magic::kAbort, text); });
     PollUntil(kFarewell, [&] { return ControlsHaveLeft(); });

@@ -1,5 +1,5 @@
-// Frames: what one process sends another in one operation, all its messages in
-// one piece. This is where a process waits for others, and so the watchdog.
+// Sends frames: a frame has all messages of one process to another in one
+// operation. Processes wait for each other here, so the watchdog is here, too.
 #pragma once
 
 #include <array>
@@ -17,13 +17,14 @@
 
 namespace isoloss::transport {
 
-/// The frames of one run with all peers. No call waits longer than the deadline
-/// (Prepare and AwaitAll: a TransportError that names the missing processes).
-/// Whatever arrives damaged is a TransportError that names both processes.
+/// Exchanges the frames of one run with all peers. No call waits longer than
+/// the deadline: Prepare and AwaitAll then throw a TransportError that names
+/// the missing processes. Any damaged frame is a TransportError that names both
+/// processes.
 ///
 /// A process that has all frames of operation k knows that every peer has begun
-/// k, so has ended k - 1. Hence frames of k + 1 are all that can arrive early,
-/// and two slots for what arrives do.
+/// k, so has ended k - 1. Hence only frames of k + 1 can arrive early, and two
+/// slots for received frames suffice.
 class FrameExchange {
  public:
   FrameExchange(Link& link, uint64_t run_id, double deadline_seconds,
@@ -33,32 +34,33 @@ class FrameExchange {
   /// Begins the next operation.
   void Start(const MessageHeader& operation);
 
-  /// Memory for the payload of the frame to `peer`, 64-byte aligned. Waits
-  /// until the frame before has left.
+  /// Returns memory for the payload of the frame to `peer`, 64-byte aligned.
+  /// Waits until the previous frame has left.
   std::span<std::byte> Prepare(int peer, size_t payload_bytes);
-  /// Sends it; `checked_bytes` of the payload are covered by the frame's CRC.
+  /// Sends the frame. Its CRC covers `checked_bytes` of the payload.
   void Send(int peer, size_t checked_bytes);
 
-  /// Returns when this operation's frames of all peers are there.
+  /// Returns once this operation's frames of all peers have arrived.
   void AwaitAll();
   std::span<const std::byte> PayloadFrom(int peer) const;
 
-  /// Tells the peers to end with `reason`. Waits a moment for it to leave.
+  /// Tells the peers to end with `reason`. Waits a moment until that message
+  /// has left.
   void AbortPeers(const std::string& reason);
   /// Says goodbye and waits until every peer has, or until the deadline, so
-  /// that what is under way arrives. What arrives damaged meanwhile ends the
-  /// next run on this link, or the job (Link::broken).
+  /// that frames on the way arrive. A frame that arrives damaged meanwhile ends
+  /// the next run on this link, or the job (Link::broken).
   void Finish();
 
-  /// Seconds waited for `peer` since the last call.
+  /// Returns the seconds waited for `peer` since the last call.
   double TakeWait(int peer);
 
  private:
   using Clock = std::chrono::steady_clock;
   using Seconds = std::chrono::duration<double>;
-  /// How long what is under way may take to leave once all is over.
+  /// Frames may take this long to leave after the end of a run.
   static constexpr Seconds kFarewell{0.2};
-  /// Deadlines beyond it do not fit the clock.
+  /// Longer deadlines do not fit the clock.
   static constexpr Seconds kLongestWait{1e8};
 
   struct Outgoing {
@@ -91,7 +93,8 @@ class FrameExchange {
   void Post(int peer, Magic magic, size_t checked_bytes, Outgoing& frame);
   void PostControl(int peer, Magic magic, const std::string& text);
   bool ControlsHaveLeft() const;
-  /// `awaited` did not come before the deadline; the wait began at `begin`.
+  /// Throws the error that `awaited` did not come before the deadline; the wait
+  /// began at `begin`.
   [[noreturn]] void GiveUp(Clock::time_point begin,
                            const std::string& awaited) const;
   [[noreturn]] void Refuse(int peer, const std::string& problem) const;

@@ -1,4 +1,4 @@
-// The receiving half of FrameExchange: what to do with each parcel.
+// Implements the receiving half of FrameExchange, which handles each parcel.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -106,7 +106,7 @@ void FrameExchange::HandleFrame(Parcel& parcel, const MessageHeader& header) {
   std::swap(frame.parcel, parcel);
 }
 
-/// The peer takes part in the operation that this process is in.
+/// Refuses a frame of a peer that is in another operation than this process.
 void FrameExchange::CheckOperation(int peer,
                                    const MessageHeader& header) const {
   const MessageHeader& mine = operation_;

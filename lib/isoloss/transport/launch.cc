@@ -10,7 +10,7 @@
 namespace isoloss::transport {
 namespace {
 
-/// A whole number from the environment; -1 if it is not set or not one.
+/// Reads a whole number from the environment; -1 if it is not set or not one.
 int NumberFrom(const char* variable) {
   const char* text = std::getenv(variable);
   if (text == nullptr || *text == '\0') return -1;
@@ -39,7 +39,7 @@ Launch DetectLaunch() {
     const int index = NumberFrom(launcher.index);
     if (size >= 1 && index >= 0) return {size, index, launcher.name};
   }
-  // srun with PMIx, where Open MPI's own variables appear only once it runs.
+  // Under srun with PMIx, Open MPI's own variables appear only once MPI runs.
   if (std::getenv("PMIX_RANK") != nullptr) {
     const int size = NumberFrom("SLURM_NTASKS");
     const int index = NumberFrom("SLURM_PROCID");
@@ -52,7 +52,7 @@ std::string LauncherTrouble() {
   constexpr int kMostAbove = 8;  // mpirun, its proxy, a batch script's shells
   pid_t process = getppid();
   for (int above = 0; above < kMostAbove && process > 1; ++above) {
-    // "123 (name of any bytes) T 122 ...".
+    // The line reads "123 (name of any bytes) T 122 ...".
     std::ifstream file(fmt::format("/proc/{}/stat", process));
     const std::string text{std::istreambuf_iterator<char>(file), {}};
     const size_t begin = text.find('(');

@@ -1,4 +1,5 @@
-// Was this process started alone, or as one of several by an MPI launcher?
+// Detects whether this process was started alone, or as one of several by an
+// MPI launcher.
 #pragma once
 
 #include <string>
@@ -12,32 +13,33 @@ struct Launch {
   std::string launcher;  ///< "Open MPI", "MPICH", or "" for a lone process
 };
 
-/// From the environment that mpirun, mpiexec and srun leave; starts nothing.
+/// Reads the environment that mpirun, mpiexec and srun leave; starts nothing.
 Launch DetectLaunch();
 
-/// "The launcher (process 123, mpirun) is stopped." of a process above this
-/// one;
-/// "" if none of them is. A launcher that does
-/// not run ends no job and hands on no output and no exit code.
+/// Returns "The launcher (process 123, mpirun) is stopped." if a process above
+/// this one is stopped; "" if none is. A stopped launcher ends no job and hands
+/// on no output and no exit code.
 std::string LauncherTrouble();
 
-/// The MPI libraries that this build can load a module for: "openmpi", "mpich".
+/// Returns the MPI libraries for which this build can load a module: "openmpi",
+/// "mpich".
 std::vector<std::string> MpiModules();
 
-/// Whether other processes are connected with this one by a transport `mpi` and
-/// would wait for it, were it to end now.
+/// Returns whether a transport `mpi` connects this process with others, which
+/// would wait for it if it ended now.
 bool JobHasPeers();
 
-/// Exit code of a job that lost a process or a message: "start me again".
+/// A job exits with this code if it lost a process or a message: "start me
+/// again".
 inline constexpr int kStartAgain = 75;  // EX_TEMPFAIL
 
-/// Ends the whole job because this process cannot go on: writes `reason` to
-/// abort-process<p>.txt in the reason folder of the last transport `mpi`, then
-/// has MPI end all processes with `code`, after a moment in which others whose
-/// deadline is the same can write their reasons. Not by the exit code alone,
-/// because launchers may lose it. Takes at most some two seconds: then this
-/// process ends with `code`, whatever MPI and the launcher do. To be called by
-/// the thread that made the transport. Without peers it just ends this process.
+/// Ends the whole job because this process cannot go on. Writes `reason` to
+/// abort-process<p>.txt in the reason folder of the last transport `mpi`. After
+/// a moment, in which other processes with the same deadline can write their
+/// reasons, MPI ends all processes with `code`. The exit code alone is not
+/// enough, because launchers may lose it. After some two seconds this process
+/// ends with `code`, whatever MPI and the launcher do. The thread that made the
+/// transport must call this function. Without peers it just ends this process.
 /// Source   docs/distributed.md, "Failures".
 [[noreturn]] void EndJob(const std::string& reason, int code = kStartAgain);
 

@@ -1,4 +1,4 @@
-// How parcels of bytes get from one process to another; nothing about ranks.
+// Moves parcels of bytes between processes. It knows nothing about ranks.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace isoloss::transport {
 
-/// What arrived in one piece.
+/// A parcel arrives in one piece.
 struct Parcel {
   int peer = 0;
   bool more = false;  ///< what the sender posted goes on in its next parcel
@@ -20,8 +20,9 @@ struct Parcel {
   std::span<const std::byte> span() const { return {data.data(), bytes}; }
 };
 
-/// One process's end. Parcels of a peer arrive in the order it posted them. All
-/// members are for one thread.
+/// A link is one process's end of the connections to all peers. Parcels of a
+/// peer arrive in the order in which it posted them. All members are for one
+/// thread.
 class Link {
  public:
   virtual ~Link() = default;
@@ -30,19 +31,19 @@ class Link {
   virtual int size() const = 0;
   virtual size_t most_parcel_bytes() const = 0;
 
-  /// Begins to send, never waits. Adds 1 to `outstanding` and takes it off once
-  /// `bytes` may be changed, in this or a later call; both must last until
+  /// Begins to send, never waits. Adds 1 to `outstanding` now, and subtracts it
+  /// once `bytes` may be changed, in this or a later call. Both must last until
   /// then.
   virtual void Post(int peer, bool more, std::span<const std::byte> bytes,
                     int* outstanding) = 0;
-  /// Moves what is under way, and takes one parcel that has arrived, if any.
+  /// Moves parcels on, and takes one parcel that has arrived, if any.
   virtual bool Poll(Parcel& parcel) = 0;
 
-  /// Parcels of a later run, which the run that took them from the link has
-  /// left for it: a fast peer may begin the next while this process ends one.
+  /// The run that took these parcels from the link left them for a later run: a
+  /// fast peer may begin the next run while this process ends one.
   std::deque<Parcel> held;
-  /// Why what comes from it can't be trusted any more: something arrived
-  /// damaged when a run had ended already. "": it is sound.
+  /// Says why data from this link can't be trusted any more: a frame arrived
+  /// damaged after the end of its run. "" means that the link is sound.
   std::string broken;
 };
 

@@ -1,4 +1,5 @@
-// `loop`: all ranks in this process, as phases on its team of threads.
+// Implements `loop`, which runs all ranks in this process, as phases on its
+// team of threads.
 #include "isoloss/transport/process_transport.h"
 #include "isoloss/transport/registry.h"
 

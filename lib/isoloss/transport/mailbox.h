@@ -1,5 +1,5 @@
-// What one rank sends and receives in one operation. Buffers are kept from
-// operation to operation: a warm operation allocates nothing.
+// Keeps the messages that one rank sends and receives in one operation. Buffers
+// are kept for the next operation, so a warm operation allocates nothing.
 #pragma once
 
 #include <functional>
@@ -12,28 +12,28 @@
 
 namespace isoloss::transport {
 
-/// The header that messages of an operation have in common.
+/// Returns the part of the header that all messages of an operation share.
 MessageHeader OperationHeader(const Operation& operation, uint64_t run_id,
                               int64_t step, uint64_t sequence);
 
-/// `operation` with what is particular to one message.
+/// Returns `operation` with the fields of one message filled in.
 MessageHeader DueHeader(const MessageHeader& operation, int source,
                         int destination, const MessageSize& size);
 
-/// The Outbox of one rank. Messages lie in memory sealed, each a header and its
-/// payload, until the next Start.
+/// The Outbox of one rank keeps sealed messages, each a header and its payload,
+/// until the next Start.
 class RankOutbox final : public Outbox {
  public:
   RankOutbox(int rank, const TransportOptions& options);
 
-  /// Forgets the messages of the operation before.
+  /// Forgets the messages of the previous operation.
   void Start(const MessageHeader& operation);
   std::span<std::byte> Add(int destination, const MessageSize& size) override;
-  /// To be called once the payloads are written.
+  /// Seals the messages. Call it once the payloads are written.
   void Seal();
 
   size_t messages() const { return destinations_.size(); }
-  /// The sealed message, empty if there is none.
+  /// Returns the sealed message, empty if there is none.
   std::span<const std::byte> MessageTo(int destination) const {
     return message_to_[static_cast<size_t>(destination)];
   }
@@ -45,14 +45,14 @@ class RankOutbox final : public Outbox {
   const TransportOptions& options_;
   MessageHeader operation_;
   std::vector<std::span<std::byte>> message_to_;  // [V], empty: none
-  std::vector<int> destinations_;                 // those that have a message
+  std::vector<int> destinations_;                 // only those with a message
   /// Payloads may not move while a phase runs, so more room is a new chunk;
   /// Start merges the chunks.
   std::vector<Matrix<std::byte>> chunks_;
   size_t used_ = 0;  // of the last chunk
 };
 
-/// The Inbox of one rank, with what it counts of Counters.
+/// The Inbox of one rank also collects its part of Counters.
 class RankInbox final : public Inbox {
  public:
   RankInbox(int rank, int ranks);
@@ -64,16 +64,17 @@ class RankInbox final : public Inbox {
     return expected_[static_cast<size_t>(source)];
   }
 
-  /// Delivers a message, which is kept by reference; empty: there is none.
+  /// Delivers a message, which is kept by reference. If `message` is empty,
+  /// there is none.
   /// Errors   TransportError if it is damaged or not the message that is due.
   void Deliver(int source, std::span<const std::byte> message);
 
-  /// How many messages were delivered.
+  /// Returns how many messages were delivered.
   size_t delivered() const { return delivered_; }
 
   std::span<const std::byte> From(int source) const override;
 
-  /// Adds what was counted to `counters` and starts again from zero.
+  /// Adds this rank's counts to `counters` and starts again from zero.
   void MoveCountersTo(Counters& counters);
 
  private:

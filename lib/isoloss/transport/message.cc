@@ -11,11 +11,11 @@ namespace isoloss::transport {
 namespace {
 
 constexpr size_t kCrcBytes = sizeof(uint32_t);
-/// What must be equal in a header and the one that is due: all but the CRCs.
+/// A header and the one that is due must be equal in all but the CRCs.
 constexpr size_t kComparedBytes = kHeaderBytes - 2 * kCrcBytes;
 
-/// Over the whole header with 0 in the place of its own CRC: ISA-L takes twice
-/// as long for 60 bytes as for 64.
+/// Computes the CRC over the whole header with 0 in the place of its own CRC:
+/// ISA-L takes twice as long for 60 bytes as for 64.
 uint32_t HeaderCrc(MessageHeader header) {
   header.header_crc = 0;
   return Crc32c(std::as_bytes(std::span(&header, 1)));
@@ -34,7 +34,7 @@ std::string Damaged(const std::string& how) {
       how);
 }
 
-/// What is wrong with an intact header that is not the one due.
+/// Says what is wrong with an intact header that is not the one due.
 std::string ExplainFields(const MessageHeader& got, const MessageHeader& due) {
   if (got.magic != due.magic) {
     return fmt::format("magic is {}, but {} is due", Name(got.magic),

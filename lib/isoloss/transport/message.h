@@ -1,4 +1,4 @@
-// The header that every message carries, and how a receiver checks it.
+// Defines the header that every message carries, and how a receiver checks it.
 //
 // A message is its header and then its payload. Both ends run the same program
 // on the same kind of machine (the build refuses others), so the header is
@@ -19,7 +19,7 @@ namespace isoloss::transport {
 
 constexpr uint16_t kMessageVersion = 1;
 
-/// What the bytes after a header are.
+/// Says what the bytes after a header are.
 enum class Magic : uint32_t {
   kMessage = 0x4D4F5349,  ///< "ISOM": one rank's message to another
   kFrame = 0x464F5349,    ///< "ISOF": all messages of a process to another
@@ -50,35 +50,37 @@ static_assert(std::is_trivially_copyable_v<MessageHeader>);
 static_assert(std::has_unique_object_representations_v<MessageHeader>);
 static_assert(std::endian::native == std::endian::little);
 
-/// Bytes a message occupies where messages follow each other, so that each
-/// begins at a multiple of 64.
+/// Returns the bytes that a message occupies if messages follow each other, so
+/// that each begins at a multiple of 64.
 constexpr size_t PaddedBytes(size_t payload_bytes) {
   return kHeaderBytes + (payload_bytes + 63) / 64 * 64;
 }
 
-/// Fills in the two CRCs; `checked` is what payload_crc covers: of a message
-/// the whole payload, of a frame the first `rows` bytes (its messages have
-/// their own).
+/// Fills in the two CRCs. payload_crc covers `checked`: the whole payload of a
+/// message, but the first `rows` bytes of a frame, whose messages have their
+/// own CRCs.
 void Seal(MessageHeader& header, std::span<const std::byte> checked);
 
-/// What the wire did to the header at the start of `message`: "damaged on the
-/// way: header CRC32C is 0x…, …"; "" if it is as its sender sealed it.
+/// Says how the header at the start of `message` was damaged on the wire:
+/// "damaged on the way: header CRC32C is 0x…, …". Returns "" if it is as its
+/// sender sealed it.
 std::string HeaderDamage(std::span<const std::byte> message);
 
-/// The same of the first `checked` bytes of the payload, behind a header that
-/// is intact. The message is cut short if it lacks some of them.
+/// Says how the first `checked` bytes of the payload were damaged, after a
+/// header that is intact. The message is cut short if it lacks some of them.
+/// Returns "" if they are intact.
 std::string PayloadDamage(std::span<const std::byte> message, size_t checked);
 
-/// Why a delivered message, header and payload, can't be taken for the one that
-/// is due (the CRCs of `due` do not matter): it is damaged, or intact but
-/// another one. "": nothing is wrong.
+/// Says why a delivered message, header and payload, is not the one that is
+/// due: it is damaged, or it is intact but another message. The CRCs of `due`
+/// do not matter. Returns "" if nothing is wrong.
 std::string Problem(std::span<const std::byte> message,
                     const MessageHeader& due);
 
-/// The header at the start of `message`, which has at least 64 bytes.
+/// Returns the header at the start of `message`, which has at least 64 bytes.
 MessageHeader HeaderOf(std::span<const std::byte> message);
 
-/// "step 12, dispatch, MoE layer 2".
+/// Returns a text such as "step 12, dispatch, MoE layer 2".
 std::string Where(const MessageHeader& header);
 
 }  // namespace isoloss::transport

@@ -1,4 +1,5 @@
-// `mpi`: ranks as phases in the processes that an MPI launcher started.
+// Implements `mpi`, which runs ranks as phases in the processes that an MPI
+// launcher started.
 #include "isoloss/transport/mpi_job.h"
 #include "isoloss/transport/process_transport.h"
 #include "isoloss/transport/registry.h"

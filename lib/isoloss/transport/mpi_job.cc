@@ -25,12 +25,13 @@
 namespace isoloss::transport {
 namespace {
 
-/// What MPI may need to end a job before this process ends without it: the
-/// launcher learns of it by the exit code then. MPI_Abort took 0.4 s where the
-/// launcher runs, on a loaded machine; where it is stopped or out of reach it
-/// never returned.
+/// MPI may take this long to end a job. Then this process ends without MPI, and
+/// the launcher learns of it by the exit code. On a loaded machine MPI_Abort
+/// took 0.4 s while the launcher ran; with a launcher that was stopped or out
+/// of reach it never returned.
 constexpr unsigned kAbortSeconds = 2;
-/// In which others that wait for the same one write their reasons.
+/// During this time other processes that wait for the same one write their
+/// reasons.
 constexpr std::chrono::milliseconds kOthersReasons{300};
 
 struct Job {
@@ -40,10 +41,10 @@ struct Job {
   std::string reason_folder;
   double deadline_seconds = 0;
   std::unique_ptr<CallWatch> watch;
-  std::atomic<bool> ends = false;  // and has its reason
+  std::atomic<bool> ends = false;  // set once the job has its reason
 };
 
-/// Never destroyed: the handler at exit uses it.
+/// The job is never destroyed, since the handler at exit uses it.
 Job& TheJob() {
   static Job& job = *new Job;
   return job;
@@ -73,7 +74,8 @@ const Library& ChooseLibrary(const Launch& launch) {
              wanted ? wanted : "");
 }
 
-/// Where modules lie: beside the program, installed or built.
+/// Returns the folder of modules, which lie beside the program, installed or
+/// built.
 std::filesystem::path ModuleFolder() {
   if (const char* folder = std::getenv("ISOLOSS_MPI_MODULE_DIR")) return folder;
   constexpr const char* kLink = "/proc/self/exe";
@@ -121,7 +123,7 @@ const IsolossMpiModule& LoadModule(const Library& library, int scope) {
   return *table;
 }
 
-/// From now on this process has `kAbortSeconds` left, and ends with `code`.
+/// Makes this process end with `code` after `kAbortSeconds` at the latest.
 void LimitTheRest(int code) {
   static volatile std::sig_atomic_t last_code = kStartAgain;
   last_code = code;
@@ -137,7 +139,8 @@ std::filesystem::path ReasonFile(int process) {
 void WriteReason(const std::string& reason) {
   if (TheJob().reason_folder.empty()) return;
   const std::string text = reason + "\n";
-  // Gone if the job made it, and ends before it left a file there.
+  // The folder is gone if the job made it and ended before it left a file
+  // there.
   std::error_code ignored;
   std::filesystem::create_directories(TheJob().reason_folder, ignored);
   try {
@@ -155,8 +158,8 @@ void Say(const std::string& reason) {
              stderr);
 }
 
-/// Of the thread that watches. The other one talks to MPI, so that this one may
-/// not.
+/// Only the watching thread calls this function. It may not talk to MPI, since
+/// another thread does.
 void EndStuck(const std::string& problem) {
   if (TheJob().ends.exchange(true)) return;
   LimitTheRest(kStartAgain);
@@ -167,7 +170,8 @@ void EndStuck(const std::string& problem) {
   std::_Exit(kStartAgain);
 }
 
-/// What another process of this job has left in the reason folder.
+/// Returns the reason that another process of this job has left in the reason
+/// folder.
 std::string ReasonOfAnother() {
   if (TheJob().reason_folder.empty()) return "";
   const Launch launch = DetectLaunch();
@@ -175,7 +179,7 @@ std::string ReasonOfAnother() {
     if (process == launch.process) continue;
     std::ifstream file(ReasonFile(process));
     std::string line;
-    // Bounded: only a program of this job should have written it.
+    // The length has a limit, since another program may have written the file.
     constexpr std::streamsize kMost = 4096;
     line.resize(static_cast<size_t>(kMost));
     file.read(line.data(), kMost);
@@ -188,22 +192,23 @@ std::string ReasonOfAnother() {
   return "";
 }
 
-/// Reading one file for each process, it is to be asked seldom.
+/// Asks at most once a second, since the answer takes reading one file for each
+/// process.
 std::string ReasonOfAnotherEachSecond() {
   using Clock = std::chrono::steady_clock;
-  static Clock::time_point last;  // of the watching thread alone
+  static Clock::time_point last;  // only the watching thread uses it
   if (Clock::now() - last < std::chrono::seconds(1)) return "";
   last = Clock::now();
   return ReasonOfAnother();
 }
 
-/// MPI_Init and MPI_Finalize wait for all processes, and those may have work of
+/// MPI_Init and MPI_Finalize wait for all processes, which may have work of
 /// their own: starting a job may well take a minute.
 double LongestMeeting() { return std::max(TheJob().deadline_seconds, 60.0); }
 
 void FinalizeAtExit() {
   Job& job = TheJob();
-  // The results are whole. But a part that damaged this may damage others.
+  // The results are whole. But whatever damaged this frame may damage others.
   if (!job.link->broken.empty()) {
     Say(job.link->broken);
     EndJob(job.link->broken);
@@ -227,7 +232,7 @@ void CheckStart(const IsolossMpiModule& mpi, int code) {
 
 MpiLink& JoinMpiJob(const TransportOptions& options) {
   Job& job = TheJob();
-  // Jobs that share a results folder need their own.
+  // Jobs that share a results folder each need their own folder of reasons.
   const char* const own_folder = std::getenv("ISOLOSS_REASON_FOLDER");
   job.reason_folder =
       own_folder == nullptr ? options.reason_folder : own_folder;
@@ -238,7 +243,8 @@ MpiLink& JoinMpiJob(const TransportOptions& options) {
   }
   const Launch launch = DetectLaunch();
   const Library& library = ChooseLibrary(launch);
-  // Global: MPI libraries load plug-ins that look for the library's symbols.
+  // The scope is global, since MPI libraries load plug-ins that look for the
+  // library's symbols.
   const IsolossMpiModule& mpi = LoadModule(library, RTLD_GLOBAL);
   int index = 0;
   int size = 0;
@@ -286,7 +292,7 @@ std::vector<MpiModuleState> ExamineMpiModules() {
     MpiModuleState state{.launcher = library.launcher};
     try {
       char version[256] = {};
-      // Apart: two libraries with symbols of the same names.
+      // The scope is local, since two libraries have symbols of the same names.
       LoadModule(library, RTLD_LOCAL).library_version(version, sizeof(version));
       state.version = version;
     } catch (const Error& error) {
@@ -314,7 +320,8 @@ void EndJob(const std::string& reason, int code) {
   std::_Exit(code);
 }
 
-/// None of them is meant to wait: whatever the deadline says, it is too long.
+/// These calls are not meant to wait, so any wait is too long, whatever the
+/// deadline is.
 constexpr double kLongestCall = 0;
 
 void MpiLink::CheckCode(int code, const char* call) const {
@@ -372,7 +379,8 @@ bool MpiLink::Poll(Parcel& parcel) {
     return true;
   });
   BeginReceive();
-  // A large message takes longer; those after it of the same peer wait for it.
+  // A large message takes longer, and later messages of the same peer wait for
+  // it.
   std::vector<bool> late(static_cast<size_t>(size_));
   for (auto receive = receives_.begin(); receive != receives_.end();
        ++receive) {

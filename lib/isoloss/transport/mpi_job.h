@@ -1,5 +1,5 @@
-// This process's part in an MPI job: at most one per process, as MPI can be
-// started and ended only once.
+// Holds this process's part in an MPI job. There is at most one per process, as
+// MPI can be started and ended only once.
 #pragma once
 
 #include <deque>
@@ -13,16 +13,16 @@
 
 namespace isoloss::transport {
 
-/// Parcels as MPI messages, whose tag says whether more follow.
+/// A parcel is an MPI message, whose tag says whether more follow.
 class MpiLink final : public Link {
  public:
-  /// A call that does not return is told to `watch`.
+  /// `watch` learns of a call that does not return.
   MpiLink(const IsolossMpiModule& mpi, CallWatch& watch, int index, int size)
       : mpi_(mpi), watch_(watch), index_(index), size_(size) {}
 
   int index() const override { return index_; }
   int size() const override { return size_; }
-  /// MPI counts in int.
+  /// The limit exists because MPI counts in int.
   size_t most_parcel_bytes() const override { return size_t{1} << 30; }
   void Post(int peer, bool more, std::span<const std::byte> bytes,
             int* outstanding) override;
@@ -58,10 +58,11 @@ class MpiLink final : public Link {
 ///          the launcher started.
 MpiLink& JoinMpiJob(const TransportOptions& options);
 
-/// 1, 2, …: the same in all processes, as they make the same transports.
+/// Returns 1, 2, …: the same in all processes, as they make the same
+/// transports.
 uint64_t NextMpiRun();
 
-/// A module of this build, and whether its MPI library is there.
+/// Describes a module of this build, and whether its MPI library is installed.
 struct MpiModuleState {
   std::string launcher;      ///< as DetectLaunch names it
   std::string version = {};  ///< what the library says of itself

@@ -1,5 +1,6 @@
-// The table of mpi_module.h for the MPI library this file is compiled with. Not
-// part of the library: a module of its own for each MPI library.
+// Fills the table of mpi_module.h for the MPI library that this file is
+// compiled with. It is not part of the library isoloss: each MPI library gets a
+// module of its own.
 #include "isoloss/transport/mpi_module.h"
 
 #include <mpi.h>
@@ -41,7 +42,8 @@ int Init(int* index, int* size) {
     }
   }
   if (code != MPI_SUCCESS) return code;
-  // Not a communicator of our own: to make one waits for all, without limit.
+  // MPI_COMM_WORLD serves, since making a communicator of our own waits for all
+  // processes, without limit.
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_rank(MPI_COMM_WORLD, index);
   MPI_Comm_size(MPI_COMM_WORLD, size);

@@ -29,7 +29,7 @@ const char* OpName(OpKind kind) {
     case OpKind::kBarrier:
       return "barrier";
   }
-  return "unknown operation";  // of another version of this program
+  return "unknown operation";  // another version of this program sent it
 }
 
 std::string Describe(const Operation& operation) {

@@ -1,5 +1,5 @@
-// What a collective operation is for: named the same way by every rank, so that
-// ranks that part company can say where each of them is.
+// Names the purpose of a collective operation. Every rank gives it the same
+// name, so that ranks that lose each other can say where each of them is.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,8 @@
 
 namespace isoloss::transport {
 
-/// The operations of a training step (docs/distributed.md, "What travels").
+/// Lists the operations of a training step (docs/distributed.md, "What
+/// travels").
 enum class OpKind : uint16_t {
   kCounts = 1,        ///< who will send how much: allgather
   kDispatch,          ///< token rows to the experts' ranks
@@ -22,11 +23,11 @@ enum class OpKind : uint16_t {
   kBarrier,
 };
 
-/// "dispatch", "combine", …
+/// Returns a name such as "dispatch" or "combine".
 const char* OpName(OpKind kind);
 
-/// Is it one of the four that bring rows to experts and back? What they move
-/// depends on the routing alone.
+/// Returns whether the operation is one of the four that bring rows to experts
+/// and back. The size of their messages depends on the routing alone.
 inline bool MovesRows(OpKind kind) {
   return kind >= OpKind::kDispatch && kind <= OpKind::kCombineGradient;
 }
@@ -37,7 +38,7 @@ struct Operation {
   int hop = 0;     ///< of a route with gateways: 0 to the gateway, 1 from it
 };
 
-/// "dispatch, MoE layer 2, hop 1".
+/// Returns a text such as "dispatch, MoE layer 2, hop 1".
 std::string Describe(const Operation& operation);
 
 }  // namespace isoloss::transport

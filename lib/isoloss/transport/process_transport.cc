@@ -13,9 +13,10 @@ constexpr size_t Aligned(size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-/// A frame of AllToAll: for each receiving rank the end of its section, as
-/// uint64_t from the start of the payload, padded; then the sections, each the
-/// messages for one rank in the order of sources.
+/// Lays out a frame of AllToAll. It begins with the end of each receiving
+/// rank's section, as uint64_t from the start of the payload, padded. The
+/// sections follow, each with the messages for one rank in the order of
+/// sources.
 class SectionDirectory {
  public:
   explicit SectionDirectory(RankRange receivers) : receivers_(receivers) {}
@@ -34,7 +35,8 @@ class SectionDirectory {
   }
   std::span<const std::byte> Section(std::span<const std::byte> payload,
                                      int rank) const {
-    // An AllGather of the same kind of operation has no directory.
+    // The frame has no directory if the peer called an AllGather of the same
+    // kind of operation.
     if (payload.size() >= bytes()) {
       const size_t begin = End(payload, rank - 1);
       const size_t end = End(payload, rank);
@@ -89,7 +91,7 @@ ProcessTransport::~ProcessTransport() {
   }
 }
 
-/// Runs an operation; the first error of any becomes the reason of all.
+/// Runs an operation. The first error of any rank becomes the reason of all.
 template <typename Body>
 void ProcessTransport::Guarded(const Body& body) {
   try {
@@ -162,8 +164,8 @@ void ProcessTransport::Deliver(int rank, const Expect& expect) {
   ForPeers([&](int peer) { DeliverSection(rank, peer); });
 }
 
-/// Walks through the messages of `peer`'s ranks to `rank`. Each is as long as
-/// expected, or is refused.
+/// Walks through the messages of `peer`'s ranks to `rank`. Refuses a message
+/// that has another length than expected.
 void ProcessTransport::DeliverSection(int rank, int peer) {
   RankInbox& inbox = inboxes_[Local(rank)];
   auto rest =
@@ -171,8 +173,9 @@ void ProcessTransport::DeliverSection(int rank, int peer) {
   const RankRange sources = RanksOf(peer);
   for (int source = sources.first; source < sources.end; ++source) {
     const MessageSize& due = inbox.expected(source);
-    // A damaged header can't say whose it is: it is the next one due. An intact
-    // one of another source stands where this source's is missing.
+    // A damaged header can't say which source it has, so its message counts as
+    // the next one due. An intact message of another source stands in the place
+    // of a missing one.
     const bool comes = !rest.empty() && (HeaderDamage(rest).empty()
                                              ? HeaderOf(rest).source == source
                                              : due.rows > 0);
@@ -266,7 +269,8 @@ void ProcessTransport::GatherFromPeers(size_t bytes) {
 
 void ProcessTransport::Abort(const std::string& reason) {
   failure_.Set(reason);
-  // Another thread may not use the link: this one's next or present call does.
+  // Only the owner may use the link. So its present or next call tells the
+  // peers.
   if (std::this_thread::get_id() == owner_) TellPeers();
 }
 

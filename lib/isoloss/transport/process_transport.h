@@ -1,5 +1,5 @@
-// Ranks as phases on a team of threads, in one process or in several: the
-// transports `loop` (no peers) and `mpi`.
+// Runs ranks as phases on a team of threads, in one process or in several:
+// these are the transports `loop` (no peers) and `mpi`.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,17 @@
 
 namespace isoloss::transport {
 
-/// Each operation is two loops over the local ranks, with one frame from each
-/// process to each other process between them. What stays inside a process is
-/// not copied: an inbox hands out the sender's buffer.
+/// Each operation is two loops over the local ranks. Between the loops each
+/// process sends one frame to each peer. Messages inside a process are not
+/// copied: an inbox hands out the sender's buffer.
 ///
 /// All members but Abort are for the thread that made the transport: only that
 /// one may talk to MPI.
 class ProcessTransport final : public Transport {
  public:
-  /// `link` leads to the other processes; null: there are none. `run_id` is the
-  /// same in all of them and differs from those of earlier transports on the
-  /// same link. `name` is a literal.
+  /// `link` leads to the other processes; null means that there are none.
+  /// `run_id` is the same in all processes and differs from those of earlier
+  /// transports on the same link. `name` is a literal.
   ProcessTransport(const char* name, const TransportOptions& options,
                    ThreadTeam& team, uint64_t run_id, Link* link);
   /// Takes leave of the peers; waits for them at most for the deadline.

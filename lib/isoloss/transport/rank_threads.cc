@@ -22,10 +22,11 @@ using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 using std::chrono::milliseconds;
 
-/// Waits are cut into slices that grow up to this: to notice a failure, a stop,
-/// and that the few ranks one waits for are there although others are not.
+/// Waits are cut into slices that grow up to this length. After each slice a
+/// thread looks for a failure, a stop, and whether the ranks that it waits for
+/// have published.
 constexpr milliseconds kLongestSlice{50};
-/// How long threads may take to leave an operation that has failed.
+/// Threads may take this long to leave an operation that has failed.
 constexpr milliseconds kGrace{200};
 
 using Fill = std::function<void(int rank, std::span<std::byte> mine)>;
@@ -37,7 +38,8 @@ class Turnstile {
     std::iota(order_.begin(), order_.end(), size_t{0});
   }
 
-  /// While no rank is about: shuffles, and lets the first pass in `round`.
+  /// Shuffles the order and lets the first rank pass in `round`. No rank may be
+  /// waiting here meanwhile.
   void Open(const CounterRng& random, uint32_t round) {
     for (size_t i = order_.size(); i > 1; --i) {
       std::swap(order_[i - 1], order_[random.Below(i, i)]);
@@ -68,7 +70,7 @@ class Turnstile {
 
 }  // namespace
 
-/// All that threads touch.
+/// This state belongs to all threads.
 class RankThreads::Shared {
  public:
   Shared(const TransportOptions& wanted, Order order)
@@ -89,7 +91,7 @@ class RankThreads::Shared {
 
   size_t ranks() const { return static_cast<size_t>(options.ranks); }
 
-  /// Main function of the thread of `rank`.
+  /// Serves operations on the thread of `rank` until Stop.
   void Serve(size_t rank) {
     for (uint32_t seen = 0;;) {
       while (generation_.load(std::memory_order_acquire) == seen) {
@@ -109,7 +111,8 @@ class RankThreads::Shared {
     WakeAll(exited[rank]);
   }
 
-  /// Called by the calling thread: all ranks do what is set below.
+  /// Runs the operation that is set below on all ranks. Only the calling thread
+  /// calls this function.
   void RunOperation();
   void Stop() {
     stopping_.store(true, std::memory_order_release);
@@ -123,13 +126,14 @@ class RankThreads::Shared {
   }
   void MoveCountersTo(Counters& counters);
 
-  // What to do: written while no thread is busy, published by generation_.
+  // The operation is written while no thread is busy, and published by
+  // generation_.
   const TransportOptions options;
   MessageHeader operation;
-  Produce produce;  // copies: a stuck phase may outlast the call
+  Produce produce;  // copies, since a stuck phase may outlast the call
   Expect expect;
   Consume consume;
-  Fill fill;  // empty: AllToAll
+  Fill fill;  // empty for AllToAll
   Matrix<std::byte> gathered;
   Failure failure;
 
@@ -184,14 +188,14 @@ CounterRng RankThreads::Shared::Random(const char* what, int rank) const {
   return {options.shuffle_seed, stream};
 }
 
-/// Gives others a random chance to be faster.
+/// Gives other ranks a random chance to be faster.
 void RankThreads::Shared::Dawdle(int rank) const {
   constexpr uint64_t kMostYields = 4;
   const uint64_t yields = Random("yields", rank).Below(0, kMostYields);
   for (uint64_t i = 0; i < yields; ++i) std::this_thread::yield();
 }
 
-/// The part of `rank` in an operation.
+/// Does the part of `rank` in an operation.
 void RankThreads::Shared::Take(int rank, uint32_t round) {
   const auto index = static_cast<size_t>(rank);
   if (fill) {
@@ -229,7 +233,7 @@ void RankThreads::Shared::Publish(int rank, uint32_t round) {
   if (shuffled_) publishing_.LetNextPass(index, round);
 }
 
-/// Waits until every source has published of which something is expected.
+/// Waits until every source that owes `rank` a message has published.
 void RankThreads::Shared::AwaitSources(int rank, uint32_t round) {
   const auto begin = Clock::now();
   const auto index = static_cast<size_t>(rank);
@@ -239,7 +243,8 @@ void RankThreads::Shared::AwaitSources(int rank, uint32_t round) {
   };
   milliseconds slice{1};
   for (size_t source = 0;;) {
-    // Read before looking, so that a rank that publishes later ends the wait.
+    // The count is read before the sources, so that a rank that publishes later
+    // ends the wait.
     const uint32_t count = published_count_.load(std::memory_order_acquire);
     while (source < ranks() && is_here(source)) ++source;
     if (source == ranks()) break;
@@ -266,7 +271,7 @@ void RankThreads::Shared::DeliverAll(int rank) {
     }
   }
   for (const int source : sources) {
-    // Of whom nothing is expected may not have published yet.
+    // A source that owes nothing may not have published yet.
     if (inbox.expected(source).rows == 0) continue;
     inbox.Deliver(source,
                   outboxes_[static_cast<size_t>(source)].MessageTo(rank));
@@ -290,8 +295,8 @@ void RankThreads::Shared::RunOperation() {
   failure.Check();
 }
 
-/// Receivers do not wait for sources of whom they expect nothing; so whether
-/// these have sent something is looked at last.
+/// Receivers do not wait for sources that owe them nothing. So this function
+/// looks at the end whether such sources have sent something.
 void RankThreads::Shared::FindUnexpected() {
   size_t sent = 0;
   size_t delivered = 0;
@@ -313,7 +318,7 @@ void RankThreads::Shared::FindUnexpected() {
 }
 
 /// Returns when all ranks have done their part. If no phase ends for the
-/// deadline, that is the failure; it then returns after a moment of grace.
+/// deadline, that is the failure, and it returns after a moment of grace.
 void RankThreads::Shared::Watch() {
   const Seconds deadline(options.deadline_seconds);
   const auto longest_slice =

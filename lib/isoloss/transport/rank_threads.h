@@ -1,4 +1,5 @@
-// Ranks as threads of this process: the transports `threads` and `shuffled`.
+// Runs ranks as threads of this process: these are the transports `threads` and
+// `shuffled`.
 #pragma once
 
 #include <memory>
@@ -9,12 +10,13 @@
 
 namespace isoloss::transport {
 
-/// One thread per rank, whose only order is that of the messages: what loop
-/// does in a fixed order happens here in any. Finds races and hidden orders.
+/// Each rank has a thread, and only messages order the threads. So phases that
+/// loop runs in a fixed order run in any order here, which finds races and
+/// hidden orders.
 ///
 /// The calling thread is the watchdog. If no phase ends for the deadline, the
-/// call fails although threads may still be stuck in phases. What those phases
-/// refer to should then outlive them; what this class owns does.
+/// call fails although threads may still be stuck in phases. Objects that those
+/// phases refer to should then outlive them; the objects of this class do.
 class RankThreads final : public Transport {
  public:
   enum class Order {
@@ -53,7 +55,7 @@ class RankThreads final : public Transport {
   const char* name_;
   int64_t step_ = 0;
   uint64_t sequence_ = 0;
-  std::shared_ptr<Shared> shared_;  // with threads that may be stuck
+  std::shared_ptr<Shared> shared_;  // threads that are stuck may hold it, too
   std::vector<std::thread> threads_;
 };
 

@@ -1,4 +1,4 @@
-// What a registered transport defines (transports.def).
+// Defines what a registered transport consists of (transports.def).
 #pragma once
 
 #include <memory>
@@ -11,9 +11,9 @@ namespace isoloss::transport {
 
 struct TransportKind {
   std::string_view name;
-  /// Whether all processes of a launcher take part; else there is one process.
+  /// True if all processes of a launcher take part; else there is one process.
   bool spans_processes;
-  /// Called with options that MakeTransport has checked.
+  /// MakeTransport calls it with options that it has checked.
   std::unique_ptr<Transport> (*make)(const TransportOptions& options,
                                      ThreadTeam& team);
 };

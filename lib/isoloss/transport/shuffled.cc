@@ -1,5 +1,5 @@
-// `shuffled`: `threads` with arrival and completion in a seeded random order,
-// which must not change a bit.
+// Implements `shuffled`, which is `threads` with arrival and completion in a
+// seeded random order. That order must not change a bit.
 #include "isoloss/transport/rank_threads.h"
 #include "isoloss/transport/registry.h"
 

@@ -1,4 +1,4 @@
-// `threads`: a thread per rank.
+// Implements `threads`, which gives each rank a thread.
 #include "isoloss/transport/rank_threads.h"
 #include "isoloss/transport/registry.h"
 

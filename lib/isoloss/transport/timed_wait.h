@@ -1,5 +1,5 @@
-// Sleeping until a word changes, but never without a limit: the standard
-// library's atomic waits have none.
+// Waits until a word changes, but never without a limit: the standard library's
+// atomic waits have none.
 #pragma once
 
 #include <atomic>

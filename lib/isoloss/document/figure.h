@@ -1,0 +1,152 @@
+// A picture as data: what it shows, before it is drawn.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "isoloss/document/svg_axes.h"
+
+namespace isoloss::document {
+
+/// One direction of a panel. It shows all that is drawn, as far as it is
+/// finite, and `holds`.
+struct FigureAxis {
+  SvgAxis::Scale scale = SvgAxis::Scale::kLinear;
+  double unit = 1;                 ///< of SvgAxis::Scale::kAsinh
+  std::vector<double> holds = {};  ///< values that must be in view
+  bool fixed = false;              ///< shows no more than `holds`
+  double widen = 0;                ///< share of the range at either end
+  double spacing = 80;             ///< of ticks, pixels
+  SvgAxis::Label label = SignedTick;
+  std::string title = {};  ///< of a horizontal one
+};
+
+/// A sign at a point, with its interval along the vertical axis.
+struct FigureMark {
+  enum class Sign {
+    kDot,
+    kRing,
+    kDash,  ///< a short horizontal line
+    kFoot,  ///< a short vertical line on the lower edge
+  };
+  double x = 0;
+  double y = 0;
+  std::optional<std::pair<double, double>> interval = std::nullopt;
+  std::string_view colour = colour::kInk;
+  Sign sign = Sign::kDot;
+  double radius = 3.5;
+  double shift = 0;  ///< to the right, pixels
+};
+
+/// A line through points. It has a gap where a value is not a number.
+struct FigurePath {
+  std::vector<std::array<double, 2>> points;
+  std::string_view colour;
+  double opacity = 1;
+};
+
+/// An area over [x, lower, upper].
+struct FigureBand {
+  std::vector<std::array<double, 3>> edges;
+  std::string_view colour;
+};
+
+/// A line across the panel.
+struct FigureRule {
+  double at = 0;
+  bool vertical = false;
+  std::string_view colour = colour::kRed;
+  std::string_view dashes = "5 4";
+};
+
+/// A text at the height of a value, or above the panel. No other covers it.
+struct FigureLabel {
+  double x = 0;
+  std::optional<double> y = std::nullopt;
+  std::string text;
+  std::string_view colour = colour::kInk;
+};
+
+/// Two axes and what is drawn over them, in this order.
+struct FigurePanel {
+  std::string title = {};
+  std::string caption = {};  ///< a second line
+  FigureAxis x = {};
+  FigureAxis y = {};
+  std::vector<FigureRule> rules = {};
+  std::vector<FigureBand> bands = {};
+  std::vector<FigurePath> paths = {};
+  std::vector<FigureMark> marks = {};
+  std::vector<FigureLabel> labels = {};
+  std::string instead = {};  ///< a text in place of all that
+  int width = 860;
+  int height = 270;
+  bool beside = false;  ///< right of the panel before it
+};
+
+/// Intervals under each other on one axis.
+struct FigureForest {
+  std::vector<SvgForestRow> rows;
+  bool zero = false;  ///< the axis holds 0
+  SvgAxis::Label label = SignedTick;
+  double left = 210;  ///< of the axis, pixels
+};
+
+/// An interval on an axis of its own, with bounds between its two sides.
+struct FigureStrip {
+  std::string title;
+  std::string text;
+  std::string_view colour;
+  double estimate = 0;
+  double lower = 0;
+  double upper = 0;
+  std::vector<double> bounds = {};  ///< ascending
+  bool green_first = false;         ///< left of the first bound, else red
+};
+
+/// Rows and columns of coloured cells.
+struct FigureGrid {
+  struct Cell {
+    std::string_view fill;
+    std::string text;
+    std::string note = {};  ///< smaller, below
+  };
+  std::vector<std::string> columns;
+  std::vector<std::pair<std::string, std::vector<Cell>>> rows;
+};
+
+struct FigureText {
+  std::string text;
+  std::string attributes = {};  ///< of SVG
+};
+
+struct FigureKeys {
+  std::vector<SvgKey> keys;
+};
+
+using FigurePart = std::variant<FigureText, FigureKeys, FigurePanel,
+                                FigureForest, FigureStrip, FigureGrid>;
+
+/// Parts under each other.
+struct Figure {
+  std::string title;
+  std::string_view colour = "#000000";  ///< of the title
+  std::vector<FigurePart> parts = {};
+  int width = 860;  ///< at least
+};
+
+/// "10^24": the label of a tick of a logarithmic axis.
+std::string DecadeTick(double value);
+
+/// Grey small print.
+FigureText SmallPrint(std::string text);
+
+/// The picture as SVG. It holds no value that is not finite.
+std::string RenderSvg(const Figure& figure);
+
+}  // namespace isoloss::document

@@ -1,0 +1,350 @@
+#include "isoloss/estimators/claim_judge.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "isoloss/base/error.h"
+#include "isoloss/estimators/gap_cell.h"
+#include "isoloss/estimators/prediction.h"
+#include "isoloss/stats/binomial_interval.h"
+#include "isoloss/stats/fisher_exact.h"
+#include "isoloss/stats/mean_interval.h"
+
+namespace isoloss::estimators {
+namespace {
+
+constexpr double kPercent = 100;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+const CellCurves& CellOfName(std::span<const CellCurves> cells,
+                             const std::string& name) {
+  const auto found = std::ranges::find(cells, name, &CellCurves::name);
+  if (found != cells.end()) return *found;
+  ThrowError(ErrorKind::kConfig,
+             "claim: cell {} has no runs, but a contrast needs them. Train it.",
+             name);
+}
+
+size_t RunsOfArm(const CellCurves& cell, const std::string& name) {
+  const auto found = std::ranges::find(cell.arms, name, &ArmCurves::arm);
+  return found == cell.arms.end() ? 0 : found->runs.size();
+}
+
+const ArmCurves& ArmOfName(const CellCurves& cell, const std::string& name) {
+  if (RunsOfArm(cell, name) > 0) {
+    return *std::ranges::find(cell.arms, name, &ArmCurves::arm);
+  }
+  ThrowError(ErrorKind::kConfig,
+             "claim: arm {} of cell {} has no runs, but a contrast needs them. "
+             "Train it.",
+             name, cell.name);
+}
+
+/// Losses of an arm at a share of the run, by seed; NaN where a run ended
+/// before, by its own numbers.
+std::map<int64_t, double> LossesAt(const CellCurves& cell,
+                                   const std::string& arm, double at) {
+  const int64_t step = std::llround(at * static_cast<double>(cell.steps));
+  std::map<int64_t, double> losses;
+  for (const RunCurve& run : ArmOfName(cell, arm).runs) {
+    const auto found =
+        std::ranges::find(run.losses, step, &std::pair<int64_t, double>::first);
+    if (found == run.losses.end() && !run.diverged) {
+      ThrowError(ErrorKind::kConfig,
+                 "claim: arm {} of cell {}, seed {}, has no held-out loss at "
+                 "step {}, but a contrast reads it. Set log.eval_every to a "
+                 "divisor of it.",
+                 arm, cell.name, run.seed, step);
+    }
+    losses[run.seed] = found == run.losses.end()
+                           ? std::numeric_limits<double>::quiet_NaN()
+                           : found->second;
+  }
+  return losses;
+}
+
+/// Percent of the reference's loss, by seed.
+using Gaps = std::map<int64_t, double>;
+
+Gaps GapsOf(const CellCurves& cell, const std::string& arm,
+            const std::string& reference, double at) {
+  const auto of_arm = LossesAt(cell, arm, at);
+  const auto of_reference = LossesAt(cell, reference, at);
+  Gaps gaps;
+  for (const auto& entry : of_arm) {
+    const auto other = of_reference.find(entry.first);
+    if (other == of_reference.end()) continue;
+    gaps[entry.first] =
+        kPercent * (entry.second - other->second) / other->second;
+  }
+  return gaps;
+}
+
+/// Subtracts gaps of seeds that both have.
+Gaps Minus(const Gaps& a, const Gaps& b) {
+  Gaps result;
+  for (const auto& entry : a) {
+    const auto other = b.find(entry.first);
+    if (other != b.end()) result[entry.first] = entry.second - other->second;
+  }
+  return result;
+}
+
+Gaps ValuesOf(const Contrast& contrast, std::span<const CellCurves> cells) {
+  const CellCurves& cell = CellOfName(cells, contrast.cell);
+  Gaps gaps = GapsOf(cell, contrast.arm, contrast.reference, contrast.at);
+  if (contrast.measure == Measure::kGapChange) {
+    return Minus(gaps,
+                 GapsOf(cell, contrast.arm, contrast.reference, contrast.from));
+  }
+  if (contrast.measure == Measure::kInteraction) {
+    return Minus(
+        gaps, GapsOf(CellOfName(cells, contrast.other_cell), contrast.other_arm,
+                     contrast.other_reference, contrast.at));
+  }
+  return gaps;
+}
+
+void JudgeGaps(std::span<const CellCurves> cells, double alpha,
+               ContrastResult& result) {
+  const Gaps gaps = ValuesOf(result.contrast, cells);
+  std::vector<double> values;
+  for (const auto& entry : gaps) {
+    if (std::isfinite(entry.second)) values.push_back(entry.second);
+  }
+  result.seeds = values.size();
+  const stats::MeanInterval interval =
+      stats::IntervalOfMean(stats::Summarize(values), alpha / 2);
+  result.estimate = interval.mean;
+  result.lower = interval.lower;
+  result.upper = interval.upper;
+  if (values.size() < gaps.size()) {
+    result.note = fmt::format(
+        "{} of {} seeds have a loss that is not finite, and are left out, so "
+        "that nothing is decided by it",
+        gaps.size() - values.size(), gaps.size());
+    return;
+  }
+  if (values.size() < 2) {
+    result.note = "Fewer than two seeds have all runs";
+    return;
+  }
+  result.side = SideOf(result.contrast, result.lower, result.upper);
+}
+
+int64_t DivergedRuns(const ArmCurves& arm) {
+  return std::ranges::count(arm.runs, true, &RunCurve::diverged);
+}
+
+/// The interval of the difference of two rates is Zou and Donner's (MOVER,
+/// Statistics in Medicine 27 (2008), 1693-1702), of Clopper and Pearson's.
+/// Whether one rate is the larger, Fisher's exact test decides; whether it is
+/// so by more than a bound, the interval.
+void JudgeDivergence(std::span<const CellCurves> cells, double alpha,
+                     ContrastResult& result) {
+  const Contrast& contrast = result.contrast;
+  const CellCurves& cell = CellOfName(cells, contrast.cell);
+  const ArmCurves& arm = ArmOfName(cell, contrast.arm);
+  const ArmCurves& reference = ArmOfName(cell, contrast.reference);
+  result.diverged = DivergedRuns(arm);
+  result.runs = static_cast<int64_t>(arm.runs.size());
+  result.reference_diverged = DivergedRuns(reference);
+  result.reference_runs = static_cast<int64_t>(reference.runs.size());
+  result.seeds = std::min(arm.runs.size(), reference.runs.size());
+  const double a =
+      static_cast<double>(result.diverged) / static_cast<double>(result.runs);
+  const double b = static_cast<double>(result.reference_diverged) /
+                   static_cast<double>(result.reference_runs);
+  const stats::BinomialInterval of_a =
+      stats::ClopperPearson(result.diverged, result.runs, 1 - alpha);
+  const stats::BinomialInterval of_b = stats::ClopperPearson(
+      result.reference_diverged, result.reference_runs, 1 - alpha);
+  result.estimate = kPercent * (a - b);
+  result.lower =
+      result.estimate - kPercent * std::hypot(a - of_a.lower, of_b.upper - b);
+  result.upper =
+      result.estimate + kPercent * std::hypot(of_a.upper - a, b - of_b.lower);
+  if (contrast.relation == Relation::kWithin || contrast.bound != 0) {
+    result.side = SideOf(contrast, result.lower, result.upper);
+    return;
+  }
+  const bool above = contrast.relation == Relation::kAbove;
+  const double p_more = stats::FisherExactGreater(result.diverged, result.runs,
+                                                  result.reference_diverged,
+                                                  result.reference_runs);
+  const double p_less = stats::FisherExactGreater(result.reference_diverged,
+                                                  result.reference_runs,
+                                                  result.diverged, result.runs);
+  result.p = above ? p_more : p_less;
+  const double p_other = above ? p_less : p_more;
+  const double reach = contrast.equivalence.value_or(0);
+  if (*result.p < alpha / 2) {
+    result.side = Side::kClaimed;
+  } else if (p_other < alpha / 2 ||
+             (-reach < result.lower && result.upper < reach)) {
+    result.side = Side::kOther;
+  }
+}
+
+/// Gaps in nats of each cell, and the reference's losses.
+estimators::GapCell SizeOf(const CellCurves& cell, const Contrast& contrast,
+                           bool& finite) {
+  const auto of_arm = LossesAt(cell, contrast.arm, contrast.at);
+  const auto of_reference = LossesAt(cell, contrast.reference, contrast.at);
+  estimators::GapCell size{.name = cell.name,
+                           .size = {cell.parameters, cell.tokens},
+                           .gaps = {},
+                           .baseline = {}};
+  for (const auto& entry : of_arm) {
+    const auto other = of_reference.find(entry.first);
+    if (other == of_reference.end()) continue;
+    finite = finite && std::isfinite(entry.second - other->second);
+    size.gaps.push_back(entry.second - other->second);
+    size.baseline.push_back(other->second);
+  }
+  return size;
+}
+
+/// Runs that a contrast reads and that are not there yet.
+size_t MissingRuns(const Contrast& contrast,
+                   std::span<const CellCurves> cells) {
+  size_t missing = 0;
+  for (const CellCurves& cell : cells) {
+    const size_t planned = std::max(cell.seeds, size_t{1});
+    for (const std::string& arm : ArmsIn(contrast, cell.name)) {
+      missing += planned - std::min(planned, RunsOfArm(cell, arm));
+    }
+  }
+  return missing;
+}
+
+/// Without an estimate while a size has no runs: JudgeClaim tells of them.
+void JudgeFactor(std::span<const CellCurves> cells, double alpha,
+                 ContrastResult& result) {
+  result.lower = 0;
+  result.upper = kInfinity;
+  result.estimate = std::numeric_limits<double>::quiet_NaN();
+  std::vector<estimators::GapCell> sizes;
+  bool finite = true;
+  for (const CellCurves& cell : cells) {
+    if (RunsOfArm(cell, result.contrast.arm) == 0 ||
+        RunsOfArm(cell, result.contrast.reference) == 0) {
+      return;
+    }
+    sizes.push_back(SizeOf(cell, result.contrast, finite));
+    result.seeds = sizes.size() == 1
+                       ? sizes.back().gaps.size()
+                       : std::min(result.seeds, sizes.back().gaps.size());
+  }
+  if (result.seeds < 2 || !finite) {
+    result.note = finite ? "Fewer than two seeds of a size have all runs"
+                         : "A loss is not finite";
+    return;
+  }
+  estimators::PredictionOptions options;
+  options.confidence = 1 - alpha;
+  // Ten of them lie beyond each end, so that no single draw is an end.
+  options.resamples =
+      std::max(size_t{1999}, static_cast<size_t>(std::ceil(20 / alpha)));
+  const auto factor = estimators::ParameterFactor(sizes, options);
+  if (!factor) {
+    result.note =
+        "The losses of these sizes determine no law: it takes 6 sizes with 3 "
+        "numbers of parameters and of tokens, and losses that fall with both";
+    return;
+  }
+  result.estimate = factor->estimate;
+  result.lower = factor->lower;
+  result.upper = factor->upper;
+  result.side = SideOf(result.contrast, result.lower, result.upper);
+}
+
+/// By the claim's own contrasts alone.
+ClaimVerdict VerdictOf(std::span<const ContrastResult> contrasts) {
+  ClaimVerdict verdict = ClaimVerdict::kReproduced;
+  for (const ContrastResult& result : contrasts) {
+    if (result.contrast.role != ContrastRole::kClaim) continue;
+    if (result.side == Side::kOther) return ClaimVerdict::kContradicted;
+    if (result.side == Side::kUndecided) verdict = ClaimVerdict::kNotAtThisSize;
+  }
+  return verdict;
+}
+
+/// Why nothing says that these runs would have seen a bad recipe; "" if every
+/// control did, or if none is needed.
+std::string BlindnessOf(const Claim& claim,
+                        std::span<const ContrastResult> contrasts) {
+  for (const ContrastResult& result : contrasts) {
+    if (result.contrast.role == ContrastRole::kControl &&
+        result.side != Side::kClaimed) {
+      return fmt::format(
+          "Not reproduced: these runs would not have seen a bad recipe "
+          "(control "
+          "{} does not lie {})",
+          result.contrast.name, ClaimedText(result.contrast));
+    }
+  }
+  const bool guarded = std::ranges::all_of(
+      claim.contrasts,
+      [&claim](const Contrast& contrast) { return claim.IsGuarded(contrast); });
+  if (guarded) return {};
+  return "Not reproduced: no control shows that these runs would have seen a "
+         "bad recipe";
+}
+
+}  // namespace
+
+Side SideOf(const Contrast& contrast, double lower, double upper) {
+  const double bound = contrast.bound;
+  if (contrast.relation == Relation::kWithin) {
+    if (-bound < lower && upper < bound) return Side::kClaimed;
+    return lower > bound || upper < -bound ? Side::kOther : Side::kUndecided;
+  }
+  const bool above = lower > bound;
+  const bool below = upper < bound;
+  if (contrast.relation == Relation::kAbove ? above : below) {
+    return Side::kClaimed;
+  }
+  const double reach = contrast.equivalence.value_or(0);
+  const bool equal = bound - reach < lower && upper < bound + reach;
+  return above || below || equal ? Side::kOther : Side::kUndecided;
+}
+
+ClaimResult JudgeClaim(const Claim& claim, std::span<const CellCurves> cells) {
+  ClaimResult result{.claim = claim};
+  const double alpha = claim.Error();
+  result.confidence = 1 - alpha;
+  for (const Contrast& contrast : claim.contrasts) {
+    ContrastResult of_contrast{.contrast = contrast};
+    switch (contrast.measure) {
+      case Measure::kDivergence:
+        JudgeDivergence(cells, alpha, of_contrast);
+        break;
+      case Measure::kParameterFactor:
+        JudgeFactor(cells, alpha, of_contrast);
+        break;
+      default:
+        JudgeGaps(cells, alpha, of_contrast);
+    }
+    if (const size_t missing = MissingRuns(contrast, cells); missing > 0) {
+      of_contrast.side = Side::kUndecided;
+      of_contrast.note = fmt::format(
+          "{} of its runs are not trained yet, so that nothing is decided by "
+          "it",
+          missing);
+    }
+    result.contrasts.push_back(std::move(of_contrast));
+  }
+  result.verdict = VerdictOf(result.contrasts);
+  if (result.verdict == ClaimVerdict::kReproduced) {
+    result.note = BlindnessOf(claim, result.contrasts);
+    if (!result.note.empty()) result.verdict = ClaimVerdict::kNotAtThisSize;
+  }
+  return result;
+}
+
+}  // namespace isoloss::estimators

@@ -1,0 +1,19 @@
+// Words of files and of text for people.
+#pragma once
+
+#include <string>
+
+#include "isoloss/base/named.h"
+
+namespace isoloss::estimators {
+
+/// The word of a list that stands for a value.
+template <typename T, size_t N>
+std::string WordOf(const Named<T> (&names)[N], T value) {
+  for (const Named<T>& named : names) {
+    if (named.value == value) return std::string(named.name);
+  }
+  return {};
+}
+
+}  // namespace isoloss::estimators

@@ -1,0 +1,30 @@
+#include "isoloss/estimators/size_text.h"
+
+#include <gtest/gtest.h>
+
+#include "isoloss/base/error.h"
+
+namespace isoloss::estimators {
+namespace {
+
+TEST(SizeText, IsReadAsItIsWritten) {
+  for (const char* text :
+       {"16B@50B", "671B@14.8T", "0.34M@1.35M", "50K@2K", "7@8"}) {
+    EXPECT_EQ(SizeText(ParseSize(text)), text);
+  }
+}
+
+TEST(SizeText, KnowsPublishedSizesByTheirNames) {
+  EXPECT_EQ(SizeText(ParseSize("16B")), "16B@50B");
+  EXPECT_EQ(SizeText(ParseSize("671b")), "671B@14.8T");
+}
+
+TEST(SizeText, RefusesWhatIsNoSize) {
+  for (const char* text : {"", "16", "7B", "16B@", "@50B", "16B@-1B", "0@1B",
+                           "16B@50X", "16B@50BB", "nan@1", "1e40@1"}) {
+    EXPECT_THROW(ParseSize(text), Error) << text;
+  }
+}
+
+}  // namespace
+}  // namespace isoloss::estimators
