@@ -143,11 +143,13 @@ void CopyHeads(const HeadColumns<const float>& from,
 void SumHeads(const HeadColumns<const float>& from, Rounding rounding,
               MatrixView<float> out) {
   for (size_t t = 0; t < out.rows(); ++t) {
-    for (size_t i = 0; i < out.cols(); ++i) {
-      float sum = 0.0f;
-      for (size_t h = 0; h < from.heads; ++h) sum += from.Row(t, h)[i];
-      out(t, i) = Rounded(sum, rounding);
+    float* sum = out.Row(t);
+    std::fill_n(sum, out.cols(), 0.0f);
+    for (size_t h = 0; h < from.heads; ++h) {
+      const float* row = from.Row(t, h);
+      for (size_t i = 0; i < out.cols(); ++i) sum[i] += row[i];
     }
+    for (size_t i = 0; i < out.cols(); ++i) sum[i] = Rounded(sum[i], rounding);
   }
 }
 

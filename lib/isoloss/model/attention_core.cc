@@ -16,7 +16,7 @@ using kernels::Rounding;
 using precision::GemmRole;
 
 /// Scores that a thread's share of a wave has: what stays in its cache.
-constexpr size_t kWaveScores = size_t{1} << 17;
+constexpr size_t kWaveScores = size_t{1} << 16;
 constexpr size_t kScoreAlignment = 16;
 
 size_t ScoreSize(const ScoreBlock& block) {
