@@ -46,7 +46,7 @@ void ExpectCoverage(Form form, const Law& gap, double sd) {
   }
   for (const int count : covered) {
     const double share = static_cast<double>(count) / kTrials;
-    std::printf("%s: %.3f\n", WordOf(kFormNames, form), share);
+    std::printf("%s: %.3f\n", WordOf(kFormNames, form).c_str(), share);
     EXPECT_GE(share, kLeast);
     EXPECT_LE(share, kMost);
   }

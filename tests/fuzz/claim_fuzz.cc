@@ -66,7 +66,7 @@ void Judge(const Claim& claim) {
   const document::Document document = studies::ClaimDocument(result);
   ISOLOSS_ASSERT(!document::RenderText(document).empty());
   ISOLOSS_ASSERT(!document::RenderJson(document).empty());
-  ISOLOSS_ASSERT(!document::RenderSvg(studies::ClaimFigure(result)).empty());
+  ISOLOSS_ASSERT(!document::RenderSvg(studies::ClaimPicture(result)).empty());
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIBRARIES = pathlib.Path(os.environ["LIBRARIES"])
 
 # Judges of logs, which write verdicts and reports.
-JUDGES = {"stats", "estimators", "foreign", "compare", "gate",
+JUDGES = {"document", "stats", "estimators", "foreign", "compare", "gate",
           "report"}
 
 # IEEE 754 defines their results to the last bit.

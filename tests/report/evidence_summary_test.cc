@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
+#include <string>
 
 #include "isoloss/document/text.h"
 
@@ -60,8 +62,11 @@ TEST(ProbeSummary, CountsByCaseAndNamesNothingWorstWhereNothingIsWrong) {
   EXPECT_EQ(summary.total.token_flips, 2);
   EXPECT_TRUE(summary.passed());
   EXPECT_FALSE(summary.total.worst.has_value());
-  EXPECT_THAT(document::RenderText(DocumentOf(summary)),
+  const std::string text = document::RenderText(DocumentOf(summary));
+  EXPECT_THAT(text,
               AllOf(Not(HasSubstr("wq_output")), Not(HasSubstr("oracle"))));
+  // The head, a line for each case, and routing: the sum of all has none.
+  EXPECT_EQ(std::ranges::count(text, '\n'), 4) << text;
   EXPECT_THAT(document::RenderText(ProbeVerdict(summary, "arm a")),
               AllOf(::testing::StartsWith("PASS: arm a: "),
                     HasSubstr("all 4 flips among 300 elements of 3 tensors"),

@@ -25,7 +25,7 @@ std::string JsonOf(const LadderStatement& statement) {
   return document::RenderJson(LadderDocument(statement));
 }
 std::string SvgOf(const LadderStatement& statement) {
-  return document::RenderSvg(LadderFigure(statement));
+  return document::RenderSvg(LadderPicture(statement));
 }
 
 GapFit Fit(estimators::Form form, double estimate, double lower, double upper) {
@@ -98,7 +98,7 @@ TEST(LadderDocument, HoldsEveryNumber) {
   EXPECT_EQ(json.at("margin_nats"), 0.005);
 }
 
-TEST(LadderFigure, DrawsAPanelForEachArm) {
+TEST(LadderPicture, DrawsAPanelForEachArm) {
   LadderStatement statement = Statement();
   statement.arms.push_back(statement.arms[0]);
   statement.arms[1].arm.cells.clear();

@@ -24,7 +24,7 @@ std::string JsonOf(const estimators::SitesStatement& statement) {
   return document::RenderJson(SitesDocument(statement));
 }
 std::string SvgOf(const estimators::SitesStatement& statement) {
-  return document::RenderSvg(SitesFigure(statement));
+  return document::RenderSvg(SitesPicture(statement));
 }
 
 /// Two products, of which one is harmful and one unstable, and a recipe of the

@@ -22,7 +22,7 @@ std::string JsonOf(const StressMap& map) {
   return document::RenderJson(StressDocument(map));
 }
 std::string SvgOf(const StressMap& map) {
-  return document::RenderSvg(StressFigure(map));
+  return document::RenderSvg(StressPicture(map));
 }
 
 StressMap Map() {
@@ -74,7 +74,7 @@ TEST(StressDocument, GapsThatAreNotThereAreNull) {
   EXPECT_EQ(results.at(1).at("diverged_share").at("estimate"), 1);
 }
 
-TEST(StressFigure, HasACellForEachArmUnderEachStress) {
+TEST(StressPicture, HasACellForEachArmUnderEachStress) {
   const std::string svg = SvgOf(Map());
   EXPECT_THAT(svg, HasSubstr("0/8  +0.0123"));
   EXPECT_THAT(svg, HasSubstr("8/8  no gap"));

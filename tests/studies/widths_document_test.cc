@@ -20,7 +20,7 @@ std::string JsonOf(const compare::WidthTransfer& transfer) {
   return document::RenderJson(WidthsDocument(transfer));
 }
 std::string SvgOf(const compare::WidthTransfer& transfer) {
-  return document::RenderSvg(WidthsFigure(transfer));
+  return document::RenderSvg(WidthsPicture(transfer));
 }
 
 compare::WidthTransfer Transfer() {
@@ -80,7 +80,7 @@ TEST(WidthsDocument, HoldsEveryNumber) {
   EXPECT_EQ(json.at("small_widths").at(2), 512);
 }
 
-TEST(WidthsFigure, DrawsWhatIsMeasuredAndWhatIsPredicted) {
+TEST(WidthsPicture, DrawsWhatIsMeasuredAndWhatIsPredicted) {
   const std::string svg = SvgOf(Transfer());
   EXPECT_THAT(svg, HasSubstr("mx&lt;fp8&gt;"));
   size_t points = 0;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <barrier>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -288,9 +289,12 @@ TEST(Processes, NoticeDamageThatDoesNotEnd) {
   }
 }
 
-/// The end of a run has no operation that could fail; the next run has.
+/// The end of a run has no operation that could fail; the next run has. Process
+/// 1 says goodbye after both have finished, or process 0 would already see the
+/// damage in its last operation.
 TEST(Processes, NoticeDamageOfAGoodbyeInTheNextRun) {
   std::atomic<int> damaged{0};
+  std::barrier finished(2);
   Fleet fleet(kTwo, {.ranks = 8, .deadline_seconds = kDeadline},
               [&](int source, int, int, std::span<std::byte> bytes) {
                 const bool goodbye = HeaderOf(bytes).magic == Magic::kGoodbye;
@@ -300,7 +304,10 @@ TEST(Processes, NoticeDamageOfAGoodbyeInTheNextRun) {
                 }
                 return Fate::kDeliver;
               });
-  const Outcome first = RunFleet(fleet, Steps);
+  const Outcome first = RunFleet(fleet, [&](Transport& transport) {
+    Steps(transport);
+    finished.arrive_and_wait();
+  });
   EXPECT_EQ(damaged, 1);
   EXPECT_THAT(first.errors, Each(""));
 

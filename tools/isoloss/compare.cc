@@ -56,7 +56,7 @@ std::optional<compare::Run> OpenUnlessDump(const fs::path& file) {
   }
 }
 
-/// Refuses a dump beside a run log.
+/// Refuses to compare a dump with a run log.
 void CheckSameKind(const std::vector<fs::path>& files, bool first,
                    bool second) {
   if (first == second) return;

@@ -83,7 +83,7 @@ void RefuseExisting(const fs::path& folder) {
 }
 
 /// Reads the goldens that the history names, even if the experiment now asks
-/// for others.
+/// for different runs.
 Before OpenReconfigured(const fs::path& folder) {
   Before before{History::Read(folder / kGoldenHistory), {}};
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {

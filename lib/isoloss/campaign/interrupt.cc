@@ -37,8 +37,4 @@ const std::atomic<bool>& InterruptFlag() {
   return interrupted;
 }
 
-void ListenToClosedPipes() {
-  if (!IsIgnored(SIGPIPE)) Install(SIGPIPE, SA_RESTART);
-}
-
 }  // namespace isoloss::campaign

@@ -15,9 +15,4 @@ const std::atomic<bool>& InterruptFlag();
 /// A command calls it at its beginning if its work looks at the flag later.
 inline void ListenToSignals() { InterruptFlag(); }
 
-/// From now on SIGPIPE sets the flag, too, instead of killing the program: the
-/// reader of its messages is gone. It is for work that leaves something to tidy
-/// up.
-void ListenToClosedPipes();
-
 }  // namespace isoloss::campaign

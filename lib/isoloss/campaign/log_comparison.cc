@@ -110,7 +110,7 @@ std::string ExperimentsText(const LogComparison& comparison) {
       train::RunDifference(a, other));
 }
 
-/// Users may give two recipes one name. If so, says where the recipes differ.
+/// Says where two recipes of one name differ, since users may choose any name.
 std::string RecipesText(const LogComparison& comparison) {
   const runlog::Provenance& a = comparison.a->log.provenance;
   const runlog::Provenance& b = comparison.b->log.provenance;

@@ -25,7 +25,6 @@ class Question {
   virtual ~Question() = default;
 
   const ArmRoles& roles() const { return roles_; }
-  const gate::Policy& policy() const { return policy_; }
 
   /// Plans the runs of all arms that have a role.
   /// Errors   as PlanTraining.

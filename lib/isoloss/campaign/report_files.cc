@@ -276,7 +276,7 @@ class FilesReader {
     return false;
   }
 
-  /// A verdict on other runs than those on the page is noted.
+  /// Adds a note if a verdict was given on runs that the page lacks.
   void NoteOtherRuns() {
     for (const Json& verdict : files_.verdicts) {
       for (const char* side : {"baseline", "candidate"}) {

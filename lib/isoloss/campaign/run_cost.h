@@ -54,7 +54,7 @@ inline constexpr int64_t kOracleStepCost = 35;
 /// a few cases take other numbers of steps, of which less is checked.
 size_t OracleSteps(size_t candidates, size_t cases);
 
-// For these texts, all of `runs` are trained.
+// These texts assume that all of `runs` are trained.
 
 /// Returns a text such as "at least 60 MiB, 30 MiB a run".
 std::string MemoryText(const train::Experiment& experiment,

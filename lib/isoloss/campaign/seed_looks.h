@@ -66,8 +66,8 @@ bool IsDecided(const gate::Judgement& judgement);
 /// Returns the arm with what L5 says: each check, its outcome and its interval.
 std::string FinalWindowText(const gate::Judgement& judgement);
 
-/// Returns the looks of the looks.json beside logs from anywhere, which stays
-/// as it is. `logs` has files, or folders of them.
+/// Reads the looks.json beside logs from anywhere, and changes no file. `logs`
+/// has files, or folders of them.
 /// Errors   as gate::ReadLooks.
 gate::Looks LooksBeside(const std::vector<std::filesystem::path>& logs,
                         std::span<const compare::Run> runs,

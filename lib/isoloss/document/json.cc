@@ -74,14 +74,6 @@ void PutNumber(Json& object, const std::string& key,
   }
 }
 
-Json IntervalJson(double estimate, double lower, double upper) {
-  Json json = Json::object();
-  PutNumber(json, "estimate", estimate);
-  PutNumber(json, "lower", lower);
-  PutNumber(json, "upper", upper);
-  return json;
-}
-
 void PutInteger(Json& object, const std::string& key,
                 const std::optional<int64_t>& value) {
   object[key] = value ? Json(*value) : Json(nullptr);

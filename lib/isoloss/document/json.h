@@ -19,9 +19,6 @@ void PutNumber(Json& object, const std::string& key, double value);
 void PutNumber(Json& object, const std::string& key,
                const std::optional<double>& value);
 
-/// {"estimate", "lower", "upper"}. The confidence is told once, at the top.
-Json IntervalJson(double estimate, double lower, double upper);
-
 void PutInteger(Json& object, const std::string& key,
                 const std::optional<int64_t>& value);
 

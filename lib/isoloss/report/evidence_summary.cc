@@ -89,7 +89,7 @@ Spread SpreadOf(const runlog::Ensemble& ensemble, const char* quantity,
   return spread;
 }
 
-Document CaseRow(const ProbeCaseSummary& of) {
+Document CaseMembers(const ProbeCaseSummary& of) {
   Document row;
   row.Put("case", of.name);
   row.Put("steps", of.steps);
@@ -114,7 +114,6 @@ Document CaseRow(const ProbeCaseSummary& of) {
   } else {
     row.Put("worst", {});
   }
-  row.AddField("worst tensor", WorstText(of));
   return row;
 }
 
@@ -178,14 +177,14 @@ Document DocumentOf(const ProbeSummary& summary) {
            {.key = "worst", .label = "worst tensor", .is_text = true}},
       .gap = 2};
   for (const ProbeCaseSummary& of : summary.cases) {
-    table.rows.push_back(CaseRow(of));
+    Document& row = table.rows.emplace_back(CaseMembers(of));
+    row.AddField("worst tensor", WorstText(of));
   }
   document.Add(std::move(table));
   const ProbeCaseSummary& total = summary.total;
   document.Say(fmt::format("routing      {} tokens, {} flips, {} other",
                            total.tokens, total.token_flips, total.token_other));
-  Document all = CaseRow(total);
-  document.PutObject("total", std::move(all));
+  document.PutObject("total", CaseMembers(total));
   return document;
 }
 

@@ -239,6 +239,9 @@ void AddLayers(const RunSummary& summary, Document& document) {
   document.Add(std::move(table));
 }
 
+/// The digest stands a space apart from the numbers.
+constexpr const char* kDigestLabel = " digest";
+
 Document TensorRow(const TensorSummary& tensor) {
   Document row;
   row.Put("name", tensor.name);
@@ -248,7 +251,8 @@ Document TensorRow(const TensorSummary& tensor) {
     row.Put(name, tensor.statistics[i]);
     if (std::isnan(tensor.statistics[i])) row.AddField(name, "-");
   }
-  if (tensor.digest.empty()) row.AddField("digest", "-");
+  row.AddField(kDigestLabel,
+               tensor.digest.empty() ? " -" : " " + tensor.digest);
   return row;
 }
 
@@ -256,15 +260,14 @@ void AddTensors(const RunSummary& summary, Document& document) {
   document::Table table{.key = "tensors",
                         .columns = {{.key = "name", .is_text = true}},
                         .indent = 2,
-                        .gap = 2,
                         .has_head = !summary.tensors.empty()};
   for (const size_t s : kShownStatistics) {
     const auto& name = runlog::kTensorStatistics[s].name;
     table.columns.push_back(
-        {.key = name, .label = name, .width = 12, .format = ".6g"});
+        {.key = name, .label = name, .width = 13, .format = ".6g"});
   }
   table.columns.push_back(
-      {.key = "digest", .label = "digest", .is_text = true});
+      {.key = "digest", .label = kDigestLabel, .is_text = true});
   if (table.has_head) {
     document.Say("");
     document.Say(fmt::format("tensors at step {}, in the order of computation",

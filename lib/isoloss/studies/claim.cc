@@ -243,7 +243,7 @@ class Claim : public Study {
     const ClaimResult result = estimators::JudgeClaim(claim_, cells);
     return Answer{.code = ClaimCode(result.verdict),
                   .document = ClaimDocument(result),
-                  .figure = ClaimFigure(result)};
+                  .picture = ClaimPicture(result)};
   }
 
  private:

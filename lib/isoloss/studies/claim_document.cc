@@ -194,7 +194,7 @@ std::vector<double> BoundsOf(const Contrast& contrast) {
 }
 
 /// The claim's or control's side is green, the other one red.
-document::FigureStrip ContrastStrip(const ContrastResult& result) {
+document::PictureStrip ContrastStrip(const ContrastResult& result) {
   constexpr size_t kLetters = 118;
   const Contrast& contrast = result.contrast;
   return {
@@ -214,27 +214,27 @@ document::FigureStrip ContrastStrip(const ContrastResult& result) {
 
 }  // namespace
 
-document::Figure ClaimFigure(const ClaimResult& result) {
+document::Picture ClaimPicture(const ClaimResult& result) {
   namespace colour = document::colour;
-  document::Figure figure{
+  document::Picture picture{
       .title = fmt::format(
           "{}: {}", document::Shortened(Printable(result.claim.title), 70),
           estimators::WordOf(estimators::kClaimVerdicts, result.verdict)),
       .colour = ClaimColour(result.verdict),
       .parts = {document::SmallPrint(ConfidenceText(result)),
                 document::SmallPrint("Intervals over seeds; dashed: the bound"),
-                document::FigureKeys{
+                document::PictureKeys{
                     {{colour::kGreen, "the claim's or control's side"},
                      {colour::kRed, "the other side"}}}}};
   if (!result.note.empty()) {
-    figure.parts.emplace_back(document::FigureText{
+    picture.parts.emplace_back(document::PictureText{
         result.note + ".",
         fmt::format("fill=\"{}\"", ClaimColour(result.verdict))});
   }
   for (const ContrastResult& contrast : result.contrasts) {
-    figure.parts.emplace_back(ContrastStrip(contrast));
+    picture.parts.emplace_back(ContrastStrip(contrast));
   }
-  return figure;
+  return picture;
 }
 
 }  // namespace isoloss::studies

@@ -80,7 +80,7 @@ class Indicators : public Study {
                               ? ExitCode::kPass
                               : ExitCode::kInconclusive,
                   .document = IndicatorsDocument(statement),
-                  .figure = IndicatorsFigure(statement)};
+                  .picture = IndicatorsPicture(statement)};
   }
 
  private:
@@ -269,11 +269,11 @@ namespace {
 /// One run's distance from its level; a gap where nothing was measured. On the
 /// lower edge a mark for the step at which it diverged.
 void AddCurve(const IndicatorRun& run, const RuleStatement& rule, double level,
-              document::FigurePanel& panel) {
+              document::PicturePanel& panel) {
   const std::string_view ink =
       run.diverged_at ? document::colour::kRed : document::colour::kBlue;
   const auto& kind = IndicatorKindOf(rule.rule.indicator);
-  document::FigurePath path{.points = {}, .colour = ink, .opacity = 0.45};
+  document::PicturePath path{.points = {}, .colour = ink, .opacity = 0.45};
   for (size_t i = 0; i < run.steps.size(); ++i) {
     const double value =
         run.values[i][static_cast<size_t>(rule.rule.indicator)];
@@ -284,15 +284,15 @@ void AddCurve(const IndicatorRun& run, const RuleStatement& rule, double level,
   if (!run.diverged_at) return;
   panel.marks.push_back({.x = static_cast<double>(*run.diverged_at),
                          .colour = ink,
-                         .sign = document::FigureMark::Sign::kFoot});
+                         .sign = document::PictureMark::Sign::kFoot});
 }
 
-document::FigurePanel RulePanel(const IndicatorStatement& statement,
-                                const RuleStatement& rule, double last_step) {
+document::PicturePanel RulePanel(const IndicatorStatement& statement,
+                                 const RuleStatement& rule, double last_step) {
   /// Doublings from the level that a panel shows; what is further away is drawn
   /// at its edge.
   constexpr double kReach = 6;
-  document::FigurePanel panel{
+  document::PicturePanel panel{
       .title = rule.rule.Name(),
       .caption = fmt::format("announced {} of {}, false alarms {} of {}",
                              rule.announced.count, rule.announced.of,
@@ -326,28 +326,28 @@ document::FigurePanel RulePanel(const IndicatorStatement& statement,
 
 }  // namespace
 
-document::Figure IndicatorsFigure(const IndicatorStatement& statement) {
+document::Picture IndicatorsPicture(const IndicatorStatement& statement) {
   int64_t last = 1;
   for (const IndicatorRun& run : statement.runs) {
     if (!run.steps.empty()) last = std::max(last, run.steps.back());
     if (run.diverged_at) last = std::max(last, *run.diverged_at);
   }
-  document::Figure figure{
+  document::Picture picture{
       .title =
           "Indicators of the judged runs over steps, in doublings from "
           "the level that alarms",
-      .parts = {document::FigureKeys{
+      .parts = {document::PictureKeys{
           {{document::colour::kBlue, "stayed healthy"},
            {document::colour::kRed, "diverged, at the step of the mark"}}}}};
   bool beside = false;
   for (const RuleStatement& rule : statement.rules) {
-    document::FigurePanel panel =
+    document::PicturePanel panel =
         RulePanel(statement, rule, static_cast<double>(last));
     panel.beside = beside;
     beside = !beside;
-    figure.parts.emplace_back(std::move(panel));
+    picture.parts.emplace_back(std::move(panel));
   }
-  return figure;
+  return picture;
 }
 
 extern constinit const StudyKind kStudy_indicators = {

@@ -289,7 +289,7 @@ class Ladder : public Study {
                            plan.notes.end());
     return Answer{.code = LadderCode(statement),
                   .document = LadderDocument(statement),
-                  .figure = LadderFigure(statement)};
+                  .picture = LadderPicture(statement)};
   }
 
  private:

@@ -12,8 +12,8 @@ namespace isoloss::studies {
 namespace {
 
 using document::Document;
-using document::FigureMark;
-using document::FigurePanel;
+using document::PictureMark;
+using document::PicturePanel;
 using document::SvgAxis;
 using estimators::ArmStatement;
 using estimators::GapFit;
@@ -220,7 +220,7 @@ std::string_view ColourOf(estimators::Form form) {
 /// the margin, and logarithmic beyond.
 void AddGap(const estimators::Size& size, const GapInterval& gap,
             std::string_view colour, double shift, double margin,
-            FigurePanel& panel) {
+            PicturePanel& panel) {
   constexpr double kFurthest = 300;  // margins
   panel.marks.push_back({.x = size.Flops(),
                          .y = gap.estimate,
@@ -234,11 +234,11 @@ void AddGap(const estimators::Size& size, const GapInterval& gap,
   }
 }
 
-FigurePanel ArmPanel(const ArmStatement& arm,
-                     const LadderStatement& statement) {
+PicturePanel ArmPanel(const ArmStatement& arm,
+                      const LadderStatement& statement) {
   constexpr double kShift = 7;  // between predictions of a size
   const double margin = statement.margin_nats;
-  FigurePanel panel{
+  PicturePanel panel{
       .title =
           fmt::format("{} ({})", arm.arm.name,
                       estimators::WordOf(estimators::kArmRoles, arm.arm.role)),
@@ -273,7 +273,7 @@ FigurePanel ArmPanel(const ArmStatement& arm,
     panel.marks.push_back({.x = x,
                            .y = size.margin_nats,
                            .colour = document::colour::kRed,
-                           .sign = FigureMark::Sign::kDash});
+                           .sign = PictureMark::Sign::kDash});
     double shift = -kShift;
     for (const GapFit& fit : size.fits) {
       AddGap(size.size, fit.predicted, ColourOf(fit.form), shift, margin,
@@ -286,14 +286,14 @@ FigurePanel ArmPanel(const ArmStatement& arm,
 
 }  // namespace
 
-document::Figure LadderFigure(const LadderStatement& statement) {
+document::Picture LadderPicture(const LadderStatement& statement) {
   namespace colour = document::colour;
-  document::Figure figure{
+  document::Picture picture{
       .title = fmt::format(
           "Gap to {} in nats over 6 N D operations, {:g} % intervals",
           statement.baseline, 100 * statement.question.prediction.confidence),
       .parts = {
-          document::FigureKeys{
+          document::PictureKeys{
               {{colour::kInk, "measured"},
                {colour::kBlue, "predicted by a power law"},
                {colour::kOrange, "by effective size"},
@@ -306,9 +306,9 @@ document::Figure LadderFigure(const LadderStatement& statement) {
               "The axis is logarithmic beyond the margin. Intervals with an "
               "arrow go on; without a dot, their estimate lies beyond, too.")}};
   for (const ArmStatement& arm : statement.arms) {
-    figure.parts.emplace_back(ArmPanel(arm, statement));
+    picture.parts.emplace_back(ArmPanel(arm, statement));
   }
-  return figure;
+  return picture;
 }
 
 }  // namespace isoloss::studies

@@ -247,7 +247,7 @@ class Sites : public Study {
     }
     return Answer{.code = CodeOfSites(statement),
                   .document = SitesDocument(statement),
-                  .figure = SitesFigure(statement),
+                  .picture = SitesPicture(statement),
                   .files = {{"recipe.toml", statement.recipe_text}}};
   }
 

@@ -12,8 +12,8 @@ namespace isoloss::studies {
 namespace {
 
 using document::Document;
-using document::FigureMark;
-using document::FigurePanel;
+using document::PictureMark;
+using document::PicturePanel;
 using estimators::ProductFinding;
 using estimators::SetFinding;
 using estimators::SiteFindings;
@@ -324,13 +324,13 @@ namespace {
 /// unless it is infinite. The name stands above both.
 void AddSet(const SitesStatement& statement, const SetFinding& set,
             const std::string& name, std::string_view colour,
-            FigurePanel& panel) {
+            PicturePanel& panel) {
   const double predicted = statement.Percent(set.predicted.mean);
   double top = predicted;
   panel.marks.push_back({.x = set.speed_up,
                          .y = predicted,
                          .colour = colour,
-                         .sign = FigureMark::Sign::kRing,
+                         .sign = PictureMark::Sign::kRing,
                          .radius = 4});
   if (set.measured) {
     const double upper = statement.Percent(set.measured->upper);
@@ -346,10 +346,10 @@ void AddSet(const SitesStatement& statement, const SetFinding& set,
 }
 
 /// The predicted frontier, the sets by their numbers, and the recipe.
-FigurePanel FrontierPanel(const SitesStatement& statement) {
+PicturePanel FrontierPanel(const SitesStatement& statement) {
   namespace colour = document::colour;
   const auto plain = [](double tick) { return fmt::format("{:.4g}", tick); };
-  FigurePanel panel{
+  PicturePanel panel{
       .x = {.widen = 0.04,
             .label = plain,
             .title = fmt::format("times as fast as BF16 + DeepEP, {} on {}, by "
@@ -382,9 +382,9 @@ FigurePanel FrontierPanel(const SitesStatement& statement) {
   return panel;
 }
 
-document::FigureForest RankingForest(const SitesStatement& statement) {
+document::PictureForest RankingForest(const SitesStatement& statement) {
   namespace colour = document::colour;
-  document::FigureForest forest{.rows = {}, .zero = true};
+  document::PictureForest forest{.rows = {}, .zero = true};
   for (const ProductFinding& finding : statement.findings.ranked) {
     const bool harmful = finding.adjusted < estimators::kHarmful;
     forest.rows.push_back(
@@ -400,9 +400,9 @@ document::FigureForest RankingForest(const SitesStatement& statement) {
 
 }  // namespace
 
-document::Figure SitesFigure(const SitesStatement& statement) {
+document::Picture SitesPicture(const SitesStatement& statement) {
   namespace colour = document::colour;
-  document::FigureKeys sets;
+  document::PictureKeys sets;
   for (const SetFinding& set : statement.findings.sets) {
     sets.keys.push_back({colour::kOrange, set.set.name,
                          fmt::format("{}", sets.keys.size() + 1)});
@@ -412,7 +412,7 @@ document::Figure SitesFigure(const SitesStatement& statement) {
                            "95 % intervals",
                            statement.candidate, statement.baseline),
       .parts = {
-          document::FigureKeys{
+          document::PictureKeys{
               {{colour::kBlue, "predicted frontier"},
                {colour::kOrange,
                 "sets: trained (dot), predicted (ring, if finite)"},
@@ -420,7 +420,7 @@ document::Figure SitesFigure(const SitesStatement& statement) {
                {colour::kRed,
                 fmt::format("margin {:g} %", statement.margin_percent), "--"}}},
           FrontierPanel(statement), std::move(sets),
-          document::FigureText{
+          document::PictureText{
               fmt::format("Harm of each product, % of the loss, 95 % "
                           "intervals; red: above 0 with adjusted p < {:g}",
                           estimators::kHarmful),

@@ -162,7 +162,7 @@ class Stress : public Study {
     return Answer{
         .code = map.SeparatesAny() ? ExitCode::kPass : ExitCode::kInconclusive,
         .document = StressDocument(map),
-        .figure = StressFigure(map)};
+        .picture = StressPicture(map)};
   }
 
  private:
@@ -314,11 +314,11 @@ Document StressDocument(const StressMap& map) {
   return document;
 }
 
-document::Figure StressFigure(const StressMap& map) {
-  document::FigureGrid grid{.columns = map.arms, .rows = {}};
+document::Picture StressPicture(const StressMap& map) {
+  document::PictureGrid grid{.columns = map.arms, .rows = {}};
   for (size_t mode = 0; mode < map.modes.size(); ++mode) {
     auto& row = grid.rows.emplace_back(
-        map.modes[mode], std::vector<document::FigureGrid::Cell>());
+        map.modes[mode], std::vector<document::PictureGrid::Cell>());
     for (size_t arm = 0; arm < map.arms.size(); ++arm) {
       const StressResult& result = map.At(mode, arm);
       row.second.push_back(
@@ -327,7 +327,7 @@ document::Figure StressFigure(const StressMap& map) {
            .note = StressInterval(result)});
     }
   }
-  document::Figure figure{
+  document::Picture picture{
       .title = fmt::format(
           "Diverged runs, and gap to {} in nats [95 % interval]", map.baseline),
       .parts = {document::SmallPrint(
@@ -336,9 +336,9 @@ document::Figure StressFigure(const StressMap& map) {
                 std::move(grid)},
       .width = 700};
   for (const std::string& remark : RemarksOn(map)) {
-    figure.parts.emplace_back(document::FigureText{remark});
+    picture.parts.emplace_back(document::PictureText{remark});
   }
-  return figure;
+  return picture;
 }
 
 extern constinit const StudyKind kStudy_stress = {

@@ -12,7 +12,7 @@ void WriteAnswer(const Plan& plan, const Answer& answer) {
   WriteFileAtomically(plan.folder / (plan.kind + ".json"),
                       document::RenderJson(answer.document));
   WriteFileAtomically(plan.folder / (plan.kind + ".svg"),
-                      document::RenderSvg(answer.figure));
+                      document::RenderSvg(answer.picture));
   for (const File& file : answer.files) {
     if (file.text.empty()) {
       std::filesystem::remove(plan.folder / file.name);

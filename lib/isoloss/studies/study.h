@@ -13,7 +13,7 @@
 #include "isoloss/campaign/exit_code.h"
 #include "isoloss/campaign/experiment_source.h"
 #include "isoloss/document/document.h"
-#include "isoloss/document/figure.h"
+#include "isoloss/document/picture.h"
 #include "isoloss/studies/plan.h"
 
 namespace isoloss::studies {
@@ -52,7 +52,7 @@ struct File {
 struct Answer {
   campaign::ExitCode code = campaign::ExitCode::kPass;
   document::Document document = {};  ///< KIND.json, and text
-  document::Figure figure = {};      ///< KIND.svg
+  document::Picture picture = {};    ///< KIND.svg
   std::vector<File> files = {};      ///< others
 };
 

@@ -58,7 +58,7 @@ class Widths : public Study {
     }
     const WidthTransfer transfer = compare::CompareWidths(runs);
     return Answer{.document = WidthsDocument(transfer),
-                  .figure = WidthsFigure(transfer)};
+                  .picture = WidthsPicture(transfer)};
   }
 
  private:
@@ -176,9 +176,9 @@ Document WidthsDocument(const WidthTransfer& transfer) {
   return document;
 }
 
-document::Figure WidthsFigure(const WidthTransfer& transfer) {
+document::Picture WidthsPicture(const WidthTransfer& transfer) {
   namespace colour = document::colour;
-  document::FigureForest forest{
+  document::PictureForest forest{
       .rows = {},
       .label = [](double tick) { return fmt::format("{:.11g}", tick); },
       .left = 330};
@@ -195,14 +195,14 @@ document::Figure WidthsFigure(const WidthTransfer& transfer) {
       .title = fmt::format(
           "SQNR of arm {} at width {}, dB, predicted from widths {}",
           transfer.arm, transfer.width, fmt::join(transfer.small_widths, ", ")),
-      .parts = {document::FigureKeys{
+      .parts = {document::PictureKeys{
                     {{colour::kBlue,
                       fmt::format(
                           "measured (dot), predicted (ring, {:g} % interval)",
                           100 * WidthTransfer::kConfidence)},
                      {colour::kRed, "outside"}}},
                 std::move(forest),
-                document::FigureText{WidthsSummary(transfer)}},
+                document::PictureText{WidthsSummary(transfer)}},
       .width = 900};
 }
 

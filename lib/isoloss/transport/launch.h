@@ -25,7 +25,7 @@ std::string LauncherTrouble();
 /// "mpich".
 std::vector<std::string> MpiModules();
 
-/// Returns whether a transport `mpi` connects this process with others, which
+/// Returns whether a transport `mpi` connects this process with peers, which
 /// would wait for it if it ended now.
 bool JobHasPeers();
 

@@ -1,7 +1,7 @@
 // Defines the header that every message carries, and how a receiver checks it.
 //
 // A message is its header and then its payload. Both ends run the same program
-// on the same kind of machine (the build refuses others), so the header is
+// on the same kind of machine (the build refuses any other), so the header is
 // copied as it lies in memory.
 #pragma once
 

@@ -208,7 +208,7 @@ double LongestMeeting() { return std::max(TheJob().deadline_seconds, 60.0); }
 
 void FinalizeAtExit() {
   Job& job = TheJob();
-  // The results are whole. But whatever damaged this frame may damage others.
+  // The results are whole. But whatever damaged this frame may damage more.
   if (!job.link->broken.empty()) {
     Say(job.link->broken);
     EndJob(job.link->broken);

@@ -15,7 +15,7 @@ namespace isoloss::document {
 
 /// One direction of a panel. It shows all that is drawn, as far as it is
 /// finite, and `holds`.
-struct FigureAxis {
+struct PictureAxis {
   SvgAxis::Scale scale = SvgAxis::Scale::kLinear;
   double unit = 1;                 ///< of SvgAxis::Scale::kAsinh
   std::vector<double> holds = {};  ///< values that must be in view
@@ -27,7 +27,7 @@ struct FigureAxis {
 };
 
 /// A sign at a point, with its interval along the vertical axis.
-struct FigureMark {
+struct PictureMark {
   enum class Sign {
     kDot,
     kRing,
@@ -44,20 +44,20 @@ struct FigureMark {
 };
 
 /// A line through points. It has a gap where a value is not a number.
-struct FigurePath {
+struct PicturePath {
   std::vector<std::array<double, 2>> points;
   std::string_view colour;
   double opacity = 1;
 };
 
 /// An area over [x, lower, upper].
-struct FigureBand {
+struct PictureBand {
   std::vector<std::array<double, 3>> edges;
   std::string_view colour;
 };
 
 /// A line across the panel.
-struct FigureRule {
+struct PictureRule {
   double at = 0;
   bool vertical = false;
   std::string_view colour = colour::kRed;
@@ -65,7 +65,7 @@ struct FigureRule {
 };
 
 /// A text at the height of a value, or above the panel. No other covers it.
-struct FigureLabel {
+struct PictureLabel {
   double x = 0;
   std::optional<double> y = std::nullopt;
   std::string text;
@@ -73,16 +73,16 @@ struct FigureLabel {
 };
 
 /// Two axes and what is drawn over them, in this order.
-struct FigurePanel {
+struct PicturePanel {
   std::string title = {};
   std::string caption = {};  ///< a second line
-  FigureAxis x = {};
-  FigureAxis y = {};
-  std::vector<FigureRule> rules = {};
-  std::vector<FigureBand> bands = {};
-  std::vector<FigurePath> paths = {};
-  std::vector<FigureMark> marks = {};
-  std::vector<FigureLabel> labels = {};
+  PictureAxis x = {};
+  PictureAxis y = {};
+  std::vector<PictureRule> rules = {};
+  std::vector<PictureBand> bands = {};
+  std::vector<PicturePath> paths = {};
+  std::vector<PictureMark> marks = {};
+  std::vector<PictureLabel> labels = {};
   std::string instead = {};  ///< a text in place of all that
   int width = 860;
   int height = 270;
@@ -90,7 +90,7 @@ struct FigurePanel {
 };
 
 /// Intervals under each other on one axis.
-struct FigureForest {
+struct PictureForest {
   std::vector<SvgForestRow> rows;
   bool zero = false;  ///< the axis holds 0
   SvgAxis::Label label = SignedTick;
@@ -98,7 +98,7 @@ struct FigureForest {
 };
 
 /// An interval on an axis of its own, with bounds between its two sides.
-struct FigureStrip {
+struct PictureStrip {
   std::string title;
   std::string text;
   std::string_view colour;
@@ -110,7 +110,7 @@ struct FigureStrip {
 };
 
 /// Rows and columns of coloured cells.
-struct FigureGrid {
+struct PictureGrid {
   struct Cell {
     std::string_view fill;
     std::string text;
@@ -120,23 +120,23 @@ struct FigureGrid {
   std::vector<std::pair<std::string, std::vector<Cell>>> rows;
 };
 
-struct FigureText {
+struct PictureText {
   std::string text;
   std::string attributes = {};  ///< of SVG
 };
 
-struct FigureKeys {
+struct PictureKeys {
   std::vector<SvgKey> keys;
 };
 
-using FigurePart = std::variant<FigureText, FigureKeys, FigurePanel,
-                                FigureForest, FigureStrip, FigureGrid>;
+using PicturePart = std::variant<PictureText, PictureKeys, PicturePanel,
+                                 PictureForest, PictureStrip, PictureGrid>;
 
 /// Parts under each other.
-struct Figure {
+struct Picture {
   std::string title;
   std::string_view colour = "#000000";  ///< of the title
-  std::vector<FigurePart> parts = {};
+  std::vector<PicturePart> parts = {};
   int width = 860;  ///< at least
 };
 
@@ -144,9 +144,9 @@ struct Figure {
 std::string DecadeTick(double value);
 
 /// Grey small print.
-FigureText SmallPrint(std::string text);
+PictureText SmallPrint(std::string text);
 
 /// The picture as SVG. It holds no value that is not finite.
-std::string RenderSvg(const Figure& figure);
+std::string RenderSvg(const Picture& picture);
 
 }  // namespace isoloss::document

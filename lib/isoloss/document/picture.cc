@@ -1,4 +1,4 @@
-#include "isoloss/document/figure.h"
+#include "isoloss/document/picture.h"
 
 #include <fmt/format.h>
 
@@ -23,7 +23,7 @@ struct PanelArea {
 };
 
 /// There is room for the title, and for a caption or for labels above.
-double TopOf(const FigurePanel& panel) {
+double TopOf(const PicturePanel& panel) {
   if (panel.title.empty()) return 24;
   return panel.caption.empty() ? 62 : 52;
 }
@@ -31,7 +31,7 @@ double TopOf(const FigurePanel& panel) {
 /// Draws one panel, whose axes show all that is finite.
 class PanelDrawing {
  public:
-  explicit PanelDrawing(const FigurePanel& panel)
+  explicit PanelDrawing(const PicturePanel& panel)
       : panel_(panel),
         area_{.right = panel.width - 30.0,
               .top = TopOf(panel),
@@ -39,14 +39,14 @@ class PanelDrawing {
         x_(SvgAxis::Horizontal(area_.left, area_.right, panel.x.scale)),
         y_(SvgAxis::Vertical(area_.bottom, area_.top, panel.y.scale,
                              panel.y.unit)) {
-    for (const FigureBand& band : panel.bands) {
+    for (const PictureBand& band : panel.bands) {
       for (const auto& [x, lower, upper] : band.edges) Hold(x, {lower, upper});
     }
-    for (const FigurePath& path : panel.paths) {
+    for (const PicturePath& path : panel.paths) {
       for (const auto& [x, y] : path.points) Hold(x, {y});
     }
-    for (const FigureMark& mark : panel.marks) {
-      if (mark.sign == FigureMark::Sign::kFoot) {
+    for (const PictureMark& mark : panel.marks) {
+      if (mark.sign == PictureMark::Sign::kFoot) {
         Hold(mark.x, {});
       } else {
         Hold(mark.x, {mark.y});
@@ -61,11 +61,11 @@ class PanelDrawing {
 
   std::string Draw() {
     std::string svg = Grid();
-    for (const FigureBand& band : panel_.bands) svg += Band(band);
-    for (const FigurePath& path : panel_.paths) svg += Path(path);
-    for (const FigureMark& mark : panel_.marks) svg += Mark(mark);
+    for (const PictureBand& band : panel_.bands) svg += Band(band);
+    for (const PicturePath& path : panel_.paths) svg += Path(path);
+    for (const PictureMark& mark : panel_.marks) svg += Mark(mark);
     SvgLabels labels;
-    for (const FigureLabel& label : panel_.labels) {
+    for (const PictureLabel& label : panel_.labels) {
       const double y = label.y ? y_.At(*label.y) - 8 : area_.top - 12;
       svg += labels.Place(x_.At(label.x), y, label.text, label.colour,
                           area_.left, panel_.width - 4);
@@ -80,7 +80,7 @@ class PanelDrawing {
     for (const double value : values) y_.Hold(value);
   }
 
-  static void Finish(const FigureAxis& data, SvgAxis& axis) {
+  static void Finish(const PictureAxis& data, SvgAxis& axis) {
     for (const double value : data.holds) axis.Hold(value);
     axis.Widen(data.widen);
   }
@@ -89,7 +89,7 @@ class PanelDrawing {
     std::string svg =
         x_.Grid(area_.top, area_.bottom, panel_.x.label, panel_.x.spacing) +
         y_.Grid(area_.left, area_.right, panel_.y.label, panel_.y.spacing);
-    for (const FigureRule& rule : panel_.rules) {
+    for (const PictureRule& rule : panel_.rules) {
       const std::string dashes =
           fmt::format("stroke-dasharray=\"{}\"", rule.dashes);
       const double at = rule.vertical ? x_.At(rule.at) : y_.At(rule.at);
@@ -106,7 +106,7 @@ class PanelDrawing {
     return fmt::format("{:.1f},{:.1f} ", x_.At(x), y_.At(y));
   }
 
-  std::string Band(const FigureBand& band) const {
+  std::string Band(const PictureBand& band) const {
     std::string points;
     for (const auto& [x, lower, upper] : band.edges) points += Point(x, upper);
     for (size_t i = band.edges.size(); i-- > 0;) {
@@ -117,7 +117,7 @@ class PanelDrawing {
         band.colour);
   }
 
-  std::string Path(const FigurePath& path) const {
+  std::string Path(const PicturePath& path) const {
     std::string steps;
     bool drawing = false;
     for (const auto& [x, y] : path.points) {
@@ -131,40 +131,40 @@ class PanelDrawing {
         steps, path.colour, path.opacity);
   }
 
-  std::string Mark(const FigureMark& mark) const {
+  std::string Mark(const PictureMark& mark) const {
     const double x = x_.At(mark.x) + mark.shift;
     std::string svg;
     if (mark.interval) {
       svg = y_.Bar(x, mark.interval->first, mark.interval->second, mark.colour);
     }
-    if (mark.sign == FigureMark::Sign::kFoot) {
+    if (mark.sign == PictureMark::Sign::kFoot) {
       return svg + SvgLine(x, area_.bottom - 9, x, area_.bottom, mark.colour,
                            "stroke-width=\"1.5\"");
     }
     if (!y_.Holds(mark.y)) return svg;
     const double y = y_.At(mark.y);
-    if (mark.sign == FigureMark::Sign::kDash) {
+    if (mark.sign == PictureMark::Sign::kDash) {
       return svg + SvgLine(x - 14, y, x + 14, y, mark.colour);
     }
     return svg + SvgDot(x, y, mark.radius, mark.colour,
-                        mark.sign == FigureMark::Sign::kRing ? "none" : "");
+                        mark.sign == PictureMark::Sign::kRing ? "none" : "");
   }
 
-  const FigurePanel& panel_;
+  const PicturePanel& panel_;
   const PanelArea area_;
   SvgAxis x_;
   SvgAxis y_;
 };
 
 /// Draws parts from the top down.
-class FigureDrawing {
+class PictureDrawing {
  public:
-  explicit FigureDrawing(const Figure& figure) : width_(figure.width) {
-    body_ = SvgText(kMargin, 24, figure.title,
+  explicit PictureDrawing(const Picture& picture) : width_(picture.width) {
+    body_ = SvgText(kMargin, 24, picture.title,
                     fmt::format("font-weight=\"bold\" font-size=\"14\" "
                                 "fill=\"{}\"",
-                                figure.colour));
-    for (const FigurePart& part : figure.parts) {
+                                picture.colour));
+    for (const PicturePart& part : picture.parts) {
       std::visit([this](const auto& of) { Put(of); }, part);
     }
   }
@@ -174,17 +174,17 @@ class FigureDrawing {
   }
 
  private:
-  void Put(const FigureText& text) {
+  void Put(const PictureText& text) {
     body_ += SvgParagraph(kMargin, y_, width_ - 2 * kMargin, text.text,
                           text.attributes);
   }
 
-  void Put(const FigureKeys& keys) {
+  void Put(const PictureKeys& keys) {
     body_ += SvgLegend(kMargin, y_, keys.keys);
     y_ += kTextLine + 2;
   }
 
-  void Put(const FigurePanel& panel) {
+  void Put(const PicturePanel& panel) {
     const double x = panel.beside ? last_right_ : 0;
     const double y = panel.beside ? last_top_ : y_;
     body_ += fmt::format("<g transform=\"translate({} {})\">\n", x, y);
@@ -201,7 +201,7 @@ class FigureDrawing {
     y_ = std::max(y_, y + panel.height);
   }
 
-  void Put(const FigureForest& forest) {
+  void Put(const PictureForest& forest) {
     y_ += 8;
     body_ += SvgForest(forest.left, width_ - 40, y_, forest.rows, forest.zero,
                        forest.label);
@@ -216,7 +216,7 @@ class FigureDrawing {
         left, y, right - left, green ? colour::kGreen : colour::kRed);
   }
 
-  void Put(const FigureStrip& strip) {
+  void Put(const PictureStrip& strip) {
     const double right = width_ - kMargin;
     SvgAxis axis = SvgAxis::Horizontal(kMargin, right);
     for (const double bound : strip.bounds) axis.Hold(bound);
@@ -250,7 +250,7 @@ class FigureDrawing {
     y_ = y + 58;
   }
 
-  void Put(const FigureGrid& grid) {
+  void Put(const PictureGrid& grid) {
     constexpr int kNames = 170;
     constexpr int kWide = 124;
     constexpr int kHigh = 40;
@@ -265,7 +265,7 @@ class FigureDrawing {
       body_ += SvgText(kNames - 10, y_ + kHigh / 2.0 + 4, name,
                        "text-anchor=\"end\"");
       x = kNames;
-      for (const FigureGrid::Cell& cell : cells) {
+      for (const PictureGrid::Cell& cell : cells) {
         body_ += fmt::format(
             "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" "
             "fill=\"{}\"/>\n",
@@ -307,12 +307,12 @@ std::string DecadeTick(double value) {
   return fmt::format("10^{:.0f}", std::log10(value));
 }
 
-FigureText SmallPrint(std::string text) {
+PictureText SmallPrint(std::string text) {
   return {std::move(text), fmt::format("fill=\"{}\"", colour::kGrey)};
 }
 
-std::string RenderSvg(const Figure& figure) {
-  return FigureDrawing(figure).Take();
+std::string RenderSvg(const Picture& picture) {
+  return PictureDrawing(picture).Take();
 }
 
 }  // namespace isoloss::document

@@ -1,4 +1,4 @@
-#include "isoloss/document/figure.h"
+#include "isoloss/document/picture.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ using ::testing::Not;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-std::string Drawn(FigurePart part) {
+std::string Drawn(PicturePart part) {
   return RenderSvg({.title = "a < b", .parts = {std::move(part)}});
 }
 
@@ -28,14 +28,14 @@ int CountOf(const std::string& text, const std::string& word) {
   return count;
 }
 
-TEST(Figure, TitlesAreEscaped) {
+TEST(Picture, TitlesAreEscaped) {
   EXPECT_THAT(RenderSvg({.title = "a < b"}), HasSubstr("a &lt; b"));
 }
 
-TEST(FigurePanel, APathHasAGapWhereNothingIs) {
+TEST(PicturePanel, APathHasAGapWhereNothingIs) {
   const std::string svg = Drawn(
-      FigurePanel{.paths = {{.points = {{1, 1}, {2, 2}, {3, kNaN}, {4, 4}},
-                             .colour = colour::kBlue}}});
+      PicturePanel{.paths = {{.points = {{1, 1}, {2, 2}, {3, kNaN}, {4, 4}},
+                              .colour = colour::kBlue}}});
   const size_t begin = svg.find("<path d=\"");
   ASSERT_NE(begin, std::string::npos);
   const std::string path = svg.substr(begin, svg.find('>', begin) - begin);
@@ -44,8 +44,8 @@ TEST(FigurePanel, APathHasAGapWhereNothingIs) {
   EXPECT_THAT(svg, Not(HasSubstr("nan")));
 }
 
-TEST(FigurePanel, ShowsAllThatIsFiniteUnlessItsAxisIsFixed) {
-  FigurePanel panel{
+TEST(PicturePanel, ShowsAllThatIsFiniteUnlessItsAxisIsFixed) {
+  PicturePanel panel{
       .y = {.holds = {0, 1}},
       .marks = {
           {.x = 1, .y = 0.5}, {.x = 2, .y = 9}, {.x = 3, .y = kInfinity}}};
@@ -55,23 +55,23 @@ TEST(FigurePanel, ShowsAllThatIsFiniteUnlessItsAxisIsFixed) {
   EXPECT_EQ(CountOf(Drawn(panel), "<circle"), 1);
 }
 
-TEST(FigurePanel, AnIntervalThatGoesOnHasAnArrow) {
-  FigurePanel panel{.y = {.holds = {-1, 1}, .fixed = true},
-                    .marks = {{.x = 1, .y = 0, .interval = {{-0.5, 0.5}}}}};
+TEST(PicturePanel, AnIntervalThatGoesOnHasAnArrow) {
+  PicturePanel panel{.y = {.holds = {-1, 1}, .fixed = true},
+                     .marks = {{.x = 1, .y = 0, .interval = {{-0.5, 0.5}}}}};
   EXPECT_THAT(Drawn(panel), Not(HasSubstr("<polygon")));
   panel.marks[0].interval->second = kInfinity;
   EXPECT_THAT(Drawn(panel), HasSubstr("<polygon"));
 }
 
-TEST(FigurePanel, SaysWhyItIsEmpty) {
-  const std::string svg = Drawn(FigurePanel{.instead = "no runs"});
+TEST(PicturePanel, SaysWhyItIsEmpty) {
+  const std::string svg = Drawn(PicturePanel{.instead = "no runs"});
   EXPECT_THAT(svg, HasSubstr(">no runs<"));
   EXPECT_THAT(svg, Not(HasSubstr("<line")));
 }
 
-TEST(FigurePanel, StandsBesideTheOneBefore) {
-  const FigurePanel panel{.instead = "none", .width = 400, .height = 100};
-  FigurePanel beside = panel;
+TEST(PicturePanel, StandsBesideTheOneBefore) {
+  const PicturePanel panel{.instead = "none", .width = 400, .height = 100};
+  PicturePanel beside = panel;
   beside.beside = true;
   const std::string row = RenderSvg({.title = "", .parts = {panel, beside}});
   const std::string column = RenderSvg({.title = "", .parts = {panel, panel}});
@@ -79,13 +79,13 @@ TEST(FigurePanel, StandsBesideTheOneBefore) {
   EXPECT_THAT(column, HasSubstr("translate(0 146)"));
 }
 
-TEST(FigureStrip, ColoursBothSidesOfEachBound) {
-  FigureStrip strip{.title = "it is so",
-                    .text = "+1 [0, 2]",
-                    .colour = colour::kGreen,
-                    .estimate = 1,
-                    .upper = 2,
-                    .bounds = {0.5}};
+TEST(PictureStrip, ColoursBothSidesOfEachBound) {
+  PictureStrip strip{.title = "it is so",
+                     .text = "+1 [0, 2]",
+                     .colour = colour::kGreen,
+                     .estimate = 1,
+                     .upper = 2,
+                     .bounds = {0.5}};
   const std::string side = "fill-opacity=\"0.2\"";
   std::string svg = Drawn(strip);
   EXPECT_EQ(CountOf(svg, side), 2);
@@ -94,8 +94,8 @@ TEST(FigureStrip, ColoursBothSidesOfEachBound) {
   EXPECT_EQ(CountOf(Drawn(strip), side), 3);
 }
 
-TEST(FigureGrid, BreaksLongNamesOfColumns) {
-  const std::string svg = Drawn(FigureGrid{
+TEST(PictureGrid, BreaksLongNamesOfColumns) {
+  const std::string svg = Drawn(PictureGrid{
       .columns = {"deepseek_v3_fp8_block_grads"},
       .rows = {{"plain", {{.fill = "#ffffff", .text = "0/8", .note = "n"}}}}});
   EXPECT_THAT(svg, HasSubstr(">deepseek_v3_fp8<"));
