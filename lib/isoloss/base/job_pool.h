@@ -28,9 +28,8 @@ class JobPool {
   /// that began have ended, and rethrows the first exception. To be called
   /// once.
   ///
-  /// Special  an empty crew is one worker; the first few crews share the
-  /// threads
-  ///          that do not divide evenly.
+  /// Special  an empty crew is one worker; the first few executors share the
+  ///          threads that do not divide evenly.
   /// Errors   what a job throws; std::system_error if the system gives no more
   ///          threads: no further job begins then.
   /// Exact    nothing may depend on which worker runs a job, or when.

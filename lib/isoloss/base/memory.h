@@ -11,7 +11,6 @@ class Memory {
  public:
   static constexpr size_t kAlignment = 64;
 
-  virtual ~Memory() = default;
   /// True if functions of the host may read and write it.
   virtual bool is_host() const = 0;
   /// Aligned to kAlignment, unspecified.
@@ -19,11 +18,13 @@ class Memory {
   virtual void* Allocate(size_t bytes) = 0;
   virtual void Free(void* memory) noexcept = 0;
   virtual void SetZero(void* memory, size_t bytes) = 0;
-  /// Between two places of it, which do not overlap; to the host's memory; and
-  /// from there.
+  /// Copies between two places of this memory, which do not overlap.
   virtual void Copy(const void* from, size_t bytes, void* to) = 0;
   virtual void CopyToHost(const void* from, size_t bytes, void* host) = 0;
   virtual void CopyFromHost(const void* host, size_t bytes, void* to) = 0;
+
+ protected:
+  ~Memory() = default;  // trivial: kHostMemory outlives all static matrices
 };
 
 class HostMemory final : public Memory {
@@ -49,7 +50,7 @@ class HostMemory final : public Memory {
   }
 };
 
-/// The one that matrices lie in which name no other.
+/// Matrices lie in it unless they are given another memory.
 inline HostMemory kHostMemory;
 
 }  // namespace isoloss

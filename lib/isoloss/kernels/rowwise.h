@@ -17,8 +17,7 @@
 // Errors   ShapeError if extents differ from those under Shapes.
 // Special  signs and payloads of NaN are not defined; everything else is.
 // Exact    bits depend on the arguments only: neither on the executor nor on
-// the
-//          instruction set.
+//          the instruction set.
 #pragma once
 
 #include <cstddef>

@@ -173,7 +173,8 @@ void MlaAttention::DisassembleKeyGradients() {
 void MlaAttention::TapRotated() const {
   const ModelConfig& c = context_.config;
   const size_t rope = c.qk_rope_head_dim;
-  Matrix<float> rotated(queries_.rows(), c.n_heads * rope);
+  Matrix<float> rotated(context_.memory());
+  rotated.ResizeUninitialized(queries_.rows(), c.n_heads * rope);
   kernels::CopyHeads(Heads(queries_.cview(), c.qk_nope_head_dim, rope),
                      Heads(rotated.view(), 0, rope), context_.executor);
   context_.TapOutput(name_, "q_pe_rotated", rotated.view());

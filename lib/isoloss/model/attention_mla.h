@@ -75,11 +75,11 @@ class MlaAttention {
   Matrix<float> q_low_{context_.memory()};     // [T, q_lora]
   Matrix<float> q_normed_{context_.memory()};  // [T, q_lora]
   Matrix<float> queries_{context_.memory()};   // [T, H (dn + dr)], rotated
-  Matrix<float> compressed_{
-      context_.memory()};  // [T, kv_lora + dr]: latent, rotated k_pe
+  // [T, kv_lora + dr]: latent, rotated k_pe
+  Matrix<float> compressed_{context_.memory()};
   Matrix<float> latent_{context_.memory()};  // [T, kv_lora], normalised
-  Matrix<float> expanded_{
-      context_.memory()};  // [T, H (dn + dv)]: k_nope, v of each head
+  // [T, H (dn + dv)]: k_nope, v of each head
+  Matrix<float> expanded_{context_.memory()};
   Matrix<float> keys_{context_.memory()};  // [T, H (dn + dr)]
   Matrix<float> out_{context_.memory()};   // [T, H dv]
 };

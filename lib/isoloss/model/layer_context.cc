@@ -10,16 +10,16 @@ namespace isoloss::model {
 
 LayerContext::LayerContext(const ModelConfig& model_config,
                            const precision::Recipe& precision_recipe,
-                           Executor& thread_team,
+                           Executor& model_executor,
                            expert_parallel::Mesh& rank_mesh)
     : config(model_config),
       graph(GraphOf(model_config)),
       recipe(precision_recipe, graph.Sites()),
       rounding(precision_recipe.activation),
-      executor(thread_team),
+      executor(model_executor),
       mesh(rank_mesh),
       rope(model_config),
-      gemms(thread_team),
+      gemms(model_executor),
       amax(graph, recipe) {}
 
 void LayerContext::LoadWeights(const ParameterSet& weights) {

@@ -69,8 +69,8 @@ class MixtureOfExperts {
   FeedForward routed_;
   std::optional<FeedForward> shared_;
   std::unique_ptr<expert_parallel::Exchange> exchange_;
-  Matrix<float> expert_out_{
-      context_.memory()};  // [R, D]; Backward turns it into its gradient
+  // [R, D]; Backward turns it into its gradient
+  Matrix<float> expert_out_{context_.memory()};
   Matrix<float> shared_out_{context_.memory()};  // [T, D]
 };
 

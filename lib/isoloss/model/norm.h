@@ -34,8 +34,8 @@ class RmsNorm {
   size_t parameter_;
   bool quantizes_gain_;
   std::vector<float> rstd_;
-  Matrix<float> gain_{
-      context_.memory()};  // of the last Forward, rounded and quantised, [1, D]
+  // Of the last Forward, rounded and quantised, [1, D].
+  Matrix<float> gain_{context_.memory()};
 };
 
 }  // namespace isoloss::model

@@ -112,8 +112,8 @@ struct Transformer::Impl {
   Matrix<float> embedded{context.memory()};            // [T, D]
   std::vector<MatrixView<const float>> block_outputs;  // [layers]
   Matrix<float> normalised{context.memory()};          // [T, D]
-  Matrix<float> logits{
-      context.memory()};  // [T, V]; Backward turns it into its gradient
+  // [T, V]; Backward turns it into its gradient
+  Matrix<float> logits{context.memory()};
   std::vector<float> token_losses;    // [T]
   Matrix<int64_t> tokens_per_expert;  // [MoE layers, E]
   size_t counted_labels = 0;
