@@ -111,7 +111,7 @@ class Determinism(ProgramTest):
                     self.assert_same(logs, expected)
 
     def test_an_arm_alone_has_the_bits_it_has_beside_others(self):
-        # A single run gets all workers as one team.
+        # A single run gets all workers as threads of one executor.
         for shape, (_, expected) in self.shapes.items():
             for arm in ("bf16", "mxfp8", "mxfp8_hp", "fp32"):
                 for workers in (1, 2, 3):

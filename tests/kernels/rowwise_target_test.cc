@@ -405,7 +405,7 @@ class RowwiseTargetTest
 
 TEST_P(RowwiseTargetTest, EqualsTheScalarDefinitionBitForBit) {
   const Operation& operation = std::get<0>(GetParam());
-  Executor teams[] = {Executor(1), Executor(2), Executor(3)};
+  Executor executors[] = {Executor(1), Executor(2), Executor(3)};
   for (const auto& [rows, cols] : Extents()) {
     for (const Rounding rounding : {Rounding::kFp32, Rounding::kBf16}) {
       for (const Values values :
@@ -418,7 +418,7 @@ TEST_P(RowwiseTargetTest, EqualsTheScalarDefinitionBitForBit) {
 
         const Outputs defined = operation.run(problem, nullptr);
 
-        for (Executor& executor : teams) {
+        for (Executor& executor : executors) {
           ExpectSame(operation.run(problem, &executor), defined);
           if (HasFatalFailure()) return;
         }

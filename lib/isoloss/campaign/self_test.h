@@ -32,16 +32,15 @@ struct WrongNumerics {
 struct SelfTest {
   int trainings = 0;
   std::vector<std::string> targets;  ///< of the kernels, the one in use first
-  std::vector<int> threads;          ///< of the teams
+  std::vector<int> threads;          ///< of the executors
   std::vector<WrongNumerics> wrong;
 };
 
 /// Trains the small model of train::NumericsDigest with each recipe; the scalar
 /// code, which is slow, takes the first two only. Trains on each kernel target
-/// that this processor has with one thread, and on the target in use with teams
-/// of several. The target in use stays what it was. No other thread may compute
-/// meanwhile.
-/// Cost     about a second.
+/// that this processor has with one thread, and on the target in use with
+/// executors of several. The target in use stays what it was. No other thread
+/// may compute meanwhile. Cost     about a second.
 SelfTest RunSelfTest(std::span<const KnownNumerics> known = AllKnownNumerics());
 
 /// Says whether all trainings are wrong, those of one target, or those of
