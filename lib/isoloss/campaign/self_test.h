@@ -40,7 +40,8 @@ struct SelfTest {
 /// code, which is slow, takes the first two only. Trains on each kernel target
 /// that this processor has with one thread, and on the target in use with
 /// executors of several. The target in use stays what it was. No other thread
-/// may compute meanwhile. Cost     about a second.
+/// may compute meanwhile.
+/// Cost     about a second.
 SelfTest RunSelfTest(std::span<const KnownNumerics> known = AllKnownNumerics());
 
 /// Says whether all trainings are wrong, those of one target, or those of
