@@ -45,7 +45,7 @@ constexpr Shared kSameBuild[] = {
     {"numerics_digest", &Provenance::numerics_digest},
 };
 
-/// Resolved texts run over many lines.
+/// A resolved text runs over many lines.
 std::string Shown(const std::string& text) {
   constexpr size_t kLongest = 60;
   const std::string line = text.substr(0, text.find('\n'));

@@ -25,8 +25,8 @@ struct NullEnsemble {
   runlog::Ensemble ensemble;
 };
 
-/// What a level may read. Only the runs are required; what is absent is never
-/// taken for a pass. Points into what it was made from.
+/// Holds all that a level may read and points into its sources. Only the runs
+/// are required; absent evidence is never taken for a pass.
 struct Evidence {
   const compare::Pairing* pairing = nullptr;
   std::span<const Probe> candidate_probes = {};

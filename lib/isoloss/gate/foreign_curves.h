@@ -1,5 +1,5 @@
-// What the curves of other programs' runs say of themselves: a paired
-// difference needs equal weights, batches and units, and values of its steps.
+// Checks the curves of other programs' runs: a paired difference needs equal
+// weights, batches and units, and values of its steps.
 #pragma once
 
 #include <optional>

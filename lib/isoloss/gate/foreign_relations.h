@@ -9,8 +9,8 @@
 
 namespace isoloss::gate {
 
-/// What holds between the losses of two arms at every step; no text if nothing
-/// does.
+/// Describes a relation that holds between the losses of two arms at every
+/// step; the text is empty if no relation holds.
 struct Relation {
   std::string text;
   std::string next;

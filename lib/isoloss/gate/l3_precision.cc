@@ -29,7 +29,7 @@ constexpr double kFlipFloor = 0.001;   // at least one token
 /// A relative error below this is no error: far below a rounding of FP32.
 constexpr double kNoError = 1e-9;
 
-/// The columns of one probe, with names for places.
+/// Holds the columns of one probe, with names for places.
 struct PrecisionTable {
   const PrecisionColumns& precision;
   const RoutingFlipColumns& flips;
@@ -221,7 +221,7 @@ void AppendMeasures(const Evidence& evidence, LevelFindings& found) {
   }
 }
 
-/// The tensors that stand out, for people to look at.
+/// Lists the tensors that stand out, for people to look at.
 std::vector<TensorFinding> Rank(const std::vector<NullStatistic>& statistics,
                                 const stats::MaxTResult& result) {
   std::map<std::string, TensorFinding> tensors;

@@ -129,7 +129,7 @@ std::vector<NullStatistic> EarlyStatistics(const EarlyWindow& window,
   return statistics;
 }
 
-/// In the order of EarlyStatistics.
+/// The values are in the order of EarlyStatistics.
 std::vector<double> EarlyValues(const EarlyPair& pair,
                                 const EarlyWindow& window) {
   const size_t parameters = window.names.size();
@@ -258,7 +258,7 @@ std::optional<Check> Untold(const NullEnsemble& ensemble,
   return std::nullopt;
 }
 
-/// One row of values for each good run.
+/// Returns one row of values for each good run.
 std::vector<double> ValuesOfMembers(
     const std::vector<const runlog::EnsembleMember*>& members,
     const EarlyWindow& window) {

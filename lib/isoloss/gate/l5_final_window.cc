@@ -210,7 +210,7 @@ double SmallestLoss(const compare::Pairing& pairing) {
   return least;
 }
 
-/// The equivalence tests of one pairing.
+/// Runs the equivalence tests of one pairing.
 class WindowTests {
  public:
   WindowTests(const Evidence& evidence, const FinalWindow& window,
@@ -279,7 +279,7 @@ class WindowTests {
             .upper = std::numeric_limits<double>::infinity()};
   }
 
-  /// One equivalence test; differences in percent.
+  /// Runs one equivalence test; differences are in percent.
   Check OfDifferences(Check check, const std::vector<double>& percent,
                       const std::string& scope, bool borrows) const {
     Tested tested{.summary = stats::Summarize(percent), .about = scope};

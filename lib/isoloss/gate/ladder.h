@@ -1,4 +1,4 @@
-// Climbs the levels of the gate, cheap and sharp ones first.
+// Climbs the levels of the gate; cheap and sharp levels come first.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// What a level of the gate is, and which there are.
+// Defines a level of the gate and lists all levels.
 #pragma once
 
 #include <cstdint>
@@ -58,7 +58,7 @@ struct Level {
   std::string_view foreign_remedy = {};
 };
 
-/// All of levels.def.
+/// Returns all levels of levels.def.
 std::span<const Level* const> Ladder();
 
 /// Of a level of levels.def; aborts for any other.

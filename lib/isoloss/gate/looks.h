@@ -17,7 +17,7 @@ namespace isoloss::gate {
 inline constexpr const char* kLooksFile = "looks.json";
 inline constexpr int64_t kLooksSchemaVersion = 1;
 
-/// What a verdict knows of the looks at its seed pairs.
+/// Holds all that a verdict knows of the looks at its seed pairs.
 struct Looks {
   struct Taken {
     int64_t pairs = 0;
@@ -69,7 +69,7 @@ struct LookRecord {
   std::string Digest() const;
 };
 
-/// Of the experiment of these runs, with no plan and no look yet.
+/// Returns the record of these runs' experiment, with no plan and no look yet.
 LookRecord RecordOf(std::span<const runlog::Provenance* const> runs);
 
 /// In what two records are not of one experiment: "config_digest is A, here B";

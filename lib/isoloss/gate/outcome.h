@@ -1,11 +1,11 @@
-// What a check, a level or a verdict comes to.
+// Lists the outcomes of a check, a level or a verdict.
 #pragma once
 
 #include <string_view>
 
 namespace isoloss::gate {
 
-/// In the order in which one overrules another.
+/// A later outcome overrules an earlier one.
 enum class Outcome { kPass, kInconclusive, kFail, kInvalid };
 
 /// "PASS", "INCONCLUSIVE", "FAIL" or "INVALID".

@@ -25,7 +25,7 @@ inline const std::vector<std::string> kProbeCases = {
     "plain",    "hot_row", "zero_block", "scale_edge", "router_ties",
     "exchange", "tails",   "branches",   "evaluation"};
 
-/// The type of a key by its kind.
+/// Maps the kind of a key to its type.
 struct PolicyTypes {
   using Choice = compare::Question;
   using Real = double;
@@ -64,7 +64,7 @@ void Visit(Fields& fields, Policy& policy) {
 #undef ISOLOSS_POLICY_KEY
 }
 
-/// What one may know of a key.
+/// Describes a key.
 struct PolicyKey {
   std::string name;
   std::string initial;  ///< its default, as TOML
@@ -73,7 +73,7 @@ struct PolicyKey {
   std::string meaning;
 };
 
-/// All keys, in their order.
+/// Returns all keys, in their order.
 std::vector<PolicyKey> PolicyKeys();
 
 /// "precision" or "regression".

@@ -1,5 +1,6 @@
-// What a verdict on precision rests on: how much was trained, what the test
-// could have seen, and what the difference is worth. Nothing of it gates.
+// Measures what a verdict on precision rests on: how much was trained, what the
+// test could have seen, and what the difference is worth. None of these
+// measures gates.
 #pragma once
 
 #include <cstdint>
@@ -60,7 +61,8 @@ PrecisionMeasures MeasurePrecision(const compare::Pairing& pairing,
                                    const stats::EquivalenceOptions& options,
                                    double resolution);
 
-/// Figures of the final window and of whole trajectories that gate nothing.
+/// Returns figures of the final window and of whole trajectories that gate
+/// nothing.
 std::vector<Measure> MeasureWindow(const compare::Pairing& pairing,
                                    const compare::FinalWindow& window);
 

@@ -1,4 +1,5 @@
-// Rows of probes as level L2 walks them: each a tensor of a step of a case.
+// Walks the rows of probes for level L2: each row is a tensor of a step of a
+// case.
 #pragma once
 
 #include <cstddef>
