@@ -8,7 +8,7 @@
 
 namespace isoloss::gate {
 
-/// Returns the root mean square error of each tensor in each step.
+/// Checks the root mean square error of each tensor in each step.
 Check CheckNoise(const Probes& probes, const Policy& policy);
 
 /// That of the worst row of each, which a large tensor's mean would hide.

@@ -8,10 +8,10 @@ namespace isoloss::gate {
 /// A later outcome overrules an earlier one.
 enum class Outcome { kPass, kInconclusive, kFail, kInvalid };
 
-/// "PASS", "INCONCLUSIVE", "FAIL" or "INVALID".
+/// Returns "PASS", "INCONCLUSIVE", "FAIL" or "INVALID".
 std::string_view OutcomeName(Outcome outcome);
 
-/// 0 pass, 1 fail, 3 invalid, 4 inconclusive.
+/// Returns 0 for pass, 1 for fail, 3 for invalid, 4 for inconclusive.
 int ExitCode(Outcome outcome);
 
 }  // namespace isoloss::gate
