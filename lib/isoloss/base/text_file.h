@@ -1,4 +1,4 @@
-// Reads and writes whole text files as strings.
+// Reads whole text files as strings.
 #pragma once
 
 #include <cstddef>

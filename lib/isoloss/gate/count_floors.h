@@ -30,7 +30,7 @@ class CountFloors {
   std::map<std::string, double, std::less<>> counts_;  // by subject
 };
 
-/// The subject of a MoE layer's router.
+/// Returns the subject of a MoE layer's router.
 std::string RouterSubject(int64_t layer);
 
 }  // namespace isoloss::gate

@@ -19,7 +19,8 @@ struct Relation {
 /// constant more.
 Relation RelationOf(const compare::Pairing& pairing);
 
-/// Of each row that both runs have, in percent of the baseline's loss.
+/// Returns the difference in each row that both runs have, in percent of the
+/// baseline's loss.
 std::vector<double> PercentsOf(const compare::SeedPair& pair);
 
 }  // namespace isoloss::gate

@@ -244,7 +244,7 @@ std::string RecipeOf(const compare::Pairing& pairing) {
              : pairing.candidate.front()->log.provenance.recipe;
 }
 
-/// What was computed in the steps that were probed.
+/// Checks the computation in the steps that were probed.
 void CheckComputation(const Evidence& evidence, const Probes& all,
                       const Policy& policy, LevelFindings& found) {
   const auto scope = ForeignScope(all);

@@ -36,7 +36,7 @@ struct PrecisionTable {
   const std::vector<std::string>& tensors;
 };
 
-/// A kind of statistic of one tensor.
+/// Describes a kind of statistic of one tensor.
 struct Kind {
   const char* name;
   std::vector<double> PrecisionColumns::*column;
@@ -238,7 +238,7 @@ std::vector<TensorFinding> Rank(const std::vector<NullStatistic>& statistics,
   std::vector<double> p_values;
   for (const auto& [name, finding] : tensors) {
     ranked.push_back(finding);
-    // Bonferroni among the statistics of one tensor.
+    // Bonferroni's correction applies among the statistics of one tensor.
     p_values.push_back(std::min(1.0, finding.adjusted_p * counts[name]));
   }
   const auto adjusted = stats::BenjaminiHochberg(p_values);

@@ -39,7 +39,7 @@ EarlyPair PairOf(const runlog::EnsembleMember& member) {
           member.parameters};
 }
 
-/// What is compared: the same of all pairs.
+/// Holds the data to compare, which are the same of all pairs.
 struct EarlyWindow {
   std::vector<int64_t> steps = {};  ///< 1, 2, 3, ... of isoloss' own runs
   bool norms = true;  ///< other programs need not log the gradient's
@@ -173,7 +173,7 @@ std::string MemberLabel(const NullEnsemble& ensemble,
                      member.perturbation);
 }
 
-/// What keeps the ensemble or the runs from being compared.
+/// Lists the reasons why the ensemble or the runs can't be compared.
 std::vector<std::string> Obstacles(const NullEnsemble& ensemble,
                                    runlog::EnsembleKind kind,
                                    const compare::Pairing& pairing,

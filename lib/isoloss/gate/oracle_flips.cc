@@ -16,7 +16,8 @@
 namespace isoloss::gate {
 namespace {
 
-/// CheckFlips, CheckBursts and CheckFlipSides share policy.flip_alpha.
+/// The checks CheckFlips, CheckBursts and CheckFlipSides share
+/// policy.flip_alpha, so that each takes a third.
 constexpr double kFlipChecks = 3;
 
 /// The largest mean that stats/poisson_limit.h takes.

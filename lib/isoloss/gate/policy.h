@@ -18,7 +18,7 @@ inline constexpr Named<compare::Question> kQuestions[] = {
     {"regression", compare::Question::kRegression}};
 /// Names of the levels that may be asked for: those that decide something.
 const std::vector<std::string>& ListableLevels();
-/// No list of levels: "auto".
+/// An empty list of levels stands for "auto".
 inline const std::vector<std::string> kAuto = {};
 /// Cases that a probe may hold; `exchange` only if the model has routers.
 inline const std::vector<std::string> kProbeCases = {
@@ -76,7 +76,7 @@ struct PolicyKey {
 /// Returns all keys, in their order.
 std::vector<PolicyKey> PolicyKeys();
 
-/// "precision" or "regression".
+/// Returns "precision" or "regression".
 std::string_view QuestionName(compare::Question question);
 
 /// Reads a policy; keys that are absent keep their defaults.
@@ -88,7 +88,7 @@ Policy ReadPolicy(const std::filesystem::path& path);
 ///          decides by a margin in tokens.
 Policy WithMargin(Policy policy, double percent, const std::string& source);
 
-/// As ReadPolicy, from text; `name` stands for the file in messages.
+/// Works as ReadPolicy, from text; `name` stands for the file in messages.
 Policy ParsePolicy(std::string_view text, std::string_view name);
 
 /// Digest of FormatPolicy: equal policies, equal digest.

@@ -20,7 +20,7 @@ struct ProbeRow {
   const runlog::OracleColumns& oracle() const { return probe->log.oracle; }
   const std::string& Tensor() const;
   const std::string& Case() const;
-  /// "TENSOR in case CASE, step STEP of FILE".
+  /// Returns "TENSOR in case CASE, step STEP of FILE".
   std::string Place() const;
   /// Flips, and those expected, without repeated ones: elements of the same
   /// significand flip together and are one piece of evidence. Of layout 1 all.

@@ -39,7 +39,7 @@ constexpr double kMedians = 6;
 // One of several seeds, by the median of all parts of all: runs wander, and the
 // more there are, the further goes the furthest.
 constexpr double kSeedMedians = 8;
-// What no wandering of good runs reaches, in margins.
+// Good runs never wander as far as this, in margins.
 constexpr double kHardMargins = 20;
 // Chance: so many standard errors, of ten parts with a probability of 6e-4.
 constexpr double kErrors = 4;
@@ -118,7 +118,7 @@ double StepNoise(const Numbers& values, Part part) {
   return moves[moves.size() / 2] / (kMedianOfNormal * std::numbers::sqrt2);
 }
 
-/// How far good runs spread, by an ensemble of them.
+/// Says how far good runs spread, by an ensemble of them.
 struct GoodRuns {
   std::vector<Numbers> percent;  ///< of each, by step
   /// Of another program both sides are measured from this good run.
@@ -185,7 +185,8 @@ struct Tenth {
   }
 };
 
-/// Of |values|; of an even number the lower one. NaN counts as infinite.
+/// Returns the median of |values|; of an even number the lower one. NaN counts
+/// as infinite.
 double MedianSize(Numbers values) {
   for (double& value : values) {
     value = std::isnan(value) ? std::numeric_limits<double>::infinity()
