@@ -92,7 +92,8 @@ double LogRatio(double a, double b) {
   if (!std::isfinite(a) || !std::isfinite(b) || a < 0 || b < 0) {
     return std::numeric_limits<double>::quiet_NaN();
   }
-  // One of them 0: further than any ratio of normal FP32 numbers.
+  // If one of them is 0, they are further apart than any ratio of normal FP32
+  // numbers.
   constexpr double kLargest = 256 * 0.6931471805599453;
   if (a == 0) return -kLargest;
   if (b == 0) return kLargest;

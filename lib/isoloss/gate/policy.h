@@ -42,8 +42,8 @@ struct Policy {
 #include "isoloss/gate/policy.def"
 #undef ISOLOSS_POLICY_KEY
 
-  /// Who chose the margin, if not the defaults: "--margin", a file's name.
-  /// No key, and no part of the digest.
+  /// Says who chose the margin, if not the defaults: "--margin", a file's
+  /// name. It is no key, and no part of the digest.
   std::string margin_source = {};
 
   /// The scale that L5 decides on: extra tokens, or loss.

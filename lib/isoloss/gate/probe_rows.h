@@ -26,8 +26,9 @@ struct ProbeRow {
   /// significand flip together and are one piece of evidence. Of layout 1 all.
   int64_t Flips() const;
   double ExpectedFlips() const;
-  /// Of a tensor of fewer bits than FP32, whose roundings may flip. Of others
-  /// hardly an element is equal: their errors are measured.
+  /// Says whether the tensor has fewer bits than FP32, so that roundings may
+  /// flip. In FP32 tensors hardly an element is equal: their errors are
+  /// measured.
   bool IsRounded() const;
 };
 

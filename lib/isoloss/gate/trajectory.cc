@@ -171,7 +171,8 @@ struct Tenth {
   Numbers noise;    ///< its standard error, by the noise of single steps
   double fall = 0;  ///< of the baseline's loss to a neighbour, percent
 
-  /// Of the mean, by the seeds in this part; 0 of one, which has no spread.
+  /// Returns the standard error of the mean, by the seeds in this part; 0 of
+  /// one seed, which has no spread.
   double Error() const {
     return seeds.count > 1
                ? seeds.sd / std::sqrt(static_cast<double>(seeds.count))
@@ -323,25 +324,25 @@ class Trajectory {
   double Margins(double count) const {
     return count * policy_.margin_percent + resolution_;
   }
-  /// What neither an interval nor chance may leave the mean beyond.
+  /// Neither an interval nor chance may leave the mean beyond this limit.
   double Soft(const Tenth& tenth) const {
     // A margin in tokens has no place on this scale.
     return policy_.InTokens() ? Hard(tenth) : Margins(1) + kShift * tenth.fall;
   }
-  /// What no mean and no seed may lie beyond, but by chance.
+  /// No mean and no seed may lie beyond this limit, but by chance.
   double Gross(const Tenth& tenth) const {
     return Margins(policy_.gross_factor) + kGrossShift * tenth.fall;
   }
   double Hard(const Tenth& tenth) const {
     return Margins(kHardMargins) + kGrossShift * tenth.fall;
   }
-  /// With chance, of the mean over two seeds or more.
+  /// Returns the gross limit with chance, of the mean over two seeds or more.
   double GrossOfMean(const Tenth& tenth) const {
     const auto n = static_cast<double>(tenth.noise.size());
     return Gross(tenth) +
            std::max(mean_chance_, kErrors * tenth.Noise() / std::sqrt(n));
   }
-  /// With chance, of one seed.
+  /// Returns the gross limit with chance, of one seed.
   double GrossOfSeed(const Tenth& tenth, size_t seed) const {
     const double of_peers = tenth.calm.size() < kFewestPeers
                                 ? 0
@@ -368,7 +369,7 @@ class Trajectory {
     }
     return IsOut(tenth) || IsGross(tenth) ? OfDoubt() : Outcome::kPass;
   }
-  /// What is far off may yet be chance or the recipe, which is no fault.
+  /// A large difference may yet be chance or the recipe, which is no fault.
   Outcome OfDoubt() const {
     return policy_.question == compare::Question::kRegression
                ? Outcome::kFail

@@ -80,7 +80,8 @@ struct TensorFinding {
   std::string statistic;  ///< the one furthest out
   int64_t step = 0;
   double z = 0;  ///< its deviation over its scale
-  /// Adjusted after Benjamini and Hochberg over all tensors.
+  /// The probability is adjusted after Benjamini and Hochberg over all
+  /// tensors.
   double adjusted_p = 1;
 };
 
@@ -165,10 +166,11 @@ struct Judgement : LevelFindings {
   /// compare::RisingLoss of the runs.
   std::string rising_loss;
   std::vector<LevelOutcome> levels;
-  /// What this verdict used besides run logs: "probe FILE", …
+  /// This verdict used these files besides run logs: "probe FILE", …
   std::vector<std::string> evidence;
   std::vector<std::string> warnings;  ///< what weighs most comes first
-  /// What rules of other projects say of other programs' runs; decides nothing.
+  /// Other projects' rules say this of other programs' runs; it decides
+  /// nothing.
   std::vector<PeerOpinion> peers;
   /// How often these seeds were tested; empty if nobody asked.
   std::optional<Looks> looks;
