@@ -1,4 +1,4 @@
-// Expert ids of an earlier run, handed out step by step.
+// Reads the expert ids of an earlier run and returns them step by step.
 #pragma once
 
 #include <algorithm>
