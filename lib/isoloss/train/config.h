@@ -22,7 +22,8 @@ struct DataConfig {
   std::string source;  ///< "files", "tokens" or "synthetic"
   size_t sequence_length = 128;
   double held_out_share = 0.1;
-  /// The paths are as written: relative to the experiment file, with ${...}.
+  /// files, tokens: the paths are as written, relative to the experiment file,
+  /// with ${...}.
   std::vector<std::string> paths;
   std::vector<std::string> include;  ///< files
   int token_bits = 16;               ///< tokens
@@ -128,7 +129,8 @@ struct Arm {
     recipe = own.name;
     own_recipe = std::move(own);
   }
-  /// The arm's patterns are not applied. Errors   as precision::RecipeByName.
+  /// Returns the recipe without this arm's patterns. Errors   as
+  /// precision::RecipeByName.
   const precision::Recipe& BaseRecipe() const {
     return own_recipe ? *own_recipe : precision::RecipeByName(recipe);
   }

@@ -17,8 +17,8 @@ namespace isoloss::train {
 /// machine's.
 Crew CrewFor(const Experiment& experiment, size_t runs);
 
-/// Returns an upper estimate, in bytes, of the logs of `runs` while they are
-/// made.
+/// Returns an upper estimate, in bytes, of the logs of `runs` runs while they
+/// are made.
 size_t EstimatedLogBytes(const Experiment& experiment, size_t runs);
 
 /// Bytes of the checkpoints that stand side by side at most, of all runs.

@@ -324,7 +324,7 @@ class Runner {
     // Each run writes its own element.
     paths_[run] = stopped ? paths.PartialLog() : paths.Log();
     if (!speaks_) return;
-    // The files of a run that ended by its numbers may tell why.
+    // The checkpoints of a run that its numbers ended may tell why.
     if (log.provenance.complete && experiment_.log.checkpoint_every == 0) {
       RemoveFolder(paths.Checkpoints());
     }
