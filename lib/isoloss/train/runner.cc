@@ -67,8 +67,8 @@ void CheckFolderTakes(const fs::path& folder, size_t bytes) {
   }
 }
 
-/// What an interrupted execution computed shall not be lost by calling the
-/// program once more.
+/// Calling the program once more must not lose the results of an interrupted
+/// execution.
 void RefuseUnfinished(const std::vector<Run>& runs, const fs::path& folder) {
   std::vector<std::string> names;
   for (const Run& run : runs) {

@@ -109,7 +109,8 @@ std::vector<TensorInfo> InfosOf(std::span<const LocalTensor> tensors,
   return infos;
 }
 
-/// What only process 0 does, so that it can fail there while the others wait.
+/// Runs what only process 0 does, so that it can fail there while the other
+/// processes wait.
 class FirstProcess {
  public:
   FirstProcess(const std::filesystem::path& checkpoints, Mesh& mesh)
