@@ -154,8 +154,8 @@ struct LogConfig {
   /// These tensors are stored whole, at dump_steps.
   std::vector<std::string> dump_tensors;
   std::vector<uint64_t> dump_steps = {1};
-  /// A checkpoint is written every N steps (0: none), and N minutes after the
-  /// last one (0: never).
+  /// A checkpoint is written every `checkpoint_every` steps (0: none), and
+  /// `checkpoint_minutes` after the last one (0: never).
   int64_t checkpoint_every = 0;
   double checkpoint_minutes = 10;
   /// How often the HDF5 file of a live run is built anew.

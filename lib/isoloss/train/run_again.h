@@ -14,7 +14,7 @@
 
 namespace isoloss::train {
 
-/// A caller watches the step, and ends it early, with these.
+/// A caller watches the step, and ends it early, with these functions.
 struct RunAgainHooks {
   std::function<void(int64_t step)> on_step = {};
   const std::atomic<bool>* stop = nullptr;
