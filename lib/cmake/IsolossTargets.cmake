@@ -69,17 +69,20 @@ function(isoloss_batches target)
     $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
 endfunction()
 
-# isoloss_library(<name> [COLD] [ALONE] SOURCES ... HEADERS ... DEPENDS ... [PRIVATE_DEPENDS ...])
-# Declares lib/isoloss/<name> as isoloss::<name>. Headers are compiled alone by
-# the target all_verify_interface_header_sets. COLD: next to nothing in it is computed
+# isoloss_library(<name> [COLD] [ALONE] SOURCES ... [HEADERS ...] DEPENDS ... [PRIVATE_DEPENDS ...])
+# Declares lib/isoloss/<name> as isoloss::<name>. The headers of include/isoloss/<name> are
+# installed; HEADERS are internal. The target all_verify_interface_header_sets compiles
+# each header of both kinds alone. COLD: next to nothing in it is computed
 # for each element, so that the compiler's time counts for more than its own.
 # ALONE: its files are not compiled in batches.
 function(isoloss_library name)
   cmake_parse_arguments(ARG "COLD;ALONE" "" "SOURCES;HEADERS;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
   add_library(isoloss_${name} STATIC ${ARG_SOURCES})
   add_library(isoloss::${name} ALIAS isoloss_${name})
+  file(GLOB public_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/isoloss/${name}/*.h)
   target_sources(isoloss_${name} PUBLIC FILE_SET HEADERS
-    BASE_DIRS ${PROJECT_SOURCE_DIR}/lib FILES ${ARG_HEADERS})
+    BASE_DIRS ${PROJECT_SOURCE_DIR}/include FILES ${public_headers})
+  target_include_directories(isoloss_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/lib>)
   target_compile_features(isoloss_${name} PUBLIC cxx_std_20)
   target_link_libraries(isoloss_${name}
     PUBLIC ${ARG_DEPENDS} isoloss_numerics
@@ -94,6 +97,13 @@ function(isoloss_library name)
   set_target_properties(isoloss_${name} PROPERTIES
     VERIFY_INTERFACE_HEADER_SETS ON)
   isoloss_export(${name})
+  if(ARG_HEADERS)
+    add_library(isoloss_${name}_internal INTERFACE)
+    target_sources(isoloss_${name}_internal INTERFACE FILE_SET HEADERS
+      BASE_DIRS ${PROJECT_SOURCE_DIR}/lib FILES ${ARG_HEADERS})
+    target_link_libraries(isoloss_${name}_internal INTERFACE isoloss_${name})
+    set_target_properties(isoloss_${name}_internal PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
+  endif()
 endfunction()
 
 # isoloss_test(<name> LABELS ... [LONG regex] [DEPENDS ...] [SOURCES ...] [TIMEOUT seconds])

@@ -6,6 +6,8 @@
 #include <functional>
 #include <limits>
 
+#include "isoloss/runlog/shared_columns.h"
+
 namespace isoloss::compare {
 namespace {
 

@@ -12,12 +12,15 @@ LAYERS = "base :\nlow  :\nhigh : low\n"
 
 
 class CheckLayers(unittest.TestCase):
-    def check(self, layers=LAYERS, **files):
+    def check(self, layers=LAYERS, public=None, **files):
+        """Of a tree with a header x.h in each module of `files`, and in each of `public`."""
         with tempfile.TemporaryDirectory() as root:
             lib = pathlib.Path(root) / "lib" / "isoloss"
-            for module, text in files.items():
-                (lib / module).mkdir(parents=True)
-                (lib / module / "x.h").write_text(text)
+            include = pathlib.Path(root) / "include" / "isoloss"
+            for tree, headers in ((lib, files), (include, public or {})):
+                for module, text in headers.items():
+                    (tree / module).mkdir(parents=True)
+                    (tree / module / "x.h").write_text(text)
             lib.mkdir(parents=True, exist_ok=True)
             (lib / "LAYERS").write_text(layers)
             done = subprocess.run([sys.executable, CHECKER, root], capture_output=True, text=True)
@@ -42,6 +45,20 @@ class CheckLayers(unittest.TestCase):
         code, text = self.check(stray="")
         self.assertEqual(code, 1)
         self.assertIn("module stray has no line", text)
+
+    def test_rejects_a_public_header_that_includes_an_internal_one(self):
+        low = '#include "isoloss/base/x.h"\n'
+        self.assertEqual(self.check(public={"base": "", "low": low})[0], 0)
+
+        code, text = self.check(base="", public={"low": low})
+
+        self.assertEqual(code, 1)
+        self.assertIn("x.h:1: a public header includes isoloss/base/x.h, an internal one", text)
+
+    def test_rejects_an_upward_include_of_a_public_header(self):
+        code, text = self.check(public={"low": '#include "isoloss/high/x.h"\n', "high": ""})
+        self.assertEqual(code, 1)
+        self.assertIn("x.h:1: low includes isoloss/high/x.h", text)
 
     def test_rejects_an_include_of_tests(self):
         code, _ = self.check(low='#include "tests/x.h"\n')

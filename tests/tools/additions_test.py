@@ -127,7 +127,7 @@ class Scratch:
         self.root = pathlib.Path(folder) / "tree"
         self.objects = pathlib.Path(folder) / "objects"
         self.objects.mkdir()
-        for part in ("lib", "tools"):
+        for part in ("include", "lib", "tools"):
             shutil.copytree(ROOT / part, self.root / part)
         self.places = []
         with open(BUILD / "compile_commands.json", encoding="utf-8") as file:

@@ -10,9 +10,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 LEFT_OUT = {"build", "runs", "node_modules"}
 # Tells of what was there, so only its links are looked at.
 HISTORY = ROOT / "CHANGELOG.md"
-FOLDERS = ("lib", "tools", "tests", "golden", "experiments", "docs", ".ci")
-# Of a source file, many documents give the path below this folder.
+FOLDERS = ("include", "lib", "tools", "tests", "golden", "experiments", "docs", ".ci")
+# Of a source file, many documents give the path below one of these folders.
 LIBRARY = ROOT / "lib" / "isoloss"
+PUBLIC = ROOT / "include" / "isoloss"
 SOURCES = (".cc", ".h", ".def")
 SECTIONS = ("model", "data", "train", "parallel", "log", "routing", "gate")
 FILES = r"(?:md|toml|json|py|h5|cc|h)"
@@ -91,12 +92,12 @@ def missing_paths(text):
         if "/" not in path or (path + "/").startswith(made):
             continue
         if top in FOLDERS:
-            base = ROOT
+            bases = (ROOT,)
         elif top in modules and path.endswith(SOURCES):
-            base = LIBRARY
+            bases = (LIBRARY, PUBLIC)
         else:
             continue
-        if not all(exists(variant, base) for variant in variants(path)):
+        if not all(any(exists(variant, base) for base in bases) for variant in variants(path)):
             missing.append(code)
     return missing
 

@@ -76,8 +76,11 @@ class Installed(InFolder):
                    for name in re.findall(r'^#include "(.*)"', header.read_text(), re.MULTILINE)
                    if not (include / name).is_file()}
 
-        self.assertGreater(len(headers), 200)
         self.assertEqual(missing, set())
+        self.assertEqual({str(header.relative_to(include)) for header in headers},
+                         {str(header.relative_to(ROOT / "include"))
+                          for header in (ROOT / "include").rglob("*.h")})
+        self.assertLessEqual(len(headers), 60)
 
     def test_the_program_looks_for_nothing_where_it_was_built(self):
         program = (self.prefix / "bin/isoloss").read_bytes()

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Checks every include of lib/isoloss against lib/isoloss/LAYERS.
+"""Checks every include of include/isoloss and lib/isoloss against lib/isoloss/LAYERS.
 
 A module includes itself, base, and the modules on its line; a line names only
-modules on lines above it. lib/ includes nothing of tools/, tests/ or
-experiments/.
+modules on lines above it. No file includes anything of tools/, tests/ or
+experiments/, and a header of include/isoloss includes only its own kind.
 
 Usage: check_layers.py [SOURCE_ROOT]
 """
@@ -29,6 +29,14 @@ def read_layers(path):
     return allowed, problems
 
 
+def check_public_header(path, include):
+    """A program of another project has no other headers."""
+    for number, line in enumerate(path.read_text().splitlines(), start=1):
+        match = re.match(r'\s*#\s*include\s+"([^"]+\.h)"', line)
+        if match and not (include / match.group(1)).is_file():
+            yield f"{path}:{number}: a public header includes {match.group(1)}, an internal one"
+
+
 def check_file(path, module, allowed):
     for number, line in enumerate(path.read_text().splitlines(), start=1):
         match = re.match(r'\s*#\s*include\s+["<]([^">]+)[">]', line)
@@ -36,7 +44,7 @@ def check_file(path, module, allowed):
             continue
         included = match.group(1)
         if re.match(r"(tools|tests|experiments|support)/", included):
-            yield f"{path}:{number}: lib/ includes {included}"
+            yield f"{path}:{number}: the library includes {included}"
         target = re.match(r"isoloss/([a-z_]+)/", included)
         if target and target.group(1) not in allowed:
             yield (f"{path}:{number}: {module} includes {included}, but LAYERS allows "
@@ -44,18 +52,22 @@ def check_file(path, module, allowed):
 
 
 def main():
-    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".") / "lib" / "isoloss"
-    layers, problems = read_layers(root / "LAYERS")
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".")
+    include = root / "include"
+    layers, problems = read_layers(root / "lib" / "isoloss" / "LAYERS")
     files = 0
-    for path in sorted(root.rglob("*")):
-        if path.suffix not in (".h", ".cc", ".def"):
-            continue
-        module = path.relative_to(root).parts[0]
-        if module not in layers:
-            problems.append(f"{path}: module {module} has no line in LAYERS")
-            continue
-        files += 1
-        problems += check_file(path, module, layers[module])
+    for tree in (include / "isoloss", root / "lib" / "isoloss"):
+        for path in sorted(tree.rglob("*")):
+            if path.suffix not in (".h", ".cc", ".def"):
+                continue
+            module = path.relative_to(tree).parts[0]
+            if module not in layers:
+                problems.append(f"{path}: module {module} has no line in LAYERS")
+                continue
+            files += 1
+            problems += check_file(path, module, layers[module])
+            if tree.parent == include:
+                problems += check_public_header(path, include)
     if files == 0:
         problems.append(f"{root}: no source file found")
     print("\n".join(problems) if problems else f"{files} files respect LAYERS")

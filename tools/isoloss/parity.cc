@@ -19,6 +19,7 @@
 #include "isoloss/campaign/parity_json.h"
 #include "isoloss/campaign/train_arms.h"
 #include "isoloss/report/heartbeat.h"
+#include "isoloss/train/run_hooks.h"
 #include "isoloss/transport/launch.h"
 #include "json_output.h"
 

@@ -29,7 +29,7 @@ class Temporary {
     path_ = final_path.parent_path() /
             fmt::format(".{}.{}-{}.tmp", final_path.filename().string(),
                         ::getpid(), counter++);
-    // Of a killed process that had the same id.
+    // A killed process that had the same id may have left this file.
     RemoveFile(path_);
   }
   ~Temporary() {
@@ -49,8 +49,8 @@ class Temporary {
   bool renamed_ = false;
 };
 
-/// Of a temporary file for `name`, or for any file if that is "": the process
-/// that made it. 0 of other files.
+/// Returns the process that made a temporary file for `name`, or for any file
+/// if `name` is "". Returns 0 if `file` is no such temporary file.
 pid_t MakerOf(const std::string& file, const std::string& name) {
   constexpr std::string_view kEnd = ".tmp";
   if (!file.starts_with('.') || !file.ends_with(kEnd)) return 0;

@@ -1,4 +1,4 @@
-// Which program this is: for logs and --version.
+// Identifies this program for logs and --version.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The checksum of messages and journal records.
+// Computes the checksum of messages and journal records.
 #pragma once
 
 #include <cstddef>

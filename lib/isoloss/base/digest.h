@@ -27,13 +27,13 @@ class Digest {
   std::unique_ptr<State> state_;
 };
 
-/// XXH3-64 of one run of bytes.
+/// Returns the XXH3-64 of one run of bytes.
 uint64_t DigestOf(const void* bytes, size_t count);
 inline uint64_t DigestOf(std::string_view text) {
   return DigestOf(text.data(), text.size());
 }
 
-/// 16 lower-case hexadecimal digits.
+/// Returns 16 lower-case hexadecimal digits.
 std::string DigestToHex(uint64_t digest);
 
 }  // namespace isoloss

@@ -1,4 +1,4 @@
-// Numbers of twice 53 bits as the unevaluated sum of two doubles.
+// Represents numbers of twice 53 bits as the unevaluated sum of two doubles.
 #pragma once
 
 #include <cmath>

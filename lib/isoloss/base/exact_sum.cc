@@ -13,7 +13,7 @@ constexpr int kMantissaBits = 52;
 constexpr int kUnitExponent = -1074;  // of the smallest subnormal
 constexpr uint64_t kLimbMask = 0xFFFFFFFF;
 
-/// Bits [first, first + 53) of a number in limbs of 32 bits.
+/// Returns bits [first, first + 53) of a number in limbs of 32 bits.
 uint64_t MantissaAt(std::span<const int64_t> limbs, int first) {
   uint64_t bits = 0;
   for (int i = first / 32; i <= (first + kMantissaBits) / 32; ++i) {
@@ -44,7 +44,7 @@ void ExactSum::Add(double term) {
       fraction | (field != 0 ? uint64_t{1} << kMantissaBits : 0);
   const uint32_t place = field != 0 ? field - 1 : 0;
   const uint32_t shift = place % kLimbBits;
-  // Up to 84 bits, in three limbs.
+  // The shifted mantissa has up to 84 bits, in three limbs.
   const uint64_t low = mantissa << shift;
   const uint64_t high = shift != 0 ? mantissa >> (64 - shift) : 0;
   // -1 or 0: (x ^ sign) - sign is -x or x.

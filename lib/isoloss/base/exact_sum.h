@@ -1,4 +1,4 @@
-// A sum of doubles without rounding, in any order.
+// Sums doubles without rounding, in any order.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ namespace isoloss {
 ///          and Validity", 2008.
 class ExactSum {
  public:
-  /// Integers of a packed sum.
+  /// A packed sum has this number of integers.
   static constexpr size_t kLimbs = 68;
 
   /// Aborts if `term` is infinite or NaN: the caller counts those.

@@ -78,7 +78,7 @@ class Account {
 
  private:
   static constexpr int kTimesAlone = 8;
-  /// What good times save up for an interruption now and then.
+  /// Good times save up this reserve for an interruption now and then.
   static constexpr Clock::duration kReserve = std::chrono::milliseconds(1);
 
   Clock::duration debt_{};

@@ -9,7 +9,7 @@
 
 namespace isoloss {
 
-/// An open descriptor, or none.
+/// Holds an open descriptor, or none.
 class Descriptor {
  public:
   explicit Descriptor(int fd = -1) : fd_(fd) {}
@@ -27,7 +27,7 @@ class Descriptor {
   int fd_;
 };
 
-// Errors of all: IoError with the path, the system's reason and a remedy.
+// All functions throw IoError with the path, the system's reason and a remedy.
 
 /// Throws it for errno. `action` completes "can't".
 [[noreturn]] void ThrowErrno(const std::filesystem::path& path,
@@ -38,9 +38,9 @@ Descriptor CreateFile(const std::filesystem::path& path,
                       const std::filesystem::path& shown = {});
 /// Refuses what is no regular file.
 Descriptor OpenFile(const std::filesystem::path& path);
-/// Opens or makes a file whose content is about to be replaced where it is, so
-/// that it must be nobody else's: refuses what is behind a symbolic link,
-/// another name of a file, a pipe or device. `kind` completes "a … is a file of
+/// Opens or makes a file whose content is about to be replaced in place.
+/// Refuses a symbolic link, a file with another name, a pipe or a device, as
+/// the file could belong to somebody else. `kind` completes "a … is a file of
 /// its own".
 Descriptor OpenOwnFile(const std::filesystem::path& path, const char* kind);
 Descriptor OpenFolder(const std::filesystem::path& path);

@@ -1,4 +1,4 @@
-// Many jobs side by side on a few threads.
+// Runs many jobs side by side on a few threads.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@
 
 namespace isoloss {
 
-/// Threads in all, and how many jobs share them.
+/// Says how many threads there are in all, and how many jobs share them.
 struct Crew {
   int workers = 1;
   int side_by_side = 1;

@@ -44,7 +44,8 @@ size_t EditDistance(std::string_view a, std::string_view b) {
 
 std::string NearestName(std::string_view given,
                         std::span<const std::string> known) {
-  // What is given may be a file's, of any length: the search is quadratic.
+  // The given name may come from a file and have any length, but the search is
+  // quadratic.
   constexpr size_t kLongestName = 200;
   if (given.size() > kLongestName) return "";
   const std::string wanted = LowerCase(given);

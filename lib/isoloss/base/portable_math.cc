@@ -18,7 +18,7 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// What std::numbers lacks of each constant, rounded.
+// Each low part holds the rounded rest that the double of std::numbers lacks.
 constexpr DoubleDouble kLn2 = {std::numbers::ln2, 0x1.abc9e3b39803fp-56};
 constexpr DoubleDouble kLog2E = {std::numbers::log2e, 0x1.777d0ffda0d24p-56};
 constexpr DoubleDouble kLog10E = {std::numbers::log10e, 0x1.95355baaafad3p-57};

@@ -33,7 +33,8 @@ double Expm1LongWay(double x);
 /// Special  an exponent of NaN -> NaN; overflow -> +inf; underflow -> +0.
 double Pow(double base, double exponent);
 
-/// sin x and cos x, off by 2^-80 besides the rounding. |x| <= 2^20.
+/// Return sin x and cos x, off by 2^-80 besides the rounding; |x| must be <=
+/// 2^20.
 double Sin(double x);
 double Cos(double x);
 

@@ -34,7 +34,7 @@ CodePoint FirstOf(std::string_view text) {
   return {value, bytes};
 }
 
-/// Marks of direction and ends of lines and paragraphs.
+/// Returns whether `value` marks a direction or ends a line or a paragraph.
 bool IsFormatControl(uint32_t value) {
   return value == 0x061C || (value >= 0x200E && value <= 0x200F) ||
          (value >= 0x2028 && value <= 0x202E) ||

@@ -15,11 +15,11 @@ class CounterRng {
  public:
   CounterRng(uint64_t seed, uint64_t stream) : seed_(seed), stream_(stream) {}
 
-  /// The 128 random bits of counter value `index`.
+  /// Returns the 128 random bits of counter value `index`.
   std::array<uint32_t, 4> Block(uint64_t index) const;
   /// 64 random bits.
   uint64_t Bits(uint64_t index) const;
-  /// Uniform in [0, 1): a multiple of 2^-53.
+  /// Returns a uniform number in [0, 1) that is a multiple of 2^-53.
   double Uniform(uint64_t index) const;
   /// Uniform integer in [0, bound), by multiply-shift of 64 bits; the bias is
   /// below bound * 2^-64. bound > 0.
@@ -30,10 +30,11 @@ class CounterRng {
   uint64_t stream_;
 };
 
-/// A stream number for a named quantity, e.g. "init/layers.0.attention.wq".
+/// Returns a stream number for a named quantity, e.g.
+/// "init/layers.0.attention.wq".
 uint64_t StreamId(std::string_view name);
 
-/// One Philox4x32-10 block, for known-answer tests.
+/// Returns one Philox4x32-10 block, for known-answer tests.
 std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter,
                                    std::array<uint32_t, 2> key);
 

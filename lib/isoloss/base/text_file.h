@@ -1,4 +1,4 @@
-// Whole text files as strings.
+// Reads whole text files as strings.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,8 @@
 
 namespace isoloss {
 
-/// Far above any experiment, policy or report of ours.
+/// This limit is far above the size of any experiment, policy or report of
+/// ours.
 inline constexpr size_t kMaxTextFileBytes = size_t{16} << 20;
 
 /// Reads a file. `remedy` is the last sentence of the message.

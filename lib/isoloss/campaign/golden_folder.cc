@@ -17,6 +17,7 @@
 #include "isoloss/runlog/reader.h"
 #include "isoloss/train/continuation.h"
 #include "isoloss/train/run_description.h"
+#include "isoloss/train/run_hooks.h"
 #include "isoloss/train/runner.h"
 
 namespace isoloss::campaign {

@@ -13,6 +13,7 @@
 #include "isoloss/campaign/foreign_logs.h"
 #include "isoloss/foreign/run_log_of.h"
 #include "isoloss/runlog/reader.h"
+#include "isoloss/runlog/sealed_file.h"
 
 namespace isoloss::campaign {
 namespace {

@@ -11,6 +11,7 @@
 #include "isoloss/campaign/early_abort.h"
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/train/experiment.h"
+#include "isoloss/train/run_hooks.h"
 #include "isoloss/train/runner.h"
 
 namespace isoloss::campaign {

@@ -5,6 +5,8 @@
 #include <utility>
 #include <variant>
 
+#include "isoloss/runlog/shared_columns.h"
+
 namespace isoloss::compare {
 namespace {
 

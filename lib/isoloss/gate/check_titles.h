@@ -1,4 +1,4 @@
-// What people call checks and levels; files for programs hold their ids.
+// Names the checks and levels for people; files for programs hold their ids.
 #pragma once
 
 #include <span>
@@ -15,7 +15,7 @@ struct CheckTitle {
   std::string_view remedy;  ///< of checks that do not say it; may be empty
 };
 
-/// All of check_titles.def.
+/// Returns all checks of check_titles.def.
 std::span<const CheckTitle> CheckTitles();
 
 /// "final loss" of `final_window`. A check of another program's level is called

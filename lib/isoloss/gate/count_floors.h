@@ -19,7 +19,7 @@ class CountFloors {
   /// Knows no size: every floor is as given.
   CountFloors() = default;
 
-  /// Sizes of tensors, parameters and routers in the probe's case plain.
+  /// Counts the tensors, parameters and routers in the probe's case plain.
   explicit CountFloors(const runlog::ProbeLog& log);
 
   /// The larger of `floor` and of what one element does, `whole` / elements of
@@ -30,7 +30,7 @@ class CountFloors {
   std::map<std::string, double, std::less<>> counts_;  // by subject
 };
 
-/// The subject of a MoE layer's router.
+/// Returns the subject of a MoE layer's router.
 std::string RouterSubject(int64_t layer);
 
 }  // namespace isoloss::gate

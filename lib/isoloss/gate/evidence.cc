@@ -45,7 +45,7 @@ constexpr Shared kSameBuild[] = {
     {"numerics_digest", &Provenance::numerics_digest},
 };
 
-/// Resolved texts run over many lines.
+/// A resolved text runs over many lines.
 std::string Shown(const std::string& text) {
   constexpr size_t kLongest = 60;
   const std::string line = text.substr(0, text.find('\n'));
@@ -102,8 +102,8 @@ void ReportMembers(const std::string& label, const runlog::Ensemble& ensemble,
   }
 }
 
-/// Of another program's logs, which tell no more than the curves: these must be
-/// runs of their own, made as the judged ones are.
+/// Another program's logs tell no more than the curves, so that good runs must
+/// be runs of their own, made as the judged runs are.
 void ReportUnlikeGoodRuns(const std::string& label,
                           const runlog::Ensemble& ensemble,
                           const compare::Pairing& pairing,

@@ -43,7 +43,7 @@ double RootMeanSquare(std::span<const double> values) {
 
 // ---- other weights or data -------------------------------------------------
 
-/// What the first step of all pairs shows, in percent of the loss.
+/// Says how far all pairs are apart at the first step, in percent of the loss.
 struct FirstGaps {
   std::vector<double> percents;
   size_t worst = 0;        ///< the pair that is furthest apart

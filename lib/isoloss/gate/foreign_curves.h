@@ -1,5 +1,5 @@
-// What the curves of other programs' runs say of themselves: a paired
-// difference needs equal weights, batches and units, and values of its steps.
+// Checks the curves of other programs' runs: a paired difference needs equal
+// weights, batches and units, and values of its steps.
 #pragma once
 
 #include <optional>
@@ -25,12 +25,12 @@ std::optional<Check> ApartAtFirstStep(const compare::Pairing& pairing,
 /// whose digests of weights and batches are equal.
 std::optional<Check> OtherBatches(const compare::Pairing& pairing);
 
-/// Of pairs that are further apart at the first step than rounding explains,
-/// and of losses above 100.
+/// Warns of pairs that are further apart at the first step than rounding
+/// explains, and of losses above 100.
 std::vector<std::string> CurveWarnings(const compare::Pairing& pairing);
 
-/// Whether most runs of one arm are smoothed, and not most of the other: then
-/// one curve lags behind the other wherever the loss falls.
+/// Says whether most runs of one arm are smoothed, but few of the second arm:
+/// then one curve lags wherever the loss falls.
 bool IsOneArmSmoothed(const compare::Pairing& pairing);
 
 /// INCONCLUSIVE if a value of the window holds steps before it: its mean is

@@ -59,7 +59,7 @@ std::string UnlikeStep(const ProbeLog& probe, const runlog::RunLog& run) {
                   "a step that the run log has, with its loss";
 }
 
-/// "2, 3 and 7", "1 to 9": all of them.
+/// Returns a text of all steps, such as "2, 3 and 7" or "1 to 9".
 std::string StepText(const std::set<int64_t>& steps) {
   Findings parts;
   for (auto step = steps.begin(); step != steps.end();) {

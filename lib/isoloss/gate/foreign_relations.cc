@@ -57,8 +57,8 @@ std::vector<double> GapsOf(const compare::SeedPair& pair) {
   return gaps;
 }
 
-/// What is constant from the first step on is no effect of training, in which
-/// runs part little by little.
+/// A gap that is constant from the first step on is no effect of training, as
+/// training makes runs part little by little.
 Relation ConstantRelation(const compare::Pairing& pairing) {
   constexpr double kLeastShift = 5;  // percent of the loss: no recipe begins so
   constexpr double kConstant = 0.05;  // scatter, of what is constant
@@ -93,8 +93,8 @@ Relation ConstantRelation(const compare::Pairing& pairing) {
           "log the losses of both arms with the same terms"};
 }
 
-/// Median of |percent| over all pairs and steps where row i of the candidate
-/// stands beside row i + shift of the baseline.
+/// Returns the median of |percent| over all pairs and steps where row i of the
+/// candidate stands beside row i + shift of the baseline.
 double MedianGap(const compare::Pairing& pairing, std::ptrdiff_t shift) {
   std::vector<double> gaps;
   for (const compare::SeedPair& pair : pairing.pairs) {
@@ -112,7 +112,7 @@ double MedianGap(const compare::Pairing& pairing, std::ptrdiff_t shift) {
                       : MedianOf(std::move(gaps));
 }
 
-/// Logs that count the same steps from different numbers.
+/// Finds logs that count the same steps from different numbers.
 Relation ShiftRelation(const compare::Pairing& pairing) {
   constexpr double kNearer = 3;
   const double here = MedianGap(pairing, 0);
@@ -127,7 +127,7 @@ Relation ShiftRelation(const compare::Pairing& pairing) {
   return {};
 }
 
-/// Perplexities beside losses.
+/// Finds perplexities beside losses.
 Relation PowerRelation(const compare::Pairing& pairing) {
   constexpr double kNear = 0.02;  // of the loss
   const auto is_power = [&](auto of, auto exponent, double per_unit) {

@@ -9,8 +9,8 @@
 
 namespace isoloss::gate {
 
-/// What holds between the losses of two arms at every step; no text if nothing
-/// does.
+/// Describes a relation that holds between the losses of two arms at every
+/// step; the text is empty if no relation holds.
 struct Relation {
   std::string text;
   std::string next;
@@ -19,7 +19,8 @@ struct Relation {
 /// constant more.
 Relation RelationOf(const compare::Pairing& pairing);
 
-/// Of each row that both runs have, in percent of the baseline's loss.
+/// Returns the difference in each row that both runs have, in percent of the
+/// baseline's loss.
 std::vector<double> PercentsOf(const compare::SeedPair& pair);
 
 }  // namespace isoloss::gate

@@ -19,7 +19,8 @@ namespace {
 constexpr std::string_view kImported = "import";
 constexpr std::string_view kWarning = "warning";
 
-/// "configuration, data and initial weights": what no run recorded.
+/// Lists the facts that no run recorded: "configuration, data and initial
+/// weights".
 std::string Unrecorded(const std::vector<const compare::Run*>& runs) {
   const auto missing = [&](std::string runlog::Provenance::*field) {
     return std::ranges::all_of(runs, [&](const compare::Run* run) {
@@ -45,8 +46,8 @@ std::string Unrecorded(const std::vector<const compare::Run*>& runs) {
   return fmt::format("{}", fmt::join(what, ", "));
 }
 
-/// What happened to the logs as they were read; what holds of several runs
-/// stands there once.
+/// Says how reading changed the logs; a note that holds of several runs
+/// appears once.
 std::vector<std::string> ImportNotes(
     const std::vector<const compare::Run*>& runs, std::string_view kind) {
   std::vector<std::pair<std::string, std::vector<std::string>>> notes;

@@ -1,4 +1,4 @@
-// What a verdict on other programs' runs must say of them.
+// Says of other programs' runs all that a verdict on them must say.
 #pragma once
 
 #include <string>
@@ -8,15 +8,15 @@
 
 namespace isoloss::gate {
 
-/// The formats of other programs' logs, each once, divided by commas; "" if
-/// isoloss trained all runs.
+/// Lists the formats of other programs' logs, each once, divided by commas;
+/// returns "" if isoloss trained all runs.
 std::string OriginOf(const compare::Pairing& pairing);
 
-/// Judgement::compared_steps.
+/// Returns Judgement::compared_steps.
 std::string ComparedSteps(const compare::Pairing& pairing);
 
-/// What nobody recorded, how the logs' values were made, and what happened to
-/// them as they were read. Empty if isoloss trained all runs.
+/// Says which facts nobody recorded, how the logs' values were made, and how
+/// reading changed them. Returns nothing if isoloss trained all runs.
 std::vector<std::string> ForeignWarnings(const compare::Pairing& pairing);
 
 /// How far the runs of a seed are apart at their first step.

@@ -92,11 +92,11 @@ std::vector<std::string> EvidenceList(const Evidence& evidence) {
   return list;
 }
 
-/// What says most against the verdict comes first.
+/// The strongest evidence against the verdict comes first.
 std::vector<std::string> WarningsOf(const compare::Pairing& pairing,
                                     const Judgement& judgement) {
   std::vector<std::string> warnings;
-  // Of a regression both arms bear one name.
+  // Both arms of a regression bear one name.
   const auto add = [&warnings](std::string warning) {
     if (warning.empty() || std::ranges::count(warnings, warning) != 0) return;
     warnings.push_back(std::move(warning));
@@ -118,7 +118,7 @@ std::vector<std::string> WarningsOf(const compare::Pairing& pairing,
   return warnings;
 }
 
-/// What the verdict is about, before any level has spoken.
+/// Sets the subject of the verdict, before any level has spoken.
 Judgement Describe(const Evidence& evidence, const Policy& policy) {
   const compare::Pairing& pairing = *evidence.pairing;
   Judgement judgement;

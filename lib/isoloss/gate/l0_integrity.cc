@@ -52,7 +52,7 @@ Check CheckOf(std::string_view name, std::string_view passed, std::string of,
   return check;
 }
 
-/// Of the first run that did not follow its schedule.
+/// Reports the first run that did not follow its schedule.
 void AddWrongRates(const NullEnsemble& null, std::vector<Finding>& findings) {
   const runlog::Ensemble& ensemble = null.ensemble;
   if (!ensemble.provenance.Knows(runlog::Fact::kExperiment)) return;

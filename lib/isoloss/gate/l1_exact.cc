@@ -77,7 +77,7 @@ int64_t StepsPlanned(const compare::Pairing& pairing) {
   return pairing.All().front()->log.provenance.steps_planned;
 }
 
-/// What the digests of tensors say, which no loss shows. Notes what equal
+/// Says what the digests of tensors show and no loss shows. Notes what equal
 /// losses leave open.
 std::string CompareTensors(const compare::Pairing& pairing,
                            LevelFindings& found) {
@@ -246,7 +246,7 @@ Check EqualButNotShown(const Policy& policy, size_t values, bool by_step,
   return check;
 }
 
-/// Of another program's runs, whose logs hold no bits but digits.
+/// Judges another program's runs, whose logs hold no bits but digits.
 LevelFindings JudgeDigits(const compare::Pairing& pairing,
                           const Policy& policy) {
   LevelFindings found;

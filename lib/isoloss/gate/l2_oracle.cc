@@ -56,7 +56,7 @@ Check CheckProbes(const Evidence& evidence) {
       for (const std::string& gap : ProbeGaps(probe.log)) {
         check.findings.push_back(fmt::format("{}: {}", Label(probe), gap));
       }
-      // Which operations were recorded is up to whom records them.
+      // Users choose the operations that such a log records.
       if (!probe.log.provenance.Knows(runlog::Fact::kGraph)) continue;
       ReportUnlike(probe, probes.front(), check.findings);
     }
@@ -244,7 +244,7 @@ std::string RecipeOf(const compare::Pairing& pairing) {
              : pairing.candidate.front()->log.provenance.recipe;
 }
 
-/// What was computed in the steps that were probed.
+/// Checks the computation in the steps that were probed.
 void CheckComputation(const Evidence& evidence, const Probes& all,
                       const Policy& policy, LevelFindings& found) {
   const auto scope = ForeignScope(all);

@@ -29,14 +29,14 @@ constexpr double kFlipFloor = 0.001;   // at least one token
 /// A relative error below this is no error: far below a rounding of FP32.
 constexpr double kNoError = 1e-9;
 
-/// The columns of one probe, with names for places.
+/// Holds the columns of one probe, with names for places.
 struct PrecisionTable {
   const PrecisionColumns& precision;
   const RoutingFlipColumns& flips;
   const std::vector<std::string>& tensors;
 };
 
-/// A kind of statistic of one tensor.
+/// Describes a kind of statistic of one tensor.
 struct Kind {
   const char* name;
   std::vector<double> PrecisionColumns::*column;
@@ -221,7 +221,7 @@ void AppendMeasures(const Evidence& evidence, LevelFindings& found) {
   }
 }
 
-/// The tensors that stand out, for people to look at.
+/// Lists the tensors that stand out, for people to look at.
 std::vector<TensorFinding> Rank(const std::vector<NullStatistic>& statistics,
                                 const stats::MaxTResult& result) {
   std::map<std::string, TensorFinding> tensors;
@@ -238,7 +238,7 @@ std::vector<TensorFinding> Rank(const std::vector<NullStatistic>& statistics,
   std::vector<double> p_values;
   for (const auto& [name, finding] : tensors) {
     ranked.push_back(finding);
-    // Bonferroni among the statistics of one tensor.
+    // Bonferroni's correction applies among the statistics of one tensor.
     p_values.push_back(std::min(1.0, finding.adjusted_p * counts[name]));
   }
   const auto adjusted = stats::BenjaminiHochberg(p_values);

@@ -39,7 +39,7 @@ EarlyPair PairOf(const runlog::EnsembleMember& member) {
           member.parameters};
 }
 
-/// What is compared: the same of all pairs.
+/// Holds the data to compare, which are the same of all pairs.
 struct EarlyWindow {
   std::vector<int64_t> steps = {};  ///< 1, 2, 3, ... of isoloss' own runs
   bool norms = true;  ///< other programs need not log the gradient's
@@ -92,7 +92,8 @@ double LogRatio(double a, double b) {
   if (!std::isfinite(a) || !std::isfinite(b) || a < 0 || b < 0) {
     return std::numeric_limits<double>::quiet_NaN();
   }
-  // One of them 0: further than any ratio of normal FP32 numbers.
+  // If one of them is 0, they are further apart than any ratio of normal FP32
+  // numbers.
   constexpr double kLargest = 256 * 0.6931471805599453;
   if (a == 0) return -kLargest;
   if (b == 0) return kLargest;
@@ -129,7 +130,7 @@ std::vector<NullStatistic> EarlyStatistics(const EarlyWindow& window,
   return statistics;
 }
 
-/// In the order of EarlyStatistics.
+/// The values are in the order of EarlyStatistics.
 std::vector<double> EarlyValues(const EarlyPair& pair,
                                 const EarlyWindow& window) {
   const size_t parameters = window.names.size();
@@ -173,7 +174,7 @@ std::string MemberLabel(const NullEnsemble& ensemble,
                      member.perturbation);
 }
 
-/// What keeps the ensemble or the runs from being compared.
+/// Lists the reasons why the ensemble or the runs can't be compared.
 std::vector<std::string> Obstacles(const NullEnsemble& ensemble,
                                    runlog::EnsembleKind kind,
                                    const compare::Pairing& pairing,
@@ -258,7 +259,7 @@ std::optional<Check> Untold(const NullEnsemble& ensemble,
   return std::nullopt;
 }
 
-/// One row of values for each good run.
+/// Returns one row of values for each good run.
 std::vector<double> ValuesOfMembers(
     const std::vector<const runlog::EnsembleMember*>& members,
     const EarlyWindow& window) {

@@ -65,7 +65,7 @@ std::string HowToGoOn(int64_t needed, const FinalWindow& window,
       std::max<int64_t>(2, (needed + 1) / 2), std::max<int64_t>(3, needed));
 }
 
-/// What to do about too little evidence.
+/// Says how to remedy too little evidence.
 std::string SeedsNeeded(const stats::Summary& differences,
                         const FinalWindow& window, const Policy& policy,
                         const Looks* looks, bool foreign) {
@@ -117,7 +117,8 @@ std::string WhereToLook(const compare::Pairing& pairing,
       worst->max_gap_nats, worst->max_gap_step, worst->seed);
 }
 
-/// The spread of final windows between seeds, from an ensemble of good pairs.
+/// Holds the spread of final windows between seeds, from an ensemble of good
+/// pairs.
 struct KnownSpread {
   double sd_percent = 0;
   int64_t members = 0;
@@ -145,7 +146,7 @@ std::optional<double> WindowPercent(const runlog::EnsembleMember& member,
   return stats::Mean(percent);
 }
 
-/// Of a seeds ensemble of this configuration whose members were recorded to
+/// Uses a seeds ensemble of this configuration whose members were recorded to
 /// the end; empty if there is none.
 std::optional<KnownSpread> SpreadOfEnsemble(const Evidence& evidence,
                                             const FinalWindow& window,
@@ -210,7 +211,7 @@ double SmallestLoss(const compare::Pairing& pairing) {
   return least;
 }
 
-/// The equivalence tests of one pairing.
+/// Runs the equivalence tests of one pairing.
 class WindowTests {
  public:
   WindowTests(const Evidence& evidence, const FinalWindow& window,
@@ -279,7 +280,7 @@ class WindowTests {
             .upper = std::numeric_limits<double>::infinity()};
   }
 
-  /// One equivalence test; differences in percent.
+  /// Runs one equivalence test; differences are in percent.
   Check OfDifferences(Check check, const std::vector<double>& percent,
                       const std::string& scope, bool borrows) const {
     Tested tested{.summary = stats::Summarize(percent), .about = scope};

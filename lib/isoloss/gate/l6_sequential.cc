@@ -33,7 +33,7 @@ std::string Replay(const compare::SeedPair& pair, const Policy& policy,
   return seeds.Add(watch.window_percent().value());
 }
 
-/// Pair by pair in the order of their seeds.
+/// The pairs come in the order of their seeds.
 LevelFindings ReplayWatch(const Evidence& evidence, const Policy& policy) {
   const auto& pairs = evidence.pairing->pairs;
   // The watch knows margins of loss only, and runs that isoloss trains.

@@ -76,7 +76,7 @@ bool Passed(LevelId id, const Judgement& judgement) {
   return OutcomeOf(LevelName(id), judgement) == Outcome::kPass;
 }
 
-/// Inconclusive checks of a level count no longer.
+/// Inconclusive checks of a level no longer count.
 void Release(std::string_view level, Judgement& judgement) {
   for (Check& check : judgement.checks) {
     if (check.level == level && check.outcome == Outcome::kInconclusive) {
@@ -167,7 +167,7 @@ bool OracleSawAllSteps(const Evidence& evidence) {
       });
 }
 
-/// Which levels were enough; says what is missing if none.
+/// Says which levels were enough, or which evidence is missing if none was.
 void Decide(const Evidence& evidence, Levels levels, Judgement& judgement) {
   ReportUndecided(levels, judgement);
   ReleaseUnlisted(evidence, levels, judgement);

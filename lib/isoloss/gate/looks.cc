@@ -40,7 +40,7 @@ void VisitLooks(const Visit& visit, Record& record) {
   visit("planned", record.planned);
 }
 
-/// All but the digest.
+/// Returns all fields of the record but its digest.
 SealedJson ContentOf(const LookRecord& record) {
   SealedJson json{{"schema_version", kLooksSchemaVersion}};
   const auto put = [](SealedJson& object) {

@@ -13,7 +13,8 @@ std::string Describe(const NullStatistic& statistic, double z) {
                      statistic.name, statistic.step, z);
 }
 
-/// Of the earliest step that has an excess, the largest: a fault spreads.
+/// Returns the largest excess of the earliest step that has one, as a fault
+/// spreads.
 size_t FirstExcess(const std::vector<NullStatistic>& statistics,
                    const stats::MaxTResult& result) {
   size_t first = result.exceeding[0];

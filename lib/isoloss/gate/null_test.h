@@ -1,5 +1,5 @@
-// What levels L3 and L4 share: one run's statistics against those of good runs,
-// by one threshold over all of them.
+// Compares one run's statistics with those of good runs by one threshold over
+// all of them, for levels L3 and L4.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct NullStatistic {
   double floor = 0;
 };
 
-/// The statistics of one judged run.
+/// Holds the statistics of one judged run.
 struct Observed {
   std::string label;  ///< "seed 3"
   std::vector<double> values;

@@ -16,7 +16,8 @@
 namespace isoloss::gate {
 namespace {
 
-/// CheckFlips, CheckBursts and CheckFlipSides share policy.flip_alpha.
+/// The checks CheckFlips, CheckBursts and CheckFlipSides share
+/// policy.flip_alpha, so that each takes a third.
 constexpr double kFlipChecks = 3;
 
 /// The largest mean that stats/poisson_limit.h takes.
@@ -33,7 +34,7 @@ void ForEachRounded(const Probes& probes, const Visit& visit) {
   }
 }
 
-/// Flips of one tensor over all cases, steps and probes.
+/// Counts the flips of one tensor over all cases, steps and probes.
 struct FlipCount {
   int64_t flips = 0;
   double expected = 0;
@@ -88,7 +89,7 @@ Check CheckFlips(const Probes& probes, const Policy& policy) {
       count->expected += at.ExpectedFlips();
     }
   });
-  // The tensors and their total: one family.
+  // The tensors and their total are one family.
   const double alpha = policy.flip_alpha / kFlipChecks /
                        (static_cast<double>(counts.size()) + 1);
   const auto limit_of = [&](const FlipCount& count) {

@@ -1,5 +1,5 @@
-// What level L2 makes of roundings that fell the other way, in tensors of fewer
-// bits than FP32.
+// Checks for level L2 the roundings that fell the other way, in tensors of
+// fewer bits than FP32.
 #pragma once
 
 #include "isoloss/gate/policy.h"

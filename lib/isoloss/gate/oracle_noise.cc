@@ -78,14 +78,14 @@ void JudgeRatios(const std::vector<ProbeRow>& rows, double limit,
       first->Tensor());
 }
 
-/// Standard errors of sums over steps.
+/// Holds the standard errors of sums over steps.
 struct SignedErrors {
   double sum = 0;
   int64_t steps = 0;
   double Mean() const { return sum / std::sqrt(static_cast<double>(steps)); }
 };
 
-/// Of all products, and of each tensor.
+/// Holds the errors of all products, and of each tensor.
 struct SignedErrorsOfProducts {
   SignedErrors all;
   std::map<std::string, SignedErrors> tensors;

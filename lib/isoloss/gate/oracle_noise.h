@@ -1,5 +1,5 @@
-// What level L2 makes of the errors of FP32 tensors: as a whole, row by row and
-// on average with their signs. Each check takes a third of policy.flip_alpha.
+// Checks for level L2 the errors of FP32 tensors: as a whole, row by row and on
+// average with their signs. Each check takes a third of policy.flip_alpha.
 #pragma once
 
 #include "isoloss/gate/policy.h"
@@ -8,7 +8,7 @@
 
 namespace isoloss::gate {
 
-/// The root mean square error of each tensor in each step.
+/// Checks the root mean square error of each tensor in each step.
 Check CheckNoise(const Probes& probes, const Policy& policy);
 
 /// That of the worst row of each, which a large tensor's mean would hide.

@@ -81,7 +81,7 @@ void AppendTrajectoryErrors(const compare::Pairing& pairing,
                    bootstrap.lower, bootstrap.upper)});
 }
 
-/// Figures that others gate on, for comparison.
+/// Returns figures on which other projects gate, for comparison.
 std::vector<Measure> WindowMeasures(const compare::FinalWindow& window) {
   std::vector<double> window_nats;
   std::vector<double> last_100;

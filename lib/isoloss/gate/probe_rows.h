@@ -1,4 +1,5 @@
-// Rows of probes as level L2 walks them: each a tensor of a step of a case.
+// Walks the rows of probes for level L2: each row is a tensor of a step of a
+// case.
 #pragma once
 
 #include <cstddef>
@@ -19,14 +20,15 @@ struct ProbeRow {
   const runlog::OracleColumns& oracle() const { return probe->log.oracle; }
   const std::string& Tensor() const;
   const std::string& Case() const;
-  /// "TENSOR in case CASE, step STEP of FILE".
+  /// Returns "TENSOR in case CASE, step STEP of FILE".
   std::string Place() const;
   /// Flips, and those expected, without repeated ones: elements of the same
   /// significand flip together and are one piece of evidence. Of layout 1 all.
   int64_t Flips() const;
   double ExpectedFlips() const;
-  /// Of a tensor of fewer bits than FP32, whose roundings may flip. Of others
-  /// hardly an element is equal: their errors are measured.
+  /// Says whether the tensor has fewer bits than FP32, so that roundings may
+  /// flip. In FP32 tensors hardly an element is equal: their errors are
+  /// measured.
   bool IsRounded() const;
 };
 

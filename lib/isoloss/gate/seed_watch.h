@@ -18,7 +18,7 @@ namespace isoloss::gate {
 /// One pair while it trains. Feed it each step of both arms.
 class PairWatch {
  public:
-  /// Of runs of so many steps. Keeps a reference to the policy.
+  /// Watches runs of `steps` steps. Keeps a reference to the policy.
   PairWatch(const Policy& policy, int64_t steps);
 
   /// The next step of both arms. Returns why the pair has come to nothing, or
@@ -31,8 +31,8 @@ class PairWatch {
                   const runlog::StepRow& candidate);
 
   int64_t step() const { return step_; }
-  /// What L5 tests, in percent: the mean over the final window of
-  /// 100 (L_c - L_b) / L_b. Empty before the last step.
+  /// Returns the quantity that L5 tests, in percent: the mean over the final
+  /// window of 100 (L_c - L_b) / L_b. Empty before the last step.
   std::optional<double> window_percent() const;
 
  private:

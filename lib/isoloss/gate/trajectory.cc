@@ -39,7 +39,7 @@ constexpr double kMedians = 6;
 // One of several seeds, by the median of all parts of all: runs wander, and the
 // more there are, the further goes the furthest.
 constexpr double kSeedMedians = 8;
-// What no wandering of good runs reaches, in margins.
+// Good runs never wander as far as this, in margins.
 constexpr double kHardMargins = 20;
 // Chance: so many standard errors, of ten parts with a probability of 6e-4.
 constexpr double kErrors = 4;
@@ -118,7 +118,7 @@ double StepNoise(const Numbers& values, Part part) {
   return moves[moves.size() / 2] / (kMedianOfNormal * std::numbers::sqrt2);
 }
 
-/// How far good runs spread, by an ensemble of them.
+/// Says how far good runs spread, by an ensemble of them.
 struct GoodRuns {
   std::vector<Numbers> percent;  ///< of each, by step
   /// Of another program both sides are measured from this good run.
@@ -171,7 +171,8 @@ struct Tenth {
   Numbers noise;    ///< its standard error, by the noise of single steps
   double fall = 0;  ///< of the baseline's loss to a neighbour, percent
 
-  /// Of the mean, by the seeds in this part; 0 of one, which has no spread.
+  /// Returns the standard error of the mean, by the seeds in this part; 0 of
+  /// one seed, which has no spread.
   double Error() const {
     return seeds.count > 1
                ? seeds.sd / std::sqrt(static_cast<double>(seeds.count))
@@ -185,7 +186,8 @@ struct Tenth {
   }
 };
 
-/// Of |values|; of an even number the lower one. NaN counts as infinite.
+/// Returns the median of |values|; of an even number the lower one. NaN counts
+/// as infinite.
 double MedianSize(Numbers values) {
   for (double& value : values) {
     value = std::isnan(value) ? std::numeric_limits<double>::infinity()
@@ -322,25 +324,25 @@ class Trajectory {
   double Margins(double count) const {
     return count * policy_.margin_percent + resolution_;
   }
-  /// What neither an interval nor chance may leave the mean beyond.
+  /// Neither an interval nor chance may leave the mean beyond this limit.
   double Soft(const Tenth& tenth) const {
     // A margin in tokens has no place on this scale.
     return policy_.InTokens() ? Hard(tenth) : Margins(1) + kShift * tenth.fall;
   }
-  /// What no mean and no seed may lie beyond, but by chance.
+  /// No mean and no seed may lie beyond this limit, but by chance.
   double Gross(const Tenth& tenth) const {
     return Margins(policy_.gross_factor) + kGrossShift * tenth.fall;
   }
   double Hard(const Tenth& tenth) const {
     return Margins(kHardMargins) + kGrossShift * tenth.fall;
   }
-  /// With chance, of the mean over two seeds or more.
+  /// Returns the gross limit with chance, of the mean over two seeds or more.
   double GrossOfMean(const Tenth& tenth) const {
     const auto n = static_cast<double>(tenth.noise.size());
     return Gross(tenth) +
            std::max(mean_chance_, kErrors * tenth.Noise() / std::sqrt(n));
   }
-  /// With chance, of one seed.
+  /// Returns the gross limit with chance, of one seed.
   double GrossOfSeed(const Tenth& tenth, size_t seed) const {
     const double of_peers = tenth.calm.size() < kFewestPeers
                                 ? 0
@@ -367,7 +369,7 @@ class Trajectory {
     }
     return IsOut(tenth) || IsGross(tenth) ? OfDoubt() : Outcome::kPass;
   }
-  /// What is far off may yet be chance or the recipe, which is no fault.
+  /// A large difference may yet be chance or the recipe, which is no fault.
   Outcome OfDoubt() const {
     return policy_.question == compare::Question::kRegression
                ? Outcome::kFail

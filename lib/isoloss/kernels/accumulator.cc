@@ -1,5 +1,7 @@
 #include "isoloss/kernels/accumulator.h"
 
+#include "isoloss/formats/registered.h"
+
 namespace isoloss::kernels {
 namespace {
 

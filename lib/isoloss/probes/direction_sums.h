@@ -1,4 +1,4 @@
-// What is added up of a tensor that is quantised in one direction.
+// Adds up the statistics of a tensor that is quantised in one direction.
 #pragma once
 
 #include <cstdint>

@@ -34,7 +34,7 @@ size_t NumberOfRow(const std::vector<RowRun>& runs, size_t row) {
   return before;
 }
 
-/// What processes tell each other of a tensor.
+/// Processes send each other these facts on a tensor.
 struct Part {
   int64_t count;
   int64_t elements;

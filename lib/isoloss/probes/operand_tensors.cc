@@ -3,7 +3,7 @@
 namespace isoloss::probes {
 namespace {
 
-/// What is quantised down columns is what was made along rows.
+/// The values quantised down columns are those that were made along rows.
 bool IsAgain(const model::Tensor& tensor, Direction direction) {
   return direction == Direction::kColumnwise && tensor.columnwise_again &&
          tensor.rowwise != nullptr;

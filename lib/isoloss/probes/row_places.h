@@ -1,5 +1,5 @@
-// Where the rows that a process announces stand in the tensor of the whole
-// batch.
+// Finds where the rows that a process announces stand in the tensor of the
+// whole batch.
 #pragma once
 
 #include <cstddef>

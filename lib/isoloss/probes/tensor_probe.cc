@@ -33,7 +33,7 @@ class Stopwatch {
   Clock::time_point start_ = Clock::now();
 };
 
-/// Element by element the largest of all processes.
+/// Takes, element by element, the largest of all processes.
 std::vector<double> LargestOfAll(const std::vector<double>& mine,
                                  expert_parallel::Mesh& mesh) {
   const std::vector<double> all = expert_parallel::Gather(mesh, mine);

@@ -1,4 +1,4 @@
-// What is logged of tensors at chosen steps: statistics, digests, dumps.
+// Logs statistics, digests and dumps of tensors at chosen steps.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What null arms and the control say of a verdict, beside the candidate.
+// Reports the verdicts on null arms and the control, beside the candidate.
 #pragma once
 
 #include <string>

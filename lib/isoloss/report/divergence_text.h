@@ -1,4 +1,4 @@
-// Where two runs first part, in words.
+// Describes in words where two runs first part.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Two dumps of tensors side by side, as JSON.
+// Compares two dumps of tensors side by side, as JSON.
 #pragma once
 
 #include "isoloss/compare/dump_difference.h"

@@ -1,4 +1,4 @@
-// Two dumps of one step, in words.
+// Compares two dumps of one step, in words.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What logs of other programs hold, for people and for programs.
+// Shows the content of other programs' logs, for people and for programs.
 #pragma once
 
 #include <string>

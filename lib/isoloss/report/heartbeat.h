@@ -33,7 +33,7 @@ class Heartbeat {
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
 
-  /// What is going on now. Thread-safe.
+  /// Sets the text of the work that is going on now. Thread-safe.
   void Set(const std::string& text);
   /// Erases the line of a terminal, so that other text can follow.
   void Clear();

@@ -1,4 +1,4 @@
-// A judgement as JSON for programs.
+// Writes a judgement as JSON for programs.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ inline constexpr int64_t kVerdictSchemaVersion = 2;
 /// ending in `_text`, so that its text is valid JSON.
 document::Json VerdictJson(const gate::Judgement& judgement);
 
-/// The same as indented text.
+/// Returns the same as indented text.
 std::string RenderJson(const gate::Judgement& judgement);
 
 /// As RenderJson of one judgement. Several, one for each candidate arm, are the

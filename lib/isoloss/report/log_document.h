@@ -1,4 +1,4 @@
-// Run logs, probe logs and null ensembles, shown.
+// Shows run logs, probe logs and null ensembles.
 #pragma once
 
 #include <string>

@@ -8,7 +8,7 @@
 
 namespace isoloss::report {
 
-/// What was not measured is 0, and shown as "-".
+/// A value that was not measured is 0, and shown as "-".
 struct NodeRow {
   int process = 0;
   std::string host = {};

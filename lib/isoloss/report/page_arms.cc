@@ -37,7 +37,8 @@ std::string TextAt(const Json& json, Keys... keys) {
   return text.is_string() ? text.get<std::string>() : "";
 }
 
-/// What the verdicts call each arm, a candidate before anything else.
+/// The verdicts name each arm's purpose; a candidate comes before any other
+/// purpose.
 std::map<std::string, std::string> RolesIn(const std::vector<Json>& verdicts) {
   std::map<std::string, std::string> roles;
   for (const Json& verdict : verdicts) {

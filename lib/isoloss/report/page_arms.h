@@ -1,4 +1,5 @@
-// Which arms the report page has, what each is for, and which are compared.
+// Decides which arms the report page has, the purpose of each, and which are
+// compared.
 #pragma once
 
 #include <cstddef>

@@ -21,7 +21,7 @@ namespace {
 
 using document::Json;
 
-/// Evaluations of all runs of a page.
+/// A page holds at most this number of evaluations, of all runs together.
 constexpr size_t kMostHeldOut = 20'000;
 
 /// The first run, of ascending seeds, that has what `has` asks for; else null.

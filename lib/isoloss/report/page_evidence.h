@@ -1,4 +1,4 @@
-// What the report page has besides runs: verdicts and what they rest on.
+// Collects the verdicts of the report page and the evidence for them.
 #pragma once
 
 #include <span>

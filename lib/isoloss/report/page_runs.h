@@ -12,7 +12,7 @@
 
 namespace isoloss::report {
 
-/// Values of all curves of a page.
+/// All curves of a page together have at most this number of values.
 inline constexpr size_t kMostCurveValues = 500'000;
 
 /// A run as the page takes it; points into its log.

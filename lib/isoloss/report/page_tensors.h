@@ -1,4 +1,4 @@
-// What the report page shows of one run's tensors, experts and exchange.
+// Collects one run's tensors, experts and exchange for the report page.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Progress of several runs at once, on the terminal.
+// Shows the progress of several runs at once on the terminal.
 #pragma once
 
 #include <chrono>

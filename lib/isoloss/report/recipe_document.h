@@ -1,4 +1,4 @@
-// What each GEMM of a model got, for people.
+// Shows people the resolved recipe of each GEMM of a model.
 #pragma once
 
 #include <string_view>

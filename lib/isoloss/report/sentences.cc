@@ -83,7 +83,7 @@ std::string Margin(const gate::Policy& policy) {
                      policy.InTokens() ? " of its tokens" : "");
 }
 
-/// What PASS would say, as a clause.
+/// Says as a clause what PASS would mean.
 std::string Claim(const Judgement& judgement) {
   const gate::Policy& policy = judgement.policy;
   const std::string& candidate = judgement.candidate.arm;

@@ -1,4 +1,4 @@
-// What the terminal can do.
+// Finds the width and the colours of the terminal.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// A verdict as a document.
+// Writes a verdict as a document.
 #pragma once
 
 #include "isoloss/document/document.h"

@@ -272,7 +272,7 @@ std::string ExperimentPrefix(const Judgement& judgement) {
   return judgement.experiment.empty() ? "" : judgement.experiment + ": ";
 }
 
-/// The judgement with names of at most so many bytes.
+/// Returns the judgement with names of at most `most` bytes.
 Judgement WithShortNames(Judgement judgement, size_t most) {
   const auto shorten = [most](std::string& name) {
     name = document::Shortened(Printable(name), most);

@@ -35,12 +35,6 @@ class WrongKindError : public Error {
   const FileKind* found_;
 };
 
-/// Who made a file.
-enum class Maker {
-  kAnybody,
-  kThisRun,  ///< in this process: its memory is not counted (read_limit.h)
-};
-
 /// Lets `encode` fill a file in memory and writes it under a temporary name,
 /// then renames it.
 /// Errors   IoError naming the path and the reason, also if no reader would

@@ -10,6 +10,7 @@
 #include "isoloss/estimators/stress_map.h"
 #include "isoloss/studies/documents.h"
 #include "isoloss/studies/study.h"
+#include "isoloss/train/run_hooks.h"
 #include "isoloss/treatments/indicator_recorder.h"
 #include "isoloss/treatments/stress_modes.h"
 

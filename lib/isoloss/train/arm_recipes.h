@@ -1,4 +1,4 @@
-// What the GEMMs of an arm get.
+// Resolves the recipe of each GEMM of an arm.
 #pragma once
 
 #include <vector>
@@ -12,7 +12,7 @@ namespace isoloss::train {
 /// Errors   ConfigError if there is no such recipe.
 precision::Recipe ArmRecipe(const Arm& arm);
 
-/// What each GEMM of each arm gets, in the order of the arms.
+/// Resolves the recipe of each GEMM of each arm, in the order of the arms.
 /// Errors   as ArmRecipe and precision::ResolvedRecipe, for any arm.
 std::vector<precision::ResolvedRecipe> ResolveRecipes(
     const Experiment& experiment);

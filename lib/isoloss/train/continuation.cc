@@ -73,7 +73,7 @@ checkpoint::Misfit MisfitOf(const runlog::Provenance& now, int64_t last) {
   };
 }
 
-/// What the files of a run hold; the log of an ended run comes first.
+/// The content of a run's files is this; the log of an ended run comes first.
 struct OnDisk {
   std::optional<runlog::RunLog> whole = std::nullopt;
   std::optional<runlog::JournalContent> journal = std::nullopt;

@@ -1,4 +1,5 @@
-// What an earlier execution left of a run, and where a new one goes on.
+// Finds the files that an earlier execution left of a run, and the step at
+// which a new one goes on.
 #pragma once
 
 #include <cstdint>
@@ -58,13 +59,14 @@ runlog::RunLog ReadFinished(const runlog::RunPaths& paths,
 /// Whether the run ended by a loss, gradient or weight that is not finite.
 bool WasAborted(const runlog::RunLog& log);
 
-/// That a run goes on behind `step`, when its files held `on_disk` steps.
+/// Says that a run goes on after `step`, when its files held `on_disk` steps.
 runlog::Event ResumeEvent(int64_t step, int64_t on_disk);
-/// The steps behind which the run went on, one for each ResumeEvent; -1 for one
-/// that names none.
+/// Returns the steps after which the run went on, one for each ResumeEvent; -1
+/// if the event names none.
 std::vector<int64_t> ResumedSteps(const runlog::RunLog& log);
 
-/// What the log says was perturbed on purpose (RunHooks); "" if nothing.
+/// Returns the perturbation that the log declares (RunHooks); "" if there is
+/// none.
 std::string PerturbationOf(const runlog::RunLog& log);
 
 /// Throws what FindContinuation would for a run that `planned` describes

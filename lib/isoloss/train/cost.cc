@@ -190,7 +190,7 @@ MeasuredRate MeasureRate(const Experiment& experiment, const Arm& arm) {
 double EstimatedThreadSeconds(const Experiment& experiment,
                               double flops_per_second) {
   const double steps = static_cast<double>(experiment.train.steps);
-  // Before step 1, every so many steps, and at the end.
+  // Evaluations are made before step 1, at regular intervals, and at the end.
   const double evaluations =
       1 + std::ceil(steps / static_cast<double>(experiment.log.eval_every));
   // Evaluations go forward only, a third of the work.

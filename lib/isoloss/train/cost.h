@@ -1,4 +1,4 @@
-// What executing runs will take: threads, memory, disk, time.
+// Estimates the threads, memory, disk space and time that runs will take.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace isoloss::train {
 /// machine's.
 Crew CrewFor(const Experiment& experiment, size_t runs);
 
-/// Upper estimate of what the logs of so many runs take, in bytes, while they
+/// Returns an upper estimate, in bytes, of the logs of `runs` runs while they
 /// are made.
 size_t EstimatedLogBytes(const Experiment& experiment, size_t runs);
 
@@ -40,8 +40,8 @@ struct MeasuredRate {
 
 /// Trains a few steps of `arm` on a single thread, on a batch so small that it
 /// takes less than about a second, or a small model with the arm's recipe in
-/// place of a large one. Leaves nothing behind. Not for one of several
-/// processes of a job.
+/// place of a large one. Leaves no files. A job of several processes must not
+/// call it.
 MeasuredRate MeasureRate(const Experiment& experiment, const Arm& arm);
 
 /// Seconds that a run takes on a single thread at a rate, evaluations included.

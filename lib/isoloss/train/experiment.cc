@@ -145,7 +145,7 @@ void CheckShares(const Reader& fields, const Experiment& experiment) {
                           mesh.ranks));
 }
 
-/// What the log would hold must be what a reader takes.
+/// A reader must be able to take the log's values.
 void CheckLogSize(const Reader& log, const Experiment& experiment) {
   const auto real = [](auto value) { return static_cast<double>(value); };
   const model::ModelConfig& model = experiment.model;

@@ -1,4 +1,4 @@
-// From [data] to the corpus it names.
+// Loads the corpus that [data] names.
 #pragma once
 
 #include <map>

@@ -1,4 +1,5 @@
-// Every key of an experiment file, for hints and for the test of its document.
+// Lists every key of an experiment file, for hints and for the test of its
+// document.
 #pragma once
 
 #include <string>
@@ -19,7 +20,7 @@ struct ExperimentKey {
 /// where no preset is given.
 std::vector<ExperimentKey> ExperimentKeys();
 
-/// All of them, dotted.
+/// Returns all keys, dotted.
 const std::vector<std::string>& ExperimentKeyNames();
 
 }  // namespace isoloss::train

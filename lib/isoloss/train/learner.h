@@ -61,7 +61,7 @@ class Learner {
   model::ParameterSet& gradients() { return gradients_; }
   MatrixView<const float> expert_bias() const { return expert_bias_.view(); }
 
-  /// Goes on behind a checkpoint.
+  /// Goes on after a checkpoint.
   void Load(const checkpoint::Checkpoint& checkpoint,
             std::vector<int64_t>& bytes_by_pair);
   /// Goes on from the weights, moments and biases of another Learner of the

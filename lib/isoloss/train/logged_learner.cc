@@ -96,7 +96,7 @@ LoggedLearner::LoggedLearner(const Experiment& experiment, const Arm& arm,
       PerturbWeights(arm, seed, weights);
     });
   }
-  // What perturbs a run works underneath what its log declares.
+  // A perturbation works underneath the options that the log declares.
   const bool declared = hooks.perturbation.empty();
   if (declared && hooks.edit_initial_weights) {
     learner_.EditInitialWeights(hooks.edit_initial_weights);

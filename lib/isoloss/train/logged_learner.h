@@ -33,7 +33,7 @@ class LoggedLearner {
                 const RunHooks& hooks, probes::ProbeOptions probe,
                 expert_parallel::Mesh& mesh);
 
-  /// What a log says of this run (DescribeRun).
+  /// Returns the log's description of this run (DescribeRun).
   const runlog::Provenance& provenance() const { return provenance_; }
 
   /// Learner::Step on the step's batch. Adds the step to `rows`. False if the

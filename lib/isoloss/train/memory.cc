@@ -1,4 +1,4 @@
-// EstimatedBytes of experiment.h, and FlopsPerToken of cost.h.
+// Implements EstimatedBytes of experiment.h, and FlopsPerToken of cost.h.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -130,8 +130,8 @@ double EstimatedParameters(const model::ModelConfig& config) {
 double FlopsPerToken(const Experiment& experiment) {
   const Sizes s(experiment.model);
   const double layers = s.dense_layers + s.moe_layers;
-  // Of a layer's experts a token meets top_k and the shared ones; of the
-  // embedding it only copies a row.
+  // A token meets top_k of a layer's experts and the shared ones; it only
+  // copies a row of the embedding.
   const double weights =
       s.vocab * s.dim + layers * AttentionParameters(s) +
       s.dense_layers * 3 * s.dim * s.dense_hidden +

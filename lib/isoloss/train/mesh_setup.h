@@ -1,4 +1,4 @@
-// From an experiment's [parallel] to the mesh of a run.
+// Builds the mesh of a run from an experiment's [parallel].
 #pragma once
 
 #include <functional>
@@ -43,7 +43,7 @@ std::unique_ptr<expert_parallel::Mesh> MakeMesh(
 /// has (`node_ranks`) if by node.
 std::string DescribeExchange(const Experiment& experiment, const Arm& arm);
 
-/// What a log says of the mesh and what travels on it.
+/// Describes, for the log, the mesh and the data that travel on it.
 void DescribeMesh(const Experiment& experiment, const Arm& arm,
                   const expert_parallel::Mesh& mesh,
                   runlog::Provenance& provenance);

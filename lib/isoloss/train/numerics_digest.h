@@ -1,4 +1,4 @@
-// What this build computes, measured on a run too small to wait for.
+// Digests the results of this build on a run that takes hardly any time.
 #pragma once
 
 #include <cstdint>

@@ -147,7 +147,7 @@ struct Found {
   bool any() const { return place != std::numeric_limits<uint64_t>::max(); }
 };
 
-/// What the run on one rank computed.
+/// Holds the results of the run on one rank.
 struct Reference {
   std::vector<std::vector<std::vector<float>>> gradients;  // [steps, tensors]
   std::vector<std::vector<float>> weights;                 // after the last
@@ -309,7 +309,7 @@ class Comparison {
       Keep({place, one_rank, meshed});
     }
   }
-  /// Of a tensor of experts this process may hold a part.
+  /// This process may hold only a part of a tensor of experts.
   void Tensor(uint64_t place, const model::Parameter& mine,
               std::span<const float> whole) {
     const auto values = ValuesOf(mine);

@@ -10,8 +10,8 @@
 
 namespace isoloss::train {
 
-/// What a log says of the arm's perturbation: "one_ulp, draw 1"; "" if it has
-/// none.
+/// Describes the arm's perturbation for the log: "one_ulp, draw 1"; "" if it
+/// has none.
 std::string DescribePerturbation(const Arm& arm);
 
 /// Applies the arm's perturbation, if it has one, to the initial FP32 weights

@@ -39,7 +39,8 @@ Preset Dsv3Nano() {
   };
 }
 
-/// DeepSeek-V3's features at a size for convergence studies on one machine.
+/// Has DeepSeek-V3's features at a size for convergence studies on one
+/// machine.
 Preset Dsv3Small() {
   return {
       .name = "dsv3-small",

@@ -1,4 +1,4 @@
-// Named models with the training settings and the mesh that suit them.
+// Declares named models with the training settings and the mesh that suit them.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ struct Preset {
   ParallelConfig parallel = {};
 };
 
-/// All presets, in the order of lists.
+/// Returns all presets, in the order of lists.
 std::span<const Preset> AllPresets();
 std::vector<std::string> PresetNames();
 /// Errors   ConfigError that lists the names and suggests the nearest.

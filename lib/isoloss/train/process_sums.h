@@ -1,5 +1,5 @@
-// What several processes that share a model add up, or must agree on. With one
-// process each of these is the plain thing.
+// Adds up, or compares, values of several processes that share a model. With
+// one process each of these is the plain thing.
 #pragma once
 
 #include <cstdint>

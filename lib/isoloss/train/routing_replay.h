@@ -1,4 +1,4 @@
-// Expert ids of an earlier run, handed out step by step.
+// Reads the expert ids of an earlier run and returns them step by step.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace isoloss::train {
 
-/// What an experiment routes in one step.
+/// Gives the sizes of an experiment's routing in one step.
 struct RoutingShape {
   size_t layers = 0;  ///< with experts
   size_t tokens = 0;

@@ -1,4 +1,4 @@
-// One step of a recorded run, computed once more and looked at closely.
+// Computes one step of a recorded run once more, to look at it closely.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@
 
 namespace isoloss::train {
 
-/// How a caller watches it and ends it early.
+/// A caller watches the step, and ends it early, with these functions.
 struct RunAgainHooks {
   std::function<void(int64_t step)> on_step = {};
   const std::atomic<bool>* stop = nullptr;

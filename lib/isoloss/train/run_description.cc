@@ -130,7 +130,7 @@ runlog::Provenance DescribeWithoutModel(
   provenance.seed = static_cast<int64_t>(seed);
   provenance.exchange = DescribeExchange(experiment, arm);
   provenance.perturbation = DescribePerturbation(arm);
-  // Too small to share.
+  // The work is too small to share.
   Executor alone(1);
   provenance.numerics_digest = DigestToHex(NumericsDigest(arm, alone));
   provenance.graph =

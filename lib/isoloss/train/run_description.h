@@ -1,4 +1,5 @@
-// What a log says of its run, and whether a later execution is the same run.
+// Describes a run for its log, and decides whether a later execution is the
+// same run.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// What a caller may listen to in a run, and what it may change of one.
+// Declares the points of a run at which a caller may listen or change
+// something.
 #pragma once
 
 #include <atomic>
@@ -20,14 +21,15 @@
 
 namespace isoloss::train {
 
-/// What a process computes a training step from. Valid until the step's update.
+/// A process computes a training step from these. Valid until the step's
+/// update.
 struct StepInputs {
   const model::TokenBatch& tokens;
   const model::ParameterSet& parameters;
   MatrixView<const float> expert_bias;  ///< [MoE layers, E]
 };
 
-/// How a caller watches a run and ends it early. It changes no bit.
+/// A caller watches a run, and ends it early, with these. They change no bit.
 struct Observer {
   /// Before the forward pass of every training step.
   std::function<void(int64_t step, const StepInputs& inputs)> on_inputs = {};

@@ -67,8 +67,8 @@ void CheckFolderTakes(const fs::path& folder, size_t bytes) {
   }
 }
 
-/// What an interrupted execution computed shall not be lost by calling the
-/// program once more.
+/// Calling the program once more must not lose the results of an interrupted
+/// execution.
 void RefuseUnfinished(const std::vector<Run>& runs, const fs::path& folder) {
   std::vector<std::string> names;
   for (const Run& run : runs) {
@@ -324,7 +324,7 @@ class Runner {
     // Each run writes its own element.
     paths_[run] = stopped ? paths.PartialLog() : paths.Log();
     if (!speaks_) return;
-    // Those of a run that its numbers ended may tell why.
+    // The checkpoints of a run that its numbers ended may tell why.
     if (log.provenance.complete && experiment_.log.checkpoint_every == 0) {
       RemoveFolder(paths.Checkpoints());
     }
@@ -403,7 +403,7 @@ std::vector<bool> CheckRuns(const Experiment& experiment,
 LeftLogs ExecuteRuns(const Experiment& experiment, const std::vector<Run>& runs,
                      const corpus::Corpus& corpus, const fs::path& folder,
                      Leftovers leftovers, const RunnerHooks& hooks) {
-  // All of it before the first run changes a file.
+  // All checks are made before the first run changes a file.
   std::vector<bool> kept =
       CheckRuns(experiment, runs, corpus, folder, leftovers, hooks);
   const size_t missing = MissingOf(kept);

@@ -1,4 +1,4 @@
-// What a step adds to the columns of the run log.
+// Adds a step's values to the columns of the run log.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@
 
 namespace isoloss::train {
 
-/// Of the tokens and labels of a whole batch: equal data, equal digest.
+/// Digests the tokens and labels of a whole batch; equal data have equal
+/// digests.
 int64_t BatchDigest(const corpus::Batch& batch);
 
 /// Appends the routing of the last Forward to `moe`; expert ids of all
@@ -48,7 +49,7 @@ runlog::StepRow LastRow(const runlog::StepColumns& steps);
 /// Busiest expert over the mean of its layer, worst layer; NaN without experts.
 /// Shapes   tokens_per_expert [MoE layers, E].
 double LoadMaxOverMean(MatrixView<const int64_t> tokens_per_expert);
-/// Experts without a token, over all layers.
+/// Counts the experts without a token, over all layers.
 int64_t DeadExperts(MatrixView<const int64_t> tokens_per_expert);
 
 }  // namespace isoloss::train

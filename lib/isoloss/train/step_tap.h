@@ -1,4 +1,4 @@
-// Who listens to the tensors of one training step.
+// Declares the listeners to the tensors of one training step.
 #pragma once
 
 #include <cstdint>

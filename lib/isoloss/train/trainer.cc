@@ -183,7 +183,7 @@ void Trainer::OpenRecorder(Continuation& found) {
   }
 }
 
-/// What hooks perturb is in no digest of a run; only its events tell.
+/// No digest of a run contains the perturbations of hooks; only its events do.
 void Trainer::RequireSamePerturbation(const runlog::RunLog& recorded) const {
   const std::string before = PerturbationOf(recorded);
   if (before == hooks_.perturbation) return;
@@ -296,7 +296,7 @@ runlog::RunLog Trainer::Run() {
   }
 }
 
-/// No step behind it would show what the last update did.
+/// No later step would show the effect of the last update.
 runlog::RunLog Trainer::Finish(int64_t step) {
   const std::string unfit = FirstNonFiniteTensor(learner_.State(), mesh_);
   if (unfit.empty()) {

@@ -1,4 +1,4 @@
-// One arm, one seed: batch, forward, backward, clip, update, log.
+// Trains one arm with one seed: batch, forward, backward, clip, update, log.
 #pragma once
 
 #include <cstdint>
@@ -31,9 +31,8 @@ struct RunFiles {
   std::optional<RunOrigin> origin = std::nullopt;
 };
 
-/// Does what TrainRun does before its first step, and leaves nothing behind:
-/// what TrainRun would refuse of these, is refused.
-/// Errors   as TrainRun.
+/// Does what TrainRun does before its first step, and leaves no files: it
+/// refuses the arguments that TrainRun would refuse. Errors   as TrainRun.
 void RehearseRun(const Experiment& experiment, const Arm& arm, uint64_t seed,
                  const corpus::Corpus& corpus, Executor& executor,
                  const RunHooks& hooks = {});

@@ -89,7 +89,7 @@ size_t FirstNonFinite(std::span<const LocalTensor> tensors, Mesh& mesh) {
   return tensors.size() - expert_parallel::Vote(mesh, tensors.size() - first);
 }
 
-/// A count per ordered pair of ranks.
+/// There is one count per ordered pair of ranks.
 TensorInfo PairsInfo(size_t count) {
   size_t ranks = 0;
   while (ranks * ranks < count) ++ranks;
@@ -109,7 +109,8 @@ std::vector<TensorInfo> InfosOf(std::span<const LocalTensor> tensors,
   return infos;
 }
 
-/// What only process 0 does, so that it can fail there while the others wait.
+/// Runs what only process 0 does, so that it can fail there while the other
+/// processes wait.
 class FirstProcess {
  public:
   FirstProcess(const std::filesystem::path& checkpoints, Mesh& mesh)

@@ -1,4 +1,4 @@
-// What a level of the gate is, and which there are.
+// Defines a level of the gate and lists all levels.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ enum class LevelId : uint8_t {
   kFirstOther = 128,
 };
 
-/// What a level reads, which says when it can be left out.
+/// Says what a level reads, and thus when it can be left out.
 enum class Needs {
   kRuns,       ///< any runs: it always runs
   kSoundRuns,  ///< left out if L0 found the runs broken; of a regression also
@@ -30,8 +30,8 @@ enum class Needs {
   kProbes,     ///< looks at the program itself, even if all bits are equal
 };
 
-/// Which questions the level may decide, alone or with others. Of precision L5
-/// always decides, too.
+/// Says which questions the level may decide, alone or with other levels. L5
+/// always takes part in a decision on precision.
 enum class Decides {
   kNeither,     ///< it only measures: it always runs, and never gates
   kNoneAlone,   ///< it guards the others: it always runs, and always gates
@@ -52,16 +52,17 @@ struct Level {
   /// Says what it finds. RunLadder() writes the level's name and titles into
   /// the checks. A level that has no evidence of its own finds no check.
   LevelFindings (*run)(const Evidence& evidence, const Policy& policy);
-  /// What makes its evidence, for a verdict that lacks it; "" if runs suffice.
+  /// Says how to make the level's evidence, for a verdict that lacks it; "" if
+  /// runs suffice.
   std::string_view remedy = {};
-  /// The same for runs that another program trained.
+  /// Says the same for runs that another program trained.
   std::string_view foreign_remedy = {};
 };
 
-/// All of levels.def.
+/// Returns all levels of levels.def.
 std::span<const Level* const> Ladder();
 
-/// Of a level of levels.def; aborts for any other.
+/// Returns the name of a level of levels.def; aborts for any other level.
 std::string_view LevelName(LevelId id);
 std::string_view LevelTitle(LevelId id);
 

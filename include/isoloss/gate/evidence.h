@@ -25,8 +25,8 @@ struct NullEnsemble {
   runlog::Ensemble ensemble;
 };
 
-/// What a level may read. Only the runs are required; what is absent is never
-/// taken for a pass. Points into what it was made from.
+/// Holds all that a level may read and points into its sources. Only the runs
+/// are required; absent evidence is never taken for a pass.
 struct Evidence {
   const compare::Pairing* pairing = nullptr;
   std::span<const Probe> candidate_probes = {};
@@ -38,7 +38,8 @@ struct Evidence {
   const NullEnsemble* seeds = nullptr;
   /// Arms judged beside this one; can keep a verdict from PASS.
   const Controls* controls = nullptr;
-  /// At which level L5 tests; null: as the first and only look.
+  /// Level L5 tests at the level of these looks; null stands for a first and
+  /// only look.
   const Looks* looks = nullptr;
 };
 
@@ -46,8 +47,8 @@ struct Evidence {
 std::string Label(const Probe& probe);
 std::string Label(const NullEnsemble& ensemble);
 
-/// What makes a probe no evidence for `runs` (one arm): each entry names a
-/// field, both values and the rule. Empty if it is.
+/// Says why a probe is no evidence for `runs` (one arm): each entry names a
+/// field, both values and the rule. Empty if the probe is evidence.
 std::vector<std::string> Mismatches(
     const Probe& probe, const std::vector<const compare::Run*>& runs);
 

@@ -1,4 +1,4 @@
-// The sections of an experiment file, as plain data.
+// Declares the sections of an experiment file as plain data.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,8 @@ struct DataConfig {
   std::string source;  ///< "files", "tokens" or "synthetic"
   size_t sequence_length = 128;
   double held_out_share = 0.1;
-  /// files, tokens: as written, relative to the experiment file, with ${...}.
+  /// files, tokens: the paths are as written, relative to the experiment file,
+  /// with ${...}.
   std::vector<std::string> paths;
   std::vector<std::string> include;  ///< files
   int token_bits = 16;               ///< tokens
@@ -61,14 +62,14 @@ using model::RoutingMode;
 /// [parallel]; an arm may override each.
 struct ExchangeConfig {
   expert_parallel::ExchangeOptions options;
-  /// Without a value: "source" for the flat exchange, else "expert_out".
+  /// The default is "source" for the flat exchange, else "expert_out".
   std::optional<expert_parallel::WeightSite> weight_site = std::nullopt;
 
-  /// `options` with the weight site filled in.
+  /// Returns `options` with the weight site filled in.
   expert_parallel::ExchangeOptions Resolved() const;
 };
 
-/// All of them on one line, as keys of [parallel].
+/// Writes all options on one line, as keys of [parallel].
 std::string DescribeExchange(const expert_parallel::ExchangeOptions& options);
 
 /// [parallel]: the mesh, how rows travel on it, and how all of it is executed.
@@ -117,7 +118,8 @@ struct Arm {
   std::optional<std::vector<std::string>> include = {};
   std::optional<std::vector<std::string>> exclude = {};
   std::optional<Perturb> perturb = {};
-  /// Which of many such perturbations; counts only with `perturb`.
+  /// The draw selects one of many such perturbations; it counts only with
+  /// `perturb`.
   int64_t perturb_draw = 1;
   /// [parallel]'s, with the arm's own keys in their place.
   ExchangeConfig exchange = {};
@@ -127,7 +129,8 @@ struct Arm {
     recipe = own.name;
     own_recipe = std::move(own);
   }
-  /// Without this arm's patterns. Errors   as precision::RecipeByName.
+  /// Returns the recipe without this arm's patterns. Errors   as
+  /// precision::RecipeByName.
   const precision::Recipe& BaseRecipe() const {
     return own_recipe ? *own_recipe : precision::RecipeByName(recipe);
   }
@@ -148,11 +151,11 @@ struct LogConfig {
   int64_t digests_every = 200;
   /// Patterns of precision::SiteMatches over "<module>_<tensor>".
   std::vector<std::string> statistics_tensors = {"*"};
-  /// Tensors to store whole, at dump_steps.
+  /// These tensors are stored whole, at dump_steps.
   std::vector<std::string> dump_tensors;
   std::vector<uint64_t> dump_steps = {1};
-  /// A checkpoint every so many steps (0: none), and after so many minutes
-  /// since the last one (0: never).
+  /// A checkpoint is written every `checkpoint_every` steps (0: none), and
+  /// `checkpoint_minutes` after the last one (0: never).
   int64_t checkpoint_every = 0;
   double checkpoint_minutes = 10;
   /// How often the HDF5 file of a live run is built anew.
@@ -164,7 +167,7 @@ struct GateConfig {
   /// Policy file, relative to the experiment's; "": the gate's defaults. What
   /// may stand in it is the judgement side's business.
   std::string policy;
-  /// In place of the policy's `margin_percent`; empty: that of the policy.
+  /// This replaces the policy's `margin_percent`, unless it is empty.
   std::optional<double> margin_percent = std::nullopt;
   /// Expected standard deviation of a seed pair's difference, in percent of the
   /// baseline's loss. For plans: no verdict depends on it.

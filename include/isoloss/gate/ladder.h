@@ -1,4 +1,4 @@
-// Climbs the levels of the gate, cheap and sharp ones first.
+// Climbs the levels of the gate; cheap and sharp levels come first.
 #pragma once
 
 #include <span>
@@ -15,8 +15,8 @@ struct LadderOptions {
   /// Climb on after a failure, so that Judgement::levels says what each level
   /// finds on its own (the kill matrix). The outcome is the same.
   bool climb_all = false;
-  /// What is climbed, in this order: Ladder(), or a program's own. No two may
-  /// share a name or an id, with registered ones neither.
+  /// Lists the levels to climb, in this order: Ladder(), or a program's own.
+  /// No two levels, registered ones included, may share a name or an id.
   Levels levels = Ladder();
 };
 

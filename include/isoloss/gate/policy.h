@@ -18,14 +18,14 @@ inline constexpr Named<compare::Question> kQuestions[] = {
     {"regression", compare::Question::kRegression}};
 /// Names of the levels that may be asked for: those that decide something.
 const std::vector<std::string>& ListableLevels();
-/// No list of levels: "auto".
+/// An empty list of levels stands for "auto".
 inline const std::vector<std::string> kAuto = {};
 /// Cases that a probe may hold; `exchange` only if the model has routers.
 inline const std::vector<std::string> kProbeCases = {
     "plain",    "hot_row", "zero_block", "scale_edge", "router_ties",
     "exchange", "tails",   "branches",   "evaluation"};
 
-/// The type of a key by its kind.
+/// Maps the kind of a key to its type.
 struct PolicyTypes {
   using Choice = compare::Question;
   using Real = double;
@@ -42,8 +42,8 @@ struct Policy {
 #include "isoloss/gate/policy.def"
 #undef ISOLOSS_POLICY_KEY
 
-  /// Who chose the margin, if not the defaults: "--margin", a file's name.
-  /// No key, and no part of the digest.
+  /// Says who chose the margin, if not the defaults: "--margin", a file's
+  /// name. It is no key, and no part of the digest.
   std::string margin_source = {};
 
   /// The scale that L5 decides on: extra tokens, or loss.
@@ -64,7 +64,7 @@ void Visit(Fields& fields, Policy& policy) {
 #undef ISOLOSS_POLICY_KEY
 }
 
-/// What one may know of a key.
+/// Describes a key.
 struct PolicyKey {
   std::string name;
   std::string initial;  ///< its default, as TOML
@@ -73,10 +73,10 @@ struct PolicyKey {
   std::string meaning;
 };
 
-/// All keys, in their order.
+/// Returns all keys, in their order.
 std::vector<PolicyKey> PolicyKeys();
 
-/// "precision" or "regression".
+/// Returns "precision" or "regression".
 std::string_view QuestionName(compare::Question question);
 
 /// Reads a policy; keys that are absent keep their defaults.
@@ -88,7 +88,7 @@ Policy ReadPolicy(const std::filesystem::path& path);
 ///          decides by a margin in tokens.
 Policy WithMargin(Policy policy, double percent, const std::string& source);
 
-/// As ReadPolicy, from text; `name` stands for the file in messages.
+/// Works as ReadPolicy, from text; `name` stands for the file in messages.
 Policy ParsePolicy(std::string_view text, std::string_view name);
 
 /// Digest of FormatPolicy: equal policies, equal digest.

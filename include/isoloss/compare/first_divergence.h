@@ -6,7 +6,6 @@
 #include <string>
 
 #include "isoloss/runlog/run_log.h"
-#include "isoloss/runlog/shared_columns.h"
 
 namespace isoloss::compare {
 

@@ -28,7 +28,8 @@ struct ArmTest {
   std::optional<double> upper{};
 };
 
-/// What level L5 measured; empty if it did not run, or could not measure.
+/// Returns the tests of level L5; empty if it did not run, or could not
+/// measure.
 std::vector<ArmTest> TestsOf(const Judgement& judgement);
 
 /// An arm that is no candidate: whatever comes of it, no job fails by it.
@@ -45,7 +46,7 @@ struct ControlArm {
   bool Outside() const;
 };
 
-/// Of a verdict on precision.
+/// Holds the controls of a verdict on precision.
 struct Controls {
   /// Level L5 measured this of the candidate.
   std::vector<ArmTest> candidate{};

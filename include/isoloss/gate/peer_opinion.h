@@ -1,4 +1,5 @@
-// What other projects' rules say of the judged runs, for those who know them.
+// Applies other projects' rules to the judged runs, for readers who know these
+// rules.
 #pragma once
 
 #include <cstdint>

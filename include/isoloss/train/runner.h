@@ -12,9 +12,10 @@
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/runlog/run_log.h"
 #include "isoloss/train/experiment.h"
-#include "isoloss/train/trainer.h"
 
 namespace isoloss::train {
+
+struct RunHooks;
 
 /// One arm with one seed.
 struct Run {

@@ -1,4 +1,4 @@
-// What a judgement consists of: plain data that reports render.
+// Defines a judgement: plain data that reports render.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct Check {
   /// A sentence says that the value is one of this: "loss of steps 21 to 30".
   /// The ladder writes the title where a level says nothing.
   std::string subject{};
-  /// What is measured, what holds, or what was found.
+  /// Says what is measured, what holds, or what was found.
   std::string quantity{};
   std::optional<double> value{};  ///< empty where nothing is measured
   std::string relation{};         ///< e.g. "within +-"
@@ -74,13 +74,14 @@ struct Measure {
   std::string evidence;
 };
 
-/// One tensor against a null ensemble.
+/// Compares one tensor with a null ensemble.
 struct TensorFinding {
   std::string tensor;
   std::string statistic;  ///< the one furthest out
   int64_t step = 0;
   double z = 0;  ///< its deviation over its scale
-  /// Adjusted after Benjamini and Hochberg over all tensors.
+  /// The probability is adjusted after Benjamini and Hochberg over all
+  /// tensors.
   double adjusted_p = 1;
 };
 
@@ -121,7 +122,7 @@ struct LevelFindings {
   void Add(LevelFindings other);
 };
 
-/// What one level said on its own.
+/// Holds the findings of one level on its own.
 struct LevelOutcome {
   std::string_view name;  ///< "L0"
   /// Empty if it had nothing to judge, or an earlier level ended the ladder.
@@ -165,10 +166,11 @@ struct Judgement : LevelFindings {
   /// compare::RisingLoss of the runs.
   std::string rising_loss;
   std::vector<LevelOutcome> levels;
-  /// What this verdict used besides run logs: "probe FILE", …
+  /// This verdict used these files besides run logs: "probe FILE", …
   std::vector<std::string> evidence;
   std::vector<std::string> warnings;  ///< what weighs most comes first
-  /// What rules of other projects say of other programs' runs; decides nothing.
+  /// Other projects' rules say this of other programs' runs; it decides
+  /// nothing.
   std::vector<PeerOpinion> peers;
   /// How often these seeds were tested; empty if nobody asked.
   std::optional<Looks> looks;

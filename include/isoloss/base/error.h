@@ -11,7 +11,7 @@
 
 namespace isoloss {
 
-/// What kind of rule was broken.
+/// Says which kind of rule was broken.
 enum class ErrorKind {
   kShape,      ///< an array has the wrong extent
   kConfig,     ///< an option or experiment file breaks a stated rule
@@ -20,7 +20,7 @@ enum class ErrorKind {
   kTransport,  ///< ranks could not exchange messages
 };
 
-/// "shape", "config", "format", "io" or "transport".
+/// Returns "shape", "config", "format", "io" or "transport".
 const char* ErrorKindName(ErrorKind kind);
 
 /// The caller broke a stated rule, or input is unreadable. A broken rule of our

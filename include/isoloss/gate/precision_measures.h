@@ -1,5 +1,6 @@
-// What a verdict on precision rests on: how much was trained, what the test
-// could have seen, and what the difference is worth. Nothing of it gates.
+// Measures what a verdict on precision rests on: how much was trained, what the
+// test could have seen, and what the difference is worth. None of these
+// measures gates.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,8 @@ namespace isoloss::gate {
 struct LevelFindings;
 struct Measure;
 
-/// What one check of L5 could have seen with its number of pairs, if their
-/// spread is the true one. In the unit of the check.
+/// Says what one check of L5 could have seen with its number of pairs, if
+/// their spread is the true one. The unit is that of the check.
 struct Sensitivity {
   std::string check;       ///< "final_window"
   std::string title = {};  ///< of the check: "final loss"
@@ -38,7 +39,7 @@ struct PrecisionMeasures {
   compare::TrainingScale trained;  ///< of one run
   // The rest is empty unless level L5 ran.
   double alpha = 0;  ///< intervals are of level 1 - 2 alpha, as L5's
-  /// Of both checks; empty for less than two pairs.
+  /// Both checks have an entry; empty for less than two pairs.
   std::vector<Sensitivity> sensitivity = {};
   std::optional<compare::TokenSlope> slope = {};
   std::optional<compare::TokenDifference> tokens = {};  ///< final window
@@ -60,7 +61,8 @@ PrecisionMeasures MeasurePrecision(const compare::Pairing& pairing,
                                    const stats::EquivalenceOptions& options,
                                    double resolution);
 
-/// Figures of the final window and of whole trajectories that gate nothing.
+/// Returns figures of the final window and of whole trajectories that gate
+/// nothing.
 std::vector<Measure> MeasureWindow(const compare::Pairing& pairing,
                                    const compare::FinalWindow& window);
 

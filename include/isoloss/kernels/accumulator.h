@@ -6,7 +6,6 @@
 #include <span>
 #include <string_view>
 
-#include "isoloss/formats/registered.h"
 #include "isoloss/kernels/rounding.h"
 
 namespace isoloss::kernels {

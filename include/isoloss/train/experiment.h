@@ -69,7 +69,7 @@ bool IsOfConfig(std::string_view key);
 std::string ChangedConfig(const std::string& resolved,
                           const std::string& resolved_defaults);
 
-/// What the caller adds to an experiment file.
+/// The caller adds these values to an experiment file.
 struct ExperimentInputs {
   /// Folders for ${NAME} in data.paths.
   std::map<std::string, std::string> variables;
@@ -90,7 +90,7 @@ Experiment ParseExperiment(std::string_view text,
                            const std::filesystem::path& path,
                            const ExperimentInputs& inputs = {});
 
-/// Number of trained values of a model.
+/// Returns the number of trained values of a model.
 double EstimatedParameters(const model::ModelConfig& config);
 
 /// Rows of tensor statistics in a log, one for each tensor in each chosen step,
@@ -102,7 +102,7 @@ double EstimatedTensorRows(const Experiment& experiment);
 /// ranks; the log's widest columns.
 double EstimatedBytes(const Experiment& experiment);
 
-/// The tokens that [data] names. Errors   as corpus::LoadCorpus.
+/// Loads the tokens that [data] names. Errors   as corpus::LoadCorpus.
 corpus::Corpus LoadCorpusOf(const Experiment& experiment);
 
 }  // namespace isoloss::train

@@ -9,6 +9,12 @@
 
 namespace isoloss::runlog {
 
+/// Who made a file.
+enum class Maker {
+  kAnybody,
+  kThisRun,  ///< in this process: its memory is not counted
+};
+
 /// Bytes of all values of one file, and of all files that are held at a time,
 /// but for twice their sizes on disk: 384 MiB, or ISOLOSS_MEMORY_MIB.
 /// Errors   ConfigError if that variable is no number of MiB.

@@ -40,12 +40,12 @@ class MatrixView {
   T* Row(size_t row) const { return data_ + row * stride_; }
   T& operator()(size_t row, size_t col) const { return Row(row)[col]; }
 
-  /// Rows [first, first + count).
+  /// Returns rows [first, first + count).
   MatrixView Rows(size_t first, size_t count) const {
     ISOLOSS_ASSERT(first + count <= rows_);
     return {data_ + first * stride_, count, cols_, stride_};
   }
-  /// Columns [first, first + count).
+  /// Returns columns [first, first + count).
   MatrixView Cols(size_t first, size_t count) const {
     ISOLOSS_ASSERT(first + count <= cols_);
     return {data_ + first, rows_, count, stride_};

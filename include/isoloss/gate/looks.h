@@ -17,7 +17,7 @@ namespace isoloss::gate {
 inline constexpr const char* kLooksFile = "looks.json";
 inline constexpr int64_t kLooksSchemaVersion = 1;
 
-/// What a verdict knows of the looks at its seed pairs.
+/// Holds all that a verdict knows of the looks at its seed pairs.
 struct Looks {
   struct Taken {
     int64_t pairs = 0;
@@ -25,7 +25,7 @@ struct Looks {
   };
   /// Numbers of pairs, ascending: the last one ends the plan.
   std::vector<int64_t> planned = {};
-  /// Those before this verdict's, and this one, which is the last.
+  /// The earlier looks come first; this verdict's look is the last.
   std::vector<Taken> taken = {};
   std::string unknown = {};  ///< why nobody knows; then the others are empty
   std::string note = {};     ///< what was not as planned; may be empty
@@ -34,8 +34,8 @@ struct Looks {
   double NominalAlpha(const Policy& policy) const;
   /// More pairs could be looked at within the plan.
   bool MayGoOn() const;
-  /// "look 3 at 12 pairs, planned at 4, 8, 12; nominal alpha 0.0429; before: 4
-  /// pairs (0.00069), 8 pairs (0.0158)".
+  /// Returns "look 3 at 12 pairs, planned at 4, 8, 12; nominal alpha 0.0429;
+  /// before: 4 pairs (0.00069), 8 pairs (0.0158)".
   std::string Sentence() const;
 };
 
@@ -44,7 +44,7 @@ struct Look {
   std::vector<int64_t> seeds = {};  ///< of the pairs, ascending
   std::string policy_digest = {};
   double nominal_alpha = 0;
-  /// What L5 said, "PASS" or so, by candidate arm.
+  /// Each candidate arm has L5's outcome, such as "PASS".
   std::map<std::string, std::string> outcomes = {};
 
   bool operator==(const Look&) const = default;
@@ -52,24 +52,24 @@ struct Look {
 
 /// looks.json of a results folder.
 struct LookRecord {
-  // Of which experiment.
+  // The fields down to `arms` identify the experiment.
   std::string experiment = {};
   std::string config_digest = {};
   std::string corpus_digest = {};
   std::string baseline_arm = {};
-  /// Digest of recipe and exchange, by arm.
+  /// Each arm has a digest of its recipe and exchange.
   std::map<std::string, std::string> arms = {};
-  /// Numbers of pairs, ascending.
+  /// The planned numbers of pairs ascend.
   std::vector<int64_t> planned = {};
   std::vector<Look> looks = {};
 
   bool operator==(const LookRecord&) const = default;
 
-  /// Of all of the above, 16 hexadecimal digits.
+  /// Returns the digest of all fields above, 16 hexadecimal digits.
   std::string Digest() const;
 };
 
-/// Of the experiment of these runs, with no plan and no look yet.
+/// Returns the record of these runs' experiment, with no plan and no look yet.
 LookRecord RecordOf(std::span<const runlog::Provenance* const> runs);
 
 /// In what two records are not of one experiment: "config_digest is A, here B";

@@ -1,17 +1,17 @@
-// What a check, a level or a verdict comes to.
+// Lists the outcomes of a check, a level or a verdict.
 #pragma once
 
 #include <string_view>
 
 namespace isoloss::gate {
 
-/// In the order in which one overrules another.
+/// A later outcome overrules an earlier one.
 enum class Outcome { kPass, kInconclusive, kFail, kInvalid };
 
-/// "PASS", "INCONCLUSIVE", "FAIL" or "INVALID".
+/// Returns "PASS", "INCONCLUSIVE", "FAIL" or "INVALID".
 std::string_view OutcomeName(Outcome outcome);
 
-/// 0 pass, 1 fail, 3 invalid, 4 inconclusive.
+/// Returns 0 for pass, 1 for fail, 3 for invalid, 4 for inconclusive.
 int ExitCode(Outcome outcome);
 
 }  // namespace isoloss::gate

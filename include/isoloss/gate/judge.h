@@ -1,4 +1,4 @@
-// From logs to a judgement.
+// Makes a judgement from logs.
 #pragma once
 
 #include "isoloss/compare/pair.h"

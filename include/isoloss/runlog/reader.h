@@ -3,8 +3,8 @@
 
 #include <filesystem>
 
+#include "isoloss/runlog/read_limit.h"
 #include "isoloss/runlog/run_log.h"
-#include "isoloss/runlog/sealed_file.h"
 
 namespace isoloss::runlog {
 
