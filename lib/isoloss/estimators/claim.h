@@ -110,7 +110,8 @@ struct Student {
   std::string format = "e4m3.floor";  ///< formats::QuantizationByName
   size_t seeds = 12;                  ///< 1 to this one
 
-  /// Counts the operations of the products of one run, evaluations included.
+  /// Returns the number of operations that the products of one run take,
+  /// evaluations included.
   double Operations() const;
   /// Returns the least memory that one run needs.
   double Bytes() const;

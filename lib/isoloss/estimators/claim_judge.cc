@@ -263,7 +263,7 @@ void JudgeFactor(std::span<const CellCurves> cells, double alpha,
   result.side = SideOf(result.contrast, result.lower, result.upper);
 }
 
-/// Judges by the claim's own contrasts alone.
+/// Considers only the claim's own contrasts.
 ClaimVerdict VerdictOf(std::span<const ContrastResult> contrasts) {
   ClaimVerdict verdict = ClaimVerdict::kReproduced;
   for (const ContrastResult& result : contrasts) {

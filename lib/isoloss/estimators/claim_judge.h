@@ -1,4 +1,4 @@
-// Judges a claim by its runs.
+// Decides by a claim's runs whether it is reproduced or contradicted.
 #pragma once
 
 #include <cstddef>
@@ -86,9 +86,9 @@ Side SideOf(const Contrast& contrast, double lower, double upper);
 /// no arms.
 /// The claim is contradicted if one of its contrasts lies on the opposite
 /// side. It is reproduced if all its contrasts and all controls lie on their
-/// own sides, and if a control guards each contrast of the claim `within` a
-/// bound (Claim::IsGuarded). Else the verdict is "not at this size". A control
-/// contradicts nothing.
+/// own sides. A control must also guard each of its contrasts that is `within`
+/// a bound (Claim::IsGuarded). Else the verdict is "not at this size". A
+/// control contradicts nothing.
 ///
 /// Special  If a run has a loss that is not finite, its seed is left out of
 ///          gaps, and the contrast decides nothing. A contrast with a missing

@@ -1,4 +1,4 @@
-// Measures an arm's gap from the runs of one model size and one number of
+// Computes an arm's gap from the runs of one model size and one number of
 // tokens.
 #pragma once
 

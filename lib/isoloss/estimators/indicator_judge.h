@@ -44,7 +44,7 @@ struct AlarmRule {
 /// quantisation noise. Source: arXiv 2505.19115.
 std::span<const AlarmRule> AllAlarmRules();
 
-/// The result of one rule for one run.
+/// States what one rule says about one run.
 struct RunAlarm {
   size_t run = 0;  ///< among those given
   /// Alarm() of the level. If empty, the arm has no level or nothing was
