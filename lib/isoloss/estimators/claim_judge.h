@@ -94,9 +94,9 @@ Side SideOf(const Contrast& contrast, double lower, double upper);
 ///          gaps, and the contrast decides nothing. A contrast with a missing
 ///          run decides nothing either: whoever may stop at any seed may stop
 ///          at a lucky one. Fewer than two seeds have infinite intervals.
-/// Errors   ConfigError if a cell or an arm has no runs at all (except for
-///          measure parameter_factor), or if a run has no loss at a step that
-///          a contrast names.
+/// Errors   ConfigError if a run has no loss at a step that a contrast names.
+///          Except for measure parameter_factor, also if a cell or an arm has
+///          no runs at all.
 ClaimResult JudgeClaim(const Claim& claim, std::span<const CellCurves> cells);
 
 }  // namespace isoloss::estimators

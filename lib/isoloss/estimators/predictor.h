@@ -48,7 +48,8 @@ std::optional<LossLaw> BaselineLaw(std::span<const GapCell> cells);
 /// Exact    a function of its arguments.
 class Predictor {
  public:
-  /// Errors   the same as those of MeanOfCell and CheckOptions.
+  /// Fits the draws of all cells.
+  /// Errors   as MeanOfCell and CheckOptions.
   Predictor(std::span<const GapCell> cells, Form form,
             const PredictionOptions& options);
 

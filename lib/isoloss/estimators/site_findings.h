@@ -28,17 +28,9 @@ struct SiteProduct {
   size_t role = 0;
   std::vector<ModelShare> shares = {};  ///< of each model
   double saved_seconds = 0;             ///< of a token, by the speed model
-  ///
-  ///
-  /// g - r
-  ///
-  ///  /
-  ///
-  /// r
-  ///
-  ///  of the whole gradient g with only this product quantised, and r without.
-  /// Weights, batch and routing are the same. The first is of step 1, the
-  /// second of the last step.
+  /// The error is ||g - r|| / ||r||, where g is the whole gradient with only
+  /// this product quantised and r is that without. Weights, batch and routing
+  /// are the same. The first error is of step 1.
   std::optional<double> first_error = std::nullopt;
   std::optional<double> last_error = std::nullopt;
 
@@ -83,7 +75,7 @@ struct SetFinding {
   double speed_up = 1;
   stats::MeanInterval predicted = {};  ///< gap to the baseline, nats
   std::optional<stats::MeanInterval> measured = std::nullopt;
-  /// The measured gap minus the predicted one, on the same seeds.
+  /// This is the measured gap minus the predicted one, on the same seeds.
   std::optional<stats::MeanInterval> difference = std::nullopt;
 
   /// Returns whether the set has the predicted gap, as far as the seeds can
@@ -128,7 +120,7 @@ SiteFindings JudgeSites(const SiteEvidence& evidence);
 void CompareAfresh(const ArmLosses& baseline, const ArmLosses& arm,
                    SetFinding& finding);
 
-/// States all results of a study of sites.
+/// These are all results of a study of sites.
 struct SitesStatement {
   std::string experiment;
   std::string baseline;  ///< arms

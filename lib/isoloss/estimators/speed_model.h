@@ -45,7 +45,7 @@ struct ModelWork {
   /// Returns null if the model has no such kind.
   const ProductWork* Find(const std::string& kind, size_t product) const;
   double Flops() const;
-  /// Counts the bytes of all operands in BF16.
+  /// Returns the bytes of all operands in BF16.
   double OperandBytes() const;
 };
 
@@ -97,7 +97,7 @@ struct SpeedAssumptions {
   /// Quantising kernels reach this share of the memory's rate: 85 % and more
   /// except for 3-D weights (pytorch/ao 3379).
   double memory_share = 0.85;
-  /// This number of ranks on 4 nodes shares the experts (docs/sources.md).
+  /// These ranks on 4 nodes share the experts (docs/sources.md).
   size_t expert_ranks = 32;
   /// Dispatch and combine each happen forward, recomputed and backward.
   double transfers = 6;
@@ -138,13 +138,14 @@ struct SpeedTry {
   double predicted_one_rank = 0;  ///< the same with Spread::kOneRank
 };
 
-/// Seconds of a token on one GPU:
-///   GEMMs     operations / (share of peak * peak of the wider operand)
-///   casts     bytes that are read and written to quantise / memory's rate
-///   exchange  rows that leave the node / the adapter's rate
-///   rest      attention, optimizer, waiting, and all else: what the run in
-///             BF16 with standard dispatch takes beyond the first three
-/// Nothing overlaps.
+/// Computes the seconds of a token on one GPU as a sum of four parts, none of
+/// which overlap:
+///   GEMMs     operations / (share of peak * peak of the wider operand).
+///   casts     bytes that are read and written to quantise / memory's rate.
+///   exchange  rows that leave the node / the adapter's rate.
+///   rest      attention, optimizer, waiting, and all else. It is fitted as
+///             the time that the run in BF16 with standard dispatch takes
+///             beyond the first three parts.
 class SpeedModel {
  public:
   /// Fits the rest to the first of kPublishedRuns.
