@@ -52,7 +52,7 @@ struct GateArguments {
   bool keys = false;
 };
 
-/// Reads logs and evidence. Logs of foreign programs are aligned.
+/// Reads logs and evidence. Logs that isoloss did not write are aligned.
 campaign::JudgedRuns ReadJudged(const GateArguments& arguments,
                                 const gate::Policy& policy) {
   const bool whole = !arguments.against.empty() ||

@@ -89,7 +89,7 @@ std::set<std::string> ArmsIn(const Contrast& contrast, const std::string& cell);
 /// Returns whether a control measures the same as `contrast`, so that it may
 /// show that the runs would have seen a difference. Both must have the same
 /// unit, and both or neither must measure divergence. They must share a cell;
-/// an interaction may share either of its two.
+/// a control that is an interaction may share either of its two.
 bool MeasuresTheSame(const Contrast& control, const Contrast& contrast);
 
 /// Returns whether a control MeasuresTheSame, and claims a number above or
@@ -116,8 +116,8 @@ struct Student {
   /// Returns the least memory that one run needs.
   double Bytes() const;
 };
-/// A student with more operations is refused: at 10 billion operations a
-/// second it would take 3 hours.
+/// A student with more operations is refused: this number takes 3 hours
+/// at 10 billion operations a second.
 inline constexpr double kMostStudentOperations = 1e14;
 inline constexpr double kMostStudentBytes = 0x1p28;
 /// Losses are measured after each tenth of a student's steps.

@@ -17,8 +17,8 @@ namespace isoloss::estimators {
 enum class Form {
   /// gap = c N^a D^b, with a and b in [-1, 1].
   kPowerLaw,
-  /// The arm learns as a model of fewer parameters from less data would: gap =
-  /// u N^-alpha + v D^-beta (arXiv 2411.04330, 2505.14669). The gap fades
+  /// The arm learns as a model of fewer parameters from less data would:
+  /// gap = u N^-alpha + v D^-beta (arXiv 2411.04330, 2505.14669). The gap fades
   /// towards large sizes, whatever the data say.
   kEffectiveSize,
   /// Each token adds to the harm that a model's weights carry:

@@ -83,8 +83,8 @@ GapFit PredictGap(std::span<const GapCell> cells, const Size& size, Form form,
 std::optional<GapInterval> ParameterFactor(std::span<const GapCell> cells,
                                            const PredictionOptions& options);
 
-/// The cell of most operations is predicted from all smaller cells. `interval`
-/// is for its measured mean and includes the noise of that mean.
+/// The cell of most operations is predicted from the remaining cells.
+/// `interval` is for its measured mean and includes the noise of that mean.
 struct HeldOutRung {
   Form form = Form::kPowerLaw;
   std::string cell;

@@ -29,8 +29,8 @@ struct SiteProduct {
   std::vector<ModelShare> shares = {};  ///< of each model
   double saved_seconds = 0;             ///< of a token, by the speed model
   /// The error is ||g - r|| / ||r||, where g is the whole gradient with only
-  /// this product quantised and r is that without. Weights, batch and routing
-  /// are the same. The first error is of step 1.
+  /// this product quantised and r is the gradient without it. Weights, batch
+  /// and routing are the same. The first error is of step 1.
   std::optional<double> first_error = std::nullopt;
   std::optional<double> last_error = std::nullopt;
 
@@ -110,7 +110,8 @@ struct SiteFindings {
   std::vector<std::string> notes;
 };
 
-/// Errors   as those that AdditiveModel throws.
+/// Ranks the products and chooses a set.
+/// Errors   as AdditiveModel.
 SiteFindings JudgeSites(const SiteEvidence& evidence);
 
 /// Compares a set's prediction with runs of fresh seeds, which the prediction

@@ -14,7 +14,7 @@ namespace isoloss::estimators {
 /// Errors   ConfigError that quotes the text.
 Size ParseSize(std::string_view text);
 
-/// Returns "0.34M" or "16B" with three digits.
+/// Returns a text such as "0.34M" or "16B", with three digits.
 std::string NumberText(double value);
 /// Returns a text such as "16B@50B".
 std::string SizeText(const Size& size);

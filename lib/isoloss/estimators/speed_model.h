@@ -90,9 +90,9 @@ struct Hardware {
 /// (pytorch/ao 4002). Each GPU has one adapter of 400 Gbit/s.
 inline constexpr Hardware kB200 = {"B200", 2250e12, 7.672e12, 50e9, 8};
 
-/// Nobody has published these figures of the run.
+/// Nobody has published these figures of the runs in kPublishedRuns.
 struct SpeedAssumptions {
-  /// The share of the peak that GEMMs of either precision reach is assumed.
+  /// GEMMs of either precision are assumed to reach this share of the peak.
   double gemm_share = 0.68;
   /// Quantising kernels reach this share of the memory's rate: 85 % and more
   /// except for 3-D weights (pytorch/ao 3379).

@@ -11,7 +11,7 @@ namespace isoloss::estimators {
 
 inline constexpr double kStressConfidence = 0.95;  ///< of all intervals
 
-/// A run is described by its end.
+/// Only the end of a run counts.
 struct StressRun {
   int64_t seed = 0;
   bool diverged = false;  ///< stats::DivergedAt
@@ -61,8 +61,7 @@ struct Separation {
   std::string mode;  ///< that shows it best
   std::string by;    ///< "divergence" or "loss"
   /// The least p-value times the number of tests of all arms that are known to
-  /// be bad (Bonferroni), at most 1. A small value is evidence that they
-  /// differ.
+  /// be bad (Bonferroni), at most 1.
   double p = 1;
   bool separated = false;  ///< p < kSeparates
 };
