@@ -31,8 +31,8 @@ struct NonFinite {
   std::string Describe(size_t processes) const;
 };
 
-/// Counts the values that are not finite in each tensor. A step is run again
-/// with it if its loss or gradient norm is not finite.
+/// Counts the values that are not finite in each tensor. A step whose
+/// loss or gradient norm is not finite is run again with this counter.
 class NonFiniteCounter : public model::TapSink {
  public:
   explicit NonFiniteCounter(ThreadTeam& team) : team_(team) {}

@@ -37,8 +37,7 @@ struct RowRun {
 /// Errors   none; asserts that segments with padding cover `row_count` rows.
 std::vector<RowRun> RunsOf(const model::TensorRows& rows, size_t row_count);
 
-/// Calls `visit` with (row, place, run) for each of the rows [first, end) in
-/// order.
+/// Gives visit(row, place, run) the rows [first, end) in order.
 template <typename Visit>
 void ForEachPlace(const std::vector<RowRun>& runs, size_t first, size_t end,
                   const Visit& visit) {

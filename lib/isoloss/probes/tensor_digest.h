@@ -16,6 +16,7 @@ namespace isoloss::probes {
 /// the digest does not depend on who holds which rows. -0 is not +0. Every NaN
 /// counts as the same one, as no kernel defines payloads. Rows that do not
 /// count give 0.
+/// Shapes   values: the rows that `rows` describes.
 uint64_t DigestRows(MatrixView<const float> values,
                     const model::TensorRows& rows, ThreadTeam& team);
 uint64_t DigestRows(MatrixView<const int32_t> values,

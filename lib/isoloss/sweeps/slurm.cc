@@ -70,8 +70,8 @@ std::string OneLine(std::string text) {
   return text;
 }
 
-/// Returns whether a job has not ended. Slurm says so of a job that it has
-/// forgotten.
+/// Returns whether a job has not ended. Slurm calls the id of a job that it has
+/// forgotten invalid.
 bool IsLive(const fs::path& squeue, const std::string& id) {
   constexpr std::chrono::seconds kLimit{60};
   const campaign::ChildResult result = campaign::RunChild(

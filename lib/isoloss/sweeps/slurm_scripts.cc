@@ -26,8 +26,8 @@ int MinutesOf(const Sweep& sweep) {
       kMost, std::ceil(kFactor * sweep.LongestSeconds() / kMinute) + kMore));
 }
 
-/// This time before its limit, in seconds, an element is told to write a last
-/// checkpoint. Slurm looks at limits every 30 s.
+/// A job is told to write a last checkpoint this long, in seconds, before its
+/// time limit. Slurm looks at limits every 30 s.
 constexpr int kWarningSeconds = 120;
 
 std::string Directives(const Sweep& sweep, const std::string& name,

@@ -10,7 +10,7 @@
 
 namespace isoloss::treatments {
 
-/// This number of tokens and ranks shares a weight when it is multiplied.
+/// A weight is shared by these tokens and ranks when it is multiplied.
 struct Batching {
   /// These tokens of one rank pass through a layer at a time.
   double tokens = 8192;

@@ -13,8 +13,8 @@ namespace isoloss::treatments {
 ///   layers grow with the width's power of 0.7, the dense layers stay;
 ///   numbers of heads, experts and choices stay.
 /// dsv3-nano and dsv3-small follow the rule: 2.7 times the width, twice the
-/// layers. Errors   ConfigError if no such model has within a fifth of
-/// `parameters`.
+/// layers.
+/// Errors   ConfigError if no such model has within a fifth of `parameters`.
 model::ModelConfig ScaledModel(const model::ModelConfig& base,
                                double parameters);
 

@@ -9,8 +9,8 @@
 namespace isoloss::treatments {
 namespace {
 
-/// A published filter says which products are quantised. Some leave more in
-/// high precision.
+/// A published filter chooses products. It may leave wgrad of routed experts in
+/// high precision besides.
 struct PublishedFilter {
   const char* preset;
   bool expert_wgrad;  ///< of routed experts quantised too
