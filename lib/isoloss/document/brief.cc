@@ -78,8 +78,8 @@ Lines Headline(const Result& result, const TextStyle& style) {
   return lines;
 }
 
-/// Lists the checks that gate and did not pass. A check that explains others
-/// comes first, then the severest one.
+/// Lists the checks that gate and did not pass. Checks that explain other ones
+/// come first, then the severest one.
 std::vector<const Check*> NotPassed(const Result& result) {
   std::vector<const Check*> checks;
   for (const Check& check : result.checks) {

@@ -66,7 +66,7 @@ struct Result {
   std::string headline;
   std::string subject{};     ///< "mxfp8 against bf16"
   std::string decided_by{};  ///< in one line: "9 checks pass; no evidence: L2"
-  /// Everything that was compared is equal. Beside another such result there is
+  /// Everything that was compared is equal. After another such result there is
   /// little to say.
   bool is_equal = false;
   // Sentences end with a full stop. They hold names of users and files as logs

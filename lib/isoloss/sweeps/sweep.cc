@@ -118,7 +118,7 @@ void CheckLines(const char* option, const std::vector<std::string>& lines) {
   }
 }
 
-/// Refuses what only Slurm, or only some commands, can do.
+/// Refuses options that only Slurm, or only some commands, can obey.
 void CheckEngine(const SweepRequest& request) {
   CheckLines("--sbatch", request.sbatch);
   CheckLines("--setup", request.setup);

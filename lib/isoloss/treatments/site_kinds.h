@@ -16,7 +16,7 @@ namespace isoloss::treatments {
 
 /// Returns a site's name without its layer: "routed_experts.w1", "lm_head".
 /// Queries are one kind, "attention.wq", whether one matrix makes them or two.
-/// As a pattern it matches the sites of the kind and no others.
+/// As a pattern it matches the sites of this kind alone.
 std::string KindOf(std::string_view site);
 
 /// Holds the products that a candidate recipe quantises (fprop, dgrad and

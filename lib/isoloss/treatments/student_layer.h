@@ -9,9 +9,10 @@
 
 namespace isoloss::treatments {
 
-/// a_k = a + W2 relu(W1 (norm(a) * gain)), norm the layer norm without bias
-/// (eps 1e-5). Shapes   a [batch, width]; w1 [hidden, width]; w2 [width,
-/// hidden]; gain [1, width].
+/// A layer is a_k = a + W2 relu(W1 (norm(a) * gain)), norm the layer norm
+/// without bias (eps 1e-5).
+/// Shapes   a [batch, width]; w1 [hidden, width]; w2 [width, hidden];
+///          gain [1, width].
 class StudentLayer {
  public:
   /// Weights are 0 and gains 1.
