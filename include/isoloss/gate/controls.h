@@ -16,15 +16,15 @@ namespace isoloss::gate {
 struct Judgement;
 struct Looks;
 
-/// One test of level L5, in percent of the baseline's loss. It is in percent
-/// of the baseline's tokens if the policy's margin is one of tokens.
+/// Holds one test of level L5, in percent of the baseline's loss. It is in
+/// percent of the baseline's tokens if the policy's margin is one of tokens.
 struct ArmTest {
   std::string name;     ///< "final_window" or "held_out"
   std::string title{};  ///< what people call it: "final loss"
   Outcome outcome = Outcome::kInvalid;
   stats::Summary pairs{};  ///< of the differences of seed pairs
   double margin = 0;
-  /// Interval of the mean; empty if the pairs give none.
+  /// The mean's interval has these ends; empty if the pairs give none.
   std::optional<double> lower{};
   std::optional<double> upper{};
 };
@@ -33,7 +33,7 @@ struct ArmTest {
 /// not measure.
 std::vector<ArmTest> TestsOf(const Judgement& judgement);
 
-/// An arm that is no candidate: a job never fails because of it.
+/// A control arm is no candidate: a job never fails because of it.
 struct ControlArm {
   std::string arm;
   std::string recipe{};
@@ -52,10 +52,11 @@ struct ControlArm {
 struct Controls {
   /// L5 has tested the candidate with these results.
   std::vector<ArmTest> candidate{};
-  /// Arms of the baseline's recipe and exchange with another perturbation.
-  /// Chance alone makes them differ from the baseline.
+  /// Null arms have the baseline's recipe and exchange with another
+  /// perturbation. Chance alone makes them differ from the baseline.
   std::vector<ControlArm> nulls{};
-  /// An arm that must come out worse; empty if none is named.
+  /// The control must come out worse than the baseline; empty if none is
+  /// named.
   std::optional<ControlArm> control{};
   /// The named control is the candidate itself, so there is no separate arm.
   bool is_candidate = false;

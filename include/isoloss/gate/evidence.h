@@ -13,13 +13,13 @@
 
 namespace isoloss::gate {
 
-/// A probe log, with the path of its file (may be empty).
+/// Holds a probe log and the path of its file (may be empty).
 struct Probe {
   std::string file;
   runlog::ProbeLog log;
 };
 
-/// A null ensemble, with the path of its file (may be empty).
+/// Holds a null ensemble and the path of its file (may be empty).
 struct NullEnsemble {
   std::string file;
   runlog::Ensemble ensemble;
@@ -37,7 +37,7 @@ struct Evidence {
   std::string oracle_gap = {};
   const NullEnsemble* benign = nullptr;
   const NullEnsemble* seeds = nullptr;
-  /// Arms that are judged beside this one; they can keep a verdict from PASS.
+  /// These arms are judged beside this one. They can keep a verdict from PASS.
   const Controls* controls = nullptr;
   /// Level L5 tests at the level of these looks; null stands for a first and
   /// only look.

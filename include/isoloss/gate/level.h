@@ -13,9 +13,9 @@ struct Evidence;
 struct LevelFindings;
 struct Policy;
 
-/// The levels of levels.def. A program with levels of its own numbers them
-/// from kFirstOther. A policy file can't name those levels, so the program
-/// sets Policy::levels itself.
+/// Lists the levels of levels.def. A program with levels of its own numbers
+/// them from kFirstOther. A policy file can't name those levels, so the
+/// program sets Policy::levels itself.
 enum class LevelId : uint8_t {
 #define ISOLOSS_LEVEL(name) name,
 #include "isoloss/gate/levels.def"
@@ -41,8 +41,8 @@ enum class Decides {
   kBoth,
 };
 
-/// One level. To add a level, write a file that defines it and a line of
-/// levels.def; docs/gate.md has a row for each level.
+/// Describes one level. To add a level, write a file that defines it and a
+/// line of levels.def; docs/gate.md has a row for each level.
 struct Level {
   LevelId id;
   std::string_view name;        ///< in policies, verdicts and documents: "L2"

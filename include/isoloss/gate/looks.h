@@ -23,7 +23,8 @@ struct Looks {
     int64_t pairs = 0;
     double nominal_alpha = 0;  ///< of each t test; 0: nothing was left to spend
   };
-  /// The planned numbers of pairs must ascend. The plan ends with the last.
+  /// The planned numbers of pairs must ascend. The plan ends with the last
+  /// one.
   std::vector<int64_t> planned = {};
   /// The earlier looks come first; this verdict's look is the last.
   std::vector<Taken> taken = {};
@@ -39,7 +40,7 @@ struct Looks {
   std::string Sentence() const;
 };
 
-/// One look, as looks.json of a results folder keeps it.
+/// Holds one look, as looks.json of a results folder keeps it.
 struct Look {
   std::vector<int64_t> seeds = {};  ///< of the pairs, ascending
   std::string policy_digest = {};
@@ -50,7 +51,7 @@ struct Look {
   bool operator==(const Look&) const = default;
 };
 
-/// The content of looks.json of a results folder.
+/// Holds the content of looks.json of a results folder.
 struct LookRecord {
   // The fields down to `arms` identify the experiment.
   std::string experiment = {};

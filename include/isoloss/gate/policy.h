@@ -49,7 +49,7 @@ struct Policy {
 
   /// L5 decides on the scale of extra tokens, not on that of loss.
   bool InTokens() const { return margin_tokens_percent > 0; }
-  /// The margin on the scale that L5 decides on. The unit is percent of the
+  /// Returns the margin on the scale that L5 decides on, in percent of the
   /// baseline's tokens or loss.
   double Margin() const {
     return InTokens() ? margin_tokens_percent : margin_percent;

@@ -28,9 +28,9 @@ struct Sensitivity {
   double sd = 0;      ///< of the pairs' differences
   double alpha = 0;   ///< that the check was made with
   double margin = 0;  ///< likewise
-  /// The chance of a PASS if there is no difference at all.
+  /// A PASS has this probability if there is no difference at all.
   double power_at_zero = 0;
-  /// The smallest true difference that FAILs with probability `power`.
+  /// True differences from this on FAIL with probability `power` or more.
   double detectable = 0;
   double power = 0;
 };
@@ -39,7 +39,7 @@ struct PrecisionMeasures {
   compare::TrainingScale trained;  ///< of one run
   // The rest is empty unless level L5 ran.
   double alpha = 0;  ///< intervals are of level 1 - 2 alpha, as L5's
-  /// Both checks have an entry; empty for less than two pairs.
+  /// Both checks have an entry, unless there are fewer than two pairs.
   std::vector<Sensitivity> sensitivity = {};
   std::optional<compare::TokenSlope> slope = {};
   std::optional<compare::TokenDifference> tokens = {};  ///< final window

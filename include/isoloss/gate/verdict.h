@@ -39,8 +39,8 @@ struct Check {
   std::optional<double> value{};  ///< empty where nothing is measured
   std::string relation{};         ///< e.g. "within +-"
   std::optional<double> limit{};
-  /// The ends of the interval that the decision rests on; empty if there is no
-  /// interval.
+  /// The decision rests on the interval with these ends; empty if there is
+  /// none.
   std::optional<double> lower{};
   std::optional<double> upper{};
   std::optional<double> interval_level{};  ///< its coverage; empty likewise
@@ -49,7 +49,7 @@ struct Check {
   std::optional<stats::Summary> pairs{};
   std::string unit{};
   std::string evidence{};
-  /// All findings; the first of the severest becomes the quantity.
+  /// The first of the severest findings becomes the quantity.
   std::vector<std::string> findings{};
   std::string next{};  ///< what to do or where to look; may be empty
   /// Whether the verdict depends on this check. A level that another level
@@ -69,7 +69,7 @@ void FailOnFindings(std::string_view next, Check& check);
 /// there is none, so that an empty judgement is never a pass.
 Outcome Severest(std::span<const Check> checks);
 
-/// A number that is reported but not gated (docs/gate.md says why).
+/// Holds a number that is reported but not gated (docs/gate.md says why).
 struct Measure {
   std::string name;
   double value = 0;
@@ -92,8 +92,8 @@ struct SeedDivergence {
   int64_t seed = 0;
   /// The pair may be bit-equal; then this is empty.
   std::optional<compare::Divergence> first;
-  /// The last step before the first divergence, and the number of steps up to
-  /// there. Both are 0 if there is no such step.
+  /// The first divergence comes after these: the last equal step and the
+  /// number of equal steps. Both are 0 if there is no such step.
   int64_t equal_until = 0;
   int64_t equal_values = 0;
 };
@@ -110,9 +110,9 @@ struct LevelFindings {
   /// Level L1 sets this for runs of another program. All losses of all steps
   /// are equal up to the last digit written, which is finer than any limit.
   bool written_equal = false;
-  /// A sentence of level L1 on what equal losses leave open: different final
-  /// weights, a tensor whose digests differ, or one log that is given twice.
-  /// Empty if nothing is open.
+  /// This sentence of level L1 says what equal losses leave open: different
+  /// final weights, a tensor whose digests differ, or one log that is given
+  /// twice. Empty if nothing is open.
   std::string equality_note = {};
   /// Level L3 has found that these tensors stand out. The most unlikely comes
   /// first.

@@ -31,7 +31,8 @@ constexpr Shared kSameArm[] = {
     {"recipe", &Provenance::recipe},
     {"exchange", &Provenance::exchange},
 };
-/// Compared only where both have a table of formats; ensembles have none.
+/// These are compared only where both have a table of formats; ensembles have
+/// none.
 constexpr Shared kSameFormats[] = {
     {"resolved_recipe", &Provenance::resolved_recipe},
 };

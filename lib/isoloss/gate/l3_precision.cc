@@ -20,8 +20,9 @@ using runlog::PrecisionColumns;
 using runlog::ProbeLog;
 using runlog::RoutingFlipColumns;
 
-// The smallest scales, in the unit of each statistic. Smaller deviations
-// change no conclusion even if all good pairs agree to the last bit.
+// These are the smallest scales, in the unit of each statistic. Smaller
+// deviations change no conclusion even if all good pairs agree to the last
+// bit.
 constexpr double kErrorFloor = 0.005;  // of a logarithm: half a percent
 constexpr double kGainFloor = 1e-5;    // some 100 roundings of FP32
 constexpr double kShareFloor = 0.001;  // %; at least one element

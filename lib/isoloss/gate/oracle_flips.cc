@@ -23,7 +23,7 @@ constexpr double kFlipChecks = 3;
 /// Larger means are out of the range of stats/poisson_limit.h.
 constexpr double kLargestMean = 1e15;
 
-/// The order of calls visit(row) is that of the rounded tensors' rows.
+/// Each row of a rounded tensor gets one call of visit(row).
 template <typename Visit>
 void ForEachRounded(const Probes& probes, const Visit& visit) {
   for (const Probe* probe : probes) {

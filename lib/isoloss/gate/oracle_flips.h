@@ -9,8 +9,7 @@
 namespace isoloss::gate {
 
 /// A tensor that sums exactly is expected to flip nowhere. This mean is added,
-/// so that a flip that no noise model foresees weighs no more than any
-/// remaining flip.
+/// so that a single flip that no noise model foresees fails no check.
 inline constexpr double kUnforeseenFlips = 1;
 
 /// Checks the sum of each tensor's flips and the sum of all, which finds small

@@ -120,7 +120,7 @@ std::string BigramWarning(const compare::ArmSummary& arm,
     return "";
   }
   const double bits = compare::BitsOf(*arm.final_loss_nats);
-  // This form lets NaN, which different checks report, say nothing here.
+  // This comparison gives no warning for NaN, which different checks report.
   if (!(bits >= *trained.bigram_bits)) return "";
   return fmt::format(
       "{} ends at {:.3f} bits per {}, above the {:.3f} of the corpus' "

@@ -251,7 +251,7 @@ std::vector<std::string> ProbeGaps(const ProbeLog& log) {
     findings.push_back("it holds no comparison with the oracle");
     return findings;
   }
-  // A run that its own numbers ended early has values that are wrong, and
+  // A run that its own numbers ended early has values in column `other`, and
   // those are the fault.
   if (!log.provenance.complete && !HasOthers(log)) {
     findings.push_back("it is not marked as complete");

@@ -33,8 +33,8 @@ struct ProbeRow {
   bool IsRounded() const;
 };
 
-/// Sorts by the order of computation: the first fault may cause the remaining
-/// ones.
+/// Whether `a` was computed before `b`. The first fault may cause the
+/// remaining ones.
 bool ComputedBefore(const ProbeRow& a, const ProbeRow& b);
 
 /// Says for each place in /tensors whether it is the result of a product of a
