@@ -1,5 +1,6 @@
-// The model of a run as a table: its tensors, what each is computed from, and
-// what the recipe gives each GEMM. Judges know of the model by this alone.
+// Describes the model of a run as a table: its tensors, from what each is
+// computed, and the formats that the recipe gives each GEMM. Judges know of the
+// model by this table alone.
 #pragma once
 
 #include <cstddef>
@@ -39,10 +40,10 @@ inline bool IsQuantized(std::string_view operand) {
   return !operand.empty() && operand.front() != ' ';
 }
 
-/// One row for each GEMM site. Where a recipe quantises them, there are rows of
-/// attention's two products of each layer
-/// ("layers.0.attention.inner_attention.scores", ".values") and of norms
-/// ("layers.0.attention_norm"), whose gains are W.
+/// Each GEMM site has one row. If a recipe quantises them, attention's two
+/// products of each layer ("layers.0.attention.inner_attention.scores",
+/// ".values") have rows as well. So do norms ("layers.0.attention_norm"), whose
+/// gains are W.
 struct RecipeColumns {
 #define ISOLOSS_SITE(type, name, ...) std::vector<type> name = {};
 #include "isoloss/runlog/provenance.def"
@@ -68,17 +69,18 @@ struct ModelGraph {
   bool operator==(const ModelGraph&) const = default;
 };
 
-/// "forward", "backward" or "optimizer"; "" of an unknown kind.
+/// Returns "forward", "backward" or "optimizer"; "" if the kind is unknown.
 std::string_view PhaseOfKind(std::string_view kind);
 
-/// What of a table of tensors is wrong, for a file's reader; "" if nothing is.
-/// These rules hold for every model of model/graph.h:
+/// Tells a file's reader what is wrong with a table of tensors; "" if nothing
+/// is. These rules hold for every model of model/graph.h:
 /// - Columns are equally long, names <module>_<kind> and unique. The kind
 ///   decides on the phase, and on whether rows are a parameter's.
-/// - A weight reads nothing, expert_ids, a parameter and its update one tensor,
-///   all others at least one: of those before them, but a parameter its update.
-/// - All are read but expert_ids, parameters and one output, the loss; what
-///   experts compute (an output of expert_tokens) in both passes.
+/// - A weight reads nothing. expert_ids, a parameter and its update read one
+///   tensor, all others at least one. They read tensors before them, but a
+///   parameter reads its update.
+/// - All are read but expert_ids, parameters and one output, the loss. Both
+///   passes read what experts compute (an output of expert_tokens).
 /// - A GEMM site has a weight, an activation, an output of both, a gradient, a
 ///   dgrad of gradient and weight, and a wgrad of gradient and activation, each
 ///   once. /recipe has each site once, and besides only modules of the graph
@@ -87,7 +89,8 @@ std::string_view PhaseOfKind(std::string_view kind);
 ///   that, each once, of one module and extent.
 /// - A MoE layer has, of tokens, once expert_ids, an output (the slots'
 /// weights)
-///   and a gradient of that.
+/// - A MoE layer has, of tokens, once expert_ids, an output (the weights of
+///   the slots) and a gradient of that.
 std::string WrongGraph(const ModelGraph& graph);
 
 /// Finds tensors by name, and what they are computed from; none in a table that
@@ -98,7 +101,8 @@ class GraphIndex {
 
   const GraphColumns& tensors() const { return graph_.tensors; }
   std::optional<size_t> Find(std::string_view name) const;
-  /// Places of the tensors that the operation behind a tensor reads.
+  /// Returns the places of the tensors that are read by the operation that
+  /// computes the tensor at `place`.
   std::span<const int64_t> InputsOf(size_t place) const;
 
  private:

@@ -1,8 +1,9 @@
-// The contract between the compute side and the judgement side: what one run of
-// one arm with one seed leaves behind.
+// One run of one arm with one seed leaves a RunLog, the contract between the
+// compute side and the judgement side.
 //
-// In memory it is columns; on disk one HDF5 file (docs/run-log.md), written by
-// writer.h and read by reader.h. Other programs' logs become the same thing.
+// In memory it is columns; on disk it is one HDF5 file (docs/run-log.md),
+// written by writer.h and read by reader.h. Logs of other programs become the
+// same.
 #pragma once
 
 #include <array>
@@ -22,7 +23,7 @@ namespace isoloss::runlog {
 /// read too: what they lack keeps its default.
 inline constexpr int64_t kSchemaVersion = 6;
 
-/// From this version on experiment_text names all that the run records, and its
+/// From this version on, experiment_text has all that the run records, and its
 /// schedule.
 inline constexpr int64_t kFullTextVersion = 5;
 
@@ -30,7 +31,7 @@ inline constexpr int64_t kFullTextVersion = 5;
 /// keeps a forged extent from asking for all memory. No log gets more.
 inline constexpr int64_t kMaxValues = int64_t{1} << 28;
 
-/// What is known of one optimizer step; Of<T> is one value or many.
+/// Describes one optimizer step; Of<T> is one value or a column.
 template <template <typename> typename Of>
 struct StepFields {
 #define ISOLOSS_STEP(type, name, ...) Of<type> name{};
@@ -55,22 +56,23 @@ struct StepColumns : StepFields<Many> {
 struct EvalColumns {
   std::vector<int64_t> step;      ///< 0: before the first update
   std::vector<double> loss_nats;  ///< mean over sequences of equal length
-  /// [evaluations * sequences], row-major.
+  /// The shape is [evaluations * sequences], row-major.
   std::vector<double> per_sequence_loss_nats;
   int64_t sequences = 0;
 };
 
-/// Each parameter in each optimizer step. P parameters; [S, P], row-major.
+/// Describes each of P parameters in each of S optimizer steps, as [S, P],
+/// row-major.
 struct ParameterColumns {
   std::vector<int64_t> step;
   int64_t count = 0;               ///< P
   std::vector<std::string> names;  ///< [P], torchtitan's order
   std::vector<double> grad_norm;   ///< L2, before clipping
-  /// L2 norm of the step's change over that of the weights before it.
+  /// Divides the L2 norm of the step's change by that of the weights before it.
   std::vector<double> update_ratio;
 };
 
-/// One statistic of /tensors: its dataset, unit, meaning and values.
+/// Describes one statistic of /tensors: its dataset, unit, meaning and values.
 struct TensorStatistic {
   const char* name;
   const char* unit;
@@ -80,7 +82,7 @@ struct TensorStatistic {
   Scale scale = Scale::kOwn;
 };
 
-/// Places in kTensorStatistics: kStat_min, kStat_max, ...
+/// Each constant, such as kStat_min, is a place in kTensorStatistics.
 enum TensorStatisticIndex : size_t {
 #define ISOLOSS_STATISTIC(id, ...) kStat_##id,
 #include "isoloss/runlog/tensor_statistics.def"
@@ -88,14 +90,14 @@ enum TensorStatisticIndex : size_t {
   kTensorStatisticCount
 };
 
-/// All statistics, in the order of tensor_statistics.def.
+/// The statistics follow the order of tensor_statistics.def.
 inline constexpr TensorStatistic kTensorStatistics[] = {
 #define ISOLOSS_STATISTIC(id, ...) {__VA_ARGS__},
 #include "isoloss/runlog/tensor_statistics.def"
 #undef ISOLOSS_STATISTIC
 };
 
-/// Values of one histogram of E8M0 scale bytes.
+/// One histogram of E8M0 scale bytes has this many values.
 inline constexpr size_t kScaleBytes = 256;
 
 /// Values of the largest dataset of /tensors, e8m0_histogram, that one step
@@ -122,9 +124,9 @@ struct TensorColumns {
   std::vector<int32_t> e8m0_histogram_columnwise;
 };
 
-/// Who was sent where, one row per optimizer step. S steps, L MoE layers, E
-/// experts, T tokens of a step, K slots of a token; all row-major. A column is
-/// whole or empty (not recorded).
+/// Tells which tokens were sent to which experts, one row per optimizer step. S
+/// steps, L MoE layers, E experts, T tokens of a step, K slots of a token; all
+/// row-major. A column is whole or empty (not recorded).
 struct MoeColumns {
   std::vector<int64_t> step = {};
   int64_t layers = 0;
@@ -135,8 +137,8 @@ struct MoeColumns {
 #include "isoloss/runlog/run_log.def"
 };
 
-/// What the exchange moved, one row per optimizer step. R virtual ranks; bytes
-/// are those of payloads and include messages of a rank to itself.
+/// Tells how much the exchange moved, one row per optimizer step, for R virtual
+/// ranks. Bytes are those of payloads and include messages of a rank to itself.
 struct ExchangeColumns {
   std::vector<int64_t> step = {};
   int64_t ranks = 0;
@@ -153,7 +155,7 @@ struct Event {
   std::string text;
 };
 
-/// What a loss of another program's log stands for.
+/// Says for which steps a loss of another program's log stands.
 enum class LossValues : uint8_t {
   kOfStep,      ///< that step's own
   kOfInterval,  ///< mean over the steps since the value before
@@ -176,10 +178,11 @@ struct Origin {
   }
 };
 
-/// What another program's log tells beside the columns of a run log; nothing of
-/// it is written to a file.
+/// Holds what another program's log tells besides the columns of a run log;
+/// nothing of it is written to a file.
 struct Told {
-  /// A number of the run's batches, at the steps where it stands.
+  /// Counts something in the run's batches, at the steps where the log tells
+  /// it.
   struct Number {
     std::string name;           ///< "global batch size"
     std::vector<int64_t> step;  ///< ascending; 0 alone: of the whole run
@@ -196,17 +199,17 @@ struct Told {
     bool may_begin = false;     ///< as while a loss scale is found
   };
   std::vector<Idle> idle;
-  /// As Origin::loss_half_unit, of gradient norms.
+  /// Gradient norms have this half unit, as Origin::loss_half_unit.
   double grad_norm_half_unit = 0;
   /// By its statistics the curve is smoothed, though nothing declares it.
   bool looks_smoothed = false;
-  /// Of values in a coarse format the distance that all are multiples of,
-  /// though they are written with more digits; 0: none.
+  /// All losses are multiples of this distance, because they come from a coarse
+  /// format though they are written with more digits; 0: none.
   double loss_step = 0;
 };
 
-/// What a log may tell of its run. A log of isoloss tells all of it. A log of
-/// another program tells what its trainer chose to write.
+/// Names a fact that a log may tell of its run. A log of isoloss tells all of
+/// them; a log of another program tells only some.
 enum class Fact {
   kExperiment,  ///< declares the arms, seeds, schedule and what must be equal
   kRecording,   ///< which attributes, columns and rows are due
@@ -217,8 +220,8 @@ enum class Fact {
   kRecipe,      ///< which GEMM has which formats
 };
 
-/// Who made the run, from what, how. Everything that must agree between two
-/// arms but the declared change is in `config_digest`.
+/// Records who made the run, how and from which inputs. Two arms must agree in
+/// all that enters `config_digest`: everything but the declared change.
 struct Provenance {
 #define ISOLOSS_ATTRIBUTE(type, name, value, ...) type name = value;
 #include "isoloss/runlog/provenance.def"
@@ -233,7 +236,8 @@ struct Provenance {
 };
 
 struct RunLog {
-  /// Of the file that it was read from; later versions' columns are empty.
+  /// The log was read from this version of the layout; columns of later
+  /// versions are empty.
   int64_t schema_version = kSchemaVersion;
   Provenance provenance;
   StepColumns steps;
