@@ -87,8 +87,6 @@ std::string_view PhaseOfKind(std::string_view kind);
 ///   and products of theirs.
 /// - A parameter has a weight, a wgrad, an update of that, and a parameter of
 ///   that, each once, of one module and extent.
-/// - A MoE layer has, of tokens, once expert_ids, an output (the slots'
-/// weights)
 /// - A MoE layer has, of tokens, once expert_ids, an output (the weights of
 ///   the slots) and a gradient of that.
 std::string WrongGraph(const ModelGraph& graph);

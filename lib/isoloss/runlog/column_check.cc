@@ -126,7 +126,7 @@ void ColumnCheck::ReportLength(const Column& column, size_t found,
          fmt::to_string(expected));
 }
 
-/// "at step 5, layer 0, expert 3".
+/// Returns "at step 5, layer 0, expert 3".
 std::string ColumnCheck::PlaceOf(const Column& column, size_t place) const {
   std::string text;
   for (auto axis = column.axes.rbegin(); axis != column.axes.rend(); ++axis) {

@@ -14,10 +14,10 @@
 
 namespace isoloss::runlog {
 
-/// What to do about a violation.
+/// Tells what to do about a violation.
 std::string_view RemedyOf(Fault fault);
 
-/// Checks the groups of a log in memory.
+/// Compares the groups of a log in memory with their schema.
 class ColumnCheck {
  public:
   /// `is_due` says whether the run records such columns; those of layouts after
@@ -51,7 +51,7 @@ class ColumnCheck {
   View log_;
   int64_t version_;
   std::function<bool(When)> is_due_;
-  // Of the group that is checked.
+  // The following members describe the group that is checked.
   const Group* group_ = nullptr;
   size_t rows_ = 0;
   const std::vector<int64_t>* steps_ = nullptr;  ///< if they must ascend

@@ -1,4 +1,4 @@
-// Which statistics of a tensor have a meaning, and so a value.
+// Decides which statistics of a tensor have a meaning, and so a value.
 #include <algorithm>
 #include <cmath>
 #include <optional>

@@ -23,7 +23,7 @@ std::string JsonText(const std::string& text) {
   return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-/// RFC 4180, section 2.6 and 2.7.
+/// Quotes a text as RFC 4180, sections 2.6 and 2.7, asks.
 std::string CsvText(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   std::string quoted = "\"";
@@ -94,8 +94,8 @@ const std::vector<std::string>* NamesOf(const Group& group, const Axis& axis,
   return nullptr;
 }
 
-/// What appends the value at an index, from the log or from a copy of values
-/// that stand in no vector of it.
+/// Returns a function that appends the value at an index. It reads the log, or
+/// a copy of values that no vector of the log holds.
 std::function<void(std::string&, size_t)> AppenderOf(const Column& column,
                                                      const View& log,
                                                      ExportFormat format) {
@@ -135,7 +135,7 @@ std::vector<Dataset> DatasetsOf(const Group& group, const View& log,
   return datasets;
 }
 
-/// "name.label.label[unit]" for the place `index` of a row.
+/// Returns "name.label.label[unit]" for the place `index` of a row.
 std::string ColumnName(const Dataset& dataset, size_t index) {
   std::string suffix;
   for (size_t i = dataset.axes.size(); i-- > 0;) {
@@ -159,7 +159,7 @@ const AxisPlaces* NamedPlaces(const std::vector<Dataset>& datasets) {
   return nullptr;
 }
 
-/// `dataset` at one named place: without its first axis.
+/// Returns `dataset` at one named place, that is without its first axis.
 Dataset AtPlace(const Dataset& dataset) {
   Dataset rest = dataset;
   if (!rest.axes.empty()) rest.axes.erase(rest.axes.begin());
@@ -179,7 +179,7 @@ std::string CsvHead(const std::vector<Dataset>& datasets) {
   return fmt::format("{}\n", fmt::join(names, ","));
 }
 
-/// All cells of `dataset` in row `row`, or of one place there.
+/// Appends all cells of `dataset` in row `row`, or those of one place there.
 void AppendCells(const Dataset& dataset, size_t row,
                  const std::optional<size_t>& place, std::string& line) {
   size_t width = dataset.Width();
@@ -214,8 +214,8 @@ size_t WriteCsvRow(const std::vector<Dataset>& datasets, size_t row,
   return lines;
 }
 
-/// The values from `index` on, nested from axis `depth` on. Returns the index
-/// behind them.
+/// Appends the values from `index` on, nested from axis `depth` on. Returns the
+/// index after them.
 size_t AppendNested(const Dataset& dataset, size_t depth, size_t index,
                     std::string& line) {
   if (depth == dataset.axes.size()) {

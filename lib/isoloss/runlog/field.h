@@ -1,4 +1,5 @@
-// What the datasets and attributes of a log are called, hold and stand for.
+// Describes the datasets and attributes of a log: their names, units and
+// meanings.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@
 
 namespace isoloss::runlog {
 
-/// Which runs record a column; recording.h tells whether one does.
+/// Says which runs record a column; recording.h decides whether one run does.
 enum class When {
   kAlways,
   kExperts,     ///< there are MoE layers
@@ -23,7 +24,7 @@ enum class When {
   kReplay,      ///< `routing.mode = "replay"`
 };
 
-/// What a dataset or attribute is called, counted in, stands for and may hold.
+/// Gives a dataset or attribute its name, unit, meaning and domain.
 struct Field {
   std::string name;
   const char* unit;
@@ -34,7 +35,7 @@ struct Field {
   /// equal values.
   bool reproducible = true;
   When when = When::kAlways;
-  /// Of an attribute: one that is empty is not written.
+  /// An optional attribute is not written if it is empty.
   bool optional = false;
   // How it is compared: by default to the bit, after all that has a turn.
   Turn turn = Turn::kMeasured;
@@ -47,7 +48,8 @@ struct Field {
     field.since = version;
     return field;
   }
-  /// Who, where and how, not what.
+  /// The field tells who made the run, where and how, and may differ if the run
+  /// is repeated.
   Field Circumstance() const {
     Field field = *this;
     field.reproducible = false;

@@ -14,11 +14,11 @@
 
 namespace isoloss::runlog::h5 {
 
-/// hid_t, without hdf5.h in every includer.
+/// This type is hid_t, so that includers do not need hdf5.h.
 using Id = int64_t;
 
-/// HDF5 refused a call. The text names the call, its object and the library's
-/// reasons from the outermost to the innermost.
+/// HDF5 refused a call. The text names the call and its object, and gives the
+/// library's reasons from the outermost to the innermost.
 class Failure : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -79,7 +79,7 @@ Handle CreateGroup(const Handle& parent, const char* name);
 template <typename T>
 Handle TypeOf();
 bool SameType(const Handle& a, const Handle& b);
-/// For messages: "64-bit float", "fixed-length string", ...
+/// Returns "64-bit float", "fixed-length string", ... for messages.
 std::string Describe(const Handle& type);
 
 /// An empty dataset [extent] that grows along its first axis. One with many

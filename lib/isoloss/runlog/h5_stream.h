@@ -1,5 +1,5 @@
-// How the process that runs HDF5 hands a tree to the one that wants it: a
-// stream of bytes, host byte order.
+// The process that runs HDF5 passes a tree to its parent as a stream of bytes
+// in host byte order.
 //
 //   object  := uint8 is_group, [values], uint32 count, {text, values},
 //              uint32 count, {text, object}
@@ -24,8 +24,8 @@ inline constexpr size_t kStreamAlignment = 8;
 inline constexpr size_t kMaxAxes = 8;
 inline constexpr size_t kMaxDepth = 8;
 
-/// What is at the front of the shared memory. A child that did not set `state`
-/// did not come to its end.
+/// The shared memory begins with this head. A child that did not set `state`
+/// did not complete its work.
 struct StreamHead {
   enum State : uint64_t { kUnfinished = 0, kDone, kRefused };
   State state;

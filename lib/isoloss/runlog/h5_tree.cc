@@ -19,7 +19,7 @@
 namespace isoloss::runlog::h5 {
 namespace {
 
-/// Of each ValueType.
+/// Describes one ValueType.
 struct TypeFacts {
   std::string_view name;
   size_t bytes;

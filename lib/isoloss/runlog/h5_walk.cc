@@ -22,14 +22,14 @@ namespace isoloss::runlog::h5 {
 namespace {
 
 constexpr size_t kMebibyte = size_t{1} << 20;
-/// Deflate's best: 258 bytes for 2 bits.
+/// Deflate makes at best 2 bits of 258 bytes.
 constexpr uint64_t kMaxDeflateRatio = 1032;
 /// Largest chunk of a small dataset; we write 64 KiB, h5py up to 1 MiB.
 constexpr uint64_t kSmallChunk = 4 * kMebibyte;
 /// Objects and attributes. The largest tensor dump has some thousands.
 constexpr size_t kMaxObjects = size_t{1} << 17;
-/// Of one object: HDF5 takes the square of their number in time. A null
-/// ensemble has 72.
+/// An object has at most this many attributes, since HDF5's time grows with the
+/// square of their number. A null ensemble has 72.
 constexpr size_t kMaxAttributes = 256;
 
 /// The file breaks a rule. The text completes "FILE: ".
@@ -43,7 +43,7 @@ template <typename... Args>
   throw Refusal(fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// What variable-length strings may take, all together.
+/// All variable-length strings together may take `left` more bytes.
 struct TextBudget {
   size_t left;
   bool exceeded = false;

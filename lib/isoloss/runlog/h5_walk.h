@@ -8,7 +8,7 @@
 
 namespace isoloss::runlog::h5 {
 
-/// What a file may ask for, by its size.
+/// Limits, by the size of a file, the objects and bytes for which it may ask.
 struct Budget {
   explicit Budget(size_t file_bytes);
 

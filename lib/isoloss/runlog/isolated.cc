@@ -38,7 +38,7 @@ constexpr bool kHasSanitizer = true;
 constexpr bool kHasSanitizer = false;
 #endif
 
-// Exit statuses of a child.
+// A child returns one of these exit statuses.
 constexpr int kOutOfMemory = 1;
 constexpr int kThrew = 2;
 constexpr int kNotConfined = 3;
@@ -50,7 +50,7 @@ constexpr int kNotConfined = 3;
              action, std::generic_category().message(errno));
 }
 
-/// Of this process, in bytes.
+/// Returns the address space of this process in bytes.
 size_t AddressSpace() {
   size_t pages = 0;
   const auto close = [](std::FILE* file) { std::fclose(file); };
@@ -164,7 +164,7 @@ int WaitFor(pid_t child, const Descriptor& pipe, int seconds, bool& too_long) {
   }
 }
 
-/// How a child ended, for a message; "" if its work returned.
+/// Tells for a message how a child ended; "" if its work returned.
 std::string EndOf(int status, bool too_long, const IsolationLimits& limits) {
   if (too_long || (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU)) {
     return fmt::format("took more than {} s of processor time or {} s",

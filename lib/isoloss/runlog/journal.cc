@@ -97,7 +97,8 @@ void CheckHead(std::span<const std::byte> bytes, const std::string& name) {
 /// A journal in memory or on disk, of which one piece is held at a time.
 struct Source {
   uint64_t size;
-  /// The bytes [offset, offset + count), until the next call.
+  /// Returns the bytes [offset, offset + count), which are valid until the next
+  /// call.
   std::function<std::span<const std::byte>(uint64_t offset, uint64_t count)>
       fetch;
 };
@@ -140,7 +141,7 @@ std::span<const std::byte> WholeRecord(const Source& source, uint64_t begin,
   return record;
 }
 
-/// That no step is missing: a run resumes behind the last one.
+/// Throws if a step is missing: a run resumes after the last one.
 void CheckNoGap(const RunLog& rows, const RunLog& log) {
   const std::vector<int64_t>& before = log.steps.step;
   int64_t last = before.empty() ? 0 : before.back();
@@ -317,7 +318,7 @@ void JournalWriter::Append(uint32_t kind, std::span<const std::byte> payload) {
   std::copy(payload.begin(), payload.end(), record.begin() + sizeof(head));
   Store(Crc32c(std::span(record).first(checked)), record.data() + checked);
 
-  // Behind a torn record a whole one would be lost.
+  // A reader would lose a whole record that follows a torn one.
   if (torn_) CutOff();
   Write(record);
   size_ += record.size();

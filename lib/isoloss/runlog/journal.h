@@ -20,13 +20,13 @@
 
 namespace isoloss::runlog {
 
-/// The first bytes of a journal.
+/// A journal begins with these bytes.
 inline constexpr std::string_view kJournalMagic = "isolossJ";
-/// Of head and records. Rows follow the layout, so a column more or less is
-/// another version.
+/// Head and records have this version. Rows follow the layout, so a column more
+/// or less is another version.
 inline constexpr uint32_t kJournalVersion = 6;
 
-/// What a journal holds.
+/// Holds the content of a journal.
 struct JournalContent {
   RunLog log;  ///< the last provenance, and all rows in order
   uint64_t records = 0;
@@ -41,7 +41,7 @@ class JournalWriter {
  public:
   /// Starts a new file; replaces one of that name.
   static JournalWriter Create(const std::filesystem::path& path);
-  /// Goes on behind the last whole record; what is torn behind it is cut off.
+  /// Continues after the last whole record; torn bytes at the end are cut off.
   static JournalWriter Continue(const std::filesystem::path& path);
   /// The same of a file whose content has been read.
   static JournalWriter Continue(const std::filesystem::path& path,
@@ -83,9 +83,9 @@ class JournalWriter {
   bool torn_ = false;  // something stands behind them
 };
 
-/// Reads all whole records from the front. A record that is cut off, whose CRC
-/// is wrong or whose number is not the next one ends it: it and what is behind
-/// it is left out, and the note says so.
+/// Reads all whole records from the front. Reading ends at a record that is cut
+/// off, whose CRC is wrong or whose number is not the next one. That record and
+/// all bytes after it are left out, and the note says so.
 /// Errors   IoError if the file can't be opened; FormatError if the head is not
 ///          a journal's or of another schema version, or if a record with a
 ///          right CRC is not what its kind promises.

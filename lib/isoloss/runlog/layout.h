@@ -1,4 +1,4 @@
-// Which datasets and attributes a run log's file has, empty ones too.
+// Lists the datasets and attributes that a run log's file has, empty ones too.
 #pragma once
 
 #include <filesystem>

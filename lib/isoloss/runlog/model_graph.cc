@@ -17,7 +17,7 @@
 namespace isoloss::runlog {
 namespace {
 
-/// What holds for all tensors of a kind.
+/// Describes all tensors of a kind.
 struct TensorKind {
   std::string_view name;
   std::string_view phase;
@@ -140,7 +140,7 @@ std::string WrongTensor(const GraphColumns& tensors, size_t i) {
 std::string WrongTensors(const GraphColumns& tensors) {
   std::set<std::string_view> names;
   std::map<std::string_view, size_t> first_of;  // parameters
-  // By MoE layer and kind.
+  // The tensors of tokens are counted by MoE layer and kind.
   std::map<std::string_view, std::map<std::string_view, size_t>> choices;
   for (size_t i = 0; i < tensors.name.size(); ++i) {
     std::string wrong = WrongTensor(tensors, i);

@@ -39,7 +39,8 @@ void CheckPlaces(ErrorKind error, const std::string& file,
               log.tensors.size());
 }
 
-/// Each element flips with a probability.
+/// Each element flips with a probability, so the sum is between 0 and their
+/// number.
 void CheckExpectedFlips(const std::string& file, const OracleColumns& oracle) {
   for (size_t i = 0; i < oracle.step.size(); ++i) {
     const double expected = oracle.expected_flips[i];

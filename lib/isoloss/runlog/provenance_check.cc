@@ -97,8 +97,7 @@ void CheckArms(const Provenance& provenance, Texts& wrong) {
                   provenance.recipe, asked, provenance.arm));
 }
 
-/// What attributes must hold, and what they must agree in with each other and
-/// with the graph.
+/// Finds attributes that contradict each other or the graph.
 void CheckAttributes(const RunLog& log, Texts& wrong) {
   const Provenance& provenance = log.provenance;
   for (const std::string_view name : EmptyTexts(log)) {

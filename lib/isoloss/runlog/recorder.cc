@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of the time, building the partial log takes one part in this many.
+/// Building the partial log takes at most one part in this many of the time.
 constexpr int kPause = 20;
 
 /// Where a journal is made that is to replace another one.
@@ -107,7 +107,7 @@ int64_t LastStep(const RunLog& log) {
   return log.steps.step.empty() ? 0 : log.steps.step.back();
 }
 
-/// A journal of all of `log`, on disk under the name NextJournal().
+/// Writes a journal of all of `log` to NextJournal(), on disk.
 JournalWriter MakeWhole(const RunPaths& paths, const RunLog& log) {
   JournalWriter journal = JournalWriter::Create(NextJournal(paths));
   journal.Append(log.provenance);
@@ -270,8 +270,8 @@ void Recorder::Append(const RunLog& rows) {
   KeepJournalInPlace();
 }
 
-/// Behind each append, so that what is acknowledged stands in a file that the
-/// next execution finds.
+/// Runs after each append, so that the next execution finds all acknowledged
+/// rows in a file.
 void Recorder::KeepJournalInPlace() {
   if (!journal_ || journal_->IsInPlace()) return;
   if (!fs::is_directory(paths_->folder)) {

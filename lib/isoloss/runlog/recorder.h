@@ -21,7 +21,8 @@ struct RunPaths {
   std::filesystem::path folder;
   std::string name;  ///< "mxfp8-seed1"
 
-  /// Of the run that a log, a partial log or a journal belongs to.
+  /// Returns the paths of the run to which a log, a partial log or a journal
+  /// belongs.
   static RunPaths Of(const std::filesystem::path& file);
 
   std::filesystem::path Log() const;         ///< NAME.h5: the run has ended
@@ -42,11 +43,11 @@ void RemoveTemporaries(const RunPaths& paths);
 /// Errors   IoError if one can't be removed.
 void RemoveLiveFiles(const RunPaths& paths);
 
-/// What is known of a run that has not ended: ReadJournal's content of
-/// Journal(), but with the log of PartialLog() if that is of the same
-/// experiment, arm and seed, and the journal's head is damaged or damage cuts
-/// off steps that PartialLog() has. The note says so; a Recorder that goes on
-/// with these rows writes a new journal.
+/// Reads a run that has not ended: ReadJournal's content of Journal(), or in
+/// some cases that with the log of PartialLog(). PartialLog() must be of the
+/// same experiment, arm and seed, and the journal's head must be damaged or
+/// damage must cut off steps that PartialLog() has. The note says so; a
+/// Recorder that continues with these rows writes a new journal.
 /// Errors   as ReadJournal if PartialLog() is of no help. Whether it belongs to
 ///          the run can't be told from a journal whose provenance is lost: the
 ///          caller looks at the log's, as always.
@@ -61,20 +62,20 @@ class Recorder {
   /// journal is on disk; a kill in between leaves what the earlier run left, or
   /// this run at its beginning.
   Recorder(RunPaths paths, Provenance provenance);
-  /// Goes on with what ReadJournal or ReadJournalOrPartial found, from
-  /// behind `step`: steps that it has beyond are computed again, and must come
-  /// out the same.
-  /// A journal that has fewer steps than `recorded`, or no head, is copied to
-  /// DamagedJournal() and replaced by one that has these rows.
+  /// Continues after `step` with the rows that ReadJournal or
+  /// ReadJournalOrPartial found. Later steps of `recorded` are computed again,
+  /// and must come out the same. A journal that has fewer steps than
+  /// `recorded`, or no head, is copied to DamagedJournal() and replaced by one
+  /// that has these rows.
   /// Errors   FormatError if `recorded` ends before `step`.
   Recorder(RunPaths paths, Provenance provenance, RunLog recorded,
            int64_t step);
 
-  /// What one step adds; rows of `rows` have steps above those given before.
-  /// Returns when the journal has it, and has its name: one that was removed or
-  /// replaced meanwhile is written anew whole, which an event of kind "damage"
-  /// tells. Rows of a step that the journal already has are compared instead.
-  /// After an error the log is as before.
+  /// Appends the rows of one step; rows of `rows` have steps above those given
+  /// before. Returns when the journal has them under its own name. A journal
+  /// that was removed or replaced meanwhile is written anew whole, and an event
+  /// of kind "damage" tells it. Rows of a step that the journal already has are
+  /// compared instead. After an error the log is as before.
   /// Errors   IoError if the folder was removed or renamed;
   ///           FormatError if a step that is computed again differs
   ///          (FirstDifference): the program or the machine does not compute

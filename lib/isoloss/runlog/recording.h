@@ -1,5 +1,5 @@
-// What a run was asked to record: which columns its log must have, and rows of
-// which steps.
+// Tells what a run was asked to record: the columns that its log must have, and
+// the steps whose rows it must have.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace isoloss::runlog {
 
-/// The keys of a resolved experiment, `section.key`, and their values as they
-/// stand there.
+/// Returns the keys of a resolved experiment, `section.key`, with their values
+/// as written there.
 std::map<std::string, std::string> KeysOf(const std::string& experiment_text);
 
 /// Reads the attributes of a run, its experiment's text above all. What the
@@ -35,7 +35,7 @@ class Recording {
   /// Steps of /eval of a run that ended after step `last`: `eval_every`,
   /// twice as many, ... and the last one planned, from 0.
   std::vector<int64_t> EvaluatedSteps(int64_t last) const;
-  /// Steps of /tensors likewise.
+  /// Returns likewise the steps of /tensors.
   std::vector<int64_t> TensorSteps(int64_t last) const;
 
   int64_t moe_layers() const { return moe_layers_; }
@@ -44,7 +44,7 @@ class Recording {
   int64_t eval_sequences() const { return eval_sequences_; }
 
  private:
-  /// The first steps, and every few ones.
+  /// The set contains the first steps and each multiple of `every`.
   struct Steps {
     int64_t first = 0;
     int64_t every = 0;

@@ -13,7 +13,7 @@ namespace isoloss::runlog {
 // NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding)
 struct RelationRule {
   Relation relation;
-  /// What holds, as `isoloss show --schema` prints it after a column's range.
+  /// `isoloss show --schema` prints this rule after a column's range.
   const char* rule;
   Fault fault;
   /// Where it does not hold first, with numbers; "" if it holds. Columns are as
@@ -30,7 +30,7 @@ struct RelationRule {
 /// Whether the run went on with another mesh, which ends /exchange.
 bool ChangedMesh(const RunLog& log);
 
-/// In the order of Relation.
+/// Returns the rules in the order of Relation.
 std::span<const RelationRule> RelationRules();
 
 }  // namespace isoloss::runlog

@@ -26,7 +26,8 @@ void TakeRows(const RunLog& rows, RunLog& log);
 /// steps that `log` has already fit too.
 void CheckAppend(const RunLog& rows, const RunLog& log);
 
-/// That steps ascend over both logs, from 0 to kMaxCounted, in each group.
+/// Throws unless steps ascend over both logs, from 0 to kMaxCounted, in each
+/// group.
 /// Errors   ShapeError naming the group and the step.
 void CheckOrder(const RunLog& rows, const RunLog& log);
 
@@ -36,7 +37,7 @@ void CheckOrder(const RunLog& rows, const RunLog& log);
 void CheckSize(const RunLog& rows, const RunLog& log,
                int64_t limit = kMaxValues);
 
-/// What all values of `log` count for in ReadLimit().
+/// Returns the bytes for which all values of `log` count in ReadLimit().
 size_t ValueBytesOf(const RunLog& log);
 
 /// Removes the rows of steps above `step`. /exchange_pairs, which can't be

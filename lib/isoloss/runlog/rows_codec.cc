@@ -20,7 +20,7 @@ static_assert(std::endian::native == std::endian::little);
 /// Ranks that a journal may name; far above any run.
 constexpr int64_t kMaxCount = int64_t{1} << 20;
 
-/// What follows the byte before a dataset's axes.
+/// Says in which form a dataset follows: the byte before its axes.
 enum Form : uint8_t { kEmpty = 0, kDense = 1, kSparse = 2 };
 
 /// A sparse dataset names each of these places even if its value is 0, so that

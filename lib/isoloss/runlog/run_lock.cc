@@ -18,7 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Who has the lock, as the file says. It may be out of date: a hint only.
+/// Returns the holder of the lock that the file names. It may be out of date
+/// and is only a hint.
 std::string Holder(const Descriptor& file) {
   std::array<char, 24> text{};
   const ssize_t size = ::pread(file.get(), text.data(), text.size(), 0);

@@ -25,7 +25,7 @@ using h5::ValueType;
 /// An offset of what has no place in memory.
 inline constexpr size_t kNowhere = std::numeric_limits<size_t>::max();
 
-/// Bytes between the beginning of an object and one of its members.
+/// Returns the bytes between the beginning of an object and one of its members.
 template <typename Owner, typename Member>
 size_t OffsetOf(Member Owner::*member) {
   static const Owner owner{};
@@ -34,13 +34,13 @@ size_t OffsetOf(Member Owner::*member) {
       reinterpret_cast<const std::byte*>(&owner));
 }
 
-/// What a column is in its group.
+/// Says what a column means in its group.
 enum class Role : uint8_t {
-  // Attributes of the file.
+  // The following are attributes of the file.
   kOwnVersion,  ///< of a layout that is built of parts of the run log's
   kRunVersion,  ///< of the run log's layout
   kAttribute,
-  // Datasets of a group.
+  // The following are datasets of a group.
   kIndex,   ///< [rows]: the first column, which all others are as long as
   kRows,    ///< [rows, axes...], row-major, or absent
   kPlaces,  ///< 0, 1, ...: the index of a group whose rows are an axis' places
@@ -49,7 +49,7 @@ enum class Role : uint8_t {
   kMember,  ///< [rows]: one member of each event
 };
 
-/// An extent of an array besides its rows.
+/// Describes an extent of an array besides its rows.
 struct Axis {
   template <typename Owner>
   Axis(const char* axis_name, int64_t Owner::*size)
@@ -59,7 +59,7 @@ struct Axis {
   size_t offset;  ///< of its size, an int64_t
 };
 
-/// A dataset or an attribute.
+/// Describes a dataset or an attribute.
 struct Column {
   /// A version that the log does not keep.
   Column(Role version, Field what, int64_t newest_version)
@@ -115,13 +115,13 @@ struct Column {
     column.required = true;
     return column;
   }
-  /// Of a log of version `version` of its own layout or later.
+  /// The column exists from version `version` of the log's own layout on.
   Column Since(int64_t version) const {
     Column column = *this;
     column.own_since = version;
     return column;
   }
-  /// Whether its values stand in a std::vector of the log.
+  /// True if a std::vector of the log holds its values.
   bool IsRecorded() const {
     return role != Role::kPlaces && role != Role::kMember;
   }
@@ -133,7 +133,8 @@ struct Column {
   Field field;
   Role role = Role::kRows;
   ValueType type = ValueType::kInt64;
-  /// Of its vector or value; kPlaces: of their number; kMember: of the events.
+  /// The column's vector or value lies at this offset. For kPlaces their number
+  /// lies there; for kMember, the events.
   size_t offset = kNowhere;
   size_t in_row = kNowhere;  ///< of its value in one row or event
   std::vector<Axis> axes = {};
@@ -161,7 +162,7 @@ struct Group {
            columns.front().type == ValueType::kInt64;
   }
   bool HasEvents() const { return columns.front().role == Role::kMember; }
-  /// Those that the version of the log's own layout has.
+  /// Returns the columns that the version of the log's own layout has.
   std::span<const Column> ColumnsIn(const View& log) const;
   std::string PathOf(const Column& column) const;  ///< "/steps/lr"
 
@@ -172,10 +173,10 @@ struct Group {
   size_t own_version = kNowhere;  ///< of the version of the log's own layout
 };
 
-/// A log, in its order on disk.
+/// Describes a log, in its order on disk.
 using Schema = std::vector<Group>;
 
-/// The schema of a log or of a part of it: a RunLog, a Provenance, a
+/// Returns the schema of a log or of a part of it: of a RunLog, a Provenance, a
 /// ModelGraph, a ProbeLog or an Ensemble on disk.
 template <typename Log>
 const Schema& SchemaOf();
@@ -192,8 +193,8 @@ inline constexpr int64_t kGraphVersion = 5;
 /// The groups of a RunLog that are no part of its provenance: those of steps
 /// and of events.
 std::span<const Group> RowGroups();
-/// Attributes of a Provenance: of every file, and of files of another program's
-/// run.
+/// Return the attributes of a Provenance: those of every file, and those of
+/// files of another program's run.
 const Group& AttributeGroup();
 const Group& OriginGroup();
 /// All of a Provenance, as files have it.
@@ -208,7 +209,7 @@ const Columns& ColumnsOf() {
   return columns;
 }
 
-/// Parts of a member of a larger log.
+/// Moves columns of a part to the log whose member the part is.
 template <typename Log, typename Part>
 Columns PartOf(Part Log::*part, Columns columns) {
   const size_t offset = OffsetOf(part);
@@ -228,7 +229,7 @@ Schema PartOf(Part Log::*part, Schema schema) {
   for (Group& group : schema) group = PartOf(part, std::move(group));
   return schema;
 }
-/// Schemas and groups, one after the other.
+/// Returns all schemas, one after the other.
 Schema Joined(const std::vector<Schema>& parts);
 
 /// The memory that the columns of a schema lie in: an object of the type that
@@ -263,7 +264,8 @@ class BasicView : AnyView {
     return group.HasSteps() ? &Values<int64_t>(group.columns.front()) : nullptr;
   }
 
-  /// Calls visit(value) with an attribute: int64_t, double, bool, std::string.
+  /// Calls visit(value) with an attribute, which is an int64_t, double, bool or
+  /// std::string.
   template <typename Visit>
   decltype(auto) WithValue(const Column& column, Visit&& visit) const {
     switch (column.type) {

@@ -16,7 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of files without a trailer, which are old or cut off.
+/// Files without a trailer, which are old or cut off, have at most this many
+/// bytes.
 constexpr uint64_t kMaxUnsealedBytes = uint64_t{64} << 20;
 
 /// The whole file: what was checked is what HDF5 reads, whatever happens to the

@@ -28,7 +28,7 @@ class WrongKindError : public Error {
   WrongKindError(const FileKind& found, const std::string& message)
       : Error(ErrorKind::kFormat, message), found_(&found) {}
 
-  /// One of trailer.h.
+  /// Returns one of the kinds in trailer.h.
   const FileKind& found() const { return *found_; }
 
  private:

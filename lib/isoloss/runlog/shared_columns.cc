@@ -14,7 +14,7 @@
 namespace isoloss::runlog {
 namespace {
 
-/// The one row of labels.
+/// Labels have only this row.
 constexpr SharedRow kNoStep;
 
 std::unordered_map<std::string, size_t> Places(
@@ -33,7 +33,7 @@ void MatchLabels(SharedGroup& group, const View& a, const View& b) {
   }
 }
 
-/// Of what all steps together gave; `before` has these steps.
+/// Returns the row of totals over all steps; `before` has these steps.
 std::vector<SharedRow> TotalRow(const Group& before, const View& log_a,
                                 const View& log_b) {
   const auto* a = log_a.Steps(before);
@@ -42,7 +42,7 @@ std::vector<SharedRow> TotalRow(const Group& before, const View& log_a,
   return {{0, 0, a->back()}};
 }
 
-/// From axis number `from` on.
+/// Compares the axes from number `from` on.
 std::optional<ExtentDifference> AxisDifference(const Column& column,
                                                const View& a, const View& b,
                                                size_t from) {
@@ -53,7 +53,7 @@ std::optional<ExtentDifference> AxisDifference(const Column& column,
   return std::nullopt;
 }
 
-/// What a place of an axis is called: "MoE layer 2".
+/// Returns the name of a place of an axis, such as "MoE layer 2".
 std::string AxisPlace(std::string_view axis, size_t place) {
   if (axis == "layers") return fmt::format("MoE layer {}", place);
   if (axis == "sequences") return fmt::format("held-out sequence {}", place);
@@ -81,8 +81,8 @@ BasicStatistics BasicsOf(const Group& group, const View& log) {
   return {find(kStat_numel), find(kStat_l1_norm), find(kStat_l2_norm)};
 }
 
-/// Of the elements of the tensor at `index` of one log; 0 if that does not
-/// hold what it takes.
+/// Returns the magnitude of the elements of the tensor at `index` of one log; 0
+/// if the log lacks the statistics for it.
 double Magnitude(const BasicStatistics& basic, Scale scale, size_t index) {
   const double sum = At(basic.l1_norm, index);
   double magnitude = sum;
@@ -103,7 +103,8 @@ double LargestOfRow(const std::vector<double>& values, size_t row,
   return largest;
 }
 
-/// What the tolerance is a share of besides the larger value.
+/// Returns the quantity, besides the larger value, of which the tolerance is a
+/// share.
 double ScaleOf(const SharedValue& value) {
   const SharedColumn& column = *value.column;
   const Field& field = column.field();

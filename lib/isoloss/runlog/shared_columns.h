@@ -19,14 +19,14 @@
 
 namespace isoloss::runlog {
 
-/// A name that two lists share, and its place in each.
+/// A name occurs in two lists, at these places.
 struct SharedName {
   size_t a = 0;
   size_t b = 0;
 };
 
-/// Two lists of names, matched. Of a name that a list repeats its first place
-/// counts.
+/// Finds the names that two lists share. If a list repeats a name, its first
+/// place counts.
 struct MatchedNames {
   std::vector<SharedName> shared;  ///< in the order of `a`
   std::vector<std::string> only_a;
@@ -35,7 +35,7 @@ struct MatchedNames {
 MatchedNames MatchNames(const std::vector<std::string>& a,
                         const std::vector<std::string>& b);
 
-/// Rows of one step in two logs.
+/// Both logs have a row of this step.
 struct SharedRow {
   size_t a = 0;
   size_t b = 0;
@@ -54,7 +54,7 @@ template <typename T>
 bool SameBits(const T& a, const T& b) {
   return a == b;
 }
-/// The same of equally many.
+/// Compares two spans of the same length likewise.
 bool EqualBits(std::span<const double> a, std::span<const double> b);
 
 /// Columns of /tensors that say what others mean; null where a log has none.
@@ -69,7 +69,8 @@ struct BasicStatistics {
 struct SharedGroup {
   const Group* of = nullptr;
   std::vector<SharedRow> rows = {};
-  /// Of the axis that has labels; those of the logs, if there is one.
+  /// The names are those of the axis that has labels; the labels are those of
+  /// the logs, if there is such an axis.
   MatchedNames names = {};
   const std::vector<std::string>* labels_a = nullptr;
   const std::vector<std::string>* labels_b = nullptr;
@@ -103,7 +104,7 @@ struct SharedColumn {
   /// Places are matched by the group's labels; each has `inner` values.
   bool labelled = false;
   size_t inner = 0;
-  /// What keeps it from being compared, if anything does.
+  /// Different extents, if there are any, prevent a comparison.
   std::optional<ExtentDifference> extents = {};
 
   const Field& field() const { return of->field; }
@@ -116,7 +117,7 @@ struct SharedColumn {
   }
 };
 
-/// One value of a column in both logs.
+/// Holds the indices of one value of a column in both logs.
 struct SharedValue {
   const SharedColumn* column = nullptr;
   SharedRow row;
@@ -159,7 +160,7 @@ bool IsRecorded(const SharedColumn& column, const SharedRow& row, size_t place);
 /// before those of the next tensor.
 using Band = std::vector<const SharedColumn*>;
 
-/// The first difference of some steps.
+/// Describes the first difference of some steps.
 struct StepDifference {
   SharedValue value;
   std::optional<int64_t> last_equal_step;
@@ -172,10 +173,11 @@ class SharedColumns {
   SharedColumns(const SharedColumns&) = delete;
   SharedColumns& operator=(const SharedColumns&) = delete;
 
-  /// In the order of the schema.
+  /// Returns all columns in the order of the schema.
   const std::vector<SharedColumn>& all() const { return columns_; }
-  /// Those with values whose scope both runs share: of the ranks and what
-  /// travels between them only if mesh and exchange are the same.
+  /// Returns columns with values whose scope both runs share. Columns of the
+  /// ranks and of the traffic between them belong only if mesh and exchange are
+  /// the same.
   Band Comparable() const;
   /// Likewise those that are not compared, because their extents differ.
   Band OtherExtents() const;
@@ -194,7 +196,8 @@ class SharedColumns {
   bool same_mesh_ = false;
 };
 
-/// The first difference step by step, in each step by band, in a band by place.
+/// Finds the first difference step by step, in each step by band, in a band by
+/// place.
 std::optional<StepDifference> FirstInSteps(const std::vector<int64_t>& steps,
                                            const std::vector<Band>& bands,
                                            const Rule& rule);

@@ -133,7 +133,7 @@ std::string WrongNorms(const RunLog& log) {
     for (size_t j = i * count; j < (i + 1) * count; ++j) {
       squares += parts[j] * parts[j];
     }
-    // What is not finite lies outside of its column's domain.
+    // A norm that is not finite lies outside of its column's domain.
     const double norm = std::sqrt(squares);
     if (!std::isfinite(whole[i]) || !std::isfinite(norm) ||
         Near(whole[i], norm, tolerance)) {

@@ -37,7 +37,7 @@ int64_t RoundUp(int64_t count, int64_t multiple) {
 
 int64_t Blocks(int64_t elements) { return RoundUp(elements, kBlock) / kBlock; }
 
-/// Of all segments down a column.
+/// Returns the number of blocks of all segments down a column.
 int64_t ColumnBlocks(const DumpedTensor& tensor) {
   int64_t blocks = 0;
   int64_t begin = 0;
@@ -63,7 +63,7 @@ bool ExtentsFit(const DumpedCells& cells) {
          std::ranges::max(e) <= kMaxValues;
 }
 
-/// Of one direction, "codes_rowwise" and so on.
+/// Shows `visitor` the cells of one direction: "codes_rowwise" and so on.
 template <typename Visitor, typename Tensor, typename Cells>
 void VisitCells(Visitor& visitor, const Tensor& tensor, bool columnwise,
                 Cells& cells) {
@@ -249,7 +249,7 @@ class GroupReader {
   const h5::Object* group_;
 };
 
-/// Of the parts that a dump shares with run logs.
+/// Returns the schema of the parts that a dump shares with run logs.
 const Schema& GraphWithVersion() {
   static const Schema schema =
       Joined({{Group("", "", 1,

@@ -1,5 +1,5 @@
-// Whole tensors of one step, written by `--dump`: one HDF5 file with a group
-// for each tensor, the graph, and the trailer of trailer.h.
+// Writes and reads the whole tensors of one step for `--dump`: one HDF5 file
+// with a group for each tensor, the graph, and the trailer of trailer.h.
 #pragma once
 
 #include <cstdint>
@@ -64,19 +64,19 @@ struct DumpedTensor {
   std::string format_rowwise = {};
   std::vector<uint8_t> codes_rowwise = {};   ///< [rows, cols]
   std::vector<uint8_t> scales_rowwise = {};  ///< [rows, ceil(cols / 32)]
-  /// The same down columns, anew in each segment.
+  /// The operand is also stored down columns, with new blocks in each segment.
   std::string format_columnwise = {};
   std::vector<uint8_t> codes_columnwise = {};  ///< [rows, cols]
   std::vector<uint8_t> scales_columnwise =
       {};  ///< [blocks of all segments, cols]
-  /// Instead of blocks, if the format HasCells.
+  /// Cells replace blocks if the format HasCells.
   DumpedCells cells_rowwise = {};
   DumpedCells cells_columnwise = {};
 
   bool operator==(const DumpedTensor&) const = default;
 };
 
-/// Of each segment. Requires extents as described.
+/// Returns the cells of each segment. Requires extents as described.
 std::vector<CellTensor> CellTensorsOf(const DumpedTensor& tensor,
                                       bool columnwise);
 

@@ -1,5 +1,5 @@
-// The statistics of one tensor at one step, for the rules of
-// tensor_relations.cc alone.
+// Gives the rules of tensor_relations.cc access to the statistics of one tensor
+// at one step.
 #pragma once
 
 #include <fmt/format.h>
@@ -18,11 +18,11 @@
 
 namespace isoloss::runlog {
 
-/// Distance between the statistics of the two directions.
+/// The statistics of the two directions lie this far from each other.
 inline constexpr size_t kColumnwise =
     kStat_underflows_num_columnwise - kStat_underflows_num;
 
-/// The statistics of one tensor at one step.
+/// Reads the statistics of one tensor at one step.
 class TensorEntry {
  public:
   TensorEntry(const TensorColumns& tensors,
@@ -61,9 +61,9 @@ class TensorEntry {
     return fmt::format("{} is {}", kTensorStatistics[statistic].name,
                        std::isnan(value) ? "NaN" : fmt::format("{}", value));
   }
-  /// Its place among the tensors.
+  /// Returns the tensor's place among the tensors.
   size_t tensor() const { return at_ % tensors_.names.size(); }
-  /// The same tensor in another row.
+  /// Returns the same tensor in another row.
   TensorEntry InRow(size_t row) const {
     return {tensors_, scales_, row * tensors_.names.size() + tensor()};
   }

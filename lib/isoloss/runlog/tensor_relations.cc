@@ -19,7 +19,7 @@ constexpr double kTolerance = 1e-5;
 /// for a program that logs decibels in FP32.
 constexpr double kDecibel = 1e-3;
 
-/// As ForEachEntry, for tensors with elements.
+/// Does the same as ForEachEntry, but only for tensors with elements.
 template <typename Find>
 std::string ForEachFilled(const RunLog& log, const Find& find) {
   return ForEachEntry(log, [&](const TensorEntry& entry) -> std::string {
@@ -53,7 +53,7 @@ std::string RangesOf(const TensorEntry& e) {
   }
   if (zeros > 0 && e[kStat_min] > 0) return two(kStat_zeros_num, kStat_min);
   if (zeros > 0 && e[kStat_max] < 0) return two(kStat_zeros_num, kStat_max);
-  // |x|_1 <= m |x|_max, and |x|_1 <= sqrt(m) |x|_2.
+  // The m nonzero elements obey |x|_1 <= m |x|_max, and |x|_1 <= sqrt(m) |x|_2.
   constexpr double kMore = 1 + kTolerance;
   if (l1 > nonzero * amax * kMore) return two(kStat_zeros_num, kStat_l1_norm);
   if (l1 > std::sqrt(nonzero) * l2 * kMore) {
@@ -96,7 +96,7 @@ std::string NormsOf(const TensorEntry& e) {
         e.Shown(kStat_l2_norm), e.Shown(kStat_mean), e.Shown(kStat_variance),
         n);
   }
-  // |x|_2 <= |x|_1 <= sqrt(n) |x|_2 and |x|_max <= |x|_2.
+  // Any tensor has |x|_2 <= |x|_1 <= sqrt(n) |x|_2 and |x|_max <= |x|_2.
   if (l2 > l1 * (1 + kTolerance) || l1 > std::sqrt(n) * l2 * (1 + kTolerance)) {
     return Two(e, kStat_l1_norm, kStat_l2_norm);
   }
