@@ -50,8 +50,9 @@ std::string WrongWorst(const OracleColumns& oracle, size_t i) {
   return "";
 }
 
-/// Each element is equal, a flip or another one, and what is said of the worst
-/// one fits. A probe's other rules are the gate's (gate/probe_completeness.h).
+/// Requires that each element is equal, a flip or another one, and that the
+/// worst element fits. The gate checks a probe's further rules
+/// (gate/probe_completeness.h).
 std::string WrongOracleRow(const OracleColumns& oracle, size_t i) {
   const double elements = static_cast<double>(oracle.elements[i]);
   const double parts = static_cast<double>(oracle.equal[i]) +
@@ -173,8 +174,8 @@ void CheckPrecisionOrder(const PrecisionColumns& precision,
   }
 }
 
-/// Rows stand in the order in which the probe met them, so that a step that is
-/// counted twice or for another one shows.
+/// Rows have the order in which the probe met them, which shows if a step is
+/// counted twice or in place of another one.
 void CheckOrder(const ProbeLog& log, std::vector<Violation>& violations) {
   const auto& oracle = log.oracle;
   const auto cases = static_cast<int64_t>(log.cases.size());
@@ -221,8 +222,8 @@ void CheckComparisons(const ProbeLog& log, std::vector<Violation>& violations) {
   CheckOrder(log, violations);
 }
 
-/// Where the scores of each router stand in /tensors: a choice of experts reads
-/// them.
+/// Returns the places of each router's scores in /tensors: a choice of experts
+/// reads them.
 std::set<int64_t> PlacesOfScores(const ProbeLog& log) {
   const GraphIndex graph(log.provenance.graph);
   std::set<std::string_view> scores;
@@ -295,8 +296,8 @@ void CheckGraph(const ModelGraph& graph, std::vector<Violation>& violations) {
 
 namespace {
 
-/// Only a run that isoloss trained has these; `origin` alone must not spare it
-/// the rules of such runs.
+/// Only a run that isoloss trained has these attributes; `origin` alone must
+/// not spare it the rules of such runs.
 void CheckOrigin(const Provenance& provenance,
                  std::vector<Violation>& violations) {
   for (const auto& [name, value] :
@@ -332,8 +333,8 @@ std::vector<Violation> CheckForeign(const RunLog& log) {
 std::vector<Violation> CheckDomains(const RunLog& log) {
   if (!log.provenance.Knows(Fact::kRecording)) return CheckForeign(log);
   const Recording recording(log.provenance);
-  // Bytes between pairs are written down at evaluations, and only those that
-  // belong to the mesh that /exchange tells of.
+  // Bytes between pairs are written at evaluations, and only while the mesh is
+  // that of /exchange.
   const bool has_pairs =
       !log.eval.step.empty() && log.eval.step.back() > 0 && !ChangedMesh(log);
   ColumnCheck check(View(log), log.schema_version, [&](When when) {

@@ -33,7 +33,7 @@ struct Stacked {
   Part columns;
 };
 
-/// An ensemble as it is on disk.
+/// Holds an ensemble as it is on disk.
 struct Tables {
   std::string kind;
   int64_t run_schema_version = kSchemaVersion;
@@ -68,7 +68,7 @@ void TakeLabels(const Part& from, Part& to) {
   }
 }
 
-/// Whether parameters are those of another member.
+/// Compares the labels of two members, which only parameters have.
 template <typename Part>
 bool SameLabels(const Part& a, const Part& b) {
   if constexpr (std::is_same_v<Part, ParameterColumns>) {
@@ -167,7 +167,7 @@ Ensemble EnsembleOf(const Tables& tables, EnsembleKind kind) {
   return ensemble;
 }
 
-/// A table of which each row has its member.
+/// Describes a table whose rows each name their member.
 template <typename Part>
 Group TableOf(const char* name, const char* description,
               Stacked<Part> Tables::*table, bool required = true) {
@@ -294,7 +294,7 @@ EnsembleKind CheckedKind(const std::string& path, const Tables& tables) {
          "`benign` or `seeds`");
 }
 
-/// Each member gets the labels of all.
+/// Each member gets the labels of the whole table.
 void CheckLabels(const std::string& path, const Tables& tables) {
   size_t bytes = sizeof(EnsembleMember);
   for (const auto* names : {&tables.parameters.columns.names,

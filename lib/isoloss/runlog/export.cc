@@ -47,7 +47,7 @@ void Append(std::string& line, double value, ExportFormat format) {
   if (std::isfinite(value)) {
     const size_t begin = line.size();
     fmt::format_to(std::back_inserter(line), "{}", value);
-    // Else readers take it for an integer, which has no -0.
+    // Without a point readers take it for an integer, which has no -0.
     if (line.find_first_of(".e", begin) == std::string::npos) line += ".0";
     return;
   }
@@ -57,7 +57,7 @@ void Append(std::string& line, double value, ExportFormat format) {
   Append(line, std::string(name), format);
 }
 
-/// One axis of an array: its extent and what its places are called.
+/// Describes one axis of an array: its extent and the names of its places.
 struct AxisPlaces {
   size_t size = 0;
   const std::vector<std::string>* names = nullptr;
@@ -68,7 +68,7 @@ struct AxisPlaces {
   }
 };
 
-/// A dataset whose first axis is the group's rows.
+/// The first axis of a dataset is the group's rows.
 struct Dataset {
   std::string name;
   std::string unit;
@@ -82,7 +82,7 @@ struct Dataset {
   }
 };
 
-/// Where an axis has names in its group; null if it has none.
+/// Returns the names that a group has for an axis; null if it has none.
 const std::vector<std::string>* NamesOf(const Group& group, const Axis& axis,
                                         const View& log) {
   for (const Column& column : group.columns) {
@@ -113,7 +113,7 @@ std::function<void(std::string&, size_t)> AppenderOf(const Column& column,
       });
 }
 
-/// The datasets of one group that the log has.
+/// Returns the datasets of one group that the log has.
 std::vector<Dataset> DatasetsOf(const Group& group, const View& log,
                                 ExportFormat format) {
   const size_t rows = log.Count(group.columns.front());
@@ -148,8 +148,8 @@ std::string ColumnName(const Dataset& dataset, size_t index) {
   return CsvText(dataset.name + suffix + unit);
 }
 
-/// The places that get a line each in CSV: those of the first axis, if the
-/// schema names them. Null: a row is one line.
+/// Returns the places that have a line each in CSV: those of the first axis, if
+/// the schema names them. Null if a row is one line.
 const AxisPlaces* NamedPlaces(const std::vector<Dataset>& datasets) {
   for (const Dataset& dataset : datasets) {
     if (!dataset.axes.empty() && dataset.axes[0].names != nullptr) {
@@ -194,7 +194,7 @@ void AppendCells(const Dataset& dataset, size_t row,
   }
 }
 
-/// Passes the lines of a row on; returns how many.
+/// Passes on the lines of a row; returns how many there are.
 size_t WriteCsvRow(const std::vector<Dataset>& datasets, size_t row,
                    const std::function<void(std::string_view line)>& write) {
   const AxisPlaces* places = NamedPlaces(datasets);

@@ -18,7 +18,7 @@ enum class ExportFormat {
   kJsonl,  ///< one JSON object per row and line
 };
 
-/// A group of the schema, and how many rows `log` has in it.
+/// Tells how many rows `log` has in a group of the schema.
 struct GroupRows {
   std::string name;
   size_t rows = 0;

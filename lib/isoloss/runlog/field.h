@@ -31,13 +31,14 @@ struct Field {
   const char* description;
   Domain domain;
   int64_t since = 1;  ///< version of the run log's layout that brought it
-  /// False of a clock, an accident or a circumstance: equal runs need not have
-  /// equal values.
+  /// A clock, an accident or a circumstance is not reproducible: equal runs
+  /// need not have equal values.
   bool reproducible = true;
   When when = When::kAlways;
   /// An optional attribute is not written if it is empty.
   bool optional = false;
-  // How it is compared: by default to the bit, after all that has a turn.
+  // By default a column is compared to the bit, after all columns that have a
+  // turn.
   Turn turn = Turn::kMeasured;
   Scale scale = Scale::kOwn;
   Scope scope = Scope::kTraining;
@@ -83,9 +84,9 @@ struct Field {
   }
 };
 
-/// Text of an attribute of a file as it may be shown: Printable, on one line
-/// but where many belong to it. A line end elsewhere would forge lines of a
-/// report.
+/// Returns the text of a file's attribute as it may be shown: Printable, and on
+/// one line unless the attribute has many lines. A line end elsewhere would
+/// forge lines of a report.
 std::string ShownText(const Field& field, std::string_view text);
 
 }  // namespace isoloss::runlog

@@ -20,7 +20,8 @@
 namespace isoloss::runlog::h5 {
 
 inline constexpr size_t kStreamAlignment = 8;
-/// Axes of an array, and groups within each other: far above what we write.
+/// An array has at most this many axes, and groups are nested at most this
+/// deep: far more than we write.
 inline constexpr size_t kMaxAxes = 8;
 inline constexpr size_t kMaxDepth = 8;
 
@@ -53,7 +54,7 @@ class StreamWriter {
   void Align() {
     Take((kStreamAlignment - used_ % kStreamAlignment) % kStreamAlignment);
   }
-  /// The next `bytes`, to be filled.
+  /// Returns the next `bytes`, which the caller fills.
   std::byte* Take(size_t bytes) {
     if (bytes > memory_.size() - used_) throw Full("the file holds too much");
     std::byte* place = memory_.data() + used_;

@@ -20,7 +20,7 @@ class SharedMemory;
 
 namespace isoloss::runlog::h5 {
 
-/// The types of our files; see TypeOf in h5_handle.h.
+/// Our files have these types; see TypeOf in h5_handle.h.
 enum class ValueType : uint8_t {
   kUint8,
   kFloat,
@@ -68,7 +68,7 @@ struct Object {
   std::map<std::string, Values, std::less<>> attributes;
   std::map<std::string, Object, std::less<>> members;  ///< of a group
 
-  /// Null if there is none of that name.
+  /// Returns null if there is no attribute of that name.
   const Values* Attribute(std::string_view name) const;
   const Object* Member(std::string_view name) const;
 };
@@ -82,13 +82,13 @@ T One(const Values& values);
 /// Returns the text of an attribute as the file has it.
 std::string RawText(const Values& values);
 
-/// How much of a file is wanted.
+/// Says how much of a file is wanted.
 enum class Part : uint8_t {
   kAll,
   kAttributes,  ///< of the root only
 };
 
-/// Owns what its objects refer to.
+/// Owns the memory of its objects.
 class Tree {
  public:
   /// Lets HDF5 read the bytes of a file in a process of its own. `name` is for

@@ -32,7 +32,7 @@ struct JournalContent {
   uint64_t records = 0;
   uint64_t valid_bytes = 0;  ///< up to the end of the last whole record
   uint64_t torn_bytes = 0;   ///< behind it
-  /// "" or a sentence that says what was left out, and where.
+  /// Says in a sentence which bytes were left out, and why; "" if none were.
   std::string note;
 };
 
@@ -43,7 +43,7 @@ class JournalWriter {
   static JournalWriter Create(const std::filesystem::path& path);
   /// Continues after the last whole record; torn bytes at the end are cut off.
   static JournalWriter Continue(const std::filesystem::path& path);
-  /// The same of a file whose content has been read.
+  /// Does the same with a file whose content has been read.
   static JournalWriter Continue(const std::filesystem::path& path,
                                 const JournalContent& content);
 
@@ -57,15 +57,14 @@ class JournalWriter {
   ///          of the record is cut off again if that can be done; a reader
   ///          leaves it out in any case.
   void Append(const Provenance& provenance);
-  /// The rows of `rows` (its provenance is ignored).
+  /// Appends the rows of `rows`; its provenance is ignored.
   void Append(const RunLog& rows);
   void Sync();
-  /// Whether the file still has its name: what is appended to one that was
-  /// removed or replaced is lost with this process.
+  /// True if the file still has its name. Records appended to a file that was
+  /// removed or replaced are lost with this process.
   bool IsInPlace() const;
 
-  /// Gives the file another name in its folder, for good; replaces one of that
-  /// name.
+  /// Renames the file in its folder, for good; replaces a file of that name.
   void Rename(const std::filesystem::path& path);
 
  private:
@@ -91,11 +90,11 @@ class JournalWriter {
 ///          right CRC is not what its kind promises.
 JournalContent ReadJournal(const std::filesystem::path& path);
 
-/// The same of a journal in memory; `name` is for messages.
+/// Does the same with a journal in memory; `name` is for messages.
 JournalContent ParseJournal(std::span<const std::byte> bytes,
                             const std::string& name);
 
-/// Whether the file begins as a journal of any version does.
+/// True if the file begins as a journal of any version does.
 /// Errors   IoError if it can't be read.
 bool HasJournalHead(const std::filesystem::path& path);
 

@@ -17,8 +17,8 @@ Columns ListOf(const PlainStepColumns& part);
 
 /// Returns the groups of a ProbeLog that compare two arms.
 std::span<const Group> ComparisonGroups();
-/// /plain_steps of another program's operations: the values that were recorded,
-/// or NaN.
+/// /plain_steps of another program's operations holds the values that were
+/// recorded, or NaN.
 const Group& ForeignStepGroup();
 
 }  // namespace isoloss::runlog

@@ -17,23 +17,23 @@ namespace isoloss::runlog {
 /// as written there.
 std::map<std::string, std::string> KeysOf(const std::string& experiment_text);
 
-/// Reads the attributes of a run, its experiment's text above all. What the
-/// text lacks was not asked for, and counts as 0.
+/// Reads the attributes of a run, its experiment's text above all. Keys that
+/// the text lacks were not asked for, and count as 0.
 class Recording {
  public:
   explicit Recording(const Provenance& provenance);
 
-  /// The keys of the text that are needed to know all of this and are missing
-  /// or no numbers, divided by commas; "" if there are none.
+  /// Returns the keys that this class needs and the text lacks, or has without
+  /// a number, divided by commas; "" if there are none.
   const std::string& missing_keys() const { return missing_keys_; }
 
-  /// By the attributes alone; kPairs depends on what was recorded, too.
+  /// Decides by the attributes alone; kPairs depends on the recorded rows, too.
   bool IsDue(When when) const;
   bool HasStatistics(int64_t step) const { return statistics_.Includes(step); }
   bool HasDigests(int64_t step) const { return digests_.Includes(step); }
 
-  /// Steps of /eval of a run that ended after step `last`: `eval_every`,
-  /// twice as many, ... and the last one planned, from 0.
+  /// Returns the steps of /eval of a run that ended after step `last`: 0, the
+  /// multiples of `eval_every` and the last one planned.
   std::vector<int64_t> EvaluatedSteps(int64_t last) const;
   /// Returns likewise the steps of /tensors.
   std::vector<int64_t> TensorSteps(int64_t last) const;

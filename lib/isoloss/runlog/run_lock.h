@@ -11,12 +11,12 @@ namespace isoloss::runlog {
 /// was killed may leave it.
 class RunLock {
  public:
-  /// Makes the folder if it is missing. Where the file system has no locks
-  /// there is no protection.
+  /// Makes the folder if it is missing. A file system without locks gives no
+  /// protection.
   /// Errors   IoError if another process has it, or the file can't be opened.
   explicit RunLock(const RunPaths& paths);
   ~RunLock();
-  /// Takes it again if its file was removed from under it.
+  /// Takes the lock again if its file was removed.
   /// Errors   IoError if another process has got it since.
   void Renew();
   /// True if a killed process left the file, and with it perhaps temporary

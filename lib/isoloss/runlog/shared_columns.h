@@ -1,6 +1,6 @@
-// Two run logs side by side: every column that both have, its rows matched by
-// step and its places by label, and the search for what differs. Which columns
-// are compared, and how, follows from the schema: no comparison lists them.
+// Compares two run logs: matches every column that both have, its rows by step
+// and its places by label, and finds the first difference. The schema decides
+// which columns are compared, and how: no comparison lists them.
 #pragma once
 
 #include <cstddef>
@@ -48,7 +48,7 @@ struct SharedRow {
 std::vector<SharedRow> MatchRows(const std::vector<int64_t>& a,
                                  const std::vector<int64_t>& b);
 
-/// NaN equals a NaN of the same bits, 0 is not -0.
+/// NaN equals a NaN of the same bits; 0 is not -0.
 bool SameBits(double a, double b);
 template <typename T>
 bool SameBits(const T& a, const T& b) {
@@ -57,15 +57,17 @@ bool SameBits(const T& a, const T& b) {
 /// Compares two spans of the same length likewise.
 bool EqualBits(std::span<const double> a, std::span<const double> b);
 
-/// Columns of /tensors that say what others mean; null where a log has none.
+/// These columns of /tensors are needed to understand further ones; null if a
+/// log lacks them.
 struct BasicStatistics {
   const std::vector<double>* numel = nullptr;
   const std::vector<double>* l1_norm = nullptr;
   const std::vector<double>* l2_norm = nullptr;
 };
 
-/// A group of both logs. One without steps, /exchange_pairs, is a single row of
-/// the last step of the group before it if that is the same in both.
+/// Both logs have this group. /exchange_pairs, which has no steps, is a single
+/// row of the last step of the group before it, if that step is the same in
+/// both.
 struct SharedGroup {
   const Group* of = nullptr;
   std::vector<SharedRow> rows = {};
@@ -83,7 +85,7 @@ struct SharedGroup {
   std::vector<int64_t> Steps() const;
 };
 
-/// An axis of a column that is not as long in both logs.
+/// The axis of a column is not as long in both logs.
 struct ExtentDifference {
   std::string_view of;  ///< "experts"
   int64_t a = 0;
@@ -92,7 +94,7 @@ struct ExtentDifference {
   std::string Text() const;  ///< "5 against 6 experts"
 };
 
-/// A reproducible dataset that both logs have values of.
+/// Both logs have values of this reproducible dataset.
 struct SharedColumn {
   const SharedGroup* group = nullptr;
   const Column* of = nullptr;
@@ -111,7 +113,7 @@ struct SharedColumn {
   const char* quantity() const {
     return field().shown == nullptr ? field().name.c_str() : field().shown;
   }
-  /// Does it hold values, rather than the steps or labels of others?
+  /// True if it holds values, rather than steps or labels.
   bool HoldsValues() const {
     return of->role == Role::kRows || of->role == Role::kSquare;
   }
@@ -127,37 +129,39 @@ struct SharedValue {
 
   using Value = std::variant<int64_t, double, std::string>;
   std::pair<Value, Value> Values() const;
-  /// "MoE layer 2, expert 5", "w1" or "x_output, byte 3"; "" if a row of the
-  /// column is one value.
+  /// Returns "MoE layer 2, expert 5", "w1" or "x_output, byte 3"; "" if a row
+  /// of the column is one value.
   std::string Place() const;
 };
 
-/// When do two values agree?
+/// Decides when two values agree.
 struct Rule {
-  /// Empty: to the bit. Else if they differ by no more than this share of the
-  /// field's scale; NaN and infinities agree with their like only.
+  /// Without a tolerance values agree only to the bit. With one they agree if
+  /// they differ by no more than this share of the field's scale; NaN and
+  /// infinities agree only with their like.
   std::optional<double> tolerance = {};
-  /// Pass over what one log has NaN for because its recipe does not quantise.
+  /// Values are skipped that are NaN in one log because its recipe does not
+  /// quantise.
   bool where_both_quantize = false;
-  /// All of every row, by place: also values of a tensor that one log did not
-  /// record at the step.
+  /// All values of every row are compared, by place: also values of a tensor
+  /// that one log did not record at the step.
   bool whole_rows = false;
 };
 
-/// The first value of a row that differs, in the order of A's places.
+/// Returns the first value of a row that differs, in the order of A's places.
 std::optional<SharedValue> FirstDifferent(const SharedColumn& column,
                                           const SharedRow& row,
                                           const Rule& rule);
 
-/// Whether both logs recorded something of the column in this row, and of a
-/// place in it: a row of digests that are all 0 has none, and of a tensor
-/// whose `numel` is NaN there are no statistics. If both runs were asked for
-/// the same statistics, one log is enough: the other one lacks something.
+/// True if both logs recorded values of the column in this row, or at one place
+/// in it. A row of digests that are all 0 has none, and a tensor whose `numel`
+/// is NaN has no statistics. If both runs were asked for the same statistics,
+/// one log is enough: the second log lacks values that it should have.
 bool IsRecorded(const SharedColumn& column, const SharedRow& row);
 bool IsRecorded(const SharedColumn& column, const SharedRow& row, size_t place);
 
-/// Columns that are compared place by place, so that a tensor's statistics come
-/// before those of the next tensor.
+/// A band is compared place by place, so that a tensor's statistics come before
+/// those of the next tensor.
 using Band = std::vector<const SharedColumn*>;
 
 /// Describes the first difference of some steps.
@@ -179,10 +183,10 @@ class SharedColumns {
   /// ranks and of the traffic between them belong only if mesh and exchange are
   /// the same.
   Band Comparable() const;
-  /// Likewise those that are not compared, because their extents differ.
+  /// Returns likewise columns that are not compared, because extents differ.
   Band OtherExtents() const;
   const SharedGroup& group(const char* name) const;
-  /// Steps that any group but /eval has in both logs, ascending.
+  /// Returns the steps that any group but /eval has in both logs, ascending.
   std::vector<int64_t> Steps() const;
 
  private:
