@@ -4,11 +4,12 @@
 
 namespace isoloss::runlog {
 
-/// The turn of a column among those of one step, in the order of computation:
-/// what differs first is named first.
+/// Gives a column its turn among those of one step, in the order of
+/// computation. The column with the first turn that differs is named.
 enum class Turn {
   kDigest,  ///< of a tensor
-  // Statistics of a tensor that a tolerance is applied to, in this order.
+  // A tolerance is applied to the following statistics of a tensor, in this
+  // order.
   kNorm,
   kMean,
   kPeak,

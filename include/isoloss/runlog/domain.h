@@ -28,10 +28,11 @@ enum class Relation : uint32_t {
 /// FP32 has no larger finite number.
 inline constexpr double kMostFp32 = static_cast<double>(FLT_MAX);
 
-/// Values that a column may hold. Sets of relations are bits by Relation.
+/// Describes the values that a column may hold. Sets of relations are bits by
+/// Relation.
 class Domain {
  public:
-  /// Text, truths: nothing is wrong with any value.
+  /// Allows any value of texts and truths.
   static constexpr Domain Text() { return Domain(Kind::kText); }
   /// Allows any whole number.
   static constexpr Domain Whole() { return Domain(Kind::kWhole, Fault::kFile); }
@@ -47,7 +48,7 @@ class Domain {
     domain.least_ = 0;
     return domain;
   }
-  /// A whole number of at least `least` that FP64 holds exactly.
+  /// Allows a whole number of at least `least` that FP64 holds exactly.
   static constexpr Domain Count(double least = 0, double most = kMostCount) {
     Domain domain = Whole();
     domain.least_ = least;
@@ -60,7 +61,7 @@ class Domain {
     domain.ascending_ = true;
     return domain;
   }
-  /// 0: whatever else a sound run can't have.
+  /// Allows only 0: a sound run can't have any other value.
   static constexpr Domain Zero() { return Count(0, 0).Accusing(Fault::kRun); }
   /// Allows a finite number in [least, most].
   static constexpr Domain Real(double least = -DBL_MAX, double most = DBL_MAX) {
@@ -75,13 +76,13 @@ class Domain {
     domain.nonzero_ = true;
     return domain;
   }
-  /// A finite number that FP32 can hold.
+  /// Allows a finite number that FP32 can hold.
   static constexpr Domain Fp32() { return Real(-kMostFp32, kMostFp32); }
   /// Allows an L2 norm of at most 2^53 FP32 numbers, each below 2^128.
   static constexpr Domain Norm() { return Real(0, 0x1p155); }
-  /// A norm, or an inner product over one, over a norm other than 0, which is
-  /// at least 2^-149, FP32's smallest magnitude. The difference of two tensors
-  /// has up to twice their norm.
+  /// Allows a norm, or an inner product over one, over a norm other than 0,
+  /// which is at least 2^-149, FP32's smallest magnitude. The difference of two
+  /// tensors has up to twice their norm.
   static constexpr Domain Ratio(double least = 0) {
     return Real(least == 0 ? 0 : -kMostRatio, kMostRatio);
   }
@@ -121,7 +122,7 @@ class Domain {
 
   bool is_text() const { return kind_ == Kind::kText; }
   bool is_whole() const { return kind_ == Kind::kWhole; }
-  /// Whole and without limits: its values say nothing but equal or not.
+  /// A digest is a whole number without limits: digests are only equal or not.
   bool is_digest() const { return is_whole() && std::isinf(least_); }
   bool ascending() const { return ascending_; }
   Fault fault() const { return fault_; }

@@ -16,8 +16,8 @@ namespace isoloss::runlog {
 /// A column, attribute or relation is broken.
 struct Violation {
   Fault fault = Fault::kFile;
-  /// The first wrong value: column, step or row, value, rule and remedy. The
-  /// name of the file belongs before it.
+  /// Describes the first wrong value: column, step or row, value, rule and
+  /// remedy. The name of the file belongs before it.
   std::string message;
 };
 
@@ -32,7 +32,7 @@ std::vector<Violation> CheckDomains(const ProbeLog& log);
 /// attributes and /parameters: an ensemble has these parts of its runs.
 std::vector<std::string> BrokenInSteps(const RunLog& log);
 
-/// Checks an ensemble likewise.
+/// Does the same for an ensemble.
 /// Errors   ShapeError as WriteEnsemble.
 std::vector<Violation> CheckDomains(const Ensemble& ensemble);
 

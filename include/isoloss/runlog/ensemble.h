@@ -1,5 +1,5 @@
-// A null ensemble: many runs that are known to be good, and the limits' only
-// source. On disk one HDF5 file.
+// A null ensemble holds many runs that are known to be good, and is the only
+// source of the limits. On disk it is one HDF5 file.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,14 @@ inline constexpr int64_t kEnsembleSchemaVersion = 1;
 /// Says in what the members of an ensemble differ from the reference.
 enum class EnsembleKind {
   kBenign,  ///< one recipe; order of summation, weights perturbed at 1 ulp
-  /// Pairs of a seed each: the baseline, and the candidate's recipe with the
+  /// Each pair has one seed: the baseline, and the candidate's recipe with the
   /// products that its declaration predicts (kPredicted).
   kSeeds,
 };
 std::string_view EnsembleKindName(EnsembleKind kind);  ///< "benign", "seeds"
 
-/// EnsembleMember::perturbation of kSeeds: products are the oracle's own, so
-/// that no code of the candidate sets the limits that it is judged by
+/// Members of kSeeds have this perturbation: products are the oracle's own, so
+/// that no code of the candidate sets the limits by which it is judged
 /// (oracle/predicted_products.h).
 inline constexpr const char* kPredicted = "predicted";
 
@@ -35,7 +35,8 @@ inline constexpr const char* kPredicted = "predicted";
 struct EnsembleMember {
   std::string perturbation = {};  ///< "reverse_k", …; kSeeds: kPredicted
   int64_t seed = 0;
-  /// Steps 1 to E: of the member and of what it is compared with.
+  /// These members hold steps 1 to E of the run and of the run with which it is
+  /// compared.
   StepColumns steps = {};
   StepColumns reference_steps = {};
   ParameterColumns parameters = {};

@@ -14,8 +14,8 @@
 
 namespace isoloss::runlog {
 
-/// The tensors of one training step in the order of announcement, which is that
-/// of /tensors.
+/// Lists the tensors of one training step in the order of announcement, which
+/// is that of /tensors.
 struct GraphColumns {
 #define ISOLOSS_GRAPH(type, name, ...) std::vector<type> name = {};
 #include "isoloss/runlog/provenance.def"
@@ -23,7 +23,7 @@ struct GraphColumns {
   bool operator==(const GraphColumns& other) const;
 };
 
-/// One row for each tensor that an operation reads, `tensor` ascending.
+/// Each tensor that an operation reads has one row, `tensor` ascending.
 struct GraphInputs {
 #define ISOLOSS_INPUT(type, name, ...) std::vector<type> name = {};
 #include "isoloss/runlog/provenance.def"
@@ -34,8 +34,8 @@ struct GraphInputs {
 /// Ends the text of dy of wgrad if the weight gradient is rounded to BF16.
 inline constexpr std::string_view kRoundedGradient = " to bf16";
 
-/// True of the text of an operand that is quantised. The text of another one is
-/// empty, or says only how the product is summed and rounded, after a space.
+/// True if the text of an operand says that it is quantised. Otherwise the text
+/// is empty, or says only how the product is summed and rounded, after a space.
 inline bool IsQuantized(std::string_view operand) {
   return !operand.empty() && operand.front() != ' ';
 }
@@ -51,8 +51,8 @@ struct RecipeColumns {
   bool operator==(const RecipeColumns&) const = default;
 };
 
-/// GEMM calls of a step that a recipe asks for. An expert without tokens counts
-/// too.
+/// Counts the GEMM calls of a step for which a recipe asks. An expert without
+/// tokens counts, too.
 struct GemmCounts {
   int64_t all = 0;
   int64_t quantized = 0;  ///< with a quantised operand
@@ -64,7 +64,7 @@ struct ModelGraph {
   GraphInputs inputs = {};
   RecipeColumns recipe = {};
 
-  /// A log of a layout before version 5 has none.
+  /// A log of a layout before version 5 has no graph.
   bool empty() const { return tensors.name.empty(); }
   bool operator==(const ModelGraph&) const = default;
 };
@@ -91,8 +91,8 @@ std::string_view PhaseOfKind(std::string_view kind);
 ///   the slots) and a gradient of that.
 std::string WrongGraph(const ModelGraph& graph);
 
-/// Finds tensors by name, and what they are computed from; none in a table that
-/// WrongGraph objects to. The table must outlive it.
+/// Finds tensors by name, and the tensors from which they are computed. Finds
+/// none in a table to which WrongGraph objects. The table must outlive it.
 class GraphIndex {
  public:
   explicit GraphIndex(const ModelGraph& graph);

@@ -19,16 +19,17 @@
 
 namespace isoloss::runlog {
 
-/// Version of the layout on disk, attribute `schema_version`. Older ones are
-/// read too: what they lack keeps its default.
+/// The layout on disk has this version, in the attribute `schema_version`.
+/// Older versions are read, too: columns that they lack keep their default.
 inline constexpr int64_t kSchemaVersion = 6;
 
 /// From this version on, experiment_text has all that the run records, and its
 /// schedule.
 inline constexpr int64_t kFullTextVersion = 5;
 
-/// Values of one column or array that a reader takes: far above any run, it
-/// keeps a forged extent from asking for all memory. No log gets more.
+/// A reader takes no more values of one column or array, and no log gets more.
+/// That is far more than any run needs, and keeps a forged extent from asking
+/// for all memory.
 inline constexpr int64_t kMaxValues = int64_t{1} << 28;
 
 /// Describes one optimizer step; Of<T> is one value or a column.
@@ -45,14 +46,14 @@ using Many = std::vector<T>;
 
 using StepRow = StepFields<One>;
 
-/// One value per optimizer step. A column is either as long as `step` or empty
-/// (the program that wrote the log does not know the quantity).
+/// Has one value per optimizer step. A column is either as long as `step`, or
+/// empty if the program that wrote the log does not know the quantity.
 struct StepColumns : StepFields<Many> {
   /// Adds one value to every column.
   void Append(const StepRow& row);
 };
 
-/// Held-out evaluation on fixed batches.
+/// Holds the results of held-out evaluation on fixed batches.
 struct EvalColumns {
   std::vector<int64_t> step;      ///< 0: before the first update
   std::vector<double> loss_nats;  ///< mean over sequences of equal length
@@ -68,7 +69,7 @@ struct ParameterColumns {
   int64_t count = 0;               ///< P
   std::vector<std::string> names;  ///< [P], torchtitan's order
   std::vector<double> grad_norm;   ///< L2, before clipping
-  /// Divides the L2 norm of the step's change by that of the weights before it.
+  /// Holds the L2 norm of the step's change over that of the weights before it.
   std::vector<double> update_ratio;
 };
 
@@ -100,26 +101,28 @@ inline constexpr TensorStatistic kTensorStatistics[] = {
 /// One histogram of E8M0 scale bytes has this many values.
 inline constexpr size_t kScaleBytes = 256;
 
-/// Values of the largest dataset of /tensors, e8m0_histogram, that one step
-/// with statistics of `tensors` adds: over all steps at most kMaxValues.
+/// Returns how many values one step with statistics of `tensors` adds to the
+/// largest dataset of /tensors, e8m0_histogram. All steps together may add
+/// kMaxValues.
 constexpr int64_t TensorValuesPerStep(int64_t tensors) {
   return tensors * static_cast<int64_t>(kScaleBytes);
 }
 
-/// Tensors at chosen steps. N tensors in the order of computation; a name is
-/// "<module>_<tensor>" as in TransformerEngine's logs, tensor one of weight,
-/// activation, output, gradient, dgrad, wgrad, parameter, update. Everything is
-/// [S_t, N], row-major; a column that was not asked for is empty.
+/// Describes N tensors at chosen steps, in the order of computation. A name is
+/// "<module>_<tensor>" as in TransformerEngine's logs; the tensor is a weight,
+/// activation, output, gradient, dgrad, wgrad, parameter or update. All columns
+/// are [S_t, N], row-major; a column that was not asked for is empty.
 struct TensorColumns {
   std::vector<int64_t> step;
   int64_t count = 0;               ///< N
   std::vector<std::string> names;  ///< [N]
-  /// 64-bit content digest; 0 for a tensor that had none at this step.
+  /// The digest has 64 bits of the content; 0 for a tensor without one at this
+  /// step.
   std::vector<int64_t> digest;
-  /// NaN where a statistic is not defined for the tensor.
+  /// A statistic is NaN if it is not defined for the tensor.
   std::array<std::vector<double>, kTensorStatisticCount> statistics;
   int64_t scale_bytes = 0;  ///< kScaleBytes if there are histograms
-  /// How many blocks got each E8M0 byte, [S_t, N, 256].
+  /// Counts the blocks with each E8M0 byte, [S_t, N, 256].
   std::vector<int32_t> e8m0_histogram;
   std::vector<int32_t> e8m0_histogram_columnwise;
 };
@@ -163,13 +166,13 @@ enum class LossValues : uint8_t {
   kSmoothed,    ///< of earlier steps as well
 };
 
-/// How a run that another program trained came to be a run log, and how well it
-/// tells the run's numbers.
+/// Tells how a run that another program trained came to be a run log, and how
+/// exactly the log has the run's numbers.
 struct Origin {
 #define ISOLOSS_ORIGIN(type, member, value, ...) type member = value;
 #include "isoloss/runlog/provenance.def"
 
-  /// The worst one, if a file has a number that is none.
+  /// Returns the worst kind if a file has a number without a kind.
   LossValues values() const {
     constexpr auto kMost = static_cast<int64_t>(LossValues::kSmoothed);
     return loss_values >= 0 && loss_values <= kMost
@@ -190,7 +193,7 @@ struct Told {
     bool sure = true;  ///< by its name it is that and nothing else
   };
   std::vector<Number> numbers;
-  /// A sign that no weight moved, at the steps where the log has it.
+  /// The log has a sign that no weight moved, at these steps.
   struct Idle {
     std::string says;           ///< "the optimizer skipped its update"
     std::vector<int64_t> step;  ///< ascending
@@ -228,7 +231,7 @@ struct Provenance {
   ModelGraph graph;  ///< of the model, with the recipe; empty before version 5
   Origin origin;
 
-  /// Whether the log tells `fact`. Where it does, its absence is a fault.
+  /// True if the log tells `fact`; then it is a fault if the fact is absent.
   bool Knows(Fact fact) const {
     const bool is_ours = origin.format.empty();
     return is_ours || (fact == Fact::kRecipe && !graph.empty());

@@ -7,7 +7,7 @@
 namespace isoloss::runlog {
 namespace {
 
-/// "1x128"
+/// Returns true for a word such as "1x128".
 bool IsCell(std::string_view word) {
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
   const size_t x = word.find('x');

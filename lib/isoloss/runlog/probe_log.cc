@@ -12,7 +12,7 @@
 namespace isoloss::runlog {
 namespace {
 
-/// That every place of `column` is one of a list with `size` entries.
+/// Requires that every place of `column` is in a list with `size` entries.
 void CheckPlaces(ErrorKind error, const std::string& file,
                  std::string_view column, const std::vector<int64_t>& places,
                  std::string_view list, size_t size) {

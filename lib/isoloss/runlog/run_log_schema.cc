@@ -27,7 +27,7 @@ Columns EvalList() {
   };
 }
 
-/// The index of a group that has a row for every step, or for some.
+/// Returns the index of a group that has a row for every step, or for some.
 Field StepIndex(Relation relation) {
   return {"step", "step", "Number of the optimizer step, from 1",
           Domain::Step().With(relation)};

@@ -20,8 +20,9 @@ namespace fs = std::filesystem;
 /// bytes.
 constexpr uint64_t kMaxUnsealedBytes = uint64_t{64} << 20;
 
-/// The whole file: what was checked is what HDF5 reads, whatever happens to the
-/// file meanwhile. A large one is not loaded before its ends look right.
+/// Reads the whole file: HDF5 reads the bytes that were checked, even if the
+/// file changes meanwhile. A large file is not loaded before its ends look
+/// right.
 std::vector<std::byte> ReadBytes(const fs::path& path, const FileKind& kind) {
   const Descriptor file = OpenFile(path);
   const uint64_t size = FileSize(file, path);

@@ -109,8 +109,8 @@ double ScaleOf(const SharedValue& value) {
   const SharedColumn& column = *value.column;
   const Field& field = column.field();
   if (std::string_view(field.unit) == "%") return 100;
-  // The remainder of a cancellation says nothing about how well it is
-  // determined: that is a matter of what was summed.
+  // The remainder of a cancellation does not tell how exact it is: that depends
+  // on the numbers that were summed.
   if (field.scale == Scale::kOwn) return 0;
   if (field.scale == Scale::kRow) {
     return std::max(LargestOfRow(column.a.Values<double>(*column.of),
@@ -122,7 +122,7 @@ double ScaleOf(const SharedValue& value) {
                   Magnitude(column.group->basic_b, field.scale, value.b));
 }
 
-/// Is the field NaN for a tensor that is not quantised?
+/// True if the field is NaN for a tensor that is not quantised.
 bool OfQuantization(const Domain& domain) {
   return domain.Has(Relation::kShares) || domain.Has(Relation::kScales) ||
          domain.Has(Relation::kErrors);
@@ -146,7 +146,7 @@ bool Agree(const T& a, const T& b, const SharedValue& value, const Rule& rule) {
   return false;
 }
 
-/// Whether a digest of a row is not 0.
+/// True if a digest of a row is not 0.
 bool HasDigests(const View& log, const Column& column, size_t row,
                 size_t width) {
   if (column.type != ValueType::kInt64) return true;
@@ -160,8 +160,8 @@ bool HasStatistics(const BasicStatistics& basic, size_t index) {
   return basic.numel == nullptr || !std::isnan(At(basic.numel, index));
 }
 
-/// Whether both texts say, in the same words, of which tensors at which steps
-/// statistics are recorded.
+/// True if both texts say, in the same words, of which tensors and at which
+/// steps statistics are recorded.
 bool SameStatistics(const Provenance& a, const Provenance& b) {
   const auto of_a = KeysOf(a.experiment_text);
   const auto of_b = KeysOf(b.experiment_text);
@@ -347,7 +347,7 @@ void SharedColumns::Add(const SharedGroup& group, const Column& column) {
   const bool in_steps = group.of->HasSteps() && !is_labels;
   const size_t rows_a = in_steps ? a_.Steps(*group.of)->size() : 1;
   const size_t rows_b = in_steps ? b_.Steps(*group.of)->size() : 1;
-  // A column that is not as long as its rows need is an integrity rule's.
+  // An integrity rule reports a column that is not as long as its rows need.
   if (rows_a == 0 || rows_b == 0 || of_a % rows_a != 0 || of_b % rows_b != 0) {
     return;
   }

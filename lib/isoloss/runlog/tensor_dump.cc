@@ -83,8 +83,8 @@ void VisitCells(Visitor& visitor, const Tensor& tensor, bool columnwise,
                 {tensors.size()});
 }
 
-/// Calls visitor.Text, .Number and .Array for each part of a tensor's group, in
-/// the order in which later ones depend on earlier ones.
+/// Calls visitor.Text, .Number and .Array for each part of a tensor's group.
+/// Parts come after those on which they depend.
 template <typename Visitor, typename Tensor>
 void VisitTensor(Visitor& visitor, Tensor& tensor) {
   visitor.Text("module", tensor.module);
@@ -125,7 +125,7 @@ class GroupWriter {
   void Number(const char* name, int64_t number) {
     h5::WriteAttribute(group_, name, number);
   }
-  /// Empty extent: as long as it is.
+  /// An empty extent means the length of `values`.
   template <typename T>
   void Array(const char* name, const std::vector<T>& values, Extent extent) {
     if (extent.empty()) extent = {values.size()};
@@ -185,7 +185,8 @@ T ReadAttribute(const std::string& path, const std::string& where,
   return h5::One<T>(*attribute);
 }
 
-/// Reads a dataset of the given extent; empty: of any length.
+/// Reads a dataset of the given extent, or of any length if the extent is
+/// empty.
 template <typename T>
 std::vector<T> ReadArray(const std::string& path, const std::string& where,
                          const h5::Object& parent, const char* name,
@@ -263,7 +264,7 @@ const Schema& GraphWithVersion() {
   return schema;
 }
 
-/// That the graph is whole and knows each tensor.
+/// Requires that the graph is whole and knows each tensor.
 void CheckGraph(const TensorDump& dump, const std::string& path) {
   const std::string wrong = WrongGraph(dump.graph);
   if (!wrong.empty()) Reject(path, "the graph", wrong, "whole");

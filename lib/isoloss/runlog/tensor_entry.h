@@ -37,7 +37,7 @@ class TensorEntry {
   bool Has(size_t statistic) const {
     return !tensors_.statistics[statistic].empty();
   }
-  /// NaN if the log does not have the column.
+  /// Returns NaN if the log does not have the column.
   double operator[](size_t statistic) const {
     return Has(statistic) ? tensors_.statistics[statistic][at_] : std::nan("");
   }
@@ -48,7 +48,7 @@ class TensorEntry {
     const double nonfinite = (*this)[kStat_nonfinite_num];
     return (*this)[kStat_numel] - (std::isnan(nonfinite) ? 0 : nonfinite);
   }
-  /// Whether statistics of quantisation are of all elements.
+  /// True if statistics of quantisation are of all elements.
   bool Clean(size_t direction) const {
     return finite() == (*this)[kStat_numel] && finite() > 0 &&
            (*this)[direction + kStat_nan_blocks] == 0 &&
@@ -68,7 +68,8 @@ class TensorEntry {
     return {tensors_, scales_, row * tensors_.names.size() + tensor()};
   }
   size_t rows() const { return tensors_.step.size(); }
-  /// How many blocks got each scale byte; empty if that was not recorded.
+  /// Returns how many blocks got each scale byte; empty if that was not
+  /// recorded.
   std::span<const int32_t> Blocks(size_t direction) const {
     const auto& histogram = direction == 0 ? tensors_.e8m0_histogram
                                            : tensors_.e8m0_histogram_columnwise;
@@ -96,7 +97,7 @@ template <typename Find>
 std::string ForEachEntry(const RunLog& log, const Find& find) {
   const TensorColumns& tensors = log.tensors;
   const size_t count = tensors.names.size();
-  // Without it nobody knows which tensors were logged.
+  // Without numel nobody knows which tensors were logged.
   if (tensors.statistics[kStat_numel].empty()) return "";
   const auto scales = OperandScalesOf(log);
   for (size_t at = 0; at < tensors.step.size() * count; ++at) {

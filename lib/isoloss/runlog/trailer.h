@@ -37,7 +37,7 @@ inline constexpr FileKind kTensorDumpFile = {
 /// Appends the trailer of `image`.
 void AppendTrailer(std::vector<std::byte>& image);
 
-/// Whether a file begins as HDF5 does.
+/// True if a file begins as HDF5 does.
 bool HasSignature(std::span<const std::byte> bytes);
 /// True if `bytes` end with the trailer of a file of `file_bytes`; the digest
 /// is not checked.
