@@ -77,8 +77,8 @@ std::string_view PhaseOfKind(std::string_view kind);
 /// - Columns are equally long, names <module>_<kind> and unique. The kind
 ///   decides on the phase, and on whether rows are a parameter's.
 /// - A weight reads nothing. expert_ids, a parameter and its update read one
-///   tensor, all others at least one. They read tensors before them, but a
-///   parameter reads its update.
+///   tensor, any other tensor at least one. A tensor reads tensors before it,
+///   but a parameter reads its update.
 /// - All are read but expert_ids, parameters and one output, the loss. Both
 ///   passes read what experts compute (an output of expert_tokens).
 /// - A GEMM site has a weight, an activation, an output of both, a gradient, a

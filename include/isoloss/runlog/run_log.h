@@ -122,7 +122,7 @@ struct TensorColumns {
   /// A statistic is NaN if it is not defined for the tensor.
   std::array<std::vector<double>, kTensorStatisticCount> statistics;
   int64_t scale_bytes = 0;  ///< kScaleBytes if there are histograms
-  /// Counts the blocks with each E8M0 byte, [S_t, N, 256].
+  /// Says how many blocks have each E8M0 byte, [S_t, N, 256].
   std::vector<int32_t> e8m0_histogram;
   std::vector<int32_t> e8m0_histogram_columnwise;
 };

@@ -24,9 +24,9 @@ std::vector<bool> MayBeOfExperts(const RunLog& log) {
   return of_experts;
 }
 
-/// Whether some full block has an element other than 0. The log knows elements
-/// n and blocks b, of which f are full and the others have 1 to 31 elements:
-/// f >= n - 31 b, and f <= (n - b) / 31.
+/// True if some full block has an element other than 0, false if none has. The
+/// log knows elements n and blocks b, of which f are full and the rest have 1
+/// to 31 elements: f >= n - 31 b, and f <= (n - b) / 31.
 std::optional<bool> HasFullBlock(const TensorEntry& entry, size_t direction,
                                  bool of_experts) {
   const std::span<const int32_t> histogram = entry.Blocks(direction);

@@ -1,4 +1,4 @@
-// The append-only file that a live run is kept in. It is the truth until the
+// Keeps a live run in an append-only file. This file is the truth until the
 // run's HDF5 file is whole: HDF5 alone does not survive every kill or full disk
 // (docs/sources.md).
 //
@@ -51,9 +51,9 @@ class JournalWriter {
   JournalWriter& operator=(JournalWriter&&) = delete;
   ~JournalWriter();
 
-  /// A record each. When they return the record survives the death of the
-  /// process; after Sync that of the machine.
-  /// Errors   IoError with the system's reason (disk full, …). What was written
+  /// Each call appends one record. After it the record survives the death of
+  /// the process; after Sync, the death of the machine. Errors   IoError with
+  /// the system's reason (disk full, …). The written part
   ///          of the record is cut off again if that can be done; a reader
   ///          leaves it out in any case.
   void Append(const Provenance& provenance);

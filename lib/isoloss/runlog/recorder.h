@@ -48,9 +48,9 @@ void RemoveLiveFiles(const RunPaths& paths);
 /// experiment, arm and seed: the journal's head is damaged, or damage cuts off
 /// steps that PartialLog() has. The note says so; a Recorder that continues
 /// with these rows writes a new journal.
-/// Errors   as ReadJournal if PartialLog() is of no help. Whether it belongs to
-///          the run can't be told from a journal whose provenance is lost: the
-///          caller looks at the log's, as always.
+/// Errors   as ReadJournal if PartialLog() is of no help. A journal whose
+///          provenance is lost does not tell if it belongs to the run: the
+///          caller looks at the log's provenance, as always.
 JournalContent ReadJournalOrPartial(const RunPaths& paths);
 
 class Recorder {
