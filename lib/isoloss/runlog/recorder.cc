@@ -117,7 +117,7 @@ JournalWriter MakeWhole(const RunPaths& paths, const RunLog& log) {
   return journal;
 }
 
-/// Opens the journal to continue `log`; the journal must have all of its steps.
+/// Opens the journal to continue `log`. A journal that lacks steps is replaced.
 JournalWriter Continue(const RunPaths& paths, const RunLog& log) {
   if (HasJournalHead(paths.Journal())) {
     const JournalContent content = ReadJournal(paths.Journal());
