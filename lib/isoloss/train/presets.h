@@ -1,4 +1,4 @@
-// Declares named models with the training settings and the mesh that suit them.
+// Names models with the training settings and the mesh that suit them.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,8 @@
 
 namespace isoloss::train {
 
-/// What `[model] preset` sets; the experiment file overrides any of it.
+/// `[model] preset` sets these values; the experiment file overrides any of
+/// them.
 struct Preset {
   std::string name;
   std::string summary;  ///< one line for lists
@@ -25,6 +26,7 @@ struct Preset {
 /// Returns all presets, in the order of lists.
 std::span<const Preset> AllPresets();
 std::vector<std::string> PresetNames();
+/// Returns the preset of that name.
 /// Errors   ConfigError that lists the names and suggests the nearest.
 const Preset& PresetByName(std::string_view name);
 

@@ -1,4 +1,4 @@
-// Computes one step of a recorded run once more, to look at it closely.
+// Computes one step of a recorded run once more, for a closer look.
 #pragma once
 
 #include <atomic>
@@ -20,8 +20,8 @@ struct RunAgainHooks {
   const std::atomic<bool>* stop = nullptr;
 };
 
-/// Runs the arm and seed of `recorded` up to `step`, from the newest checkpoint
-/// before it that lies beside `log_file`, or from the beginning. Returns the
+/// Runs the arm and seed of `recorded` up to `step`. It starts from the newest
+/// earlier checkpoint beside `log_file`, or from the beginning. Returns the
 /// file in `folder` with the tensors of that step that `tensor_patterns` name
 /// (runlog::ReadTensorDump); an empty path if it was stopped.
 /// Errors   ConfigError if the experiment has no such arm, or is not the
