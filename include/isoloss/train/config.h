@@ -100,8 +100,8 @@ const char* RoutingModeName(RoutingMode mode);
 /// [routing] says who chooses the experts.
 struct RoutingConfig {
   RoutingMode mode = RoutingMode::kLearned;
-  /// kReplay: names a run log with log.routing, relative to the experiment
-  /// file; "{seed}" stands for the seed.
+  /// kReplay reads a run log with log.routing, relative to the experiment file;
+  /// "{seed}" stands for the seed.
   std::string replay;
 };
 

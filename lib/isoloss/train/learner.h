@@ -23,7 +23,7 @@
 
 namespace isoloss::train {
 
-/// A training step results in these figures.
+/// A training step produces these figures.
 struct StepFigures {
   double loss_nats = 0;
   double grad_norm = 0;

@@ -10,7 +10,7 @@
 namespace isoloss::train {
 namespace {
 
-/// Checks the rules for the shares of several processes.
+/// Requires equal and valid shares for several processes.
 class ShareRules {
  public:
   ShareRules(const Experiment& experiment, size_t processes)
@@ -160,8 +160,8 @@ std::string DescribeExchange(const Experiment& experiment, const Arm& arm) {
   const bool by_node = algorithm == expert_parallel::Algorithm::kNode;
   const bool by_rank = algorithm == expert_parallel::Algorithm::kRank;
   std::string text = DescribeExchange(arm.exchange.Resolved());
-  // The experts of a token share a rank or a node within one group of ranks;
-  // the number of groups changes nothing.
+  // The experts of a token can share a rank or a node only within one group of
+  // ranks; the number of groups changes nothing.
   if (by_rank || by_node) {
     text += fmt::format(", expert_parallel = {}", mesh.group_ranks());
   }

@@ -1,4 +1,5 @@
-// Names models with the training settings and the mesh that suit them.
+// A preset is a named model with the training settings and the mesh that suit
+// it.
 #pragma once
 
 #include <cstddef>

@@ -14,7 +14,7 @@
 
 namespace isoloss::train {
 
-/// A caller watches the step, and ends it early, with these functions.
+/// A caller can watch the step, and end it early, with these functions.
 struct RunAgainHooks {
   std::function<void(int64_t step)> on_step = {};
   const std::atomic<bool>* stop = nullptr;

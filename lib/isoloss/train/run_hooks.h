@@ -29,8 +29,8 @@ struct StepInputs {
   MatrixView<const float> expert_bias;  ///< [MoE layers, E]
 };
 
-/// A caller watches a run, and ends it early, with these functions. They change
-/// no bit.
+/// A caller can watch a run, and end it early, with these functions. They
+/// change no bit.
 struct Observer {
   /// Called before the forward pass of every training step.
   std::function<void(int64_t step, const StepInputs& inputs)> on_inputs = {};
@@ -76,7 +76,7 @@ struct Seams {
   std::function<void(int64_t step)> before_step = {};
   /// Computes the products of linear layers; empty: kernels::GemmBatch.
   model::GemmEngine gemm_engine = {};
-  /// Changes the decisions of routers.
+  /// May change the decisions of routers.
   model::RoutingEdit edit_routing = {};
   /// Chooses the experts of training steps, whatever [routing] says; must stay
   /// valid.

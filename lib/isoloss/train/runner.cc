@@ -91,7 +91,8 @@ size_t MissingOf(const std::vector<bool>& kept) {
   return static_cast<size_t>(std::count(kept.begin(), kept.end(), false));
 }
 
-/// Calls DescribePlannedRun, but pays its cost only once for each arm.
+/// Does the same as DescribePlannedRun, but pays the cost only once for each
+/// arm.
 class Planner {
  public:
   Planner(const Experiment& experiment, const corpus::Corpus& corpus)

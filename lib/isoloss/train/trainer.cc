@@ -98,7 +98,7 @@ class Trainer {
   bool KeepsCheckpoints() const { return files_ && !files_->origin; }
   void SaveCheckpoint(int64_t step);
 
-  // These functions end a run.
+  // A run is ended by these functions.
   runlog::RunLog Whole(runlog::RunLog log);
   runlog::RunLog Finish(int64_t step);
   runlog::RunLog Interrupt(int64_t step);

@@ -52,7 +52,7 @@ void RehearseRun(const Experiment& experiment, const Arm& arm, uint64_t seed,
 ///
 /// Errors   ConfigError if the corpus does not fit the model, the recipe
 ///          matches no GEMM, [routing] replays a log that does not fit, or the
-///          run to resume is a different one (RunDifference); as MakeMesh;
+///          resumed run differs (RunDifference); as MakeMesh;
 ///          IoError if a file can't be written; FormatError if a step that is
 ///          computed again comes out differently; TransportError if ranks lost
 ///          each other or exchanged data arrives changed: then all processes
