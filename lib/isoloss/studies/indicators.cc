@@ -311,7 +311,7 @@ document::PicturePanel RulePanel(const IndicatorStatement& statement,
       .rules = {{.at = 0, .colour = document::colour::kInk}},
       .width = 430,
       .height = 210};
-  // Runs that diverged are drawn above the others.
+  // Runs that diverged are drawn above the rest.
   for (const bool diverged : {false, true}) {
     for (const RunAlarm& alarm : rule.runs) {
       const IndicatorRun& run = statement.runs[alarm.run];

@@ -53,7 +53,7 @@ struct Answer {
   campaign::ExitCode code = campaign::ExitCode::kPass;
   document::Document document = {};  ///< KIND.json, and text
   document::Picture picture = {};    ///< KIND.svg
-  std::vector<File> files = {};      ///< others
+  std::vector<File> files = {};      ///< further files
 };
 
 class Study {
@@ -65,7 +65,6 @@ class Study {
   /// Called once the options have their values.
   /// Errors   ConfigError and more if the options ask for something that does
   ///          not exist.
-  /// Errors   ConfigError and others if they ask for what there is not.
   virtual Plan MakePlan(const Request& request) = 0;
 
   /// Describes for people what the plan trains and how long it takes.

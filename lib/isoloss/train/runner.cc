@@ -312,7 +312,7 @@ class Runner {
     hooks.stop = &stop;
     hooks.on_step = [&](const runlog::StepRow& row) {
       if (speaks_ && hooks_.on_step) hooks_.on_step(run, row);
-      stop.store(Stopped());  // behind it, as it may be what stops the runs
+      stop.store(Stopped());  // after on_step, which may stop the runs
     };
     hooks.on_event = [&](const runlog::Event& event) {
       if (speaks_ && hooks_.on_event) hooks_.on_event(run, event);

@@ -230,7 +230,7 @@ uint64_t SaveTrainingState(int64_t step, const model::ModelConfig& config,
   });
   if (mesh.process() == 0) writer.reset();
   first.Agree(step);
-  return expert_parallel::Vote(mesh, digest[0]);  // the others' is 0
+  return expert_parallel::Vote(mesh, digest[0]);  // only process 0 has one
 }
 
 void LoadTrainingState(const Checkpoint& checkpoint,
