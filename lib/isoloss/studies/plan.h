@@ -136,7 +136,7 @@ bool Diverged(const runlog::RunLog& log);
 
 /// Describes how a run ended.
 struct RunEnd {
-  /// Held-out loss, nats; empty without one or where it is not finite.
+  /// The held-out loss is in nats; empty without one or where it is not finite.
   std::optional<double> loss;
   bool diverged = false;
 };

@@ -64,7 +64,7 @@ struct OptimizerInputs {
 };
 
 /// Faults are injected, and runs are perturbed on purpose, with these
-/// functions. Seams that compute attach underneath what a log declares.
+/// functions. Seams that compute take effect below the options of a log.
 struct Seams {
   TransportFactory make_transport = {};
   /// The text of an event `mutant` with which the log of a new run begins. It
