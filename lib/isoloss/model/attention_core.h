@@ -53,7 +53,7 @@ struct ScoreBlock {
   size_t number;  ///< of the document and head
   size_t head;
   size_t begin;  ///< first token of the document
-  size_t first;  ///< query, counted from there
+  size_t first;  ///< first query, counted from `begin`
   size_t rows;
 
   size_t keys() const { return first + rows; }
@@ -115,13 +115,13 @@ class AttentionCore {
 
 struct AttentionCore::Scratch {
   std::vector<ScoreBlock> blocks;
-  std::vector<kernels::CausalBlock> wave;  // their memory
+  std::vector<kernels::CausalBlock> wave;  // memory of a wave's blocks
   Matrix<float> probabilities;
   Matrix<float> gradients;
   Matrix<float> read;
   Matrix<float> zeros;                         // [kQueryBlock, width]
   std::vector<kernels::PackedOperand> keys;    // of each document and head
-  std::vector<kernels::PackedOperand> values;  // the same
+  std::vector<kernels::PackedOperand> values;  // of each document and head
   std::deque<kernels::OperandState> states;
 };
 

@@ -14,8 +14,8 @@
 namespace isoloss::model {
 
 /// All products of a model pass through here. Products of linear layers are
-/// counted, and an engine may compute them. Products inside attention wait
-/// here, too.
+/// counted, and an engine may compute them; neither is true of products inside
+/// attention.
 class GemmQueue {
  public:
   explicit GemmQueue(ThreadTeam& team) : team_(team) {}

@@ -27,14 +27,14 @@ constexpr double kCut = 2.0;
 constexpr InitRule kNormInit = {0.0, kNever};
 constexpr InitRule kLinearInit = {0.02, kCut};
 
-/// Applies to the matrices whose product is added to the residual, and to a few
-/// more.
+/// Returns the rule for matrices whose product is added to the residual, and
+/// for a few more.
 InitRule DepthInit(size_t layer) {
   const auto depth = static_cast<double>(layer + 1);
   return {kLinearInit.std / std::sqrt(2.0 * depth), kCut};
 }
 
-/// Collects the parameters of one layer, or of none.
+/// Collects the model's parameters, layer by layer.
 class ParameterList {
  public:
   explicit ParameterList(const ModelConfig& config) : c_(config) {

@@ -14,9 +14,9 @@
 
 namespace isoloss::model {
 
-/// kAttentionCore follows "layers.N.attention" in the names of the products
-/// between the projections. One of the two endings follows it: S = Q K^T has x
-/// = Q, W = K; O = P V has x = P, W = V^T.
+/// The products between the projections are named "layers.N.attention", then
+/// kAttentionCore, then one of two endings: scores (S = Q K^T, so x = Q, W = K)
+/// or values (O = P V, so x = P, W = V^T).
 inline constexpr const char* kAttentionCore = ".inner_attention";
 inline constexpr const char* kAttentionScores = ".scores";
 inline constexpr const char* kAttentionValues = ".values";
@@ -32,7 +32,7 @@ struct InitRule {
 /// Describes a trained tensor of the whole model.
 struct ParameterSpec {
   std::string name;           ///< torchtitan's: "layers.0.attention.wq.weight"
-  std::string module;         ///< that it belongs to: "layers.0.attention.wq"
+  std::string module;         ///< its owner: "layers.0.attention.wq"
   std::vector<size_t> shape;  ///< e.g. {8, 48, 64} for w1_EFD
   InitRule init = {};
   /// If this is true, the tensor has one matrix for each routed expert, and a
@@ -46,8 +46,8 @@ struct ParameterSpec {
   size_t groups() const { return of_experts ? shape.front() : 1; }
 };
 
-/// The model multiplies matrices under a recipe at this place. Its name is the
-/// module whose tensors are its operands and products.
+/// A GEMM site is a place where the model multiplies matrices under a recipe.
+/// Its name is the module whose tensors are its operands and products.
 struct GemmSite {
   std::string name;
   size_t parameter;  ///< place in Graph::parameters; a tied head's is the table
@@ -57,7 +57,7 @@ struct GemmSite {
 enum class RowUnit {
   kTokens,        ///< the tokens of a step
   kExpertTokens,  ///< (token, slot) pairs, sorted by expert
-  kParameter,     ///< those of a parameter
+  kParameter,     ///< the rows of a parameter
 };
 std::string_view RowUnitName(RowUnit rows);  ///< "tokens", "expert_tokens", …
 
@@ -65,11 +65,11 @@ struct GraphTensor {
   std::string module;
   TensorKind kind = TensorKind::kOutput;
   RowUnit rows_of = RowUnit::kTokens;
-  size_t rows = 0;  ///< of a parameter's; 0: as many as the step has
+  size_t rows = 0;  ///< if they are a parameter's; 0: as many as the step has
   size_t cols = 0;
   std::string parameter =
-      {};                 ///< whose weight, gradient, value or update it is
-  std::string site = {};  ///< that reads or gives it
+      {};  ///< name; the tensor is its weight, gradient, value or update
+  std::string site = {};  ///< the site that reads or gives it
   /// This MoE layer's choice of experts orders the tensor's rows or columns, or
   /// decides which of them the tensor sums up.
   std::string moe = {};
@@ -83,7 +83,7 @@ struct GraphTensor {
 struct Graph {
   std::vector<ParameterSpec> parameters = {};  ///< in torchtitan's order
   std::vector<GemmSite> sites =
-      {};  ///< as recipes list them: of a layer queries first
+      {};  ///< in the order of recipes: a layer's queries come first
   std::vector<GraphTensor> tensors = {};  ///< in the order of announcement
 
   /// Returns the sites with their widths, which resolving a recipe needs.

@@ -1,4 +1,4 @@
-// Holds what the layers of one model share.
+// Holds the state that the layers of one model share.
 #pragma once
 
 #include <deque>
@@ -87,7 +87,7 @@ struct LayerContext {
 
   // The following members belong to the running call.
   TokenBatch batch;
-  size_t first_token = 0;  ///< of the batch, in that of all processes
+  size_t first_token = 0;  ///< of this process, in the whole batch
   const RoutingSource* routing = nullptr;  ///< null: the router's own choice
   RoutingEdit edit_routing;                ///< may be empty
   TapSink* tap = nullptr;

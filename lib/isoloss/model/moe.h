@@ -34,8 +34,8 @@ class MixtureOfExperts {
 
   void LoadBias(std::span<const float> bias) { router_.LoadBias(bias); }
 
-  /// y = routed(b) + shared(b). The routed sum is what the exchange combines
-  /// (with `flat` rounded once); its sum with the shared experts' output is
+  /// y = routed(b) + shared(b). The exchange combines the routed sum (with
+  /// `flat` it is rounded once). The sum with the shared experts' output is
   /// rounded.
   /// Shapes   b, y [T, D].
   void Forward(MatrixView<const float> b, MatrixView<float> y);
@@ -59,7 +59,7 @@ class MixtureOfExperts {
             .leaf_rows = exchange_->unit_rows(),
             .of_experts = true};
   }
-  /// Returns whether the experts weigh their rows themselves.
+  /// Returns whether the experts themselves apply the combine weights.
   bool WeighsBeforeFc2() const;
 
   LayerContext& context_;

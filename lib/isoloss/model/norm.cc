@@ -12,7 +12,7 @@ RmsNorm::RmsNorm(LayerContext& context, std::string_view parameter)
       parameter_(context.graph.ParameterIndex(parameter)),
       quantizes_gain_(context.recipe.recipe().norm_gains.has_value()) {
   if (!quantizes_gain_) return;
-  // The norm counts as a product with a diagonal matrix: y, dx and the
+  // These are three products with a diagonal matrix: y, dx and the weight's
   // gradient.
   context.gemms_per_step += 3;
   context.quantized_gemms_per_step += 2;

@@ -7,8 +7,8 @@
 namespace isoloss::model {
 namespace {
 
-/// Makes a parameter of zeros; a tensor of experts holds only those of the
-/// shard.
+/// Makes a parameter of zeros; a tensor of experts holds only the shard's
+/// experts.
 Parameter MakeParameter(const ParameterSpec& spec,
                         const expert_parallel::ExpertShard& experts) {
   Parameter parameter{spec, {}, 0};

@@ -20,11 +20,11 @@ enum class TensorKind {
   kWeight,      ///< W, as the GEMM reads it before quantisation
   kActivation,  ///< x
   kOutput,      ///< y, or the forward value of any other module
-  kGradient,    ///< dy: of the loss with respect to the output
-  kDgrad,       ///< dx; includes what was in it, if it was added to
+  kGradient,    ///< dy, the loss's gradient by the output
+  kDgrad,       ///< dx, including an addend
   kWgrad,       ///< dW, of the whole batch
   kParameter,   ///< the master weights after the step's update
-  kUpdate,      ///< what the step added to them
+  kUpdate,      ///< the step's change of the master weights
   kExpertIds,   ///< a router's choice, which OnRouting announces
 };
 /// Returns "weight", "activation", "output", "gradient", "dgrad", "wgrad",
@@ -71,9 +71,9 @@ struct Tensor {
   /// If this is true, the columns are quantised from what `rowwise` made of the
   /// tensor.
   bool columnwise_again = false;
-  /// The two quantisations draw random bits from these states or look back to
-  /// them, one state for each group that the process announces. Empty: the
-  /// quantisation needs no state.
+  /// The two quantisations take random bits and the history of magnitudes from
+  /// these states, one for each group that the process announces. Empty: the
+  /// quantisation needs none.
   std::span<const kernels::OperandState> rowwise_states = {};
   std::span<const kernels::OperandState> columnwise_states = {};
 

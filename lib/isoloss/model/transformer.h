@@ -61,8 +61,8 @@ class Transformer {
   /// Sets the source that chooses the experts from the next Forward on; null:
   /// the routers choose. The source must outlive its use.
   void SetRouting(const RoutingSource* routing);
-  /// Sets the function that changes chosen experts; empty: nothing changes
-  /// them.
+  /// Sets the function that changes decisions on experts and their weights;
+  /// empty: nothing changes them.
   void SetRoutingEdit(RoutingEdit edit);
   /// Sets the engine that computes the products of linear layers; empty:
   /// kernels::GemmBatch.
