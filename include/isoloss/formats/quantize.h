@@ -69,7 +69,7 @@ Matrix<float> Transformed(MatrixView<const float> values,
 /// or to a weight matrix; a GEMM cuts its operands into such tensors.
 ///
 ///  1. Runs of the transform's length along each row are transformed; the last
-///     one is filled up with zeros, which makes it as long as the others.
+///     one is filled up with zeros to the same length.
 ///  2. For each cell, amax is its largest magnitude, and its scale follows.
 ///  3. Codes are those of x * scale.encode, rounded as the description says;
 ///     beyond the largest element they saturate. Without a scale, they become

@@ -211,15 +211,15 @@ struct ResolvedSite {
 /// Applies a recipe to the GEMM sites of one model.
 class ResolvedRecipe {
  public:
-  /// Errors   ConfigError if a recipe that quantises something selects no site;
-  ///          if a pattern without `?` at its end does nothing, that is, if one
-  ///          of `include` selects no site or one of `exclude` matches none (a
-  ///          converter that silently matched nothing was a real bug:
-  ///          torchtitan 3199); if no site gets what an override gives; if
-  ///          there are more patterns, or longer ones, than the limits above;
-  ///          if patterns are given to a recipe that quantises nothing; if a
-  ///          product's description is wrong (WrongPrecision), or that of
-  ///          attention or norm gains.
+  /// Errors   ConfigError if a recipe that quantises something selects no site,
+  ///          or if no site gets what an override gives. It is also thrown if
+  ///          a pattern of `include` selects no site or one of `exclude`
+  ///          matches none, unless the pattern ends in `?`. (A converter that
+  ///          silently matched nothing was a real bug: torchtitan 3199.)
+  ///          Further errors are more or longer patterns than the limits
+  ///          above, and patterns of a recipe that quantises nothing. So are
+  ///          wrong descriptions of a product (WrongPrecision), of attention
+  ///          or of norm gains.
   ResolvedRecipe(const Recipe& recipe, std::span<const Site> sites);
   /// The widths of these sites are unknown, so that no width is an obstacle.
   ResolvedRecipe(const Recipe& recipe, std::span<const std::string> sites);

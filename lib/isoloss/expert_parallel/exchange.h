@@ -35,10 +35,10 @@ struct DispatchCounts {
 /// evaluation calls the first two. All processes call each of them at the same
 /// point.
 ///
-/// Errors   as transport::Transport; TransportError also if what arrived is not
-///          what was announced.
-/// Exact    bits depend on the arguments and the options; on the number of
-///          ranks only with a hierarchical algorithm.
+/// Errors   as transport::Transport; TransportError also if the rows that
+///          arrive are not the announced ones.
+/// Exact    bits depend on the arguments and the options. They depend on the
+///          number of ranks only with a hierarchical algorithm.
 class Exchange {
  public:
   virtual ~Exchange() = default;

@@ -204,7 +204,7 @@ void RankedExchange::ReceiveTokens(int rank, const Inbox& inbox) {
 }
 
 /// Replaces the expert outputs by their gradients, in place, and computes the
-/// gradients of the weights.
+/// gradients of the weights, unless the experts do (kBeforeFc2).
 void RankedExchange::ReceiveOutputGradients(int rank, const Inbox& inbox) {
   static thread_local Matrix<float> gradients;  // [assignments, D]
   static thread_local ThreadTeam serial{1};

@@ -109,7 +109,8 @@ void RankedExchange::TakeWeightGradients(int rank) {
 }
 
 /// Returns the row that goes back for each received row of the last hop, [rows,
-/// D]: `weighted`, added up where assignments share the row, or both.
+/// D]. Terms are multiplied by their weights if `weighted`, and added up if
+/// assignments share the row.
 MatrixView<const float> RankedExchange::RowSums(
     bool weighted, int rank, MatrixView<const float> expert_rows) {
   static thread_local Matrix<float> terms;           // [assignments, D]

@@ -95,9 +95,9 @@ class RouteBook {
   void BuildTokens(int rank);
   /// Builds what a gateway forwards to the ranks of its node in hop 1.
   void BuildForwarding(int rank);
-  /// Throws TransportError unless the rank that `tag` names owns its token and
-  /// its expert is where this rank's rows go. `tag` came from `peer`. Returns
-  /// the token's rank.
+  /// Returns the rank that owns the token of `tag`, which came from `peer`.
+  /// Throws TransportError if `peer` does not own it in hop 0, if there is no
+  /// such token or expert, or if `rank` is not on the way to the expert.
   size_t CheckAssignment(int rank, size_t hop, size_t peer,
                          const Assignment& tag) const;
 

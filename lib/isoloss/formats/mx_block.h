@@ -46,7 +46,7 @@ struct MxMatrix {
 ///          result.codes [rows, cols]; result.scales [rows, ceil(cols / 32)].
 /// Units    scales are E8M0 codes: code s stands for the factor 2^(s - 127).
 /// Special  kBlockNan: a block with a NaN or an infinity gets scale code 255
-///          (NaN) and the format's NaN code (zero where it has none).
+///          (NaN) and the format's NaN code (zero if it has none).
 ///          kTe: the scale comes from the elements that are not NaN; it is 254
 ///          if one of them is infinite. Infinities saturate. A NaN becomes the
 ///          format's NaN code with its sign, or the largest value if there is

@@ -138,7 +138,7 @@ Scale TeScale(float range, float amax) {
 }
 
 /// torchao divides by `decode`. It has 0 for a tensor of zeros, and infinity
-/// for a tensor with an infinity, which makes the tensor NaN. Here these are 1.
+/// for a tensor with an infinity, which makes the tensor NaN. Here both are 1.
 Scale TorchaoScale(float range, float amax) {
   const float decode = amax / range;
   if (decode == 0 || std::isinf(decode)) return {};
