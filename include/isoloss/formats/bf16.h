@@ -8,6 +8,7 @@
 namespace isoloss::formats {
 
 /// Returns the BF16 bits nearest to `value`, ties to even.
+/// Special  NaN becomes 0x7FC0 with the sign kept; values from 0x7F7F8000 on
 ///          overflow to infinity; subnormals are rounded, never flushed.
 /// Source   docs/numerics.md, section 3.
 constexpr uint16_t EncodeBf16(float value) {

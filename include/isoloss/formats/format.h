@@ -62,6 +62,7 @@ enum class Overflow {
 float Decode(const Format& format, uint32_t code);
 
 /// Returns the code nearest to `value`, ties to even, the sign of zero kept.
+/// Special  NaN becomes nan_code with the sign of the input kept, or +0 where
 ///          the format has no NaN. Two's complements have one zero.
 /// Source   docs/numerics.md, section 2.
 uint32_t Encode(const Format& format, float value, Overflow overflow);

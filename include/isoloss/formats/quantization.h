@@ -118,8 +118,8 @@ struct Quantization {
   /// If true, cells share a second scale, by which products are multiplied.
   bool scales_tensor() const { return scaling == Scaling::kTwoLevel; }
   bool transforms() const { return transform != Transform::kNone; }
-  /// If true, the result depends on TensorState: random bits are drawn, or a
-  /// history is read.
+  /// If true, the result depends on TensorState: it needs random bits, a random
+  /// transform or a history.
   bool needs_state() const {
     return is_stochastic() || reads_history() ||
            transform == Transform::kHadamard16Random;

@@ -132,10 +132,11 @@ struct Recipe : LinearPrecision {
   /// unless it ends in `?`, which says that the model may lack such a site.
   std::vector<std::string> include;
   std::vector<std::string> exclude;
-  /// This many layers at the start and at the end stay in the activation type.
+  /// This many layers at either end stay in the activation type.
   size_t first_layers = 0;
   size_t last_layers = 0;
-  /// A site also stays in it if one of its widths is no multiple of this.
+  /// A site also stays in the activation type if one of its widths is no
+  /// multiple of this.
   size_t width_multiple = 1;
   /// An override applies to quantised sites; the first that matches decides.
   std::vector<SiteOverride> overrides;

@@ -63,6 +63,7 @@ struct MxMatrix {
 MxMatrix QuantizeMx(MatrixView<const float> values, const Quantization& spec);
 
 /// Returns code value * 2^(scale - 127) in FP32; overflow gives infinity.
+/// Special  a NaN code or scale gives 0x7FC00000.
 /// Errors   ShapeError if scales do not fit codes.
 Matrix<float> DequantizeMx(const MxMatrix& quantized, const Format& element);
 
