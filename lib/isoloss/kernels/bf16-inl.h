@@ -1,4 +1,5 @@
-// formats::RoundToBf16 on vectors. Included once per Highway target.
+// Computes formats::RoundToBf16 on vectors. Each Highway target includes this
+// file once.
 #if defined(ISOLOSS_KERNELS_BF16_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ISOLOSS_KERNELS_BF16_INL_H_
 #undef ISOLOSS_KERNELS_BF16_INL_H_

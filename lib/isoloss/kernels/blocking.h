@@ -25,8 +25,8 @@ struct Blocking {
   size_t column_block_bytes;
 };
 
-/// What is not known is taken for 1 MB of L2 and 32 MB of L3. Strips have 64 KB
-/// to 1 MB, column blocks 1 to 8 MB.
+/// Unknown sizes are taken for 1 MB of L2 and 32 MB of L3. Strips have 64 KB to
+/// 1 MB, column blocks 1 to 8 MB.
 Blocking BlockingFor(const CacheSizes& caches);
 
 /// BlockingFor(ThisMachinesCaches()), found once.

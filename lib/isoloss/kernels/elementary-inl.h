@@ -22,7 +22,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using FloatConstants = ElementaryConstants<float>;
 
-/// The polynomial with these coefficients, highest power first.
+/// Evaluates the polynomial with these coefficients, highest power first.
 template <class D, size_t kTerms>
 HWY_INLINE hn::VFromD<D> Horner(D d, hn::VFromD<D> x,
                                 const std::array<float, kTerms>& coefficients) {
@@ -38,7 +38,7 @@ HWY_INLINE hn::VFromD<D> NotANumber(D d) {
   return hn::Set(d, std::numeric_limits<float>::quiet_NaN());
 }
 
-/// 2^exponent for exponents of normal numbers.
+/// Returns 2^exponent for exponents of normal numbers.
 template <class D>
 HWY_INLINE hn::VFromD<D> PowerOfTwo(
     D d, hn::VFromD<hn::RebindToSigned<D>> exponent) {

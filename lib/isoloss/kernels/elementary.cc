@@ -12,7 +12,7 @@
 namespace isoloss::kernels {
 namespace {
 
-/// The polynomial with these coefficients, highest power first.
+/// Evaluates the polynomial with these coefficients, highest power first.
 template <typename T, size_t kTerms>
 T Horner(T x, const std::array<T, kTerms>& coefficients) {
   T sum = coefficients[0];
@@ -20,7 +20,7 @@ T Horner(T x, const std::array<T, kTerms>& coefficients) {
   return sum;
 }
 
-/// 2^exponent for an exponent of a normal number.
+/// Returns 2^exponent for an exponent of a normal number.
 template <typename T>
 T PowerOfTwo(typename ElementaryConstants<T>::Integer exponent) {
   using C = ElementaryConstants<T>;

@@ -14,16 +14,18 @@ float Exp(float x);
 /// +inf -> +inf; subnormals are exact inputs. NaN results are the positive
 /// quiet NaN without payload, here and in Exp.
 float Log(float x);
-/// 1 / (1 + e^-x), within 3 ulp, without overflow at either end.
+/// Returns 1 / (1 + e^-x), within 3 ulp, without overflow at either end.
 float Sigmoid(float x);
-/// 1 / sqrt(x) as two IEEE operations.
+/// Returns 1 / sqrt(x), computed by two IEEE operations.
 float Rsqrt(float x);
 
-/// Double-precision versions for tables, schedules and initialisation; accuracy
-/// in ulp and special values as above.
+/// The double-precision versions serve tables, schedules and initialisation;
+/// accuracy in ulp and special values are as above.
 double Exp(double x);
 double Log(double x);
-/// sin x and cos x, both within 2^-52 absolute. |x| <= 2^20.
+/// Computes sin x and cos x, both within 2^-52 absolute, for
+/// x
+///  <= 2^20.
 void SinCos(double x, double* sin, double* cos);
 
 }  // namespace isoloss::kernels

@@ -1,4 +1,4 @@
-// Constants of the elementary functions, shared by scalar and vector code.
+// Scalar and vector code share these constants of the elementary functions.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ struct ElementaryConstants<float> {
   static constexpr float kLog2E = 0x1.715476p+0f;
   static constexpr float kLn2High = 0x1.62e4p-1f;
   static constexpr float kLn2Low = 0x1.7f7d1cp-20f;
-  /// Adding and subtracting it rounds to an integer, ties to even.
+  /// To add and then subtract this number rounds to an integer, ties to even.
   static constexpr float kRoundToInteger = 0x1.8p+23f;
 
   /// e^x overflows above and underflows to zero below; both ends are still

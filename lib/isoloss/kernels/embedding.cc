@@ -10,12 +10,12 @@
 namespace isoloss::kernels {
 namespace {
 
-/// sum += row, element by element.
+/// Adds `row` to `sum`, element by element.
 void AddRow(const float* row, size_t size, float* sum) {
   for (size_t i = 0; i < size; ++i) sum[i] += row[i];
 }
 
-/// The tree over sequences for one token id.
+/// Sums the gradients of one token id as a tree over sequences.
 struct SequenceTree {
   std::span<const size_t> sequence_ends;
   MatrixView<const float> dx;

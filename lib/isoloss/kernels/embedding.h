@@ -1,4 +1,5 @@
-// Token embedding: rows of a table, and the gradient of that table.
+// Token embedding reads rows of a table; its backward pass computes the
+// gradient of that table.
 #pragma once
 
 #include <cstddef>

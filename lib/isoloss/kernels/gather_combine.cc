@@ -23,7 +23,7 @@ using scalar::GatherCombineBackward;
 
 #else
 
-/// What one token of GatherCombine adds up; no addend is nullptr.
+/// One token of GatherCombine adds up these slots; no addend is nullptr.
 struct TokenSlots {
   MatrixView<const float> rows;
   const int32_t* index;

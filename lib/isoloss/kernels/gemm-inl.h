@@ -129,7 +129,7 @@ class GemmWorker {
     return segment == 0 ? 0 : ends_[segment - 1];
   }
 
-  /// The steps of the running block.
+  /// Cuts an operand to the steps of the running block.
   Operand Steps(Operand operand) const {
     operand.values = operand.contraction == Contraction::kColumns
                          ? operand.values.Cols(first_step_, depth_)
@@ -253,7 +253,7 @@ class GemmWorker {
     return out;
   }
 
-  /// What a tile ends with is here by the time its sums are done.
+  /// Prefetches memory that a tile needs once its sums are done.
   static HWY_INLINE void FetchTile(const float* tile, size_t stride,
                                    size_t rows, size_t columns) {
     for (size_t i = 0; i < rows; ++i) {

@@ -26,16 +26,16 @@ class PackedOperand {
 
   size_t extent() const { return extent_; }
   size_t depth() const { return depth_; }
-  /// Null: not quantised.
+  /// Returns null if the operand is not quantised.
   const formats::Quantization* quantization() const { return quantization_; }
-  /// Of an operand or a product that packed kernels do not take: instead of
-  /// panels. Null: there are panels.
+  /// Packed kernels do not take some operands and products; this then replaces
+  /// the panels. Null means that there are panels.
   const PreparedOperand* prepared() const {
     return is_prepared_ ? &prepared_ : nullptr;
   }
   /// It holds element (row, k) at [k * panel_width + row].
   const float* Panel(size_t panel) const { return panels_.Row(panel); }
-  /// Element k of operand row `row`.
+  /// Returns element k of operand row `row`.
   float At(size_t row, size_t k) const {
     return Panel(row / panel_width_)[k * panel_width_ + row % panel_width_];
   }
@@ -83,7 +83,7 @@ struct GemmProblem {
   /// c = round(addend + round(sum)). May be c itself.
   MatrixView<const float> addend = {};
 
-  /// Of the right side, packed or not.
+  /// Returns the quantisation of the right side, packed or not.
   const formats::Quantization* right_quantization() const {
     return packed_b != nullptr ? packed_b->quantization() : b.quantization;
   }
@@ -98,10 +98,10 @@ struct GemmProblem {
   }
 };
 
-/// The definition: scalar, obvious, slow.
+/// Defines the product: scalar, obvious and slow.
 void GemmScalar(const GemmProblem& problem);
 
-/// One product on the calling thread.
+/// Computes one product on the calling thread.
 void Gemm(const GemmProblem& problem);
 
 /// Independent products, divided among the team's threads in equal shares of

@@ -41,7 +41,7 @@ MatrixView<const float> Part(const Matrix<float>& values, size_t first,
   return values.view().Rows(first, count).Cols(begin, end - begin);
 }
 
-/// Sums over the steps of one piece, by an accumulator.
+/// An accumulator sums over the steps of one piece.
 void AccumulatePiece(const PreparedOperand& a, size_t first,
                      const PreparedOperand& b, size_t begin, size_t end,
                      const Accumulator& accumulator, Matrix<float>& sums) {
@@ -82,7 +82,7 @@ void AddPiece(const Matrix<float>& part, const PreparedOperand& a, size_t first,
   }
 }
 
-/// A strip's segment sums, folded up the aligned tree.
+/// Folds the segment sums of a strip up the aligned tree.
 class StripTree {
  public:
   void Push(const Matrix<float>& leaf) {

@@ -38,7 +38,7 @@ class PieceGemm {
     const PreparedOperand* a;
     const PreparedOperand* b;
   };
-  /// Some rows of a product.
+  /// A strip consists of some rows of a product.
   struct Strip {
     const Product* product;
     size_t first;

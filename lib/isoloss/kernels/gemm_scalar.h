@@ -1,5 +1,5 @@
-// What the fast kernels need of the definition: its argument checks, and how an
-// operand is packed where there is nothing to gain from a layout.
+// The fast kernels share two things with the definition: its argument checks,
+// and its packing of an operand that gains nothing from a layout.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +9,7 @@
 
 namespace isoloss::kernels {
 
+/// Checks the shapes of a product.
 /// Errors   ShapeError as GemmProblem states it.
 void CheckGemmProblem(const GemmProblem& problem);
 

@@ -45,7 +45,7 @@ bool SameLeft(const GemmProblem& x, const GemmProblem& y) {
   return SameOperand(x.a, y.a) && SameSegments(x, y);
 }
 
-/// What is packed already gains nothing from company.
+/// Products with a packed right side gain nothing from being computed together.
 bool SameRight(const GemmProblem& x, const GemmProblem& y) {
   return x.packed_b == nullptr && y.packed_b == nullptr &&
          SameOperand(x.b, y.b) && SameSegments(x, y);

@@ -11,7 +11,7 @@
 
 namespace isoloss::kernels {
 
-/// Extent of the register tiles of a kernel target.
+/// Register tiles of a kernel target have this extent.
 struct TileShape {
   size_t rows;
   size_t columns;

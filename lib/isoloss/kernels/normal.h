@@ -1,4 +1,4 @@
-// Normal numbers of random bits.
+// Makes normally distributed numbers from random bits.
 #pragma once
 
 #include <array>

@@ -42,7 +42,8 @@ HWY_INLINE void GatherTransposed(MatrixView<const float> rows, size_t first,
   }
   for (size_t k = begin; k < end; k += kLanes) {
     const size_t steps = std::min(kLanes, end - k);
-    // What is gathered next: of these rows, or the beginning of the next ones.
+    // Prefetches the values that are gathered next: of these rows, or the
+    // beginning of the next rows.
     const size_t next = k + kAhead < rows.cols() ? k + kAhead
                                                  : next_rows * rows.stride() +
                                                        k + kAhead - rows.cols();
@@ -80,7 +81,8 @@ HWY_INLINE void GatherRows(MatrixView<const float> steps, size_t first,
   const F32 d;
   for (size_t k = begin; k < end; ++k) {
     const float* from = steps.Row(k) + first;
-    // What is gathered next: of these columns, or of the next panel's.
+    // Prefetches the values that are gathered next: of these columns, or of the
+    // next panel's.
     const size_t ahead = k + kStepsAhead;
     const float* next = ahead < steps.rows()
                             ? from + kStepsAhead * steps.stride()
@@ -161,7 +163,7 @@ inline Adjacent AdjacentOf(const Operand& a) {
                                                 : Adjacent::kRows;
 }
 
-/// Rows of a that stand ready for tiles.
+/// These rows of a are packed as tiles read them.
 struct PackedRows {
   const float* data;
   size_t distance;

@@ -5,11 +5,11 @@
 
 namespace isoloss::kernels {
 
-/// One tensor of an operand, after Resize.
+/// Prepares one tensor of an operand, after Resize made room for it.
 void PrepareTensor(const Operand& operand, const Pieces& pieces,
                    const TensorCut& cut, PreparedOperand& prepared);
 
-/// Resize and all tensors, on the calling thread.
+/// Calls Resize and prepares all tensors, on the calling thread.
 void Prepare(const Operand& operand, const Pieces& pieces, bool exponents,
              PreparedOperand& prepared);
 

@@ -16,7 +16,7 @@ namespace isoloss::kernels {
 /// and pieces of them, whose sums are scaled and added to the segment's sum. A
 /// transform makes segments as long as whole runs of it.
 struct Pieces {
-  /// Where segments end among the stored steps.
+  /// Segments end here among the stored steps.
   std::vector<size_t> stored_ends;
   /// Where they end among the steps that are multiplied.
   std::vector<size_t> segment_ends;
@@ -72,12 +72,13 @@ Pieces PiecesOf(const formats::Quantization* a, const formats::Quantization* b,
 /// An operand as its products read it.
 struct PreparedOperand {
   Matrix<float> values;  ///< [extent, depth], rows are operand rows
-  /// What the sum over each piece is multiplied by, [extent, pieces]; empty: 1.
+  /// The sum over each piece is multiplied by its factor, [extent, pieces];
+  /// empty means 1.
   Matrix<float> factors;
   Matrix<int16_t> exponents;  ///< [extent, depth], for accumulators; or empty
 };
 
-/// Operand rows, or stored steps.
+/// A range counts operand rows or stored steps.
 struct Range {
   size_t begin;
   size_t end;
@@ -107,11 +108,12 @@ void Resize(const Operand& operand, const Pieces& pieces, bool exponents,
 void PrepareTensorScalar(const Operand& operand, const Pieces& pieces,
                          const TensorCut& cut, PreparedOperand& prepared);
 
-/// All of them.
+/// Prepares all tensors of the operand.
 void PrepareScalar(const Operand& operand, const Pieces& pieces, bool exponents,
                    PreparedOperand& prepared);
 
-/// What sums over the cells of a tensor are multiplied by, piece by piece.
+/// Writes the factors by which the sums over the cells of a tensor are
+/// multiplied, piece by piece.
 /// Shapes   scales [cells].
 void WriteFactors(const formats::Quantization& quantization,
                   MatrixView<const float> scales, float tensor_scale,

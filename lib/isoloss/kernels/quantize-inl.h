@@ -50,7 +50,7 @@ class BlockQuantizer {
     ISOLOSS_ASSERT(spec.is_mx());
   }
 
-  /// What the elements of a block are clamped and rounded to.
+  /// The elements of a block are clamped and rounded to these bounds.
   struct Bounds {
     VecU limit;       // bits of S * max
     VecU min_normal;  // bits of S * min normal
@@ -106,7 +106,7 @@ class BlockQuantizer {
   }
 
  private:
-  /// What added to the bits of amax makes its exponent field the rounded one
+  /// Added to the bits of amax, this makes its exponent field the rounded one
   /// (docs/numerics.md, section 5).
   static uint32_t RoundUp(const formats::Quantization& spec) {
     switch (spec.scale_rule) {
@@ -262,7 +262,7 @@ class RowBlocks {
     }
   }
 
-  /// Lane b: amax of block b.
+  /// Returns the amax of block b in lane b.
   template <bool kWhole>
   HWY_INLINE VecU Maxima() const {
     constexpr size_t kAhead = 1024;  // floats

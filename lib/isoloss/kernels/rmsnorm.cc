@@ -58,7 +58,7 @@ void RmsNormForward(MatrixView<const float> x, std::span<const float> weight,
   });
 }
 
-/// sum over i of (dy_i * w_i) * x_i.
+/// Returns the sum over i of (dy_i * w_i) * x_i.
 HWY_INLINE float WeightedDot(const float* dy, const float* w, const float* x,
                              size_t cols) {
   const FloatTag d;

@@ -1,6 +1,6 @@
-// Elements rounded to the grid of a small format under a given scale, random
-// bits for that, and transposition. Included once per Highway target with
-// vectors of fixed length.
+// Rounds elements to the grid of a small format under a given scale, draws
+// random bits for that, and transposes. Each Highway target with vectors of
+// fixed length includes this file once.
 #if defined(ISOLOSS_KERNELS_ROUND_ELEMENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ISOLOSS_KERNELS_ROUND_ELEMENTS_INL_H_
 #undef ISOLOSS_KERNELS_ROUND_ELEMENTS_INL_H_
@@ -95,7 +95,7 @@ class ElementRounder {
     }
   }
 
-  /// The upper bits_ of 16, as numbers.
+  /// Converts the upper bits_ of 16 random bits to numbers.
   HWY_INLINE VecF Draw(const uint16_t* random, size_t n) const {
     const F32 d;
     const hn::RebindToSigned<F32> di;
@@ -150,7 +150,7 @@ class ElementRounder {
   bool has_sign_of_zero_;
 };
 
-/// Upper and lower halves of the 64-bit products with a constant.
+/// Computes the upper and lower halves of the 64-bit products with a constant.
 HWY_INLINE void MulWide(VecU a, uint32_t constant, VecU* high, VecU* low) {
   const U32 du;
   const hn::Repartition<uint64_t, U32> du64;
@@ -205,7 +205,7 @@ inline void PhiloxRow(uint64_t seed, uint64_t stream, size_t row, size_t count,
   }
 }
 
-/// Sums and differences of x[i] and x[i + kApart].
+/// Replaces x[i] and x[i + kApart] by their sum and difference.
 template <size_t kApart>
 HWY_INLINE void HadamardStage(VecF (&x)[formats::kHadamardLength]) {
   HWY_UNROLL(16)
@@ -218,8 +218,8 @@ HWY_INLINE void HadamardStage(VecF (&x)[formats::kHadamardLength]) {
   }
 }
 
-/// formats::Hadamard16 of all runs of a row: kLanes of them at a time, one a
-/// lane.
+/// Computes formats::Hadamard16 of all runs of a row, kLanes of them at a time,
+/// with one run in each lane.
 inline void HadamardRow(uint32_t negative, size_t count, float* row) {
   constexpr size_t kLength = formats::kHadamardLength;
   constexpr size_t kParts = kLength / kLanes;  // vectors of a run

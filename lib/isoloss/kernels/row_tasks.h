@@ -1,4 +1,4 @@
-// What functions that work row by row share: argument checks and the division
+// Functions that work row by row share these argument checks and the division
 // of rows among a team.
 #pragma once
 
@@ -28,7 +28,7 @@ void RequireShape(const char* where, const char* what, MatrixView<T> given,
              what, given.rows(), given.cols(), rows, cols);
 }
 
-/// Below so many elements, or rows of unknown length, a run is not worth
+/// A run with fewer elements, or fewer rows of unknown length, is not worth
 /// another thread: to hand it over costs about a microsecond.
 inline constexpr size_t kMinElementsPerRun = 8192;
 inline constexpr size_t kMinRowsPerRun = 32;

@@ -21,7 +21,8 @@ HWY_BEFORE_NAMESPACE();
 namespace isoloss::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Logical lanes of a horizontal sum: part of the definition of every result.
+/// A horizontal sum has this number of logical lanes, on which every result
+/// depends by definition.
 inline constexpr size_t kLogicalLanes = 16;
 
 template <typename T>
@@ -54,7 +55,7 @@ HWY_INLINE void StoreFirst(D d, hn::VFromD<D> v, T* to, size_t n) {
 #endif
 }
 
-/// The first n lanes, then zeros.
+/// Keeps the first n lanes and makes the rest zero.
 template <class D>
 HWY_INLINE hn::VFromD<D> KeepFirst(D d, hn::VFromD<D> v, size_t n) {
   if (n == hn::MaxLanes(D())) return v;
@@ -90,7 +91,8 @@ HWY_INLINE void ForEachBlock(size_t count, const Visit& visit) {
   }
 }
 
-/// Folds the lanes pairwise: half their number apart, a quarter, …, 1.
+/// Adds lanes pairwise: first those half their number apart, then a quarter, …,
+/// 1.
 template <class D>
 HWY_INLINE hn::TFromD<D> FoldLanes(D /*d*/, hn::VFromD<D> v) {
   if constexpr (hn::MaxLanes(D()) == 1) {
@@ -129,7 +131,7 @@ HWY_INLINE hn::TFromD<D> SumInLanes(D d, size_t count, const Add& add) {
   return FoldLanes(d, acc[0]);
 }
 
-/// The scalar RowDot.
+/// Computes the scalar RowDot.
 HWY_INLINE float DotInLanes(const float* a, const float* b, size_t count) {
   const FloatTag d;
   return SumInLanes(d, count, [&](auto acc, size_t i, size_t n) HWY_ATTR {

@@ -29,7 +29,8 @@
 
 namespace isoloss::kernels {
 
-/// Rows per leaf of a sum over tokens for norms, router and loss.
+/// A sum over tokens for norms, router and loss has this number of rows per
+/// leaf.
 inline constexpr size_t kTokenLeaf = 32;
 /// A label that takes no part in the loss.
 inline constexpr int32_t kIgnoredLabel = -100;
@@ -43,7 +44,7 @@ void RmsNormForward(MatrixView<const float> x, std::span<const float> weight,
                     float eps, Rounding rounding, MatrixView<float> y,
                     std::span<float> rstd, ThreadTeam& team);
 
-/// What the backward pass of RMSNorm reads and writes.
+/// The backward pass of RMSNorm reads and writes these arrays.
 /// Shapes   x, dy, dx [T, D]; weight, dweight [D]; rstd [T].
 struct RmsNormGradient {
   MatrixView<const float> x;
@@ -55,7 +56,7 @@ struct RmsNormGradient {
   MatrixView<float> dx;
   std::span<float> dweight;
 
-  /// Of these tokens alone.
+  /// Restricts the problem to these tokens.
   RmsNormGradient Rows(size_t first, size_t count,
                        std::span<float> their_dweight) const {
     return {x.Rows(first, count),  weight,       rstd.subspan(first, count),
@@ -212,8 +213,8 @@ void GatherCombineBackward(MatrixView<const float> rows,
                            MatrixView<float> drows, MatrixView<float> dweights,
                            ThreadTeam& team);
 
-/// What a step of AdamW multiplies and adds, computed in double and rounded to
-/// FP32 once.
+/// A step of AdamW multiplies and adds these numbers, computed in double and
+/// rounded to FP32 once.
 struct AdamWScalars {
   float decay;  ///< 1 - lr * weight_decay
   float beta1;
@@ -245,7 +246,7 @@ double SumOfTokens(std::span<const float> values);
 float FiniteAmax(MatrixView<const float> values, Rounding rounding,
                  ThreadTeam& team);
 
-/// Elements per leaf of SumOfSquares.
+/// SumOfSquares adds this number of elements per leaf.
 inline constexpr size_t kSquaresLeaf = 1024;
 
 /// Sum of squares in FP64: leaves of kSquaresLeaf consecutive elements, each in

@@ -68,7 +68,7 @@ void AdamWUpdate(std::span<float> parameter, std::span<float> first_moment,
 float FiniteAmax(MatrixView<const float> values, Rounding rounding);
 
 double SumOfSquares(std::span<const float> values);
-/// The sum over one leaf (at most kSquaresLeaf elements).
+/// Returns the sum over one leaf (at most kSquaresLeaf elements).
 double SumOfSquaresLeaf(std::span<const float> values);
 
 }  // namespace isoloss::kernels::scalar

@@ -25,8 +25,8 @@ class ScoreLog {
     }
   }
 
-  /// ln x of a normal number; of zero, subnormal and not finite ones a finite
-  /// number.
+  /// Returns ln x of a normal number, and some finite number if x is zero,
+  /// subnormal or not finite.
   double operator()(float x) const {
     constexpr double kLn2 = 0.693147180559945309417;
     constexpr uint32_t kMantissa = 0x007fffff;

@@ -14,7 +14,7 @@ namespace isoloss::kernels {
 /// Special  scores that are 0 count nothing; NaN if one is NaN or all are 0.
 double ScoreEntropy(std::span<const float> scores);
 
-/// The same of each row.
+/// Computes the entropy of each row.
 /// Shapes   scores [T, E]; entropies [T].
 void ScoreEntropies(MatrixView<const float> scores, std::span<double> entropies,
                     ThreadTeam& team);

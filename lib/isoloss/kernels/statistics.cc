@@ -28,7 +28,7 @@ using scalar::TallyBlocksAlong;
 using scalar::TallyBlocksDown;
 
 #else
-// Not shared with the other targets, nor with other files of this one.
+// These definitions are not shared with the targets and files besides this one.
 namespace {
 
 constexpr uint32_t kMagnitudeBits = 0x7FFFFFFF;
@@ -55,7 +55,7 @@ HWY_INLINE void ForEachGroup(size_t count, const Body& body) {
   if (i < count) body(i, count - i);
 }
 
-/// A group of 16 elements; beyond the first n, NaN.
+/// Holds a group of 16 elements, which are NaN after the first n.
 class Group {
  public:
   HWY_INLINE Group(const float* from, size_t n) : from_(from) {
@@ -125,7 +125,7 @@ HWY_INLINE void AddTo(V& high, V& low, V term) {
   low = hn::Add(low, lost);
 }
 
-/// FoldLanes of compensated sums.
+/// Folds the lanes of compensated sums, as FoldLanes does.
 template <class D, class V = hn::VFromD<D>>
 HWY_INLINE CompensatedSum FoldHighLow(D /*d*/, V high, V low) {
   if constexpr (hn::MaxLanes(D()) == 1) {
@@ -159,14 +159,16 @@ struct CompensatedLanes {
   }
 };
 
-/// Of a magnitude less 1, as words: zero has become the largest.
+/// Returns the smallest magnitude from its word less 1: zero has become the
+/// largest word.
 HWY_INLINE float SmallestFromWord(uint32_t less_one) {
   const uint32_t bits = less_one + 1;
   return std::bit_cast<float>(bits == 0 ? kInfinityBits
                                         : std::min(bits, kInfinityBits));
 }
 
-/// Of the elements of some vectors, one of which is `value`.
+/// Returns the place of the first element that equals `value`, which is among
+/// them.
 template <size_t kCount>
 HWY_INLINE size_t FirstEqual(const VecU* vectors, uint32_t value) {
   const U32 du;

@@ -29,7 +29,7 @@ struct CompensatedSum {
   double low = 0;
 };
 
-/// Of a run of elements.
+/// Moments describe a run of elements.
 struct Moments {
   CompensatedSum sum;
   CompensatedSum squares;
@@ -43,12 +43,12 @@ struct Moments {
   float smallest = std::numeric_limits<float>::infinity();
 };
 
-/// At most 2^20 elements.
+/// Computes the moments of a run of at most 2^20 elements.
 Moments MomentsOf(std::span<const float> run);
 
-/// Of elements x and what quantisation made of them, q; of pairs that are
-/// finite. The terms of the sums are exact but for that of `errors`, whose
-/// difference is.
+/// These sums compare elements x with their quantised values q, over the pairs
+/// that are finite. The terms are exact except those of `errors`, in which only
+/// the difference is exact.
 struct QuantizationErrors {
   double errors = 0;       ///< sum of (x - q)^2
   double products = 0;     ///< sum of x q
@@ -58,23 +58,25 @@ struct QuantizationErrors {
   int64_t underflows = 0;  ///< x is not zero, q is
 };
 
-/// Shapes   as many of each, at most 2^20.
+/// Compares a run with its quantised values.
+/// Shapes   equally long, at most 2^20.
 QuantizationErrors ErrorsOf(std::span<const float> run,
                             std::span<const float> quantized);
 
-/// Counts over MX blocks.
+/// A tally counts over MX blocks.
 struct BlockTally {
-  /// Largest magnitude over the smallest that is not zero, as FP64; of the
-  /// block where it is largest. 1 for a block of zeros, 0 if there is no block.
+  /// The range of a block is its largest magnitude over its smallest that is
+  /// not zero. This is the largest range, as FP64: 1 for a block of zeros, 0 if
+  /// there is no block.
   double range = 0;
 
-  // Of quantised blocks only.
-  /// Full ones whose largest magnitude (the first of equals) is at each place;
-  /// blocks without an element other than zero have none.
+  // The following counts are of quantised blocks only.
+  /// Counts full blocks by the place of their largest magnitude (the first of
+  /// equals). Blocks of zeros have no place.
   std::array<int64_t, formats::kMxBlockSize> places{};
-  /// Those with each E8M0 byte.
+  /// Counts blocks by their E8M0 byte.
   std::array<int64_t, 256> bytes{};
-  /// Elements beyond largest element value * 2^(byte - 127).
+  /// Counts elements that exceed largest element value * 2^(byte - 127).
   int64_t saturated = 0;
 };
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kLanes = 16;
 
-/// One sum in its logical lanes.
+/// Adds one sum in its logical lanes.
 struct PlainLanes {
   std::array<double, kLanes> sum{};
 

@@ -28,7 +28,7 @@ struct StridedBlock {
   size_t count;
 };
 
-/// Of the finite elements of a block.
+/// The extremes are of the finite elements of a block.
 struct BlockExtremes {
   float largest;   ///< magnitude; 0 if all are zero or none is finite
   float smallest;  ///< magnitude other than zero, if there is one

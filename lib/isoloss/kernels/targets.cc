@@ -49,7 +49,7 @@ int64_t Supported() {
   return targets;
 }
 
-/// The target called `name`; 0 stands for the scalar code, -1 for none.
+/// Finds the target called `name`; 0 stands for the scalar code, -1 for none.
 int64_t SupportedTarget(std::string_view name) {
   if (name == "scalar") return 0;
   for (int64_t left = Supported() & kVectorTargets; left != 0;

@@ -1,4 +1,4 @@
-// Which instruction set the kernels run on, and how to force one.
+// Tells which instruction set the kernels run on, and how to force one.
 #pragma once
 
 #include <string>

@@ -21,14 +21,14 @@
 HWY_BEFORE_NAMESPACE();
 namespace isoloss::kernels::HWY_NAMESPACE {
 
-/// A register tile: kTileRows rows of a by two vectors of rows of b, all of
+/// A register tile has kTileRows rows of a by two vectors of rows of b, all of
 /// them accumulators: 14x2 of 32 registers, or with AVX2 6x2 of 16.
 constexpr size_t kTileVectors = 2;
 constexpr size_t kTileColumns = kTileVectors * kLanes;
 constexpr size_t kTileRows = kLanes == 8 ? 6 : 14;
 constexpr size_t kTileSize = kTileRows * kTileColumns;
 
-/// Which elements of a stand side by side in memory.
+/// Elements of a stand side by side in memory in one of two ways.
 enum class Adjacent {
   kRows,   ///< those of one step k: element (i, k) at [k * distance + i]
   kSteps,  ///< those of one operand row: element (i, k) at [i * distance + k]
@@ -38,16 +38,17 @@ enum class Adjacent {
 struct TileRows {
   const float* data;
   size_t distance;
-  /// What to fetch from memory meanwhile, a cache line a step.
+  /// Meanwhile this memory is fetched, a cache line a step.
   const float* next;
   size_t next_distance;
 };
 
-/// Rows of b for one tile, step by step: element (j, k) at [k * distance + j].
+/// A tile reads rows of b step by step: element (j, k) lies at [k * distance +
+/// j].
 struct TileColumns {
   const float* data;
   size_t distance;
-  /// What to fetch from memory meanwhile, kTileColumns floats a step.
+  /// Meanwhile this memory is fetched, kTileColumns floats a step.
   const float* next;
   size_t next_distance;
 
@@ -58,9 +59,10 @@ struct TileColumns {
   }
 };
 
-/// What becomes of a tile's sums: they are the right child of `folds` nodes of
-/// the segment tree, whose left children lie on a stack of tiles that ends at
-/// `open`. Then they are rounded, added to, rounded once more, and stored.
+/// A tile's sums are the right child of `folds` nodes of the segment tree,
+/// whose left children lie on a stack of tiles that ends at `open`. After these
+/// folds the sums are rounded, the addend is added, and the result is rounded
+/// once more and stored.
 struct TileOutput {
   float* data;
   size_t stride;

@@ -62,7 +62,7 @@ auto AlignedTreeSum(size_t first, size_t count, const Leaf& leaf) {
   return left + AlignedTreeSum(first + half, count - half, leaf);
 }
 
-/// AlignedTree over doubles or floats.
+/// Sums doubles or floats by AlignedTree.
 template <typename T>
 T AlignedTreeSum(const T* leaves, size_t count) {
   return AlignedTreeSum(0, count, [leaves](size_t i) { return leaves[i]; });

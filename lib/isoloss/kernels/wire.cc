@@ -30,7 +30,7 @@ using scalar::EncodeE4m3Row;
 using scalar::EncodeMxRow;
 
 #else
-// Not shared with the other targets, nor with other files of this one.
+// These definitions are not shared with the targets and files besides this one.
 namespace {
 
 using WordTag = hn::RebindToUnsigned<FloatTag>;
@@ -41,7 +41,7 @@ using Words = hn::Vec<WordTag>;
 
 constexpr uint32_t kInfinityBits = 0x7F800000;
 constexpr uint32_t kNanBits = 0x7FC00000;
-/// Exponent field of E4M3's least normal value, 2^-6.
+/// E4M3's least normal value, 2^-6, has this exponent field.
 constexpr uint32_t kMinNormalField = 121;
 constexpr uint8_t kE4m3Nan = 0x7F;
 
@@ -140,7 +140,7 @@ HWY_INLINE uint32_t MaxMagnitudeBits(const float* run, size_t count) {
   return hn::GetLane(hn::MaxOfLanes(du, largest));
 }
 
-/// formats::MxScale with kRceil of a finite largest magnitude.
+/// Computes formats::MxScale with kRceil for a finite largest magnitude.
 HWY_INLINE uint32_t RceilScale(uint32_t amax_bits) {
   constexpr uint32_t kEmax = 8;
   const uint32_t exponent = amax_bits >> 23;

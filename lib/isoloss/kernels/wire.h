@@ -14,7 +14,8 @@
 
 namespace isoloss::kernels {
 
-/// 2 * width bytes: formats::EncodeBf16 of each value, and what it stands for.
+/// A row takes 2 * width bytes: formats::EncodeBf16 of each value; decoding
+/// returns the values of the codes.
 void EncodeBf16Row(const float* row, size_t width, std::byte* bytes);
 void DecodeBf16Row(const std::byte* bytes, size_t width, float* row);
 

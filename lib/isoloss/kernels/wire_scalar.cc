@@ -31,7 +31,8 @@ T Get(const std::byte* bytes, size_t index) {
   return value;
 }
 
-/// What values are multiplied by on their way out and on their way in.
+/// Values are multiplied by `encode` before they are sent and by `decode` on
+/// arrival.
 struct Factors {
   float encode;
   float decode;
