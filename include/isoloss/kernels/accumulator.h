@@ -10,7 +10,8 @@
 
 namespace isoloss::kernels {
 
-/// Part of an operand row, as a tensor core reads it.
+/// These elements are the part of an operand row that a tensor core reads at
+/// once.
 struct Elements {
   const float* values;
   /// The exponent of an element adds the unbiased exponent fields of its code
@@ -31,19 +32,18 @@ struct Accumulator {
   std::string_view source;
 };
 
-/// All accumulators.
 std::span<const Accumulator* const> AllAccumulators();
 
 /// Finds an accumulator by its name.
 /// Errors   ConfigError that lists the names.
 const Accumulator& AccumulatorByName(std::string_view name);
 
-/// How the products of one output element are added up.
+/// Describes how the products of one output element are added up.
 struct Accumulation {
-  /// Null: an FP32 chain of fused multiply-adds.
+  /// Null means an FP32 chain of fused multiply-adds.
   const Accumulator* accumulator = nullptr;
-  /// Steps after which its sum is added to an outer one, and begins anew;
-  /// 0: never. Segments begin anew as well.
+  /// After this number of steps the accumulator's sum is added to an outer sum,
+  /// and begins anew; 0 means never. It begins anew at segments as well.
   size_t interval = 0;
   /// The outer sum is rounded so after each addition.
   Rounding outer = Rounding::kFp32;

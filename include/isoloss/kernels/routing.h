@@ -42,7 +42,8 @@ void CombineWeights(const RouterRule& rule, MatrixView<const float> scores,
                     MatrixView<const int32_t> expert_ids,
                     MatrixView<float> weights, ThreadTeam& team);
 
-/// Adjoint of CombineWeights and of the score function: dlogits from dweights.
+/// Computes dlogits from dweights, as the adjoint of CombineWeights and of the
+/// score function.
 /// Shapes   scores, dlogits [T, E]; expert_ids, dweights [T, K].
 void RouterScoreBackward(const RouterRule& rule, MatrixView<const float> scores,
                          MatrixView<const int32_t> expert_ids,

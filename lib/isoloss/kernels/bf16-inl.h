@@ -14,8 +14,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace isoloss::kernels::HWY_NAMESPACE {
 
-/// The BF16 value nearest to each lane, ties to even, in integer arithmetic:
-/// VCVTNEPS2BF16 flushes subnormals. NaN becomes 0x7FC0 with its sign.
+/// Returns the BF16 value nearest to each lane, ties to even. Integer
+/// arithmetic is used because VCVTNEPS2BF16 flushes subnormals. NaN becomes
+/// 0x7FC0 with its sign.
 template <class D>
 HWY_INLINE hwy::HWY_NAMESPACE::VFromD<D> RoundToBf16(
     D d, hwy::HWY_NAMESPACE::VFromD<D> value) {

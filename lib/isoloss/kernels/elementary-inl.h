@@ -1,5 +1,5 @@
-// The float functions of elementary.h on vectors, equal to them bit for bit.
-// Included once per Highway target.
+// Computes the float functions of elementary.h on vectors, bit for bit. Each
+// Highway target includes this file once.
 #if defined(ISOLOSS_KERNELS_ELEMENTARY_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ISOLOSS_KERNELS_ELEMENTARY_INL_H_
 #undef ISOLOSS_KERNELS_ELEMENTARY_INL_H_
@@ -48,8 +48,8 @@ HWY_INLINE hn::VFromD<D> PowerOfTwo(
   return hn::BitCast(d, hn::ShiftLeft<FloatConstants::kMantissaBits>(biased));
 }
 
-/// p * 2^n, rounded once, for p near 1 and the n of Exp; `n_shifted` is n plus
-/// kRoundToInteger.
+/// Returns p * 2^n, rounded once, for p near 1 and the n of Exp; `n_shifted` is
+/// n plus kRoundToInteger.
 template <class D>
 HWY_INLINE hn::VFromD<D> ScaleByPower(D d, hn::VFromD<D> p,
                                       [[maybe_unused]] hn::VFromD<D> n,
@@ -59,7 +59,8 @@ HWY_INLINE hn::VFromD<D> ScaleByPower(D d, hn::VFromD<D> p,
     return hn::VFromD<D>{_mm512_scalef_ps(p.raw, n.raw)};
   }
 #endif
-  // As ExpOf in elementary.cc. The low bits of n_shifted are n.
+  // The method is that of ExpOf in elementary.cc. The low bits of n_shifted are
+  // n.
   const hn::RebindToSigned<D> di;
   const auto zero = hn::Set(d, FloatConstants::kRoundToInteger);
   const auto exponent =

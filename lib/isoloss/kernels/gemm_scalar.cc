@@ -26,7 +26,7 @@ PreparedOperand UnpackedRows(const PackedOperand& packed) {
   return operand;
 }
 
-/// Steps [begin, end) of one row.
+/// Reads steps [begin, end) of one row.
 struct Steps {
   const PreparedOperand& operand;
   size_t row;

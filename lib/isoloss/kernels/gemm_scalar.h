@@ -13,11 +13,12 @@ namespace isoloss::kernels {
 /// Errors   ShapeError as GemmProblem states it.
 void CheckGemmProblem(const GemmProblem& problem);
 
-/// Ends of the segments, with "empty means one" resolved: `whole` is storage
-/// for that one end.
+/// Returns the ends of the segments. Empty ends mean one segment, whose end is
+/// then stored in `whole`.
 std::span<const size_t> SegmentEnds(const GemmProblem& problem, size_t* whole);
 
-/// Operand row `row`, quantised in one segment; `to` has room for its depth.
+/// Packs operand row `row`, quantised in one segment; `to` has room for its
+/// depth.
 void PackRowScalar(const Operand& operand, size_t row, float* to);
 
 }  // namespace isoloss::kernels

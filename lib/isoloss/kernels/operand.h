@@ -20,7 +20,8 @@ enum class Contraction {
 /// An operand consists of tensors (sequences, dispatch units), and this is
 /// their state.
 struct OperandState {
-  /// That of the tensors but for `stream`, from which theirs are made.
+  /// All tensors have this state except for `stream`, from which their own
+  /// streams are made.
   formats::TensorState common = {};
   /// The first tensor of the operand has this number in the whole batch.
   size_t first_tensor = 0;
@@ -31,14 +32,14 @@ struct OperandState {
 struct Operand {
   MatrixView<const float> values;
   Contraction contraction = Contraction::kColumns;
-  /// Quantise before multiplying; null takes the values as they are. MX blocks
-  /// lie along k.
+  /// The operand is quantised so before the product; null takes the values as
+  /// they are. MX blocks lie along k.
   const formats::Quantization* quantization = nullptr;
-  /// Ends of the tensors among the stored rows, ascending, the last one = rows:
-  /// no scale depends on two of them. Empty: one tensor. If k runs along rows,
-  /// these are the segments of the product.
+  /// Tensors end here among the stored rows, ascending, the last one at rows:
+  /// no scale depends on two tensors. Empty means one tensor. If k runs along
+  /// rows, these are the segments of the product.
   std::span<const size_t> tensor_ends = {};
-  /// Must live as long as the operand; null: all zero.
+  /// The state must live as long as the operand; null means all zero.
   const OperandState* state = nullptr;
   /// The operand is the result of this quantisation of each tensor, which came
   /// before, along the stored columns. Null means that there was none.
@@ -63,7 +64,8 @@ struct Operand {
   size_t depth() const {
     return contraction == Contraction::kColumns ? values.cols() : values.rows();
   }
-  /// Packed kernels quantise it on the way; others are prepared before.
+  /// Packed kernels quantise such an operand as they pack it; the rest are
+  /// prepared before.
   bool is_packable() const {
     return before == nullptr &&
            (quantization == nullptr || quantization->is_mx());

@@ -61,7 +61,7 @@ bool CanRound(const formats::Quantization& quantization) {
   return ElementRounder::Takes(quantization);
 }
 
-/// amax[j] becomes the largest of what it is and of the bits of cell j.
+/// Raises amax[j] to the bits of the largest magnitude in cell j.
 void RowAmax(const float* row, size_t count, size_t of_cell, uint32_t* amax) {
   const U32 du;
   for (size_t first = 0; first < count; first += of_cell, ++amax) {
@@ -182,8 +182,8 @@ class CellRow {
         scales_(cells),
         common_(cells) {}
 
-  /// `rare`: something in the cell is not finite. Returns what codes of the
-  /// cell stand for.
+  /// `rare` means that something in the cell is not finite. Returns the factor
+  /// that decodes the codes of the cell.
   float Set(size_t cell, uint32_t amax, bool rare) {
     scales_[cell] = formats::ScaleOfCell(quantization_, amax, tensor_);
     common_[cell] = scales_[cell];

@@ -1,4 +1,4 @@
-// Operands quantised as wholes, fast: bit-equal to PrepareTensorScalar.
+// Quantises operands as wholes, fast and bit-equal to PrepareTensorScalar.
 #pragma once
 
 #include "isoloss/kernels/prepared_operand.h"
@@ -13,8 +13,8 @@ void PrepareTensor(const Operand& operand, const Pieces& pieces,
 void Prepare(const Operand& operand, const Pieces& pieces, bool exponents,
              PreparedOperand& prepared);
 
-/// In place: what formats::Dequantize makes of the quantised tensor. Columns
-/// are the contraction axis and fill whole runs of a transform.
+/// Quantises and dequantises a tensor in place, as formats::Dequantize does.
+/// Columns are the contraction axis and fill whole runs of a transform.
 void QuantizeTensor(MatrixView<float> tensor,
                     const formats::Quantization& quantization,
                     const formats::TensorState& state);
