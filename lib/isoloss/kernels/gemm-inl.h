@@ -237,7 +237,8 @@ class GemmWorker {
       column.at.next = b.values.data() + next.first;
       column.at.next_distance = b.values.stride();
     } else {
-      // These rows are as long as the panel if they are close to each other.
+      // The panel's size is fetched, which is all rows if they are close to
+      // each other.
       column.at.next = b.values.Row(next.first);
       column.at.next_distance = kTileColumns;
     }
@@ -283,7 +284,8 @@ class GemmWorker {
         MultiplySegments(kernel, adjacent, row.at, right, out,
                          StackOf(row, column));
       }
-      // To fetch the next column once is enough.
+      // One tile fetches memory for the next column; the later ones fetch their
+      // own steps.
       right = TileColumns::Ahead(right.data, right.distance);
     }
   }

@@ -361,7 +361,7 @@ void PrepareTensor(const Operand& operand, const Pieces& pieces,
     source.values = before.view();
     source.rounding = Rounding::kFp32;
     const bool stored_rows = operand.contraction == Contraction::kColumns;
-    // Stored rows of the tensor are all that is left of them.
+    // `before` holds only the stored rows of this tensor.
     Range& rows = stored_rows ? from.rows : from.steps;
     rows = {0, rows.size()};
   }

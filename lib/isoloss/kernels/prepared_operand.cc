@@ -20,7 +20,8 @@ size_t RoundUp(size_t value, size_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-/// Steps after which a scale may change that multiplies sums; 0: none does.
+/// Returns the steps after which a scale that multiplies sums may change; 0
+/// means that no scale does.
 size_t ScaledSteps(const Quantization* quantization) {
   const bool scales = quantization != nullptr && quantization->scales_sums();
   return scales ? quantization->cell.cols : 0;

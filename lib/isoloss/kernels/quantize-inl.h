@@ -1,6 +1,6 @@
-// Quantise-dequantise of MX blocks on vectors, bit-equal to
-// formats::QuantizeDequantizeBlock. Included once per Highway target with a
-// fused multiply-add and vectors of fixed length.
+// Quantises and dequantises MX blocks on vectors, bit-equal to
+// formats::QuantizeDequantizeBlock. Each Highway target with a fused
+// multiply-add and vectors of fixed length includes this file once.
 #if defined(ISOLOSS_KERNELS_QUANTIZE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ISOLOSS_KERNELS_QUANTIZE_INL_H_
 #undef ISOLOSS_KERNELS_QUANTIZE_INL_H_
@@ -28,16 +28,17 @@ namespace isoloss::kernels::HWY_NAMESPACE {
 using U32 = hn::RebindToUnsigned<F32>;
 using VecU = hn::Vec<U32>;
 
-/// The arithmetic of one MX recipe: each lane holds a block, or an element of
-/// one.
+/// Does the arithmetic of one MX recipe: each lane holds a block, or an element
+/// of a block.
 ///
-/// Works at the block's own scale S = 2^(s - 127) instead of dividing by it: an
+/// Works at the block's own scale S = 2^(s - 127) instead of dividing by it. An
 /// element x of exponent e is rounded to the quantum 2^-m * max(2^e, S * min
 /// normal) by adding and subtracting 2^23 quanta (nearest, ties to even, as
-/// |x| < 2^(m+1) quanta), then clamped to S * max. Nothing in it can overflow
+/// x
+///  < 2^(m+1) quanta). It is then clamped to S * max. Nothing here can overflow
 /// or become subnormal for an amax in [2^(emax + bias + 2 - 127), 2^103), nor
-/// for an amax of zero. Blocks outside, with an infinity or a NaN among them,
-/// are rare and left to the definition.
+/// for an amax of zero. Blocks outside this range, and those with an infinity
+/// or a NaN, are rare and left to the definition.
 class BlockQuantizer {
  public:
   explicit BlockQuantizer(const formats::Quantization& spec)
@@ -61,7 +62,7 @@ class BlockQuantizer {
     return hn::And(hn::BitCast(du, value), hn::Set(du, 0x7FFFFFFFu));
   }
 
-  /// Whether some block's amax (bits of a magnitude) is rare.
+  /// Tells whether some block's amax (bits of a magnitude) is rare.
   HWY_INLINE bool AnyRare(VecU amax) const {
     const U32 du;
     const uint32_t low = (emax_ + bias_ + 2) << 23;
@@ -96,7 +97,7 @@ class BlockQuantizer {
     return hn::CopySignToAbs(clamped, value);
   }
 
-  /// The definition, for a block whose elements lie `stride` apart.
+  /// Applies the definition to a block whose elements lie `stride` apart.
   void ApplyDefinition(const float* from, size_t from_stride, size_t count,
                        float* to, size_t to_stride) const {
     float block[formats::kMxBlockSize];
@@ -131,7 +132,8 @@ class BlockQuantizer {
   uint32_t magic_;  // exponent field of 2^(23 - m)
 };
 
-/// QuantizeBlocksDown. kWhole: `columns` are whole vectors.
+/// Implements QuantizeBlocksDown. kWhole means that `columns` are whole
+/// vectors.
 template <size_t kVectors, bool kWhole>
 HWY_INLINE void QuantizeVectorsDown(const BlockQuantizer& quantizer,
                                     const float* from, size_t from_stride,
@@ -152,7 +154,8 @@ HWY_INLINE void QuantizeVectorsDown(const BlockQuantizer& quantizer,
     HWY_UNROLL(4)
     for (size_t v = 0; v < kVectors; ++v) {
       const float* const at = from + k * from_stride + v * kLanes;
-      // The next block's: rows far apart are not fetched by themselves.
+      // The next block needs a prefetch, because the processor does not fetch
+      // rows far apart by itself.
       hwy::Prefetch(at + formats::kMxBlockSize * from_stride);
       const VecF value = LoadFirst(d, at, lanes[v]);
       amax[v] = hn::Max(amax[v], BlockQuantizer::Magnitude(value));
@@ -176,10 +179,10 @@ HWY_INLINE void QuantizeVectorsDown(const BlockQuantizer& quantizer,
   }
 }
 
-/// Blocks that run down columns, one per lane: element k of column i at
-/// from[k * from_stride + i] goes to to[k * to_stride + i]. `count` steps, at
-/// most one block; `columns` at most kVectors vectors. Writes the vectors that
-/// have a column, whole. `to` may be `from`.
+/// Quantises blocks that run down columns, one per lane: element k of column i
+/// at from[k * from_stride + i] goes to to[k * to_stride + i]. There are
+/// `count` steps, at most one block, and `columns` are at most kVectors
+/// vectors. Writes the vectors that have a column, whole. `to` may be `from`.
 template <size_t kVectors>
 HWY_INLINE void QuantizeBlocksDown(const BlockQuantizer& quantizer,
                                    const float* from, size_t from_stride,
@@ -194,12 +197,12 @@ HWY_INLINE void QuantizeBlocksDown(const BlockQuantizer& quantizer,
   }
 }
 
-/// Blocks along rows, kLanes of them at a time, so that their scales are
-/// computed in one vector.
+/// Quantises blocks along rows, kLanes of them at a time, so that their scales
+/// are computed in one vector.
 class RowBlocks {
  public:
-  /// `stream`: whole blocks are written around the caches; then every `to` must
-  /// be aligned to vectors.
+  /// `stream` means that whole blocks are written around the caches; then every
+  /// `to` must be aligned to vectors.
   explicit RowBlocks(const formats::Quantization& spec, bool stream = false)
       : quantizer_(spec), stream_(stream) {}
 

@@ -58,8 +58,8 @@ void ForRowRuns(size_t rows, size_t cols, size_t alignment, ThreadTeam& team,
   ForEqualRuns(rows, rows * cols / kMinElementsPerRun, alignment, team, body);
 }
 
-/// Calls body(row) for each row in [0, rows), on the team; for rows whose work
-/// does not show in a number of columns.
+/// Calls body(row) for each row in [0, rows), on the team. It is for rows whose
+/// work does not show in a number of columns.
 template <typename Body>
 void ForEachRow(size_t rows, ThreadTeam& team, const Body& body) {
   ForEqualRuns(rows, rows / kMinRowsPerRun, 1, team,

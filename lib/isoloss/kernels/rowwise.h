@@ -32,7 +32,7 @@ namespace isoloss::kernels {
 /// A sum over tokens for norms, router and loss has this number of rows per
 /// leaf.
 inline constexpr size_t kTokenLeaf = 32;
-/// A label that takes no part in the loss.
+/// A token with this label takes no part in the loss.
 inline constexpr int32_t kIgnoredLabel = -100;
 
 /// sum_i a[i] * b[i] in 16 lanes: acc = fma(a, b, acc).
@@ -71,9 +71,9 @@ struct RmsNormGradient {
 /// never rounded, overwritten.
 void RmsNormBackward(const RmsNormGradient& gradient, ThreadTeam& team);
 
-/// The columns of a [T, C] matrix that belong to each head: head h occupies
-/// columns [h * stride + offset, h * stride + offset + width). All heads have
-/// the same ones if the stride is 0.
+/// Each head has these columns of a [T, C] matrix: head h occupies columns [h *
+/// stride + offset, h * stride + offset + width). All heads have the same
+/// columns if the stride is 0.
 template <typename T>
 struct HeadColumns {
   MatrixView<T> matrix;
@@ -104,7 +104,7 @@ void CopyHeads(const HeadColumns<const float>& from,
 void SumHeads(const HeadColumns<const float>& from, Rounding rounding,
               MatrixView<float> out, ThreadTeam& team);
 
-/// By which angle each token's pairs are rotated.
+/// Each token's pairs are rotated by the angle of its position.
 /// Shapes   positions [T]; cos, sin [max position, pairs].
 struct RopeAngles {
   std::span<const int32_t> positions;
@@ -122,8 +122,8 @@ struct RopeAngles {
 void ApplyRope(const HeadColumns<float>& x, const RopeAngles& angles,
                Rounding rounding, ThreadTeam& team);
 
-/// Consecutive queries against keys: row i sees the first first_length + i of
-/// them (at most K).
+/// A block has consecutive queries against keys: row i sees the first
+/// first_length + i keys (at most K).
 /// Shapes   all [Q, K].
 struct CausalBlock {
   size_t first_length;
@@ -132,13 +132,13 @@ struct CausalBlock {
   MatrixView<float> dp;          ///< becomes the gradient of the scores
 };
 
-/// In place, of each block: rows of p become softmax(scale * row) over the keys
-/// that they see: e_j = Exp((x_j - max x) * scale), p_j = e_j * (1 / sum e).
-/// The rest of a row is set to +0. scale > 0.
+/// Works in place on each block: rows of p become softmax(scale * row) over the
+/// keys that they see: e_j = Exp((x_j - max x) * scale), p_j = e_j * (1 / sum
+/// e). The rest of a row is set to +0. scale > 0.
 void CausalSoftmaxForward(std::span<const CausalBlock> blocks, float scale,
                           ThreadTeam& team);
-/// In place, of each block: dp becomes scale * (p * (dp - sum(dp * read))) over
-/// the keys that a row sees, +0 on the rest.
+/// Works in place on each block: dp becomes scale * (p * (dp - sum(dp * read)))
+/// over the keys that a row sees, and +0 on the rest.
 void CausalSoftmaxBackward(std::span<const CausalBlock> blocks, float scale,
                            ThreadTeam& team);
 
@@ -180,7 +180,7 @@ void CrossEntropy(MatrixView<const float> logits,
 void Add(MatrixView<const float> x, MatrixView<const float> y,
          Rounding rounding, MatrixView<float> out, ThreadTeam& team);
 
-/// out = round(source): a copy with kFp32.
+/// out = round(source), which with kFp32 is a copy.
 /// Shapes   both [T, D].
 void Cast(MatrixView<const float> source, Rounding rounding,
           MatrixView<float> out, ThreadTeam& team);
@@ -238,21 +238,22 @@ void AdamWUpdate(std::span<float> parameter, std::span<float> first_moment,
                  std::span<const float> gradient, const AdamWScalars& scalars,
                  ThreadTeam& team);
 
-/// The sum over tokens in FP64: leaves of kTokenLeaf, ascending, go up the
-/// aligned tree.
+/// Sums over tokens in FP64: leaves of kTokenLeaf, ascending, go up the aligned
+/// tree.
 double SumOfTokens(std::span<const float> values);
-/// The largest magnitude of the rounded values that are finite; 0: there is
-/// none.
+/// Returns the largest magnitude of the rounded values that are finite, and 0
+/// if there is none.
 float FiniteAmax(MatrixView<const float> values, Rounding rounding,
                  ThreadTeam& team);
 
 /// SumOfSquares adds this number of elements per leaf.
 inline constexpr size_t kSquaresLeaf = 1024;
 
-/// Sum of squares in FP64: leaves of kSquaresLeaf consecutive elements, each in
+/// Sums squares in FP64: leaves of kSquaresLeaf consecutive elements, each in
 /// 16 lanes of fma(double(x), double(x), acc), go up the aligned tree.
 double SumOfSquares(std::span<const float> values, ThreadTeam& team);
-/// Its leaves alone: leaves[i] of elements [i * kSquaresLeaf, …).
+/// Computes the leaves of SumOfSquares alone: leaves[i] is of elements [i *
+/// kSquaresLeaf, …).
 /// Shapes   leaves [ceil(values / kSquaresLeaf)].
 void SumOfSquaresLeaves(std::span<const float> values, std::span<double> leaves,
                         ThreadTeam& team);

@@ -42,7 +42,7 @@ using Doubles = hn::Vec<Wide>;
 using Floats = hn::Vec<Narrow>;
 using FloatMask = hn::Mask<Narrow>;
 
-/// Vectors of doubles that hold the logical lanes.
+/// This number of vectors of doubles holds the logical lanes.
 constexpr size_t kWideLanes = hn::MaxLanes(Wide());
 constexpr size_t kVectors = kLogicalLanes / kWideLanes;
 
@@ -82,7 +82,7 @@ HWY_INLINE FloatMask FiniteLanes(Floats x) {
                         hn::Lt(magnitude, hn::Set(di, int32_t{kInfinityBits})));
 }
 
-/// How often a condition was true, in lanes.
+/// Counts in lanes how often a condition was true.
 class Counter {
  public:
   HWY_INLINE Counter() : count_(hn::Zero(NarrowInt())) {}
@@ -283,7 +283,7 @@ void TallyBlocksAlong(std::span<const float> run,
       scalar::TallyBlock(block, spec, tally);
       continue;
     }
-    // Nobody asks for the place of blocks that are not quantised.
+    // Only quantised blocks need the place of their largest element.
     const size_t place =
         spec == nullptr ? 0 : FirstEqual<kBlockVectors>(magnitudes, largest);
     const uint32_t smallest = hn::GetLane(hn::MinOfLanes(du, least));

@@ -1,5 +1,5 @@
-// Statistics of runs of FP32 words and of their MX blocks: what a probe logs of
-// a tensor, in parts that no thread divides.
+// Computes statistics of runs of FP32 words and of their MX blocks. A probe
+// logs them of a tensor, in parts that no thread divides.
 //
 // statistics_scalar.h repeats each function as the definition.
 //
@@ -21,9 +21,9 @@
 
 namespace isoloss::kernels {
 
-/// A sum of FP64 terms: what each addition loses is exactly known (Knuth's
-/// TwoSum) and summed in `low`, plainly. So high + low is within n^2 2^-106
-/// times the sum of n magnitudes.
+/// A compensated sum adds FP64 terms. The loss of each addition is exactly
+/// known (Knuth's TwoSum) and summed in `low`, plainly. So high + low is within
+/// n^2 2^-106 times the sum of n magnitudes.
 struct CompensatedSum {
   double high = 0;
   double low = 0;
@@ -36,10 +36,11 @@ struct Moments {
   double magnitudes = 0;  ///< sum of them
   int64_t zeros = 0;
   int64_t nonfinite = 0;
-  /// +inf and -inf if no element is finite; zero is +0.
+  /// They are +inf and -inf if no element is finite; zero is +0.
   float min = std::numeric_limits<float>::infinity();
   float max = -std::numeric_limits<float>::infinity();
-  /// Smallest magnitude that is not zero; +inf if there is none.
+  /// This is the smallest magnitude that is not zero, and +inf if there is
+  /// none.
   float smallest = std::numeric_limits<float>::infinity();
 };
 
@@ -80,17 +81,17 @@ struct BlockTally {
   int64_t saturated = 0;
 };
 
-/// Adds the blocks of 32 along a run, the last of which may be short.
-/// `spec` may be null: not quantised.
+/// Adds the blocks of 32 along a run, the last of which may be short. A null
+/// `spec` means that they are not quantised.
 void TallyBlocksAlong(std::span<const float> run,
                       const formats::Quantization* spec, BlockTally& tally);
 
-/// Adds the blocks down the columns of `block`, one each.
+/// Adds the blocks down the columns of `block`, one for each column.
 /// Shapes   block [1 … 32, C].
 void TallyBlocksDown(MatrixView<const float> block,
                      const formats::Quantization* spec, BlockTally& tally);
 
-/// out = block, each column quantised and dequantised as one MX block.
+/// Quantises and dequantises each column of `block` as one MX block.
 /// Shapes   block, out [1 … 32, C].
 void QuantizeDequantizeDown(MatrixView<const float> block,
                             const formats::Quantization& spec,

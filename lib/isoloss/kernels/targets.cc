@@ -9,7 +9,8 @@
 
 #include "isoloss/base/error.h"
 
-// Compiles this file once per target. Which ones is settled in CMakeLists.txt.
+// Compiles this file once per target. CMakeLists.txt settles which targets
+// these are.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "isoloss/kernels/targets.cc"
 #include "hwy/foreach_target.h"
@@ -42,8 +43,8 @@ std::string NameOf(int64_t target) {
   return name;
 }
 
-/// Asked once: hwy::SupportedTargets chooses the best target whenever it is
-/// called (1.0.3), and a forced one would be lost.
+/// The processor is asked once: hwy::SupportedTargets chooses the best target
+/// whenever it is called (1.0.3), and a forced one would be lost.
 int64_t Supported() {
   static const int64_t targets = hwy::SupportedTargets();
   return targets;

@@ -1,5 +1,5 @@
-// Register tiles: the inner loops of the GEMM. Included once per Highway target
-// with a fused multiply-add and vectors of fixed length.
+// Register tiles are the inner loops of the GEMM. Each Highway target with a
+// fused multiply-add and vectors of fixed length includes this file once.
 #if defined(ISOLOSS_KERNELS_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ISOLOSS_KERNELS_TILE_INL_H_
 #undef ISOLOSS_KERNELS_TILE_INL_H_
@@ -34,7 +34,7 @@ enum class Adjacent {
   kSteps,  ///< those of one operand row: element (i, k) at [i * distance + k]
 };
 
-/// Rows of a for one tile, packed or where the caller keeps them.
+/// Holds the rows of a for one tile, packed or in the caller's memory.
 struct TileRows {
   const float* data;
   size_t distance;
@@ -52,7 +52,8 @@ struct TileColumns {
   const float* next;
   size_t next_distance;
 
-  /// Fetches its own steps a while before their turn.
+  /// Returns columns that fetch their own steps, kAhead steps before these are
+  /// used.
   static TileColumns Ahead(const float* data, size_t distance) {
     constexpr size_t kAhead = 24;
     return {data, distance, data + kAhead * distance, distance};

@@ -44,7 +44,7 @@ float TruncatingSum(const Accumulator& accumulator, float sum,
     largest = std::max(largest, a.exponents[k] + b.exponents[k]);
     plain = std::fma(a.values[k], b.values[k], plain);
   }
-  // An overflow on the way is no reason to stop: the terms decide.
+  // An intermediate overflow is no reason to stop: the terms decide.
   const auto is_finite = [&](size_t k) {
     return std::isfinite(a.values[k]) && std::isfinite(b.values[k]);
   };

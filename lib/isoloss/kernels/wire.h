@@ -27,10 +27,11 @@ void EncodeMxRow(const float* row, size_t width, std::byte* bytes);
 void DecodeMxRow(const std::byte* bytes, size_t width, Rounding rounding,
                  float* row);
 
-/// Values that share an FP32 scale; the last run of a row may be shorter.
+/// Runs of this number of values share an FP32 scale; the last run of a row may
+/// be shorter.
 inline constexpr size_t kScaledRun = 128;
 
-/// The scale of a run. With a = max(largest magnitude, 1e-4):
+/// The scale of a run depends on a = max(largest magnitude, 1e-4).
 enum class RunScale {
   kFp32,  ///< a / 448; codes are E4M3(x * (448 / a))
   kPow2,  ///< the least power of two S with 448 * S >= a; codes are E4M3(x / S)

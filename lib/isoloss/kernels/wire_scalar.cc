@@ -38,7 +38,7 @@ struct Factors {
   float decode;
 };
 
-/// Not finite, if one of the values is not.
+/// Returns a value that is not finite if one of the values is not.
 float LargestMagnitude(std::span<const float> run) {
   float largest = 1e-4f;
   for (const float value : run) {
