@@ -1,4 +1,5 @@
-// Scalar and vector code share these constants of the elementary functions.
+// Scalar and vector code use the same constants of the elementary functions,
+// which are these.
 #pragma once
 
 #include <array>

@@ -15,7 +15,7 @@ void AddRow(const float* row, size_t size, float* sum) {
   for (size_t i = 0; i < size; ++i) sum[i] += row[i];
 }
 
-/// Sums the gradients of one token id as a tree over sequences.
+/// This tree over sequences adds the gradients of one token id.
 struct SequenceTree {
   std::span<const size_t> sequence_ends;
   MatrixView<const float> dx;

@@ -1,5 +1,5 @@
-// The fast kernels share two things with the definition: its argument checks,
-// and its packing of an operand that gains nothing from a layout.
+// Fast kernels take two things from the definition: its argument checks, and
+// its packing of an operand that gains nothing from a layout.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Functions that work row by row share these argument checks and the division
-// of rows among a team.
+// Checks the arguments of functions that work row by row, and divides their
+// rows among a team.
 #pragma once
 
 #include <algorithm>

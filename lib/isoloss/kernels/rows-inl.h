@@ -106,7 +106,7 @@ HWY_INLINE hn::TFromD<D> FoldLanes(D /*d*/, hn::VFromD<D> v) {
   }
 }
 
-/// Sums over i < count in 16 logical lanes: add(acc, i, n) returns acc with the
+/// Sums over i < count in 16 logical lanes. add(acc, i, n) returns acc with the
 /// terms of elements [i, i + n) added to its first n lanes, and zero terms
 /// added to the remaining lanes (n may be 0).
 template <class D, class Add>

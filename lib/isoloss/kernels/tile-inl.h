@@ -75,9 +75,9 @@ struct TileOutput {
   size_t folds = 0;
 };
 
-/// The rarer ends of a tile, from its rounded sums in memory: an addend,
-/// columns that are not whole vectors. Out of line, so that tile kernels stay
-/// small.
+/// Handles the rarer ends of a tile, from its rounded sums in memory: an
+/// addend, or columns that are not whole vectors. It is out of line, so that
+/// tile kernels stay small.
 inline HWY_NOINLINE void FinishTile(const float* sums, size_t rows,
                                     const TileOutput& out) {
   const F32 d;
@@ -93,8 +93,8 @@ inline HWY_NOINLINE void FinishTile(const float* sums, size_t rows,
   }
 }
 
-/// acc = left child + acc, for `folds` tiles on top of the stack that ends at
-/// `open`.
+/// Computes acc = left child + acc, for `folds` tiles on top of the stack that
+/// ends at `open`.
 template <size_t kRows, size_t kVectors>
 HWY_INLINE void FoldTiles(const float* open, size_t folds,
                           VecF (&acc)[kRows][kVectors]) {
@@ -136,8 +136,8 @@ HWY_INLINE void StoreTile(const VecF (&acc)[kRows][kVectors],
   }
 }
 
-/// Sums over k in [0, depth) of a_i[k] * b_j[k]: one ascending chain of fused
-/// multiply-adds per element, from +0.
+/// Sums a_i[k] * b_j[k] over k in [0, depth): each element is one ascending
+/// chain of fused multiply-adds, from +0.
 template <size_t kRows, size_t kVectors, Adjacent kAdjacent>
 void MultiplyTile(const TileRows& a, const TileColumns& b, size_t depth,
                   const TileOutput& out) {
@@ -148,9 +148,9 @@ void MultiplyTile(const TileRows& a, const TileColumns& b, size_t depth,
     HWY_UNROLL(2)
     for (size_t j = 0; j < kVectors; ++j) acc[i][j] = hn::Zero(d);
   }
-  // Groups of five rows: a pointer and the distances 1, 2, 4 (which an address
-  // multiplies by) and 3 reach them, so that the addresses of a tile fit the
-  // general registers.
+  // Rows are addressed in groups of five: a pointer and the distances 1, 2, 4
+  // (which an address multiplies by) and 3 reach them. So the addresses of a
+  // tile fit the general registers.
   constexpr size_t kGroup = 5;
   constexpr size_t kPointers =
       kAdjacent == Adjacent::kRows ? 1 : (kRows + kGroup - 1) / kGroup;

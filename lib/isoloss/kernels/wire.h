@@ -19,10 +19,10 @@ namespace isoloss::kernels {
 void EncodeBf16Row(const float* row, size_t width, std::byte* bytes);
 void DecodeBf16Row(const std::byte* bytes, size_t width, float* row);
 
-/// width + ceil(width / 32) bytes: E4M3 codes, then one E8M0 scale for each run
-/// of 32 values (the last may be short), exactly those of formats::QuantizeMx
-/// with kRceil and kBlockNan. A decoded value is round(code value * scale).
-/// Special  a NaN or an infinity makes its whole run NaN, as in a GEMM operand.
+/// A row takes width + ceil(width / 32) bytes: E4M3 codes, then one E8M0 scale
+/// for each run of 32 values (the last may be short). They are exactly those of
+/// formats::QuantizeMx with kRceil and kBlockNan. A decoded value is round(code
+/// value * scale).
 void EncodeMxRow(const float* row, size_t width, std::byte* bytes);
 void DecodeMxRow(const std::byte* bytes, size_t width, Rounding rounding,
                  float* row);
@@ -37,14 +37,10 @@ enum class RunScale {
   kPow2,  ///< the least power of two S with 448 * S >= a; codes are E4M3(x / S)
 };
 
-/// width + 4 * ceil(width / 128) bytes: E4M3 codes (to nearest, ties to even,
-/// the sign of zero kept; none saturates), then the FP32 scales of the runs. A
-/// decoded value is round(code value * scale). Each operation is one FP32
-/// operation.
-/// Special  a NaN or an infinity makes its whole run NaN: codes 0x7F, scale
-///          0x7FC00000. DeepEP's device code would lose a NaN in the maximum
-///          and, for an infinity, store the scale infinity, under which the
-///          other values decode to NaN too.
+/// A row takes width + 4 * ceil(width / 128) bytes: E4M3 codes (to nearest,
+/// ties to even, the sign of zero kept; none saturates), then the FP32 scales
+/// of the runs. A decoded value is round(code value * scale). Each operation is
+/// one FP32 operation.
 /// Source   DeepEP dd758caf, per_token_cast_to_fp8 in deep_ep/utils/math.py.
 ///          Its cast to powers of two takes ceil(log2) of the FP32 product
 ///          a * (1 / 448); docs/numerics.md, section 5, shows that this is the
