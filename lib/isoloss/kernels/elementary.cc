@@ -93,9 +93,8 @@ void SinCos(double x, double* sin, double* cos) {
   constexpr double kRound = ElementaryConstants<double>::kRoundToInteger;
   const double n = std::fma(x, kTwoOverPi, kRound) - kRound;
   const double r = std::fma(-n, kHalfPiLow, std::fma(-n, kHalfPiHigh, x));
-  // These are Taylor series in z = r^2,
-  // r
-  //  <= pi/4. The remainders are below r^17 / 17! and r^18 / 18!, both < 5e-17.
+  // These are Taylor series in z = r^2, |r| <= pi/4. The remainders are below
+  // r^17 / 17! and r^18 / 18!, both < 5e-17.
   constexpr std::array<double, 7> kSin = {
       -1.0 / 1307674368000, 1.0 / 6227020800, -1.0 / 39916800, 1.0 / 362880,
       -1.0 / 5040,          1.0 / 120,        -1.0 / 6};

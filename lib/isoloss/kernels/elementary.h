@@ -24,9 +24,7 @@ float Rsqrt(float x);
 /// accuracy in ulp and special values are as above.
 double Exp(double x);
 double Log(double x);
-/// Computes sin x and cos x, both within 2^-52 absolute, for
-/// x
-///  <= 2^20.
+/// Computes sin x and cos x, both within 2^-52 absolute, for |x| <= 2^20.
 void SinCos(double x, double* sin, double* cos);
 
 }  // namespace isoloss::kernels

@@ -29,8 +29,7 @@ struct ElementaryConstants<float> {
   static constexpr float kExpMin = -104.0f;
   static constexpr float kExpMax = 89.0f;
   /// This is the Taylor series of (e^r - 1 - r) / r^2, highest power first. For
-  /// r
-  ///  <= ln(2)/2 the remainder is below r^8 / 8! < 5.2e-9, 0.09 ulp.
+  /// |r| <= ln(2)/2 the remainder is below r^8 / 8! < 5.2e-9, 0.09 ulp.
   static constexpr std::array<float, 6> kExp = {
       1.0f / 5040, 1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 1.0f / 2};
 

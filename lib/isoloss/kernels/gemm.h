@@ -55,11 +55,11 @@ class PackedOperand {
 /// c[i, j] = sum over k of a_i[k] * b_j[k].
 ///
 /// Definition (GemmScalar is its text): the k axis is cut into segments, and
-/// these into pieces (PiecesOf). In each piece, acc = fma(a_i[k], b_j[k], acc)
-/// for ascending k from acc = +0, or what the accumulator makes of it. If
-/// operands have scales for sums, acc is multiplied by fl(fa * fb), fused with
-/// the addition to the pieces before, whose sum is rounded as
-/// accumulation.outer says. Segment sums go up the aligned binary tree over the
+/// segments into pieces (PiecesOf). In each piece, either an accumulator adds,
+/// or acc = fma(a_i[k], b_j[k], acc) for ascending k from acc = +0. If operands
+/// have scales for sums, acc is multiplied by fl(fa * fb), fused with the
+/// addition to the pieces before. Their sum is rounded as accumulation.outer
+/// says. Segment sums go up the aligned binary tree over the
 /// segment index (kernels/tree.h) in FP32. The result is rounded once as
 /// `rounding` says. Scales and transforms start anew at each segment.
 ///

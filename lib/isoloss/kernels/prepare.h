@@ -22,9 +22,8 @@ void QuantizeTensor(MatrixView<float> tensor,
 /// Quantises a tensor in place, as formats::Quantize: each element becomes the
 /// value of its code, times its cell's scale unless scales multiply sums.
 /// Columns are the contraction axis and fill whole runs of a transform.
-/// Shapes   scales [cells], written; left alone of MX blocks, whose scales are
-/// in
-///          the values.
+/// Shapes   scales [cells], written; MX blocks, whose scales are in the
+///          values, leave them alone.
 /// Returns  the scale of the tensor.
 float QuantizeInPlace(MatrixView<float> tensor,
                       const formats::Quantization& quantization,

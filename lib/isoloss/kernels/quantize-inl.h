@@ -33,9 +33,8 @@ using VecU = hn::Vec<U32>;
 ///
 /// Works at the block's own scale S = 2^(s - 127) instead of dividing by it. An
 /// element x of exponent e is rounded to the quantum 2^-m * max(2^e, S * min
-/// normal) by adding and subtracting 2^23 quanta (nearest, ties to even, as
-/// x
-///  < 2^(m+1) quanta). It is then clamped to S * max. Nothing here can overflow
+/// normal) by adding and subtracting 2^23 quanta (nearest, ties to even, as |x|
+/// < 2^(m+1) quanta). It is then clamped to S * max. Nothing here can overflow
 /// or become subnormal for an amax in [2^(emax + bias + 2 - 127), 2^103), nor
 /// for an amax of zero. Blocks outside this range, and those with an infinity
 /// or a NaN, are rare and left to the definition.

@@ -165,10 +165,9 @@ HWY_INLINE void MulWide(VecU a, uint32_t constant, VecU* high, VecU* low) {
                      hn::BitCast(du, even));
 }
 
-/// Draws Philox4x32-10 of counters (row << 32
-///  0, 1, …, stream): 8 numbers of 16 bits a block, in the order of
-/// formats::RandomBitsOf. Writes whole vectors of blocks, which is up to 8 *
-/// kLanes numbers beyond `count`.
+/// Draws Philox4x32-10 of counters (row << 32 | 0, 1, …, stream): 8 numbers of
+/// 16 bits a block, in the order of formats::RandomBitsOf. Writes whole vectors
+/// of blocks, which is up to 8 * kLanes numbers beyond `count`.
 inline void PhiloxRow(uint64_t seed, uint64_t stream, size_t row, size_t count,
                       uint16_t* random) {
   constexpr size_t kNumbers = 8;

@@ -1,13 +1,13 @@
-// Operations along the rows of a matrix.
+// These operations run along the rows of a matrix.
 //
-// All insides are FP32 and every operation is one IEEE operation, in the order
-// in which the formulas below are written; fma(a, b, c) is fused, nothing else
-// is. Horizontal sums use 16 logical lanes: element i is added to lane i mod 16
-// with one FMA (a short last group is padded with zeros), then the lanes are
-// added pairwise: 8, 4, 2, 1 apart. Sums over tokens have leaves of kTokenLeaf
-// rows (ascending, from +0) and go up the aligned tree of tree.h. round()
-// stands for the one rounding of a stored result that `rounding` asks for. Exp,
-// Log, Sigmoid and Rsqrt are those of elementary.h.
+// All intermediate values are FP32 and every operation is one IEEE operation,
+// in the order in which the formulas below are written; fma(a, b, c) is fused,
+// nothing else is. Horizontal sums use 16 logical lanes: element i is added to
+// lane i mod 16 with one FMA (a short last group is padded with zeros), then
+// the lanes are added pairwise: 8, 4, 2, 1 apart. Sums over tokens have leaves
+// of kTokenLeaf rows (ascending, from +0) and go up the aligned tree of tree.h.
+// round() stands for the one rounding of a stored result that `rounding` asks
+// for. Exp, Log, Sigmoid and Rsqrt are those of elementary.h.
 //
 // rowwise_scalar.h repeats each function without a team, as the definition.
 //
@@ -198,12 +198,11 @@ void GatherCombine(MatrixView<const float> rows,
                    MatrixView<const float> addend, Rounding rounding,
                    MatrixView<float> out, ThreadTeam& team);
 
-/// Adjoint of GatherCombine with weights and without addend, for an index that
-/// names no row twice. With r = index[t, k]:
-/// drows[r] = round(fma(weights[t, k], dout[t], +0));
-/// dweights[t, k] = RowDot(dout[t], rows[r]), not rounded.
-/// Other rows of drows are left alone.
-/// Shapes   rows, drows [R, D]; index, weights, dweights [T, K]; dout [T, D].
+/// Computes the adjoint of GatherCombine with weights and without addend, for
+/// an index that names no row twice. With r = index[t, k]: drows[r] =
+/// round(fma(weights[t, k], dout[t], +0)); dweights[t, k] = RowDot(dout[t],
+/// rows[r]), not rounded. Other rows of drows are left alone. Shapes   rows,
+/// drows [R, D]; index, weights, dweights [T, K]; dout [T, D].
 ///          `drows` may be `rows`; or `dout`, if index names row t for token t.
 /// Errors   ShapeError also for an index outside [0, R).
 void GatherCombineBackward(MatrixView<const float> rows,

@@ -13,10 +13,9 @@ namespace {
 constexpr size_t kLanes = 4;
 
 /// Takes logarithms of floats by a table: m in [1, 2) is c (1 + r), c the
-/// middle of one of 512 equal intervals,
-/// r
-///  <= 2^-10, ln(1 + r) = r - r^2 / 2 + r^3 / 3. The rest of the series and the
-/// FP64 operations lose less than 3e-13.
+/// middle of one of 512 equal intervals, |r| <= 2^-10, ln(1 + r) = r - r^2 / 2
+/// + r^3 / 3. The rest of the series and the FP64 operations lose less than
+/// 3e-13.
 class ScoreLog {
  public:
   ScoreLog() {

@@ -23,6 +23,7 @@ void DecodeBf16Row(const std::byte* bytes, size_t width, float* row);
 /// for each run of 32 values (the last may be short). They are exactly those of
 /// formats::QuantizeMx with kRceil and kBlockNan. A decoded value is round(code
 /// value * scale).
+/// Special  a NaN or an infinity makes its whole run NaN, as in a GEMM operand.
 void EncodeMxRow(const float* row, size_t width, std::byte* bytes);
 void DecodeMxRow(const std::byte* bytes, size_t width, Rounding rounding,
                  float* row);
@@ -41,6 +42,10 @@ enum class RunScale {
 /// ties to even, the sign of zero kept; none saturates), then the FP32 scales
 /// of the runs. A decoded value is round(code value * scale). Each operation is
 /// one FP32 operation.
+/// Special  a NaN or an infinity makes its whole run NaN: codes 0x7F, scale
+///          0x7FC00000. DeepEP's device code would lose a NaN in the maximum
+///          and, for an infinity, store the scale infinity, under which the
+///          other values decode to NaN too.
 /// Source   DeepEP dd758caf, per_token_cast_to_fp8 in deep_ep/utils/math.py.
 ///          Its cast to powers of two takes ceil(log2) of the FP32 product
 ///          a * (1 / 448); docs/numerics.md, section 5, shows that this is the
