@@ -45,7 +45,7 @@ struct Accumulation {
   /// After this number of steps the accumulator's sum is added to an outer sum,
   /// and begins anew; 0 means never. It begins anew at segments as well.
   size_t interval = 0;
-  /// The outer sum is rounded so after each addition.
+  /// After each addition the outer sum is rounded to this type.
   Rounding outer = Rounding::kFp32;
 
   bool operator==(const Accumulation&) const = default;

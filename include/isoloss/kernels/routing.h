@@ -15,8 +15,8 @@
 namespace isoloss::kernels {
 
 struct RouterRule {
-  /// 0 means no group limit. Otherwise this number of consecutive groups
-  /// divides the experts, and `limited_groups` of them are kept.
+  /// 0 means no group limit. Otherwise the experts lie in this number of
+  /// consecutive groups, and `limited_groups` of them are kept.
   size_t groups = 0;
   size_t limited_groups = 0;
   bool normalises = true;  ///< weights by their sum

@@ -82,8 +82,8 @@ struct GemmProblem {
   /// and it must be packed for a's quantisation and this accumulation. a is not
   /// rounded then.
   const PackedOperand* packed_b = nullptr;
-  /// If not empty, this is added to the rounded sum with one more rounding: c =
-  /// round(addend + round(sum)). It may be c itself.
+  /// If not empty, this is added to the rounded sum with one more rounding:
+  /// c = round(addend + round(sum)). It may be c itself.
   MatrixView<const float> addend = {};
 
   /// Returns the quantisation of the right side, packed or not.

@@ -126,7 +126,8 @@ void GemmSchedule::FindGroups(std::span<const GemmProblem> problems,
   ForEachRun(singles_, SameRight, [&](std::span<const GemmProblem* const> run) {
     append(GemmGroup::Common::kRight, run);
   });
-  // The order of the batch keeps near what products of one expert read.
+  // In the order of the batch, operands that products of one expert read are
+  // still near.
   std::sort(groups_.begin(), groups_.end(),
             [](const GemmGroup& x, const GemmGroup& y) {
               return std::less<>()(x.problems[0], y.problems[0]);

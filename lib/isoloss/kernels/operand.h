@@ -32,7 +32,7 @@ struct OperandState {
 struct Operand {
   MatrixView<const float> values;
   Contraction contraction = Contraction::kColumns;
-  /// The operand is quantised so before the product; null takes the values as
+  /// This quantises the operand before the product; null takes the values as
   /// they are. MX blocks lie along k.
   const formats::Quantization* quantization = nullptr;
   /// Tensors end here among the stored rows, ascending, the last one at rows:
@@ -45,8 +45,8 @@ struct Operand {
   /// before, along the stored columns. Null means that there was none.
   const formats::Quantization* before = nullptr;
   const OperandState* state_before = nullptr;
-  /// The values are rounded so before anything else: products read FP32 master
-  /// weights as the BF16 values that they compute with.
+  /// Before anything else the values are rounded to this type: products read
+  /// FP32 master weights as the BF16 values that they compute with.
   Rounding rounding = Rounding::kFp32;
 
   /// Returns element `step` of operand row `row`, rounded but not quantised.

@@ -1,4 +1,4 @@
-// These operations run along the rows of a matrix.
+// Operations here work along the rows of a matrix.
 //
 // All intermediate values are FP32 and every operation is one IEEE operation,
 // in the order in which the formulas below are written; fma(a, b, c) is fused,
