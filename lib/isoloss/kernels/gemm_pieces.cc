@@ -41,7 +41,7 @@ MatrixView<const float> Part(const Matrix<float>& values, size_t first,
   return values.view().Rows(first, count).Cols(begin, end - begin);
 }
 
-/// An accumulator sums over the steps of one piece.
+/// Lets an accumulator sum over the steps of one piece.
 void AccumulatePiece(const PreparedOperand& a, size_t first,
                      const PreparedOperand& b, size_t begin, size_t end,
                      const Accumulator& accumulator, Matrix<float>& sums) {

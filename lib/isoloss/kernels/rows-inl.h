@@ -106,9 +106,9 @@ HWY_INLINE hn::TFromD<D> FoldLanes(D /*d*/, hn::VFromD<D> v) {
   }
 }
 
-/// Sums over i < count in 16 logical lanes. add(acc, i, n) returns acc with the
-/// terms of elements [i, i + n) added to its first n lanes, and zero terms
-/// added to the remaining lanes (n may be 0).
+/// Sums over i < count in 16 logical lanes. add(acc, i, n) adds the terms of
+/// elements [i, i + n) to the first n lanes of acc, adds zero terms to the
+/// remaining lanes, and returns acc. n may be 0.
 template <class D, class Add>
 HWY_INLINE hn::TFromD<D> SumInLanes(D d, size_t count, const Add& add) {
   constexpr size_t kLanes = hn::MaxLanes(D());

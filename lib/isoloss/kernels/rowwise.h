@@ -71,8 +71,8 @@ struct RmsNormGradient {
 /// never rounded, overwritten.
 void RmsNormBackward(const RmsNormGradient& gradient, ThreadTeam& team);
 
-/// Each head has these columns of a [T, C] matrix: head h occupies columns [h *
-/// stride + offset, h * stride + offset + width). All heads have the same
+/// Each head has these columns of a [T, C] matrix: head h occupies columns
+/// [h * stride + offset, h * stride + offset + width). All heads have the same
 /// columns if the stride is 0.
 template <typename T>
 struct HeadColumns {

@@ -28,7 +28,7 @@ using scalar::TallyBlocksAlong;
 using scalar::TallyBlocksDown;
 
 #else
-// These definitions are not shared with the targets and files besides this one.
+// No other target or file shares these definitions.
 namespace {
 
 constexpr uint32_t kMagnitudeBits = 0x7FFFFFFF;

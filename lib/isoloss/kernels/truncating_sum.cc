@@ -14,6 +14,8 @@ int ExponentOf(float value) {
   return std::max(field, 1) - 127;
 }
 
+/// Returns the product of two elements, which is exact: each has at most 8
+/// significant bits.
 /// Returns the product of two elements, exact as they have at most 8
 /// significant bits.
 double Exact(const Elements& a, const Elements& b, size_t k) {

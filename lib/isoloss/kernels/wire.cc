@@ -30,7 +30,7 @@ using scalar::EncodeE4m3Row;
 using scalar::EncodeMxRow;
 
 #else
-// These definitions are not shared with the targets and files besides this one.
+// No other target or file shares these definitions.
 namespace {
 
 using WordTag = hn::RebindToUnsigned<FloatTag>;
