@@ -199,10 +199,11 @@ void GatherCombine(MatrixView<const float> rows,
                    MatrixView<float> out, ThreadTeam& team);
 
 /// Computes the adjoint of GatherCombine with weights and without addend, for
-/// an index that names no row twice. With r = index[t, k]: drows[r] =
-/// round(fma(weights[t, k], dout[t], +0)); dweights[t, k] = RowDot(dout[t],
-/// rows[r]), not rounded. Other rows of drows are left alone. Shapes   rows,
-/// drows [R, D]; index, weights, dweights [T, K]; dout [T, D].
+/// an index that names no row twice. With r = index[t, k]:
+/// drows[r] = round(fma(weights[t, k], dout[t], +0));
+/// dweights[t, k] = RowDot(dout[t], rows[r]), not rounded.
+/// Remaining rows of drows are left alone.
+/// Shapes   rows, drows [R, D]; index, weights, dweights [T, K]; dout [T, D].
 ///          `drows` may be `rows`; or `dout`, if index names row t for token t.
 /// Errors   ShapeError also for an index outside [0, R).
 void GatherCombineBackward(MatrixView<const float> rows,
