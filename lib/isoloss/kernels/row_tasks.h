@@ -1,5 +1,5 @@
-// What functions that work row by row share: argument checks and the division
-// of rows among a team.
+// Checks the arguments of functions that work row by row, and divides their
+// rows among a team.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ void RequireShape(const char* where, const char* what, MatrixView<T> given,
              what, given.rows(), given.cols(), rows, cols);
 }
 
-/// Below so many elements, or rows of unknown length, a run is not worth
+/// A run with fewer elements, or fewer rows of unknown length, is not worth
 /// another thread: to hand it over costs about a microsecond.
 inline constexpr size_t kMinElementsPerRun = 8192;
 inline constexpr size_t kMinRowsPerRun = 32;
@@ -58,8 +58,8 @@ void ForRowRuns(size_t rows, size_t cols, size_t alignment, ThreadTeam& team,
   ForEqualRuns(rows, rows * cols / kMinElementsPerRun, alignment, team, body);
 }
 
-/// Calls body(row) for each row in [0, rows), on the team; for rows whose work
-/// does not show in a number of columns.
+/// Calls body(row) for each row in [0, rows), on the team. It is for rows whose
+/// work does not show in a number of columns.
 template <typename Body>
 void ForEachRow(size_t rows, ThreadTeam& team, const Body& body) {
   ForEqualRuns(rows, rows / kMinRowsPerRun, 1, team,
