@@ -7,7 +7,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LONGEST = 30
 # Their comments are not sentences yet.
-UNFINISHED = {"base", "expert_parallel", "formats", "kernels", "model", "precision", "stats", "train"}
+UNFINISHED = {"base", "expert_parallel", "formats", "kernels", "model", "precision", "train"}
 BEGINNING = re.compile(r"(Behind|Of|Than|Those|What|Which|Who|Whom|Whose)\b")
 NO_PROSE = re.compile(r"NOLINT|clang-format|namespace\b|https?:|[-=]{3}")
 MADE_VERB = re.compile("[a-z]{4}([^cw]i[sz]es?|if(y|ies))$|n't$")
@@ -19,7 +19,7 @@ coincide collapse collect combine come communicate compare compile compress comp
 conclude connect consider consist construct consume contain continue contradict contribute converge convert
 correspond could crash create decide declare decode decorate define delete deliver deny depend derive descend
 describe destroy detect develop did die differ discard diverge divide do does download drew drift emit encode
-ended ensure enter erase err evaluate examine exceed exclude execute exist expand expect explain fail failed
+ended ensure enter erase err evaluate evict examine exceed exclude execute exist expand expect explain fail failed
 favour fell fill find finish flatten flush follow forbid forget found freeze gave generate get give go got
 grew grow had halve handle hang happen happened has have hear heard held hide hold ignore imitate implement
 imply include indent inherit insert install instantiate interact interpolate interrupt intersect introduce
@@ -59,9 +59,8 @@ SUBJECT = {"i", "it", "never", "not", "then", "they", "to", "we", "you"}
 def bases(word, ending):
     """The words that become `word` with `ending`, also without a prefix, all spelled with -ise."""
     stem = re.sub("iz(?=es?$|ed$)", "is", word).removesuffix(ending)
-    found = {stem}
-    if ending:
-        found |= {stem + "e", re.sub("e$", "", stem), re.sub("ie?$", "y", stem), stem[:-1]}
+    inner = {stem + "e", re.sub("e$", "", stem), re.sub("ie?$", "y", stem), stem[:-1]}
+    found = {stem} | (inner if ending else set())
     return found | {re.sub("^(de|over|re)", "", base) for base in found}
 
 
@@ -72,14 +71,16 @@ def is_verb(before, word, after):
     if bases(word, "") & AMBIGUOUS:
         return (before in SUBJECT or bool(re.search("[^isu]s$", before))
                 or after in OBJECT and before not in BEFORE_NOUN)
+    plural = after not in AFTER_NOUN and re.search("[^s']s$", after)
+    takes = after in OBJECT or before not in BEFORE_NOUN and plural
     if re.search("[^s']s$", word):
         if bases(word, "s") & VERBS:
             return True
-        known = bases(word, "s") & AMBIGUOUS and after not in {",", "and", "of", "or", "that", "with"}
-        begins = not before and re.match("[a-z0-9]", after) and after not in AFTER_NOUN
-        return before not in BEFORE_NOUN and word not in AFTER_NOUN and bool(known or begins or after in OBJECT)
-    acts = after in OBJECT or before not in BEFORE_NOUN | {""} and re.search("[^s']s$", after)
-    return word.endswith("ed") and bool(acts and bases(word, "ed") & (VERBS | AMBIGUOUS))
+        of_noun = {"and", "of", "or"} if before else {",", "and", "of", "or", "that", "with"}
+        known = bases(word, "s") & AMBIGUOUS and after not in of_noun
+        begins = not before and re.match(r"\w", after) and after not in AFTER_NOUN
+        return not (before in BEFORE_NOUN or word in AFTER_NOUN) and bool(known or begins or takes)
+    return word.endswith("ed") and bool(takes and before and bases(word, "ed") & (VERBS | AMBIGUOUS))
 
 
 def has_verb(sentence):
@@ -146,7 +147,7 @@ class Faults(unittest.TestCase):
     def test_verbs(self):
         self.check("has no verb", [
             "Sums doubles without rounding.", "Messages and errors name `step` from now on.", "Two words",
-            "Only the end of a run counts.", "Dequantizes codes.", "Nobody applied the scale.",
+            "The risk rises with a run.", "Dequantizes codes.", "Nobody applied the scale.",
             "The parent didn't.", "A step frobnicates the scale.", "All ranks of a mesh call every method.",
             "A mistake multiplied parts of it.", "Falls from 1 to 0.", "count = sum of all rows"], [
             "The rounded operand, with its bits.", "Names, shares and errors of products.",
