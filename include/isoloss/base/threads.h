@@ -1,4 +1,4 @@
-// A fixed team of worker threads.
+// Shares loops among a fixed team of worker threads.
 #pragma once
 
 #include <cstddef>

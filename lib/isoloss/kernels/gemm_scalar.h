@@ -9,7 +9,7 @@
 
 namespace isoloss::kernels {
 
-/// Checks that the shapes of a product fit.
+/// Requires that the shapes of a product fit.
 /// Errors   ShapeError as GemmProblem states it.
 void CheckGemmProblem(const GemmProblem& problem);
 

@@ -46,7 +46,8 @@ bool SameLeft(const GemmProblem& x, const GemmProblem& y) {
   return SameOperand(x.a, y.a) && SameSegments(x, y);
 }
 
-/// Products with a packed right side gain nothing from being computed together.
+/// Packed right sides are excluded: computing their products together saves
+/// nothing.
 bool SameRight(const GemmProblem& x, const GemmProblem& y) {
   return x.packed_b == nullptr && y.packed_b == nullptr &&
          SameOperand(x.b, y.b) && SameSegments(x, y);

@@ -28,7 +28,7 @@ constexpr size_t kTileColumns = kTileVectors * kLanes;
 constexpr size_t kTileRows = kLanes == 8 ? 6 : 14;
 constexpr size_t kTileSize = kTileRows * kTileColumns;
 
-/// Elements of a stand side by side in memory in one of two ways.
+/// Elements of `a` are adjacent in memory in one of two ways.
 enum class Adjacent {
   kRows,   ///< those of one step k: element (i, k) at [k * distance + i]
   kSteps,  ///< those of one operand row: element (i, k) at [i * distance + k]

@@ -32,7 +32,7 @@ struct StepInputs {
 /// A caller can watch a run, and end it early, with these functions. They
 /// change no bit.
 struct Observer {
-  /// Called before the forward pass of every training step.
+  /// The trainer calls it before the forward pass of every training step.
   std::function<void(int64_t step, const StepInputs& inputs)> on_inputs = {};
   /// Called after every step, on the training thread, once the step is on disk
   /// (if the run has files). A resumed run may compute steps again.
