@@ -52,7 +52,7 @@ struct GateArguments {
   bool keys = false;
 };
 
-/// Logs and evidence, aligned where other programs wrote the logs.
+/// Reads logs and evidence. Logs that isoloss did not write are aligned.
 campaign::JudgedRuns ReadJudged(const GateArguments& arguments,
                                 const gate::Policy& policy) {
   const bool whole = !arguments.against.empty() ||
@@ -104,7 +104,7 @@ ExitCode Gate(GateArguments& arguments) {
                         arguments.logs.front());
 }
 
-/// The logs, and what they are judged against.
+/// Declares the logs, and the logs or evidence that they are judged against.
 Option DeclareLogs(CLI::App& app, GateArguments& arguments) {
   const Option logs = AddOption(
       app, "logs", arguments.logs,

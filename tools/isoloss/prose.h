@@ -1,4 +1,4 @@
-// Text for people, wrapped to the width of the terminal.
+// Prints text for people, wrapped to the width of the terminal.
 #pragma once
 
 #include <cstdio>
@@ -6,7 +6,7 @@
 
 namespace isoloss::cli {
 
-/// Prints it with sentences wrapped; rows of tables stay.
+/// Prints `text` with wrapped sentences. Rows of tables stay as they are.
 void PrintProse(std::FILE* file, const std::string& text);
 
 }  // namespace isoloss::cli

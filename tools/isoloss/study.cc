@@ -1,5 +1,5 @@
-// isoloss study NAME: declares a study's arguments, trains its runs, and tells
-// what they say.
+// Implements `isoloss study NAME`, which declares a study's arguments, trains
+// its runs, and tells their result.
 
 #include "study.h"
 
@@ -67,7 +67,7 @@ void DeclareOption(CLI::App& app, const studies::Option& given) {
       given.value);
 }
 
-/// What all studies that train take.
+/// Declares the arguments that all studies that train take.
 void DeclareTraining(CLI::App& app, const studies::StudyKind& kind,
                      StudyArguments& arguments) {
   AddOption(

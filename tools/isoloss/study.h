@@ -1,4 +1,4 @@
-// The commands below `isoloss study`.
+// Declares the commands below `isoloss study`.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace isoloss::cli {
 
-/// One for each study of the library.
+/// Returns one command for each study of the library.
 std::vector<Command> StudyCommands();
 
 }  // namespace isoloss::cli

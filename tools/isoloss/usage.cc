@@ -16,7 +16,7 @@
 namespace isoloss::cli {
 namespace {
 
-/// The innermost command that was given, and its full name.
+/// This is the innermost command that was given, and its full name.
 struct GivenCommand {
   explicit GivenCommand(const CLI::App* program) : app(program) {
     while (!app->get_subcommands().empty()) {

@@ -1,4 +1,4 @@
-// Defines how help names the values of options.
+// Defines the names that help gives to values of options.
 #pragma once
 
 namespace isoloss::cli {

@@ -1,4 +1,5 @@
-// BF16: the upper half of FP32 (1-8-7 bits), rounded to nearest, ties to even.
+// Converts to BF16, which is the upper half of FP32 (1-8-7 bits), rounded to
+// nearest, ties to even.
 #pragma once
 
 #include <bit>
@@ -6,7 +7,7 @@
 
 namespace isoloss::formats {
 
-/// The BF16 bits nearest to `value`, ties to even.
+/// Returns the BF16 bits nearest to `value`, ties to even.
 /// Special  NaN becomes 0x7FC0 with the sign kept; values from 0x7F7F8000 on
 ///          overflow to infinity; subnormals are rounded, never flushed.
 /// Source   docs/numerics.md, section 3.
@@ -22,7 +23,7 @@ constexpr float DecodeBf16(uint16_t bits) {
   return std::bit_cast<float>(uint32_t{bits} << 16);
 }
 
-/// The value of EncodeBf16, kept in an FP32 word.
+/// Returns the value of EncodeBf16, kept in an FP32 word.
 constexpr float RoundToBf16(float value) {
   return DecodeBf16(EncodeBf16(value));
 }

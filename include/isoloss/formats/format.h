@@ -1,5 +1,5 @@
-// Number formats, exact and scalar: the definition of what each code means and
-// which code a value gets.
+// Defines number formats, exact and scalar: what each code means and which code
+// a value gets.
 #pragma once
 
 #include <bit>
@@ -11,65 +11,70 @@
 
 namespace isoloss::formats {
 
-/// One format of at most 19 bits, whose values FP32 has: sign, exponent,
-/// mantissa, or an integer times a power of two, which is a format that has
-/// subnormals only (no exponent bits).
-/// Registered in formats.def; one file each, which defines kFormat_<name>.
+/// Is one format of at most 19 bits, all of whose values are FP32 values. It
+/// has a sign, an exponent and a mantissa; or it is an integer times a power of
+/// two. The latter has no exponent bits, so all its values are subnormals.
+/// Formats are registered in formats.def; each has a file, which defines
+/// kFormat_<name>.
 struct Format {
   std::string_view name;
   int exponent_bits;
   int mantissa_bits;
   int bias;
-  /// Exponent of the largest power of two in the format (E4M3: 8, i.e. 256).
+  /// This is the exponent of the largest power of two in the format (E4M3: 8,
+  /// i.e. 256).
   int emax;
-  /// Code of the largest finite value, sign bit clear.
+  /// This is the code of the largest finite value, sign bit clear.
   uint32_t max_code;
   /// True if the code after max_code is an infinity (E5M2).
   bool has_infinity;
-  /// Positive canonical NaN code, or 0 where the format has none.
+  /// This is the positive canonical NaN code, or 0 if the format has none.
   uint32_t nan_code;
-  /// The document that defines it.
+  /// This document defines the format.
   std::string_view source;
-  /// Codes of negative values are two's complements (INT8), not a sign bit.
+  /// True if codes of negative values are two's complements (INT8) instead of
+  /// having a sign bit.
   bool twos_complement = false;
 
   int bits() const { return 1 + exponent_bits + mantissa_bits; }
-  /// Bits after the leading one of the largest values.
+  /// Returns the number of bits after the leading one of the largest values.
   int fraction_bits() const { return mantissa_bits - (exponent_bits == 0); }
-  /// Sign, exponent and mantissa in a byte: what packed kernels take.
+  /// True if a code is sign, exponent and mantissa in a byte, which packed
+  /// kernels take.
   bool is_small_float() const { return bits() <= 8 && !twos_complement; }
   bool has_nan() const { return nan_code != 0; }
-  /// FP32 mantissa field of the largest finite value (0x600000 for 448).
+  /// Returns the FP32 mantissa field of the largest finite value (0x600000 for
+  /// 448).
   uint32_t max_mantissa_field() const;
 };
 
-/// What a value becomes that is rounded beyond the largest finite one, as if
-/// the exponents went on.
+/// Says what a value becomes if it is beyond the largest finite value after
+/// rounding with unlimited exponents.
 enum class Overflow {
   kSaturate,   ///< the largest finite value; infinities too
   kNonFinite,  ///< infinity, or NaN where the format has no infinity (sign
                ///< kept); formats with neither saturate
 };
 
-/// The value of a code. Special: bits above the format's width must be zero;
-/// every NaN code decodes to 0x7FC00000. An INT8 code of the lowest value,
-/// which no value gets, decodes to it.
+/// Returns the value of a code. Special: bits above the format's width must be
+/// zero; every NaN code decodes to 0x7FC00000. The lowest INT8 code decodes to
+/// its value, although no value gets it.
 float Decode(const Format& format, uint32_t code);
 
-/// The code nearest to `value`, ties to even, the sign of zero kept.
+/// Returns the code nearest to `value`, ties to even, the sign of zero kept.
 /// Special  NaN becomes nan_code with the sign of the input kept, or +0 where
 ///          the format has no NaN. Two's complements have one zero.
 /// Source   docs/numerics.md, section 2.
 uint32_t Encode(const Format& format, float value, Overflow overflow);
 
-/// The same, rounded otherwise.
+/// Does the same with another rounding mode.
 uint32_t Encode(const Format& format, float value, Overflow overflow,
                 RoundingMode rounding, RandomBits random = {});
 
-/// Decode(Encode(value)).
+/// Returns Decode(Encode(value)).
 float RoundToFormat(const Format& format, float value, Overflow overflow);
 
-/// Every scale asks for it, so that it is computed in place.
+/// Every scale asks for this value, so it is computed inline.
 inline float MaxFinite(const Format& format) {
   if (format.exponent_bits == 0) return Decode(format, format.max_code);
   const int m = format.mantissa_bits;
@@ -80,9 +85,10 @@ inline float MaxFinite(const Format& format) {
       (format.max_code & ((1u << m) - 1)) << (kFp32MantissaBits - m));
 }
 
-/// All registered formats, in the order of formats.def.
+/// Returns all registered formats, in the order of formats.def.
 std::span<const Format* const> AllFormats();
 
+/// Returns the format of that name.
 /// Errors   ConfigError that lists the registered names.
 const Format& FormatByName(std::string_view name);
 

@@ -1,6 +1,6 @@
-// The 16-point Walsh-Hadamard transform with signs: what may be done to runs of
-// an operand along the contraction axis before it is quantised. Both operands
-// of a product get it, so that their product stays.
+// Is the 16-point Walsh-Hadamard transform with signs. It may be applied to
+// runs of an operand along the contraction axis before the operand is
+// quantised. Both operands of a product get it, so that their product stays.
 #pragma once
 
 #include <cstddef>
@@ -11,6 +11,7 @@
 
 namespace isoloss::formats {
 
+/// Transforms differ in the signs that they change.
 /// Source   arXiv 2509.25149, section 3; TransformerEngine d0067d0, its sign
 ///          vector of NVFP4 (kHadamard16Te).
 enum class Transform {
@@ -28,12 +29,12 @@ inline constexpr Named<Transform> kTransformNames[] = {
 
 inline constexpr size_t kHadamardLength = 16;
 
-/// Elements of a run; 1 of kNone.
+/// Returns the number of elements of a run; 1 for kNone.
 inline size_t RunLength(Transform transform) {
   return transform == Transform::kNone ? 1 : kHadamardLength;
 }
 
-/// Which elements change their sign: bit i of element i.
+/// Says which elements change their sign: bit i is for element i.
 inline uint32_t NegativeElements(Transform transform, uint64_t key) {
   switch (transform) {
     case Transform::kNone:
@@ -47,10 +48,10 @@ inline uint32_t NegativeElements(Transform transform, uint64_t key) {
   return 0;
 }
 
-/// run = (1/4) H diag(signs) run, H in Sylvester's order: element i changes its
-/// sign where bit i of `negative` is set; then four stages of sums and
-/// differences of elements 1, 2, 4 and 8 apart; then all are multiplied by 1/4.
-/// Each operation is one FP32 operation.
+/// Sets run = (1/4) H diag(signs) run, with H in Sylvester's order. Element i
+/// changes its sign if bit i of `negative` is set. Four stages of sums and
+/// differences of elements 1, 2, 4 and 8 apart follow. Then all elements are
+/// multiplied by 1/4. Each operation is one FP32 operation.
 void Hadamard16(std::span<float> run, uint32_t negative);
 
 }  // namespace isoloss::formats

@@ -1,5 +1,5 @@
-// How one operand of a product is quantised: everything that decides on its
-// bits.
+// Describes how one operand of a product is quantised: everything that decides
+// on its bits.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace isoloss::formats {
 
-/// What a scale is stored as.
+/// A scale is stored in one of these formats.
 enum class ScaleFormat {
   kNone,  ///< no scale: elements are casts
   kE8m0,  ///< a byte s for 2^(s - 127), 255 for NaN
@@ -30,15 +30,15 @@ inline constexpr Named<ScaleFormat> kScaleFormatNames[] = {
     {"pow2", ScaleFormat::kPow2},
     {"fp32", ScaleFormat::kFp32}};
 
-/// How a scale follows from the largest magnitude of the elements that share it
-/// (docs/numerics.md, sections 5 and 13).
+/// A rule says how a scale follows from the largest magnitude of the elements
+/// that share it (docs/numerics.md, sections 5 and 13).
 enum class ScaleRule {
-  // Of E8M0.
+  // These rules are for E8M0 scales.
   kFloor,
   kCeil,
   kEven,
   kRceil,
-  // Of the others.
+  // These rules are for the remaining scale formats.
   kTe,        ///< TransformerEngine: largest element / amax is what multiplies
   kDeepgemm,  ///< DeepGEMM: amax / largest element is what is stored
   kTorchao,   ///< torchao: as kTe, but for its guards
@@ -49,7 +49,7 @@ inline constexpr Named<ScaleRule> kScaleRuleNames[] = {
     {"te", ScaleRule::kTe},          {"deepgemm", ScaleRule::kDeepgemm},
     {"torchao", ScaleRule::kTorchao}};
 
-/// Where scales come from (scaling.h).
+/// Says where scales come from (scaling.h).
 /// Source   OCP Microscaling Formats (MX) v1.0, TransformerEngine's
 ///          Float8CurrentScaling and Float8BlockScaling, DeepGEMM (kCurrent);
 ///          TransformerEngine, DelayedScaling (kDelayed); NVFP4:
@@ -65,8 +65,8 @@ inline constexpr Named<Scaling> kScalingNames[] = {
     {"delayed", Scaling::kDelayed},
     {"two_level", Scaling::kTwoLevel}};
 
-/// What elements that share a scale become if a NaN or an infinity is among
-/// them (docs/numerics.md, section 6).
+/// Says what elements that share a scale become if a NaN or an infinity is
+/// among them (docs/numerics.md, section 6).
 enum class NonFinitePolicy {
   kBlockNan,  ///< the scale, and so all of them, is NaN
   kTe,        ///< TransformerEngine: the scale comes from the other elements;
@@ -75,8 +75,8 @@ enum class NonFinitePolicy {
 inline constexpr Named<NonFinitePolicy> kNonFinitePolicyNames[] = {
     {"block_nan", NonFinitePolicy::kBlockNan}, {"te", NonFinitePolicy::kTe}};
 
-/// Elements that share a scale: a rectangle of the operand, whose columns are
-/// the contraction axis. 0: the tensor's whole extent.
+/// Elements that share a scale are a rectangle of the operand, whose columns
+/// are the contraction axis. 0 means the tensor's whole extent.
 struct Cell {
   size_t rows = 1;
   size_t cols = 32;
@@ -84,14 +84,14 @@ struct Cell {
   bool operator==(const Cell&) const = default;
 };
 
-/// Rows or columns of a cell other than the whole extent, and steps of a
-/// history: at most so many.
+/// A cell has at most kMaxCell rows or columns unless it has the whole extent,
+/// and a history has at most kMaxHistory steps.
 inline constexpr size_t kMaxCell = size_t{1} << 20;
 inline constexpr int kMaxHistory = 1 << 16;
 
-/// Everything that defines the quantisation of one operand: numbers and names
-/// of rules, each of which has one switch where it is applied. Left as it is
-/// but for `element`, it is an MX format.
+/// Is everything that defines the quantisation of one operand: numbers and
+/// names of rules. One switch applies each rule. With the defaults and an
+/// `element` it is an MX format.
 struct Quantization {
   const Format* element = nullptr;
   ScaleRule scale_rule = ScaleRule::kRceil;
@@ -100,30 +100,33 @@ struct Quantization {
   Scaling scaling = Scaling::kCurrent;
   Cell cell = {};
   RoundingMode rounding = RoundingMode::kNearestEven;
-  /// Of stochastic rounding, for each element: 1 to 16.
+  /// Stochastic rounding uses this many bits for each element: 1 to 16.
   int random_bits = 0;
-  /// Of the runs along the contraction axis.
+  /// The transform is applied to runs along the contraction axis.
   Transform transform = Transform::kNone;
-  /// Steps whose largest magnitudes delayed scaling looks back to.
+  /// Delayed scaling looks back to the largest magnitudes of this many steps.
   int history = 0;
 
-  /// Blocks of 32 small floats with an E8M0 scale, rounded to nearest: what
-  /// packed kernels and the functions of mx_block.h take.
+  /// True for blocks of 32 small floats with an E8M0 scale, rounded to nearest.
+  /// Packed kernels and the functions of mx_block.h take them.
   bool is_mx() const;
-  /// Equal values need not get equal codes.
+  /// If true, equal values need not get equal codes.
   bool is_stochastic() const { return rounding == RoundingMode::kStochastic; }
-  /// Looks back to the amax of steps before, which somebody must keep.
+  /// If true, scales need the amax of earlier steps, which the caller must
+  /// keep.
   bool reads_history() const { return scaling == Scaling::kDelayed; }
-  /// Cells share a second scale, by which products are multiplied.
+  /// If true, cells share a second scale, by which products are multiplied.
   bool scales_tensor() const { return scaling == Scaling::kTwoLevel; }
   bool transforms() const { return transform != Transform::kNone; }
-  /// Draws random bits, or looks back: TensorState matters.
+  /// If true, the result depends on TensorState: it needs random bits, a random
+  /// transform or a history.
   bool needs_state() const {
     return is_stochastic() || reads_history() ||
            transform == Transform::kHadamard16Random;
   }
-  /// Products of codes and scales that are no powers of two need not be
-  /// numbers of few bits: GEMMs multiply the sums of codes by such scales.
+  /// Products of codes and FP32 scales may need many bits, because the scales
+  /// need not be powers of two. GEMMs therefore multiply the sums of codes by
+  /// such scales.
   bool scales_sums() const { return scale_format == ScaleFormat::kFp32; }
 
   bool operator==(const Quantization&) const = default;
@@ -133,21 +136,23 @@ std::string_view ScaleRuleName(ScaleRule rule);
 std::string_view ScaleFormatName(ScaleFormat format);
 std::string_view TransformName(Transform transform);
 std::string_view NonFinitePolicyName(NonFinitePolicy policy);
+/// Returns the rule of that name.
 /// Errors   ConfigError that lists the names.
 ScaleRule ScaleRuleByName(std::string_view name);
 
-/// What is wrong with a description, in words that follow "it"; "" if nothing.
-/// Errors of the kind: a scale rule of another scale format, or without a
-/// scale, a stochastic rounding without bits, a history without delayed
+/// Says what is wrong with a description, in words that follow "it"; "" if
+/// nothing is. Examples are a scale rule of another scale format or without a
+/// scale, stochastic rounding without bits, and a history without delayed
 /// scaling.
 std::string WrongQuantization(const Quantization& quantization);
 
-/// The description in one word for logs: "e4m3·rceil", and what is not as in MX
-/// after it: "e2m1·te·e4m3·two_level·1x16·stochastic8·hadamard16_te".
+/// Returns the description in one word for logs, such as "e4m3·rceil". Whatever
+/// differs from MX follows:
+/// "e2m1·te·e4m3·two_level·1x16·stochastic8·hadamard16_te".
 std::string QuantizationName(const Quantization& quantization);
 
-/// The description of that word, in which `.` may stand for `·`. "nvfp4" is
-/// "e2m1·te·e4m3·1x16·two_level".
+/// Reads a description from that word, in which `.` may stand for `·`. "nvfp4"
+/// is "e2m1·te·e4m3·1x16·two_level".
 /// Errors   ConfigError if it is none, or if something is wrong with it.
 Quantization QuantizationByName(std::string_view name);
 

@@ -1,4 +1,4 @@
-// How the bits are dropped for which a format has no place.
+// Defines how bits are dropped for which a format has no place.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +7,13 @@
 
 namespace isoloss::formats {
 
-/// Uniform random bits: `value` < 2^count, count <= 32.
+/// Holds uniform random bits: `value` < 2^count, count <= 32.
 struct RandomBits {
   uint32_t value = 0;
   int count = 0;
 };
 
-/// Modes look at magnitudes: they are symmetric.
+/// Modes look at magnitudes, so they are symmetric.
 /// Source   IEEE 754-2019 (roundTiesToEven, roundTiesToAway, roundTowardZero);
 ///          microxcaling, round = nearest, and cvt.rna (kHalfAway); gfloat,
 ///          StochasticFastest, and TransformerEngine's software fallback
@@ -31,8 +31,8 @@ inline constexpr Named<RoundingMode> kRoundingModeNames[] = {
     {"toward_zero", RoundingMode::kTowardZero},
     {"stochastic", RoundingMode::kStochastic}};
 
-/// bits / 2^shift as an integer. 1 <= shift <= 63; bits < 2^31. `random` is
-/// read by kStochastic alone.
+/// Returns bits / 2^shift as an integer. 1 <= shift <= 63; bits < 2^31. Only
+/// kStochastic reads `random`.
 inline uint64_t DropBits(RoundingMode mode, uint64_t bits, int shift,
                          RandomBits random) {
   const uint64_t half = uint64_t{1} << (shift - 1);
@@ -44,7 +44,8 @@ inline uint64_t DropBits(RoundingMode mode, uint64_t bits, int shift,
     case RoundingMode::kTowardZero:
       break;
     case RoundingMode::kStochastic: {
-      // What is dropped, in units of 2^-count of a step, the rest cut off.
+      // The dropped bits are counted in units of 2^-count of a step; bits below
+      // a unit are cut off.
       const uint64_t dropped = bits & ((uint64_t{1} << shift) - 1);
       const uint64_t units = shift > random.count
                                  ? dropped >> (shift - random.count)

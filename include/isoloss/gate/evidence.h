@@ -1,4 +1,4 @@
-// Everything that a verdict may rest on.
+// Defines the evidence that a verdict may rest on.
 #pragma once
 
 #include <span>
@@ -13,13 +13,13 @@
 
 namespace isoloss::gate {
 
-/// A probe log and where it was read from (may be empty).
+/// Holds a probe log and the path of its file (may be empty).
 struct Probe {
   std::string file;
   runlog::ProbeLog log;
 };
 
-/// A null ensemble and where it was read from (may be empty).
+/// Holds a null ensemble and the path of its file (may be empty).
 struct NullEnsemble {
   std::string file;
   runlog::Ensemble ensemble;
@@ -31,30 +31,31 @@ struct Evidence {
   const compare::Pairing* pairing = nullptr;
   std::span<const Probe> candidate_probes = {};
   std::span<const Probe> baseline_probes = {};
-  /// Why the oracle can't probe the candidate, whose recipe has something that
-  /// it does not know; "" if it can. Nobody has checked such a run.
+  /// Says why the oracle can't probe the candidate, whose recipe has a part
+  /// that the oracle does not know. Nobody has checked such a run. Empty if
+  /// the oracle can probe it.
   std::string oracle_gap = {};
   const NullEnsemble* benign = nullptr;
   const NullEnsemble* seeds = nullptr;
-  /// Arms judged beside this one; can keep a verdict from PASS.
+  /// These arms are judged beside this one. They can keep a verdict from PASS.
   const Controls* controls = nullptr;
   /// Level L5 tests at the level of these looks; null stands for a first and
   /// only look.
   const Looks* looks = nullptr;
 };
 
-/// How findings name a piece of evidence: its file, or what it is.
+/// Returns how findings call a piece of evidence: its file, or else its kind.
 std::string Label(const Probe& probe);
 std::string Label(const NullEnsemble& ensemble);
 
-/// Says why a probe is no evidence for `runs` (one arm): each entry names a
+/// Says why a probe is no evidence for `runs` (one arm). Each entry names a
 /// field, both values and the rule. Empty if the probe is evidence.
 std::vector<std::string> Mismatches(
     const Probe& probe, const std::vector<const compare::Run*>& runs);
 
-/// The same for an ensemble that is to judge these arms. A benign one must hold
-/// runs of the baseline's numerics, one of seeds pairs of the same recipes
-/// whose reference computes as the baseline.
+/// Says why an ensemble is no evidence for these arms. A benign ensemble must
+/// hold runs of the baseline's numerics. A seeds ensemble must hold pairs of
+/// the same recipes, with a reference that computes as the baseline does.
 std::vector<std::string> Mismatches(const NullEnsemble& ensemble,
                                     runlog::EnsembleKind kind,
                                     const compare::Pairing& pairing);

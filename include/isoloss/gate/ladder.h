@@ -20,17 +20,17 @@ struct LadderOptions {
   Levels levels = Ladder();
 };
 
-/// Runs the levels that the policy asks for in order, up to and including the
-/// first that fails, finds the input invalid or settles the question, and sets
-/// judgement.levels and judgement.outcome.
+/// Runs the levels that the policy asks for in order and sets judgement.levels
+/// and judgement.outcome. It ends with the first level that fails, finds the
+/// input invalid or settles the question.
 ///
 /// The outcome is the severest of the checks that gate. Under policy.levels =
-/// "auto", regression passes if
+/// "auto", regression passes if nothing failed and
 ///   all bits are equal, or
 ///   L2 and L4 have evidence and pass, or
-///   L5 passes,
-/// and nothing failed; else the checks name what evidence is missing. A level
-/// made unnecessary by this rule is shown, but does not gate.
+///   L5 passes.
+/// If no rule holds, the checks name the missing evidence. A level that this
+/// rule makes unnecessary is shown, but does not gate.
 /// Errors   ConfigError if two levels share a name or an id.
 void RunLadder(const Evidence& evidence, Judgement& judgement,
                const LadderOptions& options = {});

@@ -13,8 +13,9 @@ struct Evidence;
 struct LevelFindings;
 struct Policy;
 
-/// The levels of levels.def. Other programs number their own from kFirstOther.
-/// A policy file can't name those: such a program sets Policy::levels itself.
+/// Lists the levels of levels.def. A program with levels of its own numbers
+/// them from kFirstOther. A policy file can't name those levels, so the
+/// program sets Policy::levels itself.
 enum class LevelId : uint8_t {
 #define ISOLOSS_LEVEL(name) name,
 #include "isoloss/gate/levels.def"
@@ -22,7 +23,7 @@ enum class LevelId : uint8_t {
   kFirstOther = 128,
 };
 
-/// Says what a level reads, and thus when it can be left out.
+/// Says what a level reads. This decides when it can be left out.
 enum class Needs {
   kRuns,       ///< any runs: it always runs
   kSoundRuns,  ///< left out if L0 found the runs broken; of a regression also
@@ -40,8 +41,8 @@ enum class Decides {
   kBoth,
 };
 
-/// One level. To add one, write a file that defines it and a line of
-/// levels.def; docs/gate.md has a row for each.
+/// Describes one level. To add a level, write a file that defines it and a
+/// line of levels.def; docs/gate.md has a row for each level.
 struct Level {
   LevelId id;
   std::string_view name;        ///< in policies, verdicts and documents: "L2"
@@ -49,8 +50,8 @@ struct Level {
   std::string_view question;    ///< what it asks, as in docs/gate.md
   Needs needs;
   Decides decides;
-  /// Says what it finds. RunLadder() writes the level's name and titles into
-  /// the checks. A level that has no evidence of its own finds no check.
+  /// Returns the level's findings. RunLadder() writes the level's name and
+  /// titles into the checks. A level without evidence returns no check.
   LevelFindings (*run)(const Evidence& evidence, const Policy& policy);
   /// Says how to make the level's evidence, for a verdict that lacks it; "" if
   /// runs suffice.

@@ -1,5 +1,5 @@
-// How often the seeds of an experiment were tested, so that all these looks
-// together pass a recipe on the margin no more often than one may.
+// Records how often the seeds of an experiment were tested. All looks together
+// must pass a recipe on the margin no more often than a single look may.
 #pragma once
 
 #include <cstdint>
@@ -23,23 +23,24 @@ struct Looks {
     int64_t pairs = 0;
     double nominal_alpha = 0;  ///< of each t test; 0: nothing was left to spend
   };
-  /// Numbers of pairs, ascending: the last one ends the plan.
+  /// The planned numbers of pairs must ascend. The plan ends with the last
+  /// one.
   std::vector<int64_t> planned = {};
   /// The earlier looks come first; this verdict's look is the last.
   std::vector<Taken> taken = {};
   std::string unknown = {};  ///< why nobody knows; then the others are empty
   std::string note = {};     ///< what was not as planned; may be empty
 
-  /// The level of this look: policy.alpha if looks are unknown.
+  /// Returns the level of this look: policy.alpha if looks are unknown.
   double NominalAlpha(const Policy& policy) const;
-  /// More pairs could be looked at within the plan.
+  /// Says whether the plan allows another look at more pairs.
   bool MayGoOn() const;
   /// Returns "look 3 at 12 pairs, planned at 4, 8, 12; nominal alpha 0.0429;
   /// before: 4 pairs (0.00069), 8 pairs (0.0158)".
   std::string Sentence() const;
 };
 
-/// One look as a results folder remembers it.
+/// Holds one look, as looks.json of a results folder keeps it.
 struct Look {
   std::vector<int64_t> seeds = {};  ///< of the pairs, ascending
   std::string policy_digest = {};
@@ -50,7 +51,7 @@ struct Look {
   bool operator==(const Look&) const = default;
 };
 
-/// looks.json of a results folder.
+/// Holds the content of looks.json of a results folder.
 struct LookRecord {
   // The fields down to `arms` identify the experiment.
   std::string experiment = {};
@@ -59,7 +60,7 @@ struct LookRecord {
   std::string baseline_arm = {};
   /// Each arm has a digest of its recipe and exchange.
   std::map<std::string, std::string> arms = {};
-  /// The planned numbers of pairs ascend.
+  /// The planned numbers of pairs must ascend.
   std::vector<int64_t> planned = {};
   std::vector<Look> looks = {};
 
@@ -72,20 +73,23 @@ struct LookRecord {
 /// Returns the record of these runs' experiment, with no plan and no look yet.
 LookRecord RecordOf(std::span<const runlog::Provenance* const> runs);
 
-/// In what two records are not of one experiment: "config_digest is A, here B";
-/// "" if they are. An arm that only one of them has is no difference.
+/// Says in which fields two records are of different experiments:
+/// "config_digest is A, here B". Empty if they are of one experiment. An arm
+/// that only one record has is no difference.
 std::string ExperimentDifference(const LookRecord& kept, const LookRecord& now);
 
-/// What a verdict on the pairs of `seeds` (ascending) knows. The level of each
-/// look follows from policy.alpha and the numbers of pairs (stats::LookLevels,
-/// spending as O'Brien and Fleming). The seeds of an earlier look are that look
-/// again; seeds that contain those of the last look are the next one. Any other
-/// selection was made after its results were seen and gets nothing.
+/// Returns the looks up to a verdict on the pairs of `seeds` (ascending). The
+/// level of each look follows from policy.alpha and the numbers of pairs
+/// (stats::LookLevels, spending as O'Brien and Fleming). The seeds of an
+/// earlier look repeat that look. Seeds that contain those of the last look
+/// are the next look. Any different selection was made after its results were
+/// seen, so it has no alpha to spend.
 /// Errors   as stats::LookLevels, which the record's checks exclude.
 Looks LooksAt(const LookRecord& record, const std::vector<int64_t>& seeds,
               const Policy& policy);
 
-/// JSON with the digest of its content; replaces `path` in one step.
+/// Writes JSON with the digest of its content, and replaces `path` in one
+/// step.
 /// Errors   IoError naming the path and the system's reason.
 void WriteLooks(const LookRecord& record, const std::filesystem::path& path);
 

@@ -1,11 +1,11 @@
-// Lists the outcomes of a check, a level or a verdict.
+// Defines the outcomes of a check, a level or a verdict.
 #pragma once
 
 #include <string_view>
 
 namespace isoloss::gate {
 
-/// A later outcome overrules an earlier one.
+/// A later outcome takes precedence over an earlier one.
 enum class Outcome { kPass, kInconclusive, kFail, kInvalid };
 
 /// Returns "PASS", "INCONCLUSIVE", "FAIL" or "INVALID".

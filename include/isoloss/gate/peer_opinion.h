@@ -10,7 +10,8 @@
 
 namespace isoloss::gate {
 
-/// One rule (compare/peer_rules.h); it decides nothing here.
+/// Says how one rule (compare/peer_rules.h) judges the runs. It decides
+/// nothing here.
 struct PeerOpinion {
   std::string_view name;  ///< "megatron_approximate"
   std::string_view rule;
@@ -19,8 +20,9 @@ struct PeerOpinion {
   int64_t judged = 0;    ///< pairs; 1 of a rule on all runs at once
 };
 
-/// Of all pairs, and MLPerf's on all runs if there are three of the baseline:
-/// its target is the loss at which the slowest of them ends.
+/// Applies each rule to all pairs. MLPerf's rule needs three baseline runs and
+/// judges all runs at once. Its target is the loss at which the slowest
+/// baseline run ends.
 std::vector<PeerOpinion> PeerOpinions(const compare::Pairing& pairing);
 
 }  // namespace isoloss::gate

@@ -1,4 +1,4 @@
-// The limits a verdict is given by.
+// Defines the policy: the limits that decide a verdict.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,17 @@ namespace isoloss::gate {
 inline constexpr Named<compare::Question> kQuestions[] = {
     {"precision", compare::Question::kPrecision},
     {"regression", compare::Question::kRegression}};
-/// Names of the levels that may be asked for: those that decide something.
+/// Returns the names of the levels that decide something. Only these may be
+/// asked for.
 const std::vector<std::string>& ListableLevels();
-/// An empty list of levels stands for "auto".
+/// The value that stands for "auto" is an empty list of levels.
 inline const std::vector<std::string> kAuto = {};
-/// Cases that a probe may hold; `exchange` only if the model has routers.
+/// A probe may hold these cases; `exchange` only if the model has routers.
 inline const std::vector<std::string> kProbeCases = {
     "plain",    "hot_row", "zero_block", "scale_edge", "router_ties",
     "exchange", "tails",   "branches",   "evaluation"};
 
-/// Maps the kind of a key to its type.
+/// Defines the type of a key's value by the kind of the key.
 struct PolicyTypes {
   using Choice = compare::Question;
   using Real = double;
@@ -42,20 +43,21 @@ struct Policy {
 #include "isoloss/gate/policy.def"
 #undef ISOLOSS_POLICY_KEY
 
-  /// Says who chose the margin, if not the defaults: "--margin", a file's
+  /// Says who chose the margin, if it is not the default: "--margin", a file's
   /// name. It is no key, and no part of the digest.
   std::string margin_source = {};
 
-  /// The scale that L5 decides on: extra tokens, or loss.
+  /// L5 decides on the scale of extra tokens, not on that of loss.
   bool InTokens() const { return margin_tokens_percent > 0; }
-  /// On that scale, in percent of the baseline's.
+  /// Returns the margin on the scale that L5 decides on, in percent of the
+  /// baseline's tokens or loss.
   double Margin() const {
     return InTokens() ? margin_tokens_percent : margin_percent;
   }
 };
 
-/// Describes all keys to a config::Reader, a config::Writer, or what else has
-/// their methods.
+/// Describes all keys to a config::Reader, a config::Writer, or a class with
+/// the same methods.
 template <typename Fields>
 void Visit(Fields& fields, Policy& policy) {
 #define ISOLOSS_POLICY_KEY(kind, name, initial, meaning, ...) \
@@ -83,19 +85,22 @@ std::string_view QuestionName(compare::Question question);
 /// Errors   IoError if the file can't be read; ConfigError as config::Reader's.
 Policy ReadPolicy(const std::filesystem::path& path);
 
-/// The policy with another `margin_percent`, which `source` chose.
+/// Returns the policy with another `margin_percent`, which `source` chose.
 /// Errors   ConfigError if it is not within the key's range, or if the policy
 ///          decides by a margin in tokens.
 Policy WithMargin(Policy policy, double percent, const std::string& source);
 
-/// Works as ReadPolicy, from text; `name` stands for the file in messages.
+/// Reads text as ReadPolicy reads a file; `name` stands for the file in
+/// messages.
 Policy ParsePolicy(std::string_view text, std::string_view name);
 
-/// Digest of FormatPolicy: equal policies, equal digest.
+/// Returns the digest of FormatPolicy, so that equal policies have equal
+/// digests.
 std::string PolicyDigest(const Policy& policy);
 
-/// "margin_percent = 0.25" and so on, one key per line: what ParsePolicy reads.
-/// Whole numbers stand without ".0", as in the digests of power records.
+/// Writes "margin_percent = 0.25" and so on, one key per line, as ParsePolicy
+/// reads it. Whole numbers stand without ".0", as in the digests of power
+/// records.
 std::string FormatPolicy(const Policy& policy);
 
 }  // namespace isoloss::gate

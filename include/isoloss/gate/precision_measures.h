@@ -1,6 +1,6 @@
-// Measures what a verdict on precision rests on: how much was trained, what the
-// test could have seen, and what the difference is worth. None of these
-// measures gates.
+// Measures how much a verdict on precision is worth: how long the training
+// was, which differences the test could have seen, and how much the difference
+// costs. None of these measures gates.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +28,9 @@ struct Sensitivity {
   double sd = 0;      ///< of the pairs' differences
   double alpha = 0;   ///< that the check was made with
   double margin = 0;  ///< likewise
-  /// Chance of a PASS if there is no difference at all.
+  /// A PASS has this probability if there is no difference at all.
   double power_at_zero = 0;
-  /// Smallest true difference that FAILs with probability `power`.
+  /// True differences from this on FAIL with probability `power` or more.
   double detectable = 0;
   double power = 0;
 };
@@ -39,22 +39,24 @@ struct PrecisionMeasures {
   compare::TrainingScale trained;  ///< of one run
   // The rest is empty unless level L5 ran.
   double alpha = 0;  ///< intervals are of level 1 - 2 alpha, as L5's
-  /// Both checks have an entry; empty for less than two pairs.
+  /// Both checks have an entry, unless there are fewer than two pairs.
   std::vector<Sensitivity> sensitivity = {};
   std::optional<compare::TokenSlope> slope = {};
   std::optional<compare::TokenDifference> tokens = {};  ///< final window
   std::optional<compare::DifferenceByTenth> along = {};
 };
 
-/// What is to say of an arm that has learnt less than counting pairs of tokens
-/// tells; "" if it has learnt more, or the log does not tell. Of one that has
-/// not even learnt the frequencies of tokens, compare::LearningWarning speaks.
+/// Warns if an arm has learnt less than a count of all pairs of tokens would
+/// predict. Empty if it has learnt more, or if the log does not say. An arm
+/// that has not even learnt the frequencies of tokens gets
+/// compare::LearningWarning.
 std::string BigramWarning(const compare::ArmSummary& arm,
                           const compare::TrainingScale& trained);
 
-/// Returns what L5 knows of precision, by the checks and the final window that
-/// it `found`. `options` are those of the checks, `slope` is the baseline's,
-/// and `resolution` what the logs' digits hide, in percent.
+/// Returns the measures of a verdict on precision, from the checks and the
+/// final window that L5 `found`. `options` are those of the checks, `slope` is
+/// the baseline's, and `resolution` is the percentage that the logs' digits
+/// hide.
 PrecisionMeasures MeasurePrecision(const compare::Pairing& pairing,
                                    const LevelFindings& found,
                                    const compare::TokenSlope& slope,

@@ -22,7 +22,7 @@
 
 namespace isoloss::gate {
 
-/// One gated question and its answer:
+/// A check asks one question and holds its answer, which reports show as:
 /// OUTCOME level name: quantity [value unit relation limit unit] (evidence);
 /// next.
 struct Check {
@@ -31,42 +31,45 @@ struct Check {
   std::string remedy{};  ///< what one does about all of its kind; may be empty
   std::string name{};    ///< "final_window"
   Outcome outcome = Outcome::kInvalid;
-  /// A sentence says that the value is one of this: "loss of steps 21 to 30".
-  /// The ladder writes the title where a level says nothing.
+  /// A sentence calls the value by this phrase: "loss of steps 21 to 30". If a
+  /// level leaves it empty, the ladder writes the title.
   std::string subject{};
-  /// Says what is measured, what holds, or what was found.
+  /// Says what was measured or found, or what holds.
   std::string quantity{};
   std::optional<double> value{};  ///< empty where nothing is measured
   std::string relation{};         ///< e.g. "within +-"
   std::optional<double> limit{};
-  /// Ends of the interval that the decision rests on; empty if there is none.
+  /// The decision rests on the interval with these ends; empty if there is
+  /// none.
   std::optional<double> lower{};
   std::optional<double> upper{};
   std::optional<double> interval_level{};  ///< its coverage; empty likewise
-  /// Of the seed pairs that a test of L5 rests on, in `unit`; empty elsewhere.
+  /// A test of L5 rests on these seed pairs, in `unit`. Empty for all
+  /// remaining checks.
   std::optional<stats::Summary> pairs{};
   std::string unit{};
   std::string evidence{};
-  /// Everything found; the first of the severest is the quantity.
+  /// The first of the severest findings becomes the quantity.
   std::vector<std::string> findings{};
   std::string next{};  ///< what to do or where to look; may be empty
-  /// Whether the verdict depends on it: a level that another one made
-  /// unnecessary is shown, and counts for nothing.
+  /// Whether the verdict depends on this check. A level that another level
+  /// made unnecessary is shown, but its checks do not gate.
   bool gates = true;
 
-  /// Its own `next`, or else the remedy of one that did not pass.
+  /// Returns the check's own `next`. If that is empty and the check did not
+  /// pass, it returns the remedy.
   const std::string& WhatToDo() const;
 };
 
-/// FAIL if the check has findings: the first joins its evidence, and `next`
-/// says what to do.
+/// Makes the check FAIL if it has findings: the first joins its evidence, and
+/// `next` becomes its advice.
 void FailOnFindings(std::string_view next, Check& check);
 
-/// The severest outcome of those that gate; kInvalid if there is none, so that
-/// judging nothing is never a pass.
+/// Returns the severest outcome of the checks that gate. It is kInvalid if
+/// there is none, so that an empty judgement is never a pass.
 Outcome Severest(std::span<const Check> checks);
 
-/// A number that is reported but not gated (docs/gate.md says why).
+/// Holds a number that is reported but not gated (docs/gate.md says why).
 struct Measure {
   std::string name;
   double value = 0;
@@ -87,9 +90,10 @@ struct TensorFinding {
 
 struct SeedDivergence {
   int64_t seed = 0;
-  /// Empty if the pair is bit-equal.
+  /// The pair may be bit-equal; then this is empty.
   std::optional<compare::Divergence> first;
-  /// The last step before it, and how many there are; 0 if none.
+  /// The first divergence comes after these: the last equal step and the
+  /// number of equal steps. Both are 0 if there is no such step.
   int64_t equal_until = 0;
   int64_t equal_values = 0;
 };
@@ -103,42 +107,42 @@ struct LevelFindings {
   /// Level L1 found losses, gradient norms, held-out losses and final weights
   /// equal to the bit.
   bool bit_equal = false;
-  /// Of level L1, of other programs' runs: all losses of all steps are equal,
-  /// as far as their digits go, which is further than any limit. Nobody knows
-  /// more.
+  /// Level L1 sets this for runs of another program. All losses of all steps
+  /// are equal up to the last digit written, which is finer than any limit.
   bool written_equal = false;
-  /// Of level L1: a sentence on what equal losses leave open, such as other
+  /// This sentence of level L1 says what equal losses leave open: different
   /// final weights, a tensor whose digests differ, or one log that is given
-  /// twice. Empty if there is none.
+  /// twice. Empty if nothing is open.
   std::string equality_note = {};
-  /// Level L3 lists tensors that stand out, the most unlikely first.
+  /// Level L3 has found that these tensors stand out. The most unlikely comes
+  /// first.
   std::vector<TensorFinding> tensors = {};
   /// Level L5 compares the ends of the runs.
   std::optional<compare::FinalWindow> final_window = {};
-  /// The question `precision` has measures, unless there are no runs.
+  /// Set for the question `precision`, unless there are no runs.
   std::optional<PrecisionMeasures> precision = {};
 
-  /// Adds what another level found. Values that it did not measure stay.
+  /// Adds the findings of another level. Values that it did not measure stay.
   void Add(LevelFindings other);
 };
 
 /// Holds the findings of one level on its own.
 struct LevelOutcome {
   std::string_view name;  ///< "L0"
-  /// Empty if it had nothing to judge, or an earlier level ended the ladder.
-  /// L1 under the question of regression: kPass if every bit is equal, else
-  /// kFail, which it never tells the ladder.
+  /// Empty if the level had nothing to judge, or an earlier level ended the
+  /// ladder. For a regression L1 has kPass if every bit is equal, else kFail,
+  /// which it never tells the ladder.
   std::optional<Outcome> outcome = {};
   std::string title = {};  ///< what people call it: "log integrity"
-  /// It can decide the question, but had nothing to judge.
+  /// The level can decide the question, but had nothing to judge.
   bool lacks_evidence = false;
-  /// It says how to make evidence of runs that another program trained, and is
-  /// empty for other runs.
+  /// Says how to make the level's evidence for runs that another program
+  /// trained. Empty for isoloss' own runs.
   std::string remedy = {};
 };
 
-/// The candidate arm against the baseline arm: what the levels found, and what
-/// it is about.
+/// Describes the candidate arm, the baseline arm and all that the levels found
+/// about them.
 struct Judgement : LevelFindings {
   Policy policy;
   std::string experiment;
@@ -148,12 +152,14 @@ struct Judgement : LevelFindings {
   std::string corpus_digest;
   std::string tool_version;
   std::string commit;
-  /// Who trained the runs, if any was not isoloss: "torchtitan, wandb_csv". Of
-  /// what their logs do not tell, the fields around are empty, 0 or NaN.
+  /// Names the programs that trained the runs, if isoloss did not train them
+  /// all: "torchtitan, wandb_csv". A fact that their logs do not tell is
+  /// empty, 0 or NaN in the fields around.
   std::string origin;
   int64_t steps_planned = 0;
-  /// Of another program's runs, whose logs need not have every step: "40 values
-  /// of steps 1 to 400". Empty of isoloss' own.
+  /// Says which steps were compared if another program trained the runs, whose
+  /// logs need not have every step: "40 values of steps 1 to 400". Empty for
+  /// isoloss' own runs.
   std::string compared_steps;
   int64_t tokens_per_step = 0;
   int64_t parameters = 0;
@@ -163,22 +169,22 @@ struct Judgement : LevelFindings {
   compare::ArmSummary baseline;
   compare::ArmSummary candidate;
   compare::Curves curves;  ///< empty if the runs are not comparable
-  /// compare::RisingLoss of the runs.
+  /// Holds compare::RisingLoss of the runs.
   std::string rising_loss;
   std::vector<LevelOutcome> levels;
-  /// This verdict used these files besides run logs: "probe FILE", …
+  /// The verdict has used these files besides run logs: "probe FILE", …
   std::vector<std::string> evidence;
   std::vector<std::string> warnings;  ///< what weighs most comes first
-  /// Other projects' rules say this of other programs' runs; it decides
-  /// nothing.
+  /// Says how the rules of different projects judge another program's runs.
+  /// These opinions decide nothing.
   std::vector<PeerOpinion> peers;
-  /// How often these seeds were tested; empty if nobody asked.
+  /// Says how often these seeds were tested; empty if nobody asked.
   std::optional<Looks> looks;
-  /// Empty for a regression, and of runs that were stopped.
+  /// Empty for a regression and for runs that were stopped.
   std::optional<Controls> controls;
   Outcome outcome = Outcome::kInvalid;
 
-  /// Names of the levels that lack evidence: "L3", …
+  /// Returns the names of the levels that lack evidence: "L3", …
   std::vector<std::string> WithoutEvidence() const;
 };
 

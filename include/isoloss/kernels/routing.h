@@ -1,6 +1,6 @@
-// What a router makes of its scores: the choice of experts, combine weights and
-// their gradient. Each function works token by token, and `scalar` has its
-// definition for one of them.
+// A router turns its scores into a choice of experts and combine weights; the
+// backward pass makes a gradient of the scores. Each function works token by
+// token, and `scalar` has its definition for one token.
 //
 // T = tokens, E = experts, K = slots.
 #pragma once
@@ -15,8 +15,8 @@
 namespace isoloss::kernels {
 
 struct RouterRule {
-  /// 0: no group limit. Otherwise experts lie in so many consecutive groups, of
-  /// which `limited_groups` are kept.
+  /// 0 means no group limit. Otherwise the experts lie in this number of
+  /// consecutive groups, and `limited_groups` of them are kept.
   size_t groups = 0;
   size_t limited_groups = 0;
   bool normalises = true;  ///< weights by their sum
@@ -42,7 +42,8 @@ void CombineWeights(const RouterRule& rule, MatrixView<const float> scores,
                     MatrixView<const int32_t> expert_ids,
                     MatrixView<float> weights, Executor& executor);
 
-/// Adjoint of CombineWeights and of the score function: dlogits from dweights.
+/// Computes dlogits from dweights, as the adjoint of CombineWeights and of the
+/// score function.
 /// Shapes   scores, dlogits [T, E]; expert_ids, dweights [T, K].
 void RouterScoreBackward(const RouterRule& rule, MatrixView<const float> scores,
                          MatrixView<const int32_t> expert_ids,

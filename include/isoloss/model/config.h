@@ -1,4 +1,4 @@
-// Sizes and switches of a DeepSeek-V3-style model, validated.
+// Holds and validates the sizes and switches of a DeepSeek-V3-style model.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ struct ModelConfig {
   /// The first n_dense_layers have a dense feed-forward, the rest experts.
   size_t n_dense_layers = 1;
   size_t n_heads = 4;
-  /// 0: queries come from one projection wq.
+  /// If this is 0, queries come from one projection wq.
   size_t q_lora_rank = 0;
   size_t kv_lora_rank = 32;
   size_t qk_nope_head_dim = 16;
@@ -32,11 +32,12 @@ struct ModelConfig {
   size_t moe_hidden_dim = 48;
   size_t num_experts = 8;
   /// Shared experts are one feed-forward of width num_shared_experts *
-  /// moe_hidden_dim; 0: none.
+  /// moe_hidden_dim. If this is 0, there are none.
   size_t num_shared_experts = 1;
   size_t top_k = 2;
-  /// 0: no group limit. Otherwise experts lie in num_expert_groups consecutive
-  /// groups, of which num_limited_groups are kept per token.
+  /// If this is 0, there is no group limit. Otherwise experts lie in
+  /// num_expert_groups consecutive groups, of which num_limited_groups are kept
+  /// per token.
   size_t num_expert_groups = 0;
   size_t num_limited_groups = 0;
   ScoreFunction score_function = ScoreFunction::kSigmoid;
@@ -65,7 +66,8 @@ struct ModelConfig {
   size_t n_moe_layers() const {
     return n_layers > n_dense_layers ? n_layers - n_dense_layers : 0;
   }
-  /// Factor on q.k before the softmax, with YaRN's mscale folded in.
+  /// Returns the factor on q.k before the softmax, with YaRN's mscale folded
+  /// in.
   double SoftmaxScale() const;
 };
 
@@ -73,7 +75,8 @@ struct ModelConfig {
 /// `where` and names key, value and rule.
 void Validate(const ModelConfig& config, const char* where);
 
-/// As above, but `fail` throws: it gets the key and "is 0, but must be ...".
+/// Does the same, but calls `fail`, which throws: it gets the key and "is 0,
+/// but must be ...".
 void Validate(const ModelConfig& config,
               const std::function<void(std::string_view key,
                                        const std::string& message)>& fail);

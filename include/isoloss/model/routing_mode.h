@@ -1,4 +1,4 @@
-// Who chooses a token's experts.
+// Defines how a token's experts are chosen.
 #pragma once
 
 namespace isoloss::model {

@@ -1,4 +1,4 @@
-// Which format each operand of each GEMM gets.
+// Says which format each operand of each GEMM gets.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace isoloss::precision {
 
-/// The three products of a linear layer y = x W^T.
+/// A linear layer y = x W^T has these three products.
 enum class GemmRole {
   kFprop,  ///< y = x W^T, contracts the input width
   kDgrad,  ///< dx = dy W, contracts the output width
@@ -24,21 +24,21 @@ inline constexpr GemmRole kGemmRoles[] = {GemmRole::kFprop, GemmRole::kDgrad,
                                           GemmRole::kWgrad};
 std::string_view GemmRoleName(GemmRole role);  ///< "fprop", "dgrad", "wgrad"
 
-/// How one product is computed. An operand without a value stays in high
-/// precision (the recipe's activation type). Left is x / dy / dy, right is
-/// W / W / x.
+/// Says how one product is computed. An operand without a value stays in high
+/// precision (the recipe's activation type). `left` is x / dy / dy and `right`
+/// is W / W / x, in fprop / dgrad / wgrad.
 struct GemmPrecision {
   std::optional<formats::Quantization> left;
   std::optional<formats::Quantization> right;
   kernels::Accumulation accumulation = {};
-  /// Of wgrad: the operand is what dgrad (left) or fprop (right) made of it,
-  /// quantised once more.
+  /// In wgrad, these say that the operand is the one that dgrad (left) or fprop
+  /// (right) quantised, quantised once more.
   bool left_again = false;
   bool right_again = false;
 
   bool quantized() const { return left.has_value() || right.has_value(); }
   bool operator==(const GemmPrecision&) const = default;
-  /// As kernels take them: nullptr where nothing is quantised.
+  /// Returns the operand as kernels take it: nullptr if nothing is quantised.
   const formats::Quantization* left_operand() const {
     return left ? &*left : nullptr;
   }
@@ -47,11 +47,12 @@ struct GemmPrecision {
   }
 };
 
-/// "e4m3·rceil": element format, scale mode and what else is not usual; "" of
-/// an operand that stays in high precision.
+/// Names an operand, for instance "e4m3·rceil": its element format, its scale
+/// mode and everything that is not usual. It is "" for an operand that stays in
+/// high precision.
 std::string OperandName(const std::optional<formats::Quantization>& operand);
 
-/// Three products.
+/// Holds the precision of all three products.
 struct LinearPrecision {
   GemmPrecision fprop;
   GemmPrecision dgrad;
@@ -61,15 +62,17 @@ struct LinearPrecision {
   GemmPrecision& For(GemmRole role);
   /// True if any product has a quantised operand.
   bool quantizes() const;
-  /// True if products neither quantise nor sum in a way of their own.
+  /// True if no product has a quantised operand and all sums are the default
+  /// ones.
   bool is_plain() const { return *this == LinearPrecision(); }
 
   bool operator==(const LinearPrecision&) const = default;
 };
 
-/// How the products of attention are computed, with P = softmax(Q K^T):
-/// O = P V, and backward dV = P^T dO, dP = dO V^T, dQ = dS K, dK = dS^T Q. An
-/// operand without a value stays as it is (docs/model.md, section 16).
+/// Says how the products of attention are computed, with P = softmax(Q K^T).
+/// They are O = P V and, backward, dV = P^T dO, dP = dO V^T, dQ = dS K and dK =
+/// dS^T Q. An operand without a value stays as it is (docs/model.md, section
+/// 16).
 struct AttentionPrecision {
   std::optional<formats::Quantization> q;
   std::optional<formats::Quantization> k;
@@ -78,9 +81,9 @@ struct AttentionPrecision {
   std::optional<formats::Quantization> d_out;
   std::optional<formats::Quantization> d_scores;
 
-  /// The products as those of linear layers: S = Q K^T has x = Q and W = K,
-  /// O = P V has x = P and W = V^T. Products of the backward pass are quantised
-  /// where their dy, which is dS or dO, has a description.
+  /// Return the products as those of linear layers: S = Q K^T has x = Q and W =
+  /// K, O = P V has x = P and W = V^T. Products of the backward pass are
+  /// quantised if their dy, which is dS or dO, has a description.
   LinearPrecision Scores() const;
   LinearPrecision Values() const;
   /// True if any operand has a description.
@@ -89,7 +92,7 @@ struct AttentionPrecision {
   bool operator==(const AttentionPrecision&) const = default;
 };
 
-/// An operand of attention, by its key in TOML.
+/// Is an operand of attention, with its key in TOML.
 struct AttentionOperand {
   std::string_view key;
   std::optional<formats::Quantization> AttentionPrecision::*operand;
@@ -99,7 +102,7 @@ inline constexpr AttentionOperand kAttentionOperands[] = {
     {"p", &AttentionPrecision::p},      {"v", &AttentionPrecision::v},
     {"do", &AttentionPrecision::d_out}, {"ds", &AttentionPrecision::d_scores}};
 
-/// What some of a recipe's sites get instead.
+/// Replaces the precision that is given to some of a recipe's sites.
 struct SiteOverride {
   std::vector<std::string> sites;  ///< patterns
   LinearPrecision precision;
@@ -107,125 +110,131 @@ struct SiteOverride {
   bool operator==(const SiteOverride&) const = default;
 };
 
-/// "hopper_f13·promote128": how sums of a product are made; "" of FP32 chains.
+/// Says how the sums of a product are made, for instance
+/// "hopper_f13·promote128"; it is "" for FP32 chains.
 std::string AccumulationName(const kernels::Accumulation& accumulation);
 
-/// A named precision recipe: what its sites get, and which those are. Those of
-/// recipes.def are registered, one file each; users write theirs as TOML
-/// (recipe_file.h).
+/// Is a named precision recipe: it says which sites are quantised, and how. The
+/// recipes of recipes.def are registered, one file each; users write their own
+/// as TOML (recipe_file.h).
 struct Recipe : LinearPrecision {
   std::string name;
   std::string summary;  ///< one line for lists
   std::string source;   ///< who defines or uses it
-  /// kBf16: torchtitan's BF16 training (docs/model.md, section 9). kFp32: all
-  /// FP32.
+  /// kBf16 is torchtitan's BF16 training (docs/model.md, section 9); kFp32 is
+  /// all FP32.
   kernels::Rounding activation = kernels::Rounding::kBf16;
-  /// Of the weight gradients of linear layers, which are kept in FP32 words.
+  /// The weight gradients of linear layers are rounded like this. They are kept
+  /// in FP32 words.
   kernels::Rounding weight_gradients = kernels::Rounding::kFp32;
-  /// Sites that are quantised: those whose name matches a pattern of `include`
-  /// and none of `exclude` (see SiteMatches). A pattern that does nothing is an
-  /// error, unless it ends in `?`: that says the model may lack such a site.
+  /// A site is quantised if its name matches a pattern of `include` and none of
+  /// `exclude` (see SiteMatches). A pattern that does nothing is an error
+  /// unless it ends in `?`, which says that the model may lack such a site.
   std::vector<std::string> include;
   std::vector<std::string> exclude;
-  /// So many layers at either end stay as the activation type has them.
+  /// This many layers at either end stay in the activation type.
   size_t first_layers = 0;
   size_t last_layers = 0;
-  /// Sites stay as well if a width of theirs is no multiple of it.
+  /// A site also stays in the activation type if one of its widths is no
+  /// multiple of this.
   size_t width_multiple = 1;
-  /// Of the sites that are quantised; the first that matches decides.
+  /// An override applies to quantised sites; the first that matches decides.
   std::vector<SiteOverride> overrides;
-  /// Of all layers, whatever the patterns say.
+  /// This applies to all layers, whatever the patterns say.
   AttentionPrecision attention = {};
-  /// Of the gains of all norms, where they multiply, forward and in dx; blocks
-  /// lie along the gains. Their gradient is that of the unquantised ones.
+  /// The gains of all norms are quantised like this where they multiply,
+  /// forward and in dx. Blocks lie along the gains. The gradient is that of the
+  /// unquantised gains.
   std::optional<formats::Quantization> norm_gains = {};
 
   /// True if any product of any site has a quantised operand.
   bool quantizes() const;
   /// True if products of any site are not plain, so that sites are chosen.
   bool chooses_sites() const;
-  /// The same, or if attention or gains of norms are quantised.
+  /// True if quantizes() is, or if attention or gains of norms are quantised.
   bool quantizes_anything() const;
 
-  /// Names and texts aside.
+  /// Compares everything but names and texts.
   bool SameContent(const Recipe& other) const;
 };
 
-/// The most patterns that a recipe has, and characters that a pattern has: a
-/// file may be made to be slow.
+/// A recipe has at most this many patterns, and a pattern at most this many
+/// characters, because a file may be made to be slow.
 inline constexpr size_t kMaxPatterns = 1000;
 inline constexpr size_t kMaxPatternLength = 1000;
 
-/// True if `pattern` occurs in `site`; `*` in a pattern stands for any run of
-/// characters, a `?` at its end is no part of it. ("attention" and
+/// True if `pattern` occurs in `site`. A `*` in a pattern stands for any run of
+/// characters; a `?` at its end is no part of it. ("attention" and
 /// "layers.0.*.wq" match "layers.0.attention.wq".)
 bool SiteMatches(std::string_view pattern, std::string_view site);
-/// First pattern that matches `site`, or nullptr.
+/// Returns the first pattern that matches `site`, or nullptr.
 const std::string* FirstMatch(std::span<const std::string> patterns,
                               std::string_view site);
 
-/// What is wrong with a product's description, in words that follow "it"; "" if
-/// nothing: operands of which one is transformed, scales that change within a
-/// piece, a second quantisation without a first one, an accumulator of FP8 with
-/// other operands.
+/// Says what is wrong with a product's description, in words that follow "it";
+/// "" if nothing is. It finds operands with different transforms, scales that
+/// change within a piece, a second quantisation without a first one, and an FP8
+/// accumulator with operands that are not FP8.
 std::string WrongPrecision(const GemmPrecision& precision, GemmRole role);
 
-/// The same of a description in [attention] or of norm gains: besides what is
-/// wrong with any, delayed scaling and transforms, which have no meaning there.
+/// Say the same of a description in [attention] or of norm gains. Delayed
+/// scaling and transforms are also wrong there, because they have no meaning.
 std::string WrongAttention(const AttentionPrecision& precision);
 std::string WrongNormGains(const formats::Quantization& gains);
 
-/// All registered recipes, in the order of recipes.def.
+/// Returns all registered recipes, in the order of recipes.def.
 std::vector<const Recipe*> AllRecipes();
 /// Errors   ConfigError that lists the names and suggests the nearest.
 const Recipe& RecipeByName(std::string_view name);
 
-/// A linear layer of a model.
+/// Is a linear layer of a model.
 struct Site {
   std::string name;  ///< parameter name without ".weight"
   size_t in = 0;     ///< widths
   size_t out = 0;
 };
 
-/// What one GEMM site got, and why.
+/// Says what one GEMM site got, and why.
 struct ResolvedSite {
   static constexpr size_t kOfRecipe = static_cast<size_t>(-1);
 
   std::string site;  ///< parameter name without ".weight"
   bool quantized = false;
   std::string reason;  ///< e.g. "included by `attention`", "excluded by `wo`"
-  /// Which of the recipe's overrides it got; kOfRecipe: none.
+  /// This is the number of the recipe's override that the site got, or
+  /// kOfRecipe if it got none.
   size_t override_index = kOfRecipe;
-  /// Patterns select it, but the recipe's layers or widths leave it as it is.
+  /// True if patterns select the site, but the recipe's layers or widths leave
+  /// it as it is.
   bool kept = false;
 };
 
-/// A recipe applied to the GEMM sites of one model.
+/// Applies a recipe to the GEMM sites of one model.
 class ResolvedRecipe {
  public:
-  /// Errors   ConfigError if a recipe that quantises something selects no site;
-  ///          if a pattern of `include` selects none or one of `exclude`
-  ///          matches none, and it doesn't end in `?` (a converter that
-  ///          silently matched nothing was a real bug: torchtitan 3199), or if
-  ///          no site gets what an override gives; if there are more patterns,
-  ///          or longer ones, than the limits above; if
-  ///          patterns are given to a recipe that quantises nothing; if a
-  ///          product's description is wrong (WrongPrecision), or that of
-  ///          attention or norm gains.
+  /// Errors   ConfigError if a recipe that quantises something selects no site,
+  ///          or if no site gets what an override gives. It is also thrown if
+  ///          a pattern of `include` selects no site or one of `exclude`
+  ///          matches none, unless the pattern ends in `?`. (A converter that
+  ///          silently matched nothing was a real bug: torchtitan 3199.)
+  ///          Further errors are more or longer patterns than the limits
+  ///          above, and patterns of a recipe that quantises nothing. So are
+  ///          wrong descriptions of a product (WrongPrecision), of attention
+  ///          or of norm gains.
   ResolvedRecipe(const Recipe& recipe, std::span<const Site> sites);
-  /// Of sites whose widths nobody knows: no width is an obstacle.
+  /// The widths of these sites are unknown, so that no width is an obstacle.
   ResolvedRecipe(const Recipe& recipe, std::span<const std::string> sites);
 
   const Recipe& recipe() const { return recipe_; }
   std::span<const ResolvedSite> sites() const { return sites_; }
 
-  /// The precision of one product of site number `site`.
+  /// Returns the precision of one product of site number `site`.
   const GemmPrecision& For(size_t site, GemmRole role) const;
-  /// Number of (site, role) pairs with a quantised operand.
+  /// Returns the number of (site, role) pairs with a quantised operand.
   size_t quantized_gemms() const;
-  /// One line per site: name, what the operands of each product got, and why;
-  /// and one each of attention and norm gains if they are quantised. Stored in
-  /// the log. For instance
+  /// Writes one line per site, which is stored in the log: its name, what the
+  /// operands of each product got, and why. Attention and norm gains have a
+  /// line each if they are quantised. For instance
   ///   lm_head  fprop bf16 x bf16  dgrad bf16 x bf16  wgrad bf16 x bf16
   ///   (excluded by `lm_head`)
   std::string Describe() const;

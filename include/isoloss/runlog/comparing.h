@@ -1,14 +1,15 @@
-// What a column says of how it is compared with that of another log
-// (shared_columns.h).
+// A column states with these enums how it is compared with the same column of
+// another log (shared_columns.h).
 #pragma once
 
 namespace isoloss::runlog {
 
-/// The turn of a column among those of one step, in the order of computation:
-/// what differs first is named first.
+/// Gives a column its turn among those of one step, in the order of
+/// computation. The column with the first turn that differs is named.
 enum class Turn {
   kDigest,  ///< of a tensor
-  // Statistics of a tensor that a tolerance is applied to, in this order.
+  // A tolerance is applied to the following statistics of a tensor, in this
+  // order.
   kNorm,
   kMean,
   kPeak,
@@ -18,7 +19,8 @@ enum class Turn {
   kSaturation,
   kLeastScale,
   kLargestScale,
-  // Of a step; a tolerance is applied to all but kRouting.
+  // The following columns belong to a step; a tolerance is applied to all but
+  // kRouting.
   kRouting,
   kLoss,
   kGradients,  ///< of each parameter
@@ -29,8 +31,9 @@ enum class Turn {
   kMeasured,  ///< what else was recorded
 };
 
-/// What a tolerance is a share of. It is never less than the larger value, of
-/// a percentage 100; whole numbers agree only if they are equal.
+/// A tolerance is a share of this quantity, which is never less than the larger
+/// value, or than 100 for a percentage. Whole numbers agree only if they are
+/// equal.
 enum class Scale {
   kOwn,         ///< the larger value
   kMagnitudes,  ///< sum of magnitudes of the tensor's elements
@@ -38,7 +41,7 @@ enum class Scale {
   kRow,         ///< the largest magnitude of the step's row
 };
 
-/// What a column depends on besides the training.
+/// Says on what a column depends besides the training.
 enum class Scope {
   kTraining,  ///< nothing
   kSlots,     ///< the order of a token's slots

@@ -1,5 +1,6 @@
-// Which values a column of a log may hold. A Field (field.h) has no default
-// for it, so that a column without a domain does not compile.
+// A Domain describes the values that a column of a log may hold. A Field
+// (field.h) has no default for it, so that a column without a domain does not
+// compile.
 #pragma once
 
 #include <cfloat>
@@ -10,81 +11,82 @@
 
 namespace isoloss::runlog {
 
-/// What a value outside of its domain says.
+/// Says what a value outside of its domain proves.
 enum class Fault {
   kRun,   ///< the run went wrong: a sound file can hold such a value
   kFile,  ///< the file is damaged or was edited: no run writes such a value
 };
 
-/// What a column must agree with besides its own range; relations.def has the
-/// rule and the check of each.
+/// Names a rule that a column must keep besides its own range; relations.def
+/// has the rule and the check of each.
 enum class Relation : uint32_t {
 #define ISOLOSS_RELATION(relation, ...) relation,
 #include "isoloss/runlog/relations.def"
 #undef ISOLOSS_RELATION
 };
 
-/// FP32's largest finite number.
+/// FP32 has no larger finite number.
 inline constexpr double kMostFp32 = static_cast<double>(FLT_MAX);
 
-/// Values that a column may hold. Sets of relations are bits by Relation.
+/// Describes the values that a column may hold. Sets of relations are bits by
+/// Relation.
 class Domain {
  public:
-  /// Text, truths: nothing is wrong with any value.
+  /// Allows any value of texts and truths.
   static constexpr Domain Text() { return Domain(Kind::kText); }
-  /// Any whole number.
+  /// Allows any whole number.
   static constexpr Domain Whole() { return Domain(Kind::kWhole, Fault::kFile); }
-  /// Any whole number but 0, which stands for none.
+  /// Allows any whole number but 0, which stands for none.
   static constexpr Domain Digest() {
     Domain domain = Whole();
     domain.nonzero_ = true;
     return domain;
   }
-  /// Any whole number from 0.
+  /// Allows any whole number from 0.
   static constexpr Domain Seed() {
     Domain domain = Whole();
     domain.least_ = 0;
     return domain;
   }
-  /// A whole number of at least `least` that FP64 holds exactly.
+  /// Allows a whole number of at least `least` that FP64 holds exactly.
   static constexpr Domain Count(double least = 0, double most = kMostCount) {
     Domain domain = Whole();
     domain.least_ = least;
     domain.most_ = most;
     return domain;
   }
-  /// Numbers of steps: as a group's first column they ascend.
+  /// Allows numbers of steps, which ascend in the first column of a group.
   static constexpr Domain Step(double first = 1) {
     Domain domain = Count(first);
     domain.ascending_ = true;
     return domain;
   }
-  /// 0: whatever else a sound run can't have.
+  /// Allows only 0: a sound run can't have any other value.
   static constexpr Domain Zero() { return Count(0, 0).Accusing(Fault::kRun); }
-  /// A finite number in [least, most].
+  /// Allows a finite number in [least, most].
   static constexpr Domain Real(double least = -DBL_MAX, double most = DBL_MAX) {
     Domain domain(Kind::kReal, Fault::kRun);
     domain.least_ = least;
     domain.most_ = most;
     return domain;
   }
-  /// A finite number above 0, at most `most`.
+  /// Allows a finite number above 0, at most `most`.
   static constexpr Domain Positive(double most = DBL_MAX) {
     Domain domain = Real(0, most);
     domain.nonzero_ = true;
     return domain;
   }
-  /// A finite number that FP32 can hold.
+  /// Allows a finite number that FP32 can hold.
   static constexpr Domain Fp32() { return Real(-kMostFp32, kMostFp32); }
-  /// An L2 norm of FP32 numbers, below 2^128 each, at most 2^53 of them.
+  /// Allows an L2 norm of at most 2^53 FP32 numbers, each below 2^128.
   static constexpr Domain Norm() { return Real(0, 0x1p155); }
-  /// A norm, or an inner product over one, over a norm other than 0, which is
-  /// at least 2^-149, FP32's smallest magnitude. The difference of two tensors
-  /// has up to twice their norm.
+  /// Allows a norm, or an inner product over one, over a norm other than 0,
+  /// which is at least 2^-149, FP32's smallest magnitude. The difference of two
+  /// tensors has up to twice their norm.
   static constexpr Domain Ratio(double least = 0) {
     return Real(least == 0 ? 0 : -kMostRatio, kMostRatio);
   }
-  /// A span of time: clocks count nanoseconds in 63 bits.
+  /// Allows a span of time: clocks count nanoseconds in 63 bits.
   static constexpr Domain Seconds() { return Real(0, 9223372037); }
 
   constexpr Domain OrNan() const {
@@ -113,14 +115,14 @@ class Domain {
     return domain;
   }
 
-  /// NaN and infinities included.
+  /// `value` may be NaN or infinite.
   bool Contains(double value) const;
   bool Contains(int64_t value) const;
   bool Contains(int32_t value) const { return Contains(int64_t{value}); }
 
   bool is_text() const { return kind_ == Kind::kText; }
   bool is_whole() const { return kind_ == Kind::kWhole; }
-  /// Whole and without limits: its values say nothing but equal or not.
+  /// A digest is a whole number without limits: digests are only equal or not.
   bool is_digest() const { return is_whole() && std::isinf(least_); }
   bool ascending() const { return ascending_; }
   Fault fault() const { return fault_; }
@@ -129,9 +131,9 @@ class Domain {
   }
   uint32_t relations() const { return relations_; }
 
-  /// "finite, at least 0": the range alone; "" for text.
+  /// Returns the range alone, such as "finite, at least 0"; "" for text.
   std::string Range() const;
-  /// The range and the rules of the relations.
+  /// Returns the range and the rules of the relations.
   std::string Describe() const;
 
  private:

@@ -1,5 +1,5 @@
-// Checks every column of a log against its domain, and the relations between
-// columns.
+// Compares every column of a log with its domain, and checks the relations
+// between columns.
 #pragma once
 
 #include <cstdint>
@@ -13,25 +13,26 @@
 
 namespace isoloss::runlog {
 
-/// A column, attribute or relation that does not hold.
+/// A column, attribute or relation is broken.
 struct Violation {
   Fault fault = Fault::kFile;
-  /// The first wrong value: column, step or row, value, rule and remedy. The
-  /// name of the file belongs before it.
+  /// Describes the first wrong value: column, step or row, value, rule and
+  /// remedy. The name of the file belongs before it.
   std::string message;
 };
 
-/// One violation for each column or relation that is broken, in the order of
-/// the schema; relations are checked only if every column is as long as it must
-/// be. A column that such a run records (Field::when), and that the log's
-/// version has, must be there; others may be empty.
+/// Returns one violation for each broken column or relation, in the order of
+/// the schema. Relations are checked only if every column is as long as it must
+/// be. A column must be there if such a run records it (Field::when) and the
+/// log's version has it; other columns may be empty.
 std::vector<Violation> CheckDomains(const RunLog& log);
 std::vector<Violation> CheckDomains(const ProbeLog& log);
 
-/// The relations that columns of /steps obey with each other, attributes and
-/// /parameters, where they do not hold: what an ensemble has of its runs.
+/// Returns the broken relations of columns of /steps with each other,
+/// attributes and /parameters: an ensemble has these parts of its runs.
 std::vector<std::string> BrokenInSteps(const RunLog& log);
 
+/// Does the same for an ensemble.
 /// Errors   ShapeError as WriteEnsemble.
 std::vector<Violation> CheckDomains(const Ensemble& ensemble);
 

@@ -1,5 +1,5 @@
-// A null ensemble: many runs that are known to be good, and the limits' only
-// source. On disk one HDF5 file.
+// A null ensemble holds many runs that are known to be good, and is the only
+// source of the limits. On disk it is one HDF5 file.
 #pragma once
 
 #include <cstdint>
@@ -16,48 +16,50 @@ namespace isoloss::runlog {
 
 inline constexpr int64_t kEnsembleSchemaVersion = 1;
 
-/// What its members differ in from the reference.
+/// Says in what the members of an ensemble differ from the reference.
 enum class EnsembleKind {
   kBenign,  ///< one recipe; order of summation, weights perturbed at 1 ulp
-  /// Pairs of a seed each: the baseline, and the candidate's recipe with the
+  /// Each pair has one seed: the baseline, and the candidate's recipe with the
   /// products that its declaration predicts (kPredicted).
   kSeeds,
 };
 std::string_view EnsembleKindName(EnsembleKind kind);  ///< "benign", "seeds"
 
-/// EnsembleMember::perturbation of kSeeds: products are the oracle's own, so
-/// that no code of the candidate sets the limits that it is judged by
+/// Members of kSeeds have this perturbation: products are the oracle's own, so
+/// that no code of the candidate sets the limits by which it is judged
 /// (oracle/predicted_products.h).
 inline constexpr const char* kPredicted = "predicted";
 
-/// One good run. kBenign: against the unperturbed run of its seed. kSeeds: the
-/// candidate against the baseline of its seed.
+/// One good run is a member. kBenign compares it with the unperturbed run of
+/// its seed, kSeeds compares the candidate with the baseline of its seed.
 struct EnsembleMember {
   std::string perturbation = {};  ///< "reverse_k", …; kSeeds: kPredicted
   int64_t seed = 0;
-  /// Steps 1 to E: of the member and of what it is compared with.
+  /// These members hold steps 1 to E of the run and of the run with which it is
+  /// compared.
   StepColumns steps = {};
   StepColumns reference_steps = {};
   ParameterColumns parameters = {};
   ParameterColumns reference_parameters = {};
-  /// kSeeds: the teacher-forced probe against the baseline.
+  /// kSeeds compares the candidate with the baseline by a teacher-forced probe.
   PrecisionColumns precision = {};
   RoutingFlipColumns routing_flips = {};
 };
 
 struct Ensemble {
   EnsembleKind kind = EnsembleKind::kBenign;
-  /// Of the run logs' layout that attributes and steps of its file follow.
+  /// Attributes and steps of the ensemble's file follow this version of the run
+  /// logs' layout.
   int64_t run_schema_version = kSchemaVersion;
-  /// Of the runs it was made from; names, recipe, config_digest and
-  /// numerics_digest say what it holds for.
+  /// Describes the runs from which the ensemble was made; it holds for runs
+  /// with the same names, recipe, config_digest and numerics_digest.
   Provenance provenance;
   Provenance reference_provenance;
   std::vector<std::string> tensors;  ///< that `precision` refers to
   std::vector<EnsembleMember> members;
-  /// Of all of the above but clocks, 16 hexadecimal digits; set by
-  /// ReadEnsemble. What is empty or 0 has no part in it, so that later versions
-  /// may add columns.
+  /// ReadEnsemble sets this digest of all of the above but clocks, 16
+  /// hexadecimal digits. Values that are empty or 0 do not change it, so that
+  /// later versions may add columns.
   std::string digest;
   ReadCharge charge = {};
 };

@@ -1,5 +1,6 @@
-// The model of a run as a table: its tensors, what each is computed from, and
-// what the recipe gives each GEMM. Judges know of the model by this alone.
+// Describes the model of a run as a table: its tensors, from what each is
+// computed, and the formats that the recipe gives each GEMM. Judges know of the
+// model by this table alone.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +14,8 @@
 
 namespace isoloss::runlog {
 
-/// The tensors of one training step in the order of announcement, which is that
-/// of /tensors.
+/// Lists the tensors of one training step in the order of announcement, which
+/// is that of /tensors.
 struct GraphColumns {
 #define ISOLOSS_GRAPH(type, name, ...) std::vector<type> name = {};
 #include "isoloss/runlog/provenance.def"
@@ -22,7 +23,7 @@ struct GraphColumns {
   bool operator==(const GraphColumns& other) const;
 };
 
-/// One row for each tensor that an operation reads, `tensor` ascending.
+/// Each tensor that an operation reads has one row, `tensor` ascending.
 struct GraphInputs {
 #define ISOLOSS_INPUT(type, name, ...) std::vector<type> name = {};
 #include "isoloss/runlog/provenance.def"
@@ -33,16 +34,16 @@ struct GraphInputs {
 /// Ends the text of dy of wgrad if the weight gradient is rounded to BF16.
 inline constexpr std::string_view kRoundedGradient = " to bf16";
 
-/// True of the text of an operand that is quantised. The text of another one is
-/// empty, or says only how the product is summed and rounded, after a space.
+/// True if the text of an operand says that it is quantised. Otherwise the text
+/// is empty, or says only how the product is summed and rounded, after a space.
 inline bool IsQuantized(std::string_view operand) {
   return !operand.empty() && operand.front() != ' ';
 }
 
-/// One row for each GEMM site. Where a recipe quantises them, there are rows of
-/// attention's two products of each layer
-/// ("layers.0.attention.inner_attention.scores", ".values") and of norms
-/// ("layers.0.attention_norm"), whose gains are W.
+/// Each GEMM site has one row. If a recipe quantises them, attention's two
+/// products of each layer ("layers.0.attention.inner_attention.scores",
+/// ".values") have rows as well. So do norms ("layers.0.attention_norm"), whose
+/// gains are W.
 struct RecipeColumns {
 #define ISOLOSS_SITE(type, name, ...) std::vector<type> name = {};
 #include "isoloss/runlog/provenance.def"
@@ -50,8 +51,8 @@ struct RecipeColumns {
   bool operator==(const RecipeColumns&) const = default;
 };
 
-/// GEMM calls of a step that a recipe asks for. An expert without tokens counts
-/// too.
+/// Counts the GEMM calls of a step for which a recipe asks. An expert without
+/// tokens counts, too.
 struct GemmCounts {
   int64_t all = 0;
   int64_t quantized = 0;  ///< with a quantised operand
@@ -63,42 +64,43 @@ struct ModelGraph {
   GraphInputs inputs = {};
   RecipeColumns recipe = {};
 
-  /// A log of a layout before version 5 has none.
+  /// A log of a layout before version 5 has no graph.
   bool empty() const { return tensors.name.empty(); }
   bool operator==(const ModelGraph&) const = default;
 };
 
-/// "forward", "backward" or "optimizer"; "" of an unknown kind.
+/// Returns "forward", "backward" or "optimizer"; "" if the kind is unknown.
 std::string_view PhaseOfKind(std::string_view kind);
 
-/// What of a table of tensors is wrong, for a file's reader; "" if nothing is.
-/// These rules hold for every model of model/graph.h:
+/// Tells a file's reader what is wrong with a table of tensors; "" if nothing
+/// is. These rules hold for every model of model/graph.h:
 /// - Columns are equally long, names <module>_<kind> and unique. The kind
 ///   decides on the phase, and on whether rows are a parameter's.
-/// - A weight reads nothing, expert_ids, a parameter and its update one tensor,
-///   all others at least one: of those before them, but a parameter its update.
-/// - All are read but expert_ids, parameters and one output, the loss; what
-///   experts compute (an output of expert_tokens) in both passes.
+/// - A weight reads nothing. expert_ids, a parameter and its update read one
+///   tensor, any other tensor at least one. A tensor reads tensors before it,
+///   but a parameter reads its update.
+/// - All are read but expert_ids, parameters and one output, the loss. Both
+///   passes read what experts compute (an output of expert_tokens).
 /// - A GEMM site has a weight, an activation, an output of both, a gradient, a
 ///   dgrad of gradient and weight, and a wgrad of gradient and activation, each
 ///   once. /recipe has each site once, and besides only modules of the graph
 ///   and products of theirs.
 /// - A parameter has a weight, a wgrad, an update of that, and a parameter of
 ///   that, each once, of one module and extent.
-/// - A MoE layer has, of tokens, once expert_ids, an output (the slots'
-/// weights)
-///   and a gradient of that.
+/// - A MoE layer has, of tokens, once expert_ids, an output (the weights of
+///   the slots) and a gradient of that.
 std::string WrongGraph(const ModelGraph& graph);
 
-/// Finds tensors by name, and what they are computed from; none in a table that
-/// WrongGraph objects to. The table must outlive it.
+/// Finds tensors by name, and the tensors from which they are computed. Finds
+/// none in a table to which WrongGraph objects. The table must outlive it.
 class GraphIndex {
  public:
   explicit GraphIndex(const ModelGraph& graph);
 
   const GraphColumns& tensors() const { return graph_.tensors; }
   std::optional<size_t> Find(std::string_view name) const;
-  /// Places of the tensors that the operation behind a tensor reads.
+  /// Returns the places of the tensors that are read by the operation that
+  /// computes the tensor at `place`.
   std::span<const int64_t> InputsOf(size_t place) const;
 
  private:

@@ -1,7 +1,7 @@
-// The contract between probes and the gate: how the tensors of a few training
-// steps compare with what the same inputs should give.
+// Probes tell the gate with this contract how the tensors of a few training
+// steps compare with those that the same inputs should give.
 //
-// In memory it is columns; on disk one HDF5 file beside the run log
+// In memory it is columns; on disk it is one HDF5 file beside the run log
 // (docs/run-log.md).
 #pragma once
 
@@ -16,19 +16,21 @@ namespace isoloss::runlog {
 
 inline constexpr int64_t kProbeSchemaVersion = 2;
 
-/// One tensor of one step against the oracle: a scalar computation in double
-/// precision from the inputs that the step itself announced. An element is
-///   equal  the oracle's value, rounded as the tensor is, has the same bits
+/// Compares one tensor of one step with the oracle. The oracle is a scalar
+/// computation in double precision from the inputs that the step itself
+/// announced. An element is
+///   equal  the oracle's value, rounded as the tensor is, has the same bits.
 ///   flip   differs, but some value within the rounding noise of FP32
-///          accumulation in any order rounds to it
-///   other  no order of accumulation explains it
+///          accumulation in any order rounds to it.
+///   other  no order of accumulation explains it.
 template <template <typename> typename Of>
 struct OracleFields {
 #define ISOLOSS_ORACLE(type, name, ...) Of<type> name{};
 #include "isoloss/runlog/probe_log.def"
 };
 
-/// Probability of a row's error of FP32 sums beyond that of row_noise_ratio 1.
+/// The FP32 sums of a row have an error beyond row_noise_ratio 1 with this
+/// probability.
 inline constexpr double kRowChance = 1e-12;
 
 using OracleRow = OracleFields<One>;
@@ -37,8 +39,8 @@ struct OracleColumns : OracleFields<Many> {
   void Append(const OracleRow& row);
 };
 
-/// Tokens whose experts are not those that the oracle chooses from the scores
-/// that the step announced, one row per case, step and MoE layer.
+/// Counts tokens whose experts are not those that the oracle chooses from the
+/// scores that the step announced, one row per case, step and MoE layer.
 template <template <typename> typename Of>
 struct OracleRoutingFields {
 #define ISOLOSS_ROUTING(type, name, ...) Of<type> name{};
@@ -51,9 +53,10 @@ struct OracleRoutingColumns : OracleRoutingFields<Many> {
   void Append(const OracleRoutingRow& row);
 };
 
-/// One tensor of one teacher-forced step against the same tensor of a BF16 arm
-/// with the same weights, batch, optimizer state and routing. c: the
-/// candidate's values, r: the reference's.
+/// Compares one tensor of one teacher-forced step with the same tensor of a
+/// BF16 arm that has the same weights, batch, optimizer state and routing. In
+/// the names of columns, c stands for the candidate's values and r for the
+/// reference's.
 template <template <typename> typename Of>
 struct PrecisionFields {
 #define ISOLOSS_PRECISION(type, name, ...) Of<type> name{};
@@ -66,38 +69,41 @@ struct PrecisionColumns : PrecisionFields<Many> {
   void Append(const PrecisionRow& row);
 };
 
-/// Share of (token, slot) pairs that the candidate's own routers would have
-/// sent elsewhere than the replayed routing, one row per step and MoE layer.
+/// Gives the share of (token, slot) pairs that the candidate's own routers
+/// would have sent elsewhere than the replayed routing, one row per step and
+/// MoE layer.
 struct RoutingFlipColumns {
 #define ISOLOSS_FLIP_SHARE(type, name, ...) std::vector<type> name = {};
 #include "isoloss/runlog/probe_log.def"
 };
 
-/// What the run of case plain logged: it binds the probe to the run that it
-/// speaks for, which has the same bits in these steps.
+/// Holds what the run of case "plain" logged. These values bind the probe to
+/// the run for which it speaks: that run has the same bits in these steps.
 struct PlainStepColumns {
 #define ISOLOSS_PLAIN_STEP(type, name, ...) std::vector<type> name = {};
 #include "isoloss/runlog/probe_log.def"
 };
 
 struct ProbeLog {
-  /// Of the layout that it was read from. What a later one has is empty.
+  /// The log was read from this version of the layout; columns of later
+  /// versions are empty.
   int64_t schema_version = kProbeSchemaVersion;
-  /// Of the probed arm; `complete` if all cases were probed.
+  /// Describes the probed arm; `complete` is true if all cases were probed.
   Provenance provenance;
   std::vector<std::string> cases;    ///< "plain", "hot_row", …
   std::vector<std::string> tensors;  ///< "<module>_<tensor>"
   PlainStepColumns plain_steps;
   OracleColumns oracle;
   OracleRoutingColumns routing;
-  /// Empty unless probed against a BF16 reference.
+  /// These members are empty unless the arm was probed against a BF16
+  /// reference.
   std::string reference_recipe;
   PrecisionColumns precision;
   RoutingFlipColumns routing_flips;
-  /// Recorded operations of another program that were compared; 0: isoloss
-  /// probed a run of its own. Such a log has case `plain` only, no graph, and
-  /// in /plain_steps what was recorded of steps, in ascending order; NaN is
-  /// what nobody recorded.
+  /// Counts the recorded operations of another program that were compared; 0:
+  /// isoloss probed a run of its own. A log with such operations has case
+  /// `plain` only and no graph. Its /plain_steps has what was recorded of
+  /// steps, in ascending order, and NaN for all else.
   int64_t operations = 0;
   ReadCharge charge = {};
 };

@@ -1,6 +1,6 @@
-// How much memory files may ask for. Whoever makes a small file can make it say
-// that it holds much: what a command reads is bounded in sum, and so is what a
-// run writes, so that every log of ours can be read.
+// Bounds the memory for which files may ask. A small file can be made to claim
+// that it holds much, so all that a command reads is bounded in sum. So is all
+// that a run writes, so that every log of ours can be read.
 #pragma once
 
 #include <cstddef>
@@ -9,26 +9,27 @@
 
 namespace isoloss::runlog {
 
-/// Who made a file.
+/// Says who made a file.
 enum class Maker {
   kAnybody,
   kThisRun,  ///< in this process: its memory is not counted
 };
 
-/// Bytes of all values of one file, and of all files that are held at a time,
-/// but for twice their sizes on disk: 384 MiB, or ISOLOSS_MEMORY_MIB.
+/// Returns the limit for the bytes of all values of one file, and of all files
+/// that are held at a time: 384 MiB, or ISOLOSS_MEMORY_MIB. Twice the sizes of
+/// the files on disk does not count.
 /// Errors   ConfigError if that variable is no number of MiB.
 size_t ReadLimit();
 
-/// What one text counts for in it, its characters aside: it stands in several
-/// lists on its way to a screen.
+/// In ReadLimit() one text counts for this many bytes besides its characters:
+/// it stands in several lists before it is shown.
 inline constexpr size_t kTextBytes = 384;
 
-/// Characters of all texts of one file: each is copied and escaped several
-/// times on that way.
+/// The texts of one file have at most this many characters: each is copied and
+/// escaped several times before it is shown.
 inline constexpr size_t kMaxTextBytes = size_t{16} << 20;
 
-/// Bytes that one file counts for until it goes.
+/// Counts bytes for one file until it is destroyed.
 class HeldBytes {
  public:
   explicit HeldBytes(size_t bytes);
@@ -42,7 +43,7 @@ class HeldBytes {
   size_t bytes_;
 };
 
-/// The share of one file that is held; shared by the copies of what was read.
+/// The copies of one file's content share its HeldBytes.
 using ReadCharge = std::shared_ptr<const HeldBytes>;
 
 /// Counts `value_bytes` of a file until the charge is gone. `name` is for
@@ -51,8 +52,8 @@ using ReadCharge = std::shared_ptr<const HeldBytes>;
 ReadCharge Charge(const std::string& name, size_t file_bytes,
                   size_t value_bytes);
 
-/// What is left of a charge when `value_bytes` of the values are given up. Null
-/// if there was none.
+/// Returns the rest of a charge after `value_bytes` of the values are given up;
+/// null if there was no charge.
 ReadCharge Lessened(const ReadCharge& charge, size_t value_bytes);
 
 }  // namespace isoloss::runlog

@@ -8,17 +8,17 @@
 
 namespace isoloss::runlog {
 
+/// A missing optional column is an empty vector. NaN and infinity are values
+/// for the judge, not errors.
 /// Errors   IoError if the file can't be opened; WrongKindError if it is
 ///          another file of ours; FormatError if it is not HDF5, is truncated,
-///          holds too much (read_limit.h), has another schema version, holds
-///          datasets of wrong type or unequal length, steps that do not ascend
-///          or times that no calendar has. A missing optional column is an
-///          empty vector; NaN and infinity are values for the judge, not
-///          errors.
+///          holds too much (read_limit.h) or has another schema version; if
+///          datasets have a wrong type or unequal lengths, steps do not ascend
+///          or times are in no calendar.
 RunLog ReadRunLog(const std::filesystem::path& path,
                   Maker maker = Maker::kAnybody);
 
-/// Whether a time is one of the years 1970 to 9999.
+/// True if a time is in the years 1970 to 9999.
 bool IsCalendarTime(double unix_seconds);
 
 }  // namespace isoloss::runlog

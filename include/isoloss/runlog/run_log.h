@@ -1,8 +1,9 @@
-// The contract between the compute side and the judgement side: what one run of
-// one arm with one seed leaves behind.
+// One run of one arm with one seed leaves a RunLog, the contract between the
+// compute side and the judgement side.
 //
-// In memory it is columns; on disk one HDF5 file (docs/run-log.md), written by
-// writer.h and read by reader.h. Other programs' logs become the same thing.
+// In memory it is columns; on disk it is one HDF5 file (docs/run-log.md),
+// written by writer.h and read by reader.h. Logs of other programs become the
+// same.
 #pragma once
 
 #include <array>
@@ -18,19 +19,20 @@
 
 namespace isoloss::runlog {
 
-/// Version of the layout on disk, attribute `schema_version`. Older ones are
-/// read too: what they lack keeps its default.
+/// The layout on disk has this version, in the attribute `schema_version`.
+/// Older versions are read, too: columns that they lack keep their default.
 inline constexpr int64_t kSchemaVersion = 6;
 
-/// From this version on experiment_text names all that the run records, and its
+/// From this version on, experiment_text has all that the run records, and its
 /// schedule.
 inline constexpr int64_t kFullTextVersion = 5;
 
-/// Values of one column or array that a reader takes: far above any run, it
-/// keeps a forged extent from asking for all memory. No log gets more.
+/// A reader takes no more values of one column or array, and no log gets more.
+/// That is far more than any run needs, and keeps a forged extent from asking
+/// for all memory.
 inline constexpr int64_t kMaxValues = int64_t{1} << 28;
 
-/// What is known of one optimizer step; Of<T> is one value or many.
+/// Describes one optimizer step; Of<T> is one value or a column.
 template <template <typename> typename Of>
 struct StepFields {
 #define ISOLOSS_STEP(type, name, ...) Of<type> name{};
@@ -44,33 +46,34 @@ using Many = std::vector<T>;
 
 using StepRow = StepFields<One>;
 
-/// One value per optimizer step. A column is either as long as `step` or empty
-/// (the program that wrote the log does not know the quantity).
+/// Has one value per optimizer step. A column is either as long as `step`, or
+/// empty if the program that wrote the log does not know the quantity.
 struct StepColumns : StepFields<Many> {
   /// Adds one value to every column.
   void Append(const StepRow& row);
 };
 
-/// Held-out evaluation on fixed batches.
+/// Holds the results of held-out evaluation on fixed batches.
 struct EvalColumns {
   std::vector<int64_t> step;      ///< 0: before the first update
   std::vector<double> loss_nats;  ///< mean over sequences of equal length
-  /// [evaluations * sequences], row-major.
+  /// The shape is [evaluations * sequences], row-major.
   std::vector<double> per_sequence_loss_nats;
   int64_t sequences = 0;
 };
 
-/// Each parameter in each optimizer step. P parameters; [S, P], row-major.
+/// Describes each of P parameters in each of S optimizer steps, as [S, P],
+/// row-major.
 struct ParameterColumns {
   std::vector<int64_t> step;
   int64_t count = 0;               ///< P
   std::vector<std::string> names;  ///< [P], torchtitan's order
   std::vector<double> grad_norm;   ///< L2, before clipping
-  /// L2 norm of the step's change over that of the weights before it.
+  /// Holds the L2 norm of the step's change over that of the weights before it.
   std::vector<double> update_ratio;
 };
 
-/// One statistic of /tensors: its dataset, unit, meaning and values.
+/// Describes one statistic of /tensors: its dataset, unit, meaning and values.
 struct TensorStatistic {
   const char* name;
   const char* unit;
@@ -80,7 +83,7 @@ struct TensorStatistic {
   Scale scale = Scale::kOwn;
 };
 
-/// Places in kTensorStatistics: kStat_min, kStat_max, ...
+/// Each constant, such as kStat_min, is a place in kTensorStatistics.
 enum TensorStatisticIndex : size_t {
 #define ISOLOSS_STATISTIC(id, ...) kStat_##id,
 #include "isoloss/runlog/tensor_statistics.def"
@@ -88,43 +91,45 @@ enum TensorStatisticIndex : size_t {
   kTensorStatisticCount
 };
 
-/// All statistics, in the order of tensor_statistics.def.
+/// The statistics follow the order of tensor_statistics.def.
 inline constexpr TensorStatistic kTensorStatistics[] = {
 #define ISOLOSS_STATISTIC(id, ...) {__VA_ARGS__},
 #include "isoloss/runlog/tensor_statistics.def"
 #undef ISOLOSS_STATISTIC
 };
 
-/// Values of one histogram of E8M0 scale bytes.
+/// One histogram of E8M0 scale bytes has this many values.
 inline constexpr size_t kScaleBytes = 256;
 
-/// Values of the largest dataset of /tensors, e8m0_histogram, that one step
-/// with statistics of `tensors` adds: over all steps at most kMaxValues.
+/// Returns how many values one step with statistics of `tensors` adds to the
+/// largest dataset of /tensors, e8m0_histogram. All steps together may add
+/// kMaxValues.
 constexpr int64_t TensorValuesPerStep(int64_t tensors) {
   return tensors * static_cast<int64_t>(kScaleBytes);
 }
 
-/// Tensors at chosen steps. N tensors in the order of computation; a name is
-/// "<module>_<tensor>" as in TransformerEngine's logs, tensor one of weight,
-/// activation, output, gradient, dgrad, wgrad, parameter, update. Everything is
-/// [S_t, N], row-major; a column that was not asked for is empty.
+/// Describes N tensors at chosen steps, in the order of computation. A name is
+/// "<module>_<tensor>" as in TransformerEngine's logs; the tensor is a weight,
+/// activation, output, gradient, dgrad, wgrad, parameter or update. All columns
+/// are [S_t, N], row-major; a column that was not asked for is empty.
 struct TensorColumns {
   std::vector<int64_t> step;
   int64_t count = 0;               ///< N
   std::vector<std::string> names;  ///< [N]
-  /// 64-bit content digest; 0 for a tensor that had none at this step.
+  /// The digest has 64 bits of the content; 0 for a tensor without one at this
+  /// step.
   std::vector<int64_t> digest;
-  /// NaN where a statistic is not defined for the tensor.
+  /// A statistic is NaN if it is not defined for the tensor.
   std::array<std::vector<double>, kTensorStatisticCount> statistics;
   int64_t scale_bytes = 0;  ///< kScaleBytes if there are histograms
-  /// How many blocks got each E8M0 byte, [S_t, N, 256].
+  /// Says how many blocks have each E8M0 byte, [S_t, N, 256].
   std::vector<int32_t> e8m0_histogram;
   std::vector<int32_t> e8m0_histogram_columnwise;
 };
 
-/// Who was sent where, one row per optimizer step. S steps, L MoE layers, E
-/// experts, T tokens of a step, K slots of a token; all row-major. A column is
-/// whole or empty (not recorded).
+/// Tells which tokens were sent to which experts, one row per optimizer step. S
+/// steps, L MoE layers, E experts, T tokens of a step, K slots of a token; all
+/// row-major. A column is whole or empty (not recorded).
 struct MoeColumns {
   std::vector<int64_t> step = {};
   int64_t layers = 0;
@@ -135,8 +140,8 @@ struct MoeColumns {
 #include "isoloss/runlog/run_log.def"
 };
 
-/// What the exchange moved, one row per optimizer step. R virtual ranks; bytes
-/// are those of payloads and include messages of a rank to itself.
+/// Tells how much the exchange moved, one row per optimizer step, for R virtual
+/// ranks. Bytes are those of payloads and include messages of a rank to itself.
 struct ExchangeColumns {
   std::vector<int64_t> step = {};
   int64_t ranks = 0;
@@ -153,7 +158,7 @@ struct Event {
   std::string text;
 };
 
-/// What a loss of another program's log stands for.
+/// Says for which steps a loss of another program's log stands.
 enum class LossValues : uint8_t {
   kOfStep,      ///< that step's own
   kOfInterval,  ///< mean over the steps since the value before
@@ -161,13 +166,13 @@ enum class LossValues : uint8_t {
   kSmoothed,    ///< of earlier steps as well
 };
 
-/// How a run that another program trained came to be a run log, and how well it
-/// tells the run's numbers.
+/// Tells how a run that another program trained came to be a run log, and how
+/// exactly the log has the run's numbers.
 struct Origin {
 #define ISOLOSS_ORIGIN(type, member, value, ...) type member = value;
 #include "isoloss/runlog/provenance.def"
 
-  /// The worst one, if a file has a number that is none.
+  /// Returns the worst kind if a file has a number without a kind.
   LossValues values() const {
     constexpr auto kMost = static_cast<int64_t>(LossValues::kSmoothed);
     return loss_values >= 0 && loss_values <= kMost
@@ -176,10 +181,11 @@ struct Origin {
   }
 };
 
-/// What another program's log tells beside the columns of a run log; nothing of
-/// it is written to a file.
+/// Holds what another program's log tells besides the columns of a run log;
+/// nothing of it is written to a file.
 struct Told {
-  /// A number of the run's batches, at the steps where it stands.
+  /// Counts something in the run's batches, at the steps where the log tells
+  /// it.
   struct Number {
     std::string name;           ///< "global batch size"
     std::vector<int64_t> step;  ///< ascending; 0 alone: of the whole run
@@ -187,7 +193,7 @@ struct Told {
     bool sure = true;  ///< by its name it is that and nothing else
   };
   std::vector<Number> numbers;
-  /// A sign that no weight moved, at the steps where the log has it.
+  /// The log has a sign that no weight moved, at these steps.
   struct Idle {
     std::string says;           ///< "the optimizer skipped its update"
     std::vector<int64_t> step;  ///< ascending
@@ -196,17 +202,17 @@ struct Told {
     bool may_begin = false;     ///< as while a loss scale is found
   };
   std::vector<Idle> idle;
-  /// As Origin::loss_half_unit, of gradient norms.
+  /// Gradient norms have this half unit, as Origin::loss_half_unit.
   double grad_norm_half_unit = 0;
   /// By its statistics the curve is smoothed, though nothing declares it.
   bool looks_smoothed = false;
-  /// Of values in a coarse format the distance that all are multiples of,
-  /// though they are written with more digits; 0: none.
+  /// All losses are multiples of this distance, because they come from a coarse
+  /// format though they are written with more digits; 0: none.
   double loss_step = 0;
 };
 
-/// What a log may tell of its run. A log of isoloss tells all of it. A log of
-/// another program tells what its trainer chose to write.
+/// Names a fact that a log may tell of its run. A log of isoloss tells all of
+/// them; a log of another program tells only some.
 enum class Fact {
   kExperiment,  ///< declares the arms, seeds, schedule and what must be equal
   kRecording,   ///< which attributes, columns and rows are due
@@ -217,15 +223,15 @@ enum class Fact {
   kRecipe,      ///< which GEMM has which formats
 };
 
-/// Who made the run, from what, how. Everything that must agree between two
-/// arms but the declared change is in `config_digest`.
+/// Records who made the run, how and from which inputs. Two arms must agree in
+/// all that enters `config_digest`: everything but the declared change.
 struct Provenance {
 #define ISOLOSS_ATTRIBUTE(type, name, value, ...) type name = value;
 #include "isoloss/runlog/provenance.def"
   ModelGraph graph;  ///< of the model, with the recipe; empty before version 5
   Origin origin;
 
-  /// Whether the log tells `fact`. Where it does, its absence is a fault.
+  /// True if the log tells `fact`; then it is a fault if the fact is absent.
   bool Knows(Fact fact) const {
     const bool is_ours = origin.format.empty();
     return is_ours || (fact == Fact::kRecipe && !graph.empty());
@@ -233,7 +239,8 @@ struct Provenance {
 };
 
 struct RunLog {
-  /// Of the file that it was read from; later versions' columns are empty.
+  /// The log was read from this version of the layout; columns of later
+  /// versions are empty.
   int64_t schema_version = kSchemaVersion;
   Provenance provenance;
   StepColumns steps;

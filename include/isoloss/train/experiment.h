@@ -38,43 +38,45 @@ struct Experiment {
   std::vector<Arm> arms;  ///< in the order of the file; the first: baseline
   LogConfig log;
   GateConfig gate;
-  /// `data` with variables expanded and paths that hold from anywhere.
+  /// Holds `data` with variables expanded and with paths that are valid in any
+  /// folder.
   corpus::Source corpus_source;
 
-  /// The whole experiment, defaults and presets written out, as TOML that
-  /// parses back to the same.
+  /// Returns the whole experiment, with defaults and presets written out, as
+  /// TOML that parses back to the same experiment.
   std::string ResolvedToml() const;
-  /// As ResolvedToml, but without train.seeds: the same for each of its runs,
-  /// whichever others are trained.
+  /// Returns ResolvedToml without train.seeds. It is thus the same for each of
+  /// the runs, whichever seeds are trained.
   std::string TomlWithoutSeeds() const;
-  /// What two runs must have in common besides seed, arm and corpus to be
-  /// compared: the keys of IsOfConfig that differ from their defaults, and
-  /// data.source, sorted, one "section.key = value" a line. A preset counts as
-  /// the values it stands for. A key that is added later leaves the text as it
-  /// is while it has its default; so no default may ever change.
+  /// Returns what two runs must have in common, besides seed, arm and corpus,
+  /// to be compared. The text has one "section.key = value" a line, sorted:
+  /// data.source, and the keys of IsOfConfig that differ from their defaults. A
+  /// preset counts as the values that it stands for. A key that is added later
+  /// does not change the text while it has its default, so no default may ever
+  /// change.
   std::string ConfigText() const;
-  /// The log that routing.replay names for a seed.
+  /// Returns the log that routing.replay names for a seed.
   std::filesystem::path ReplayPath(uint64_t seed) const;
 };
 
-/// Whether ConfigText covers a "section.key": model, data without paths (the
-/// corpus digest stands for them), train without seeds (each run has its own),
-/// evaluations, and of [parallel] and [routing] what all runs' bits depend on.
-/// Left out are the name, the gate, what else is logged, how to execute a run,
-/// and what arms are made to differ in: their recipes and exchanges.
+/// Returns whether ConfigText covers a "section.key". It covers model, data
+/// without paths (the corpus digest stands for them), train without seeds (each
+/// run has its own), and evaluations. It covers the keys of [parallel] and
+/// [routing] on which all runs' bits depend. It leaves out the name, the gate,
+/// further log keys, how to execute a run, and the arms' recipes and exchanges.
 bool IsOfConfig(std::string_view key);
 
-/// The text of Experiment::ConfigText, from ResolvedToml of an experiment and
-/// of one whose keys all have their defaults.
+/// Returns the text of Experiment::ConfigText, from ResolvedToml of an
+/// experiment and of an experiment whose keys all have their defaults.
 std::string ChangedConfig(const std::string& resolved,
                           const std::string& resolved_defaults);
 
 /// The caller adds these values to an experiment file.
 struct ExperimentInputs {
-  /// Folders for ${NAME} in data.paths.
+  /// These folders replace ${NAME} in data.paths.
   std::map<std::string, std::string> variables;
-  /// "section.key=value", applied in order. The value is TOML; a bare word that
-  /// is not (mxfp8_rceil) is a string.
+  /// Each override is "section.key=value"; they are applied in order. The value
+  /// is TOML; a bare word that is no TOML (mxfp8_rceil) is a string.
   std::vector<std::string> overrides;
 };
 
@@ -85,7 +87,7 @@ struct ExperimentInputs {
 Experiment LoadExperiment(const std::filesystem::path& path,
                           const ExperimentInputs& inputs = {});
 
-/// As LoadExperiment; `text` is the content of the file `path`.
+/// Does the same as LoadExperiment; `text` is the content of the file `path`.
 Experiment ParseExperiment(std::string_view text,
                            const std::filesystem::path& path,
                            const ExperimentInputs& inputs = {});
@@ -93,16 +95,16 @@ Experiment ParseExperiment(std::string_view text,
 /// Returns the number of trained values of a model.
 double EstimatedParameters(const model::ModelConfig& config);
 
-/// Rows of tensor statistics in a log, one for each tensor in each chosen step,
-/// about; 0 if patterns choose the tensors.
+/// Returns about how many rows of tensor statistics a log has, one for each
+/// tensor in each chosen step; 0 if patterns choose the tensors.
 double EstimatedTensorRows(const Experiment& experiment);
 
-/// Memory that one run needs at least, in bytes: weights, gradients and
-/// moments, and the activations kept for the backward pass, FP32; rows between
-/// ranks; the log's widest columns.
+/// Returns the least memory that one run needs, in bytes: weights, gradients
+/// and moments, and the activations kept for the backward pass, FP32; rows
+/// between ranks; the log's widest columns.
 double EstimatedBytes(const Experiment& experiment);
 
-/// Loads the tokens that [data] names. Errors   as corpus::LoadCorpus.
+/// Reads the tokens that [data] names. Errors   as corpus::LoadCorpus.
 corpus::Corpus LoadCorpusOf(const Experiment& experiment);
 
 }  // namespace isoloss::train

@@ -1,4 +1,4 @@
-// The meaning of "bit-equal" in logs and goldens: a 64-bit digest of bytes.
+// Defines "bit-equal" of logs and goldens by a 64-bit digest of bytes.
 #pragma once
 
 #include <cstddef>

@@ -8,7 +8,7 @@
 
 namespace isoloss {
 
-/// Philox4x32-10 keyed by a seed, with (stream, index) as the counter.
+/// Draws Philox4x32-10 numbers: a seed is the key, (stream, index) the counter.
 /// Source   Salmon, Moraes, Dror, Shaw: Parallel Random Numbers: As Easy as
 ///          1, 2, 3 (SC'11); constants and known answers of Random123.
 class CounterRng {

@@ -1,5 +1,5 @@
-// Assigns roles to arms: a verdict on precision is about the candidates, and
-// the other roles say what it is worth.
+// Assigns roles to arms. A verdict on precision is about the candidates. Arms
+// with the remaining roles say how much the verdict is worth.
 #pragma once
 
 #include <optional>
@@ -16,18 +16,19 @@ namespace isoloss::campaign {
 /// Each arm besides the baseline has one of these roles, or none.
 struct ArmRoles {
   std::vector<std::string> candidates = {};
-  /// Null arms have the baseline's recipe and exchange, but another
-  /// perturbation (compare::IsNullOf). If there is no other arm, they are the
-  /// candidates, and nothing is judged beside them.
+  /// Null arms have the baseline's recipe and exchange, but a different
+  /// perturbation (compare::IsNullOf). If all arms besides the baseline are
+  /// null arms, they are the candidates, and nothing is judged beside them.
   std::vector<std::string> nulls = {};
   std::string control = {};  ///< must come out worse; "": none is named
 };
 
 /// Assigns the roles that the experiment names. If `judged` names arms, these
-/// are the candidates. If one of them is a null arm or the control, it is that,
-/// too, for the other candidates. All further arms have no role.
-/// Errors   ConfigError if its control is the only candidate; if `judged` names
-///          no arm of it, or the baseline.
+/// are the candidates. A candidate that is a null arm or the control keeps
+/// this role, too, when the remaining candidates are judged. All further arms
+/// have no role.
+/// Errors   ConfigError if its control is the only candidate; if `judged`
+///          names no arm of it, or the baseline.
 ArmRoles RolesOf(const train::Experiment& experiment,
                  const std::vector<std::string>& judged = {});
 

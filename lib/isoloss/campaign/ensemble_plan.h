@@ -17,8 +17,7 @@ struct EnsembleRequest {
   runlog::EnsembleKind kind = runlog::EnsembleKind::kBenign;
   std::string arm = {};  ///< "": the only one besides the baseline
   size_t runs = 0;
-  /// If it is empty, it is the window of level L4, or all steps if there are
-  /// fewer.
+  /// The default is the window of level L4, or all steps if there are fewer.
   std::optional<int64_t> steps = std::nullopt;
   /// New seeds begin far from seeds that people choose, so that no run is
   /// judged by itself.

@@ -15,7 +15,7 @@
 
 namespace isoloss::campaign {
 
-/// The files that were read may be of any arms.
+/// These files may belong to any arms.
 struct EvidenceFiles {
   std::vector<gate::Probe> probes;
   /// Says why the oracle can't probe an arm (oracle::WhyNotUnderstood), by arm.

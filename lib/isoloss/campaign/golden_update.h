@@ -21,7 +21,7 @@ struct GoldenUpdatePlan {
   bool create = false;        ///< the first goldens of the folder
   bool reconfigured = false;  ///< the old ones are of another experiment
   bool draft = false;         ///< from a modified source too
-  /// It is called before anything is written.
+  /// UpdateGoldens calls this function before it writes anything.
   std::function<void(const std::vector<GoldenChange>& changes)> on_changes = {};
 };
 

@@ -20,17 +20,17 @@ namespace isoloss::campaign {
 struct JobHealthOptions {
   std::filesystem::path folder;  ///< where results will go
   JobNeeds needs = {};
-  /// No wait for another process is longer.
+  /// No wait for a peer takes longer.
   double deadline_seconds = 20;
   /// A script would give a scheduler this name of the machine.
   std::string node = {};
   std::string commit = {};  ///< of the program
-  /// They replace ExamineNumerics and WriteAndReadBack.
+  /// If set, these functions replace ExamineNumerics and WriteAndReadBack.
   std::function<NumericsHealth()> examine_numerics = {};
   std::function<DiskHealth()> examine_disk = {};
 };
 
-/// A process has its own measurements, and the judgement on them.
+/// Holds the measurements of one process and the judgement on them.
 struct ProcessHealth {
   int process = 0;
   std::string node = {};

@@ -58,7 +58,7 @@ void CheckVerdicts(const train::Experiment& experiment,
 void RemoveVerdicts(const train::Experiment& experiment,
                     const std::filesystem::path& folder);
 
-/// With several candidates it holds all verdicts.
+/// With several candidates this file holds all verdicts.
 inline constexpr const char* kVerdictFile = "verdict.json";
 inline constexpr const char* kReportFile = "report.html";
 

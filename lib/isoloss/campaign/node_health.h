@@ -72,7 +72,7 @@ DiskHealth WriteAndReadBack(const std::filesystem::path& folder,
 DiskHealth ExamineDiskWithin(std::chrono::duration<double> longest,
                              std::function<DiskHealth()> examine);
 
-/// Seconds since 1970 by this machine's clock.
+/// Returns the seconds since 1970 by this machine's clock.
 double WallSeconds();
 
 }  // namespace isoloss::campaign

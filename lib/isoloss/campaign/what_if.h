@@ -31,7 +31,7 @@ std::vector<WhatIfRow> WhatIf(
     const runlog::TensorDump& dump, const std::vector<std::string>& formats,
     const std::function<bool(std::string_view)>& wants);
 
-/// A table for each tensor.
+/// Makes a table for each tensor.
 document::Document WhatIfDocument(const std::vector<WhatIfRow>& rows);
 
 }  // namespace isoloss::campaign

@@ -19,10 +19,10 @@ namespace {
 
 using Lines = std::vector<std::string>;
 
-/// As many lines as it takes.
+/// A part with this limit gets all the lines that it takes.
 constexpr size_t kAll = std::numeric_limits<size_t>::max();
 
-/// What takes so many lines of 80 columns may take more of a narrower terminal.
+/// Raises a number of lines of 80 columns for a narrower terminal.
 size_t Cap(size_t lines, const TextStyle& style) {
   constexpr size_t kFullWidth = 80;
   const auto width = static_cast<size_t>(style.width);
@@ -33,7 +33,7 @@ void Append(Lines more, Lines& lines) {
   std::ranges::move(more, std::back_inserter(lines));
 }
 
-/// Lines below a name of at most ten characters.
+/// Puts a name of at most ten characters before `text`, which is wrapped.
 Lines Labelled(std::string_view name, const std::string& text, size_t most,
                const TextStyle& style) {
   constexpr size_t kIndent = 11;
@@ -62,7 +62,7 @@ const char* ColorOf(Status status) {
   return kRed;
 }
 
-/// "PASS", with the colour that it has in this report.
+/// Returns an outcome such as "PASS" in the colour of its status.
 std::string Painted(const std::string& outcome, Status status,
                     const TextStyle& style) {
   return Paint(outcome, ColorOf(status), style);
@@ -78,8 +78,8 @@ Lines Headline(const Result& result, const TextStyle& style) {
   return lines;
 }
 
-/// Lists the checks that gate and did not pass. A check that explains others
-/// comes first, then the severest one.
+/// Lists the checks that gate and did not pass. Checks that explain other ones
+/// come first, then the severest one.
 std::vector<const Check*> NotPassed(const Result& result) {
   std::vector<const Check*> checks;
   for (const Check& check : result.checks) {
@@ -90,16 +90,16 @@ std::vector<const Check*> NotPassed(const Result& result) {
   return checks;
 }
 
-/// What of `text`, whose clauses end at semicolons, fits on a line of `room`
-/// columns; all of it if that is nothing.
+/// Returns as many clauses of `text`, which end at semicolons, as fit in
+/// `room` columns, or all of `text` if none does.
 std::string FirstClauses(const std::string& text, size_t room) {
   if (text.size() <= room) return text;
   const size_t end = text.rfind("; ", room);
   return end == std::string::npos ? text : text.substr(0, end);
 }
 
-/// OUTCOME  title (L5 id): statement (evidence), and what to do, each in at
-/// most `most` lines of 80 columns.
+/// Returns "OUTCOME  title (L5 id): statement (evidence)" and what to do. Each
+/// of the two takes at most `most` lines of 80 columns.
 Lines Detail(const Check& check, size_t most, const TextStyle& style) {
   constexpr size_t kIndent = 6;
   std::string text = fmt::format("{} ({} {}): {}", check.title, check.group,
@@ -120,8 +120,8 @@ Lines Detail(const Check& check, size_t most, const TextStyle& style) {
   return lines;
 }
 
-/// "L2 every element, rounding flips; L5 null arm" of those that have
-/// no lines of their own.
+/// Returns "L2 every element, rounding flips; L5 null arm" for checks that
+/// have no lines of their own.
 Lines Names(std::span<const Check* const> checks, size_t most,
             const TextStyle& style) {
   std::map<std::string, std::string> levels;
@@ -143,8 +143,8 @@ Lines Names(std::span<const Check* const> checks, size_t most,
   return Labelled("not passed", text, most, style);
 }
 
-/// In `most` lines: all in full, with as much of each as fits, or some of the
-/// first and the names of the others.
+/// Fits the checks into `most` lines. All are described, each as far as it
+/// fits, or else some of the first, and the rest are named.
 Lines Checks(const std::vector<const Check*>& checks, size_t most,
              const TextStyle& style) {
   constexpr size_t kInFull[] = {8, 6, 4};
@@ -168,7 +168,7 @@ Lines Checks(const std::vector<const Check*>& checks, size_t most,
   return Names(checks, most, style);
 }
 
-/// "9 checks: log integrity (7), end of training (2)".
+/// Says "9 checks: log integrity (7), end of training (2)".
 Lines Passed(const Result& result, const TextStyle& style) {
   int all = 0;
   int not_needed = 0;
@@ -198,7 +198,7 @@ Lines Passed(const Result& result, const TextStyle& style) {
   return Labelled("passed", text, Cap(3, style), style);
 }
 
-/// Whole sentences, as many as fit, and how many do not.
+/// Returns as many whole sentences as fit, and how many are left out.
 Lines CouldSee(const Result& result, size_t most, const TextStyle& style) {
   const std::vector<std::string>& sentences = result.could_have_seen;
   Lines all;
@@ -213,7 +213,7 @@ Lines CouldSee(const Result& result, size_t most, const TextStyle& style) {
   for (const std::string& sentence : sentences) {
     Lines more =
         Labelled(lines.empty() ? "could see" : "", sentence, kAll, style);
-    // The last line is for the number.
+    // The last line says how many sentences are left out.
     if (lines.size() + more.size() < most) {
       Append(std::move(more), lines);
     } else {
@@ -226,8 +226,9 @@ Lines CouldSee(const Result& result, size_t most, const TextStyle& style) {
   return lines;
 }
 
-/// As many whole sentences of the first as fit, and how many there are: a
-/// warning that is cut off may say the contrary of what it says.
+/// Returns as many whole sentences of the first warnings as fit, and how many
+/// warnings there are. A warning that is cut off may say the contrary of the
+/// whole one.
 Lines BriefWarnings(const Result& result, const TextStyle& style) {
   const size_t count = result.warnings.size();
   if (count == 0) return {};
@@ -258,7 +259,7 @@ Lines HoldsFor(const Result& result, const TextStyle& style) {
   return Labelled("holds for", text, Cap(4, style), style);
 }
 
-/// The title of the difference, which loses words, but not its number.
+/// Cuts a long title of the difference, but keeps its end from " in %" on.
 std::string FittingTitle(const std::string& title, const TextStyle& style) {
   const auto width = static_cast<size_t>(style.width);
   if (title.size() <= width) return title;
@@ -268,7 +269,7 @@ std::string FittingTitle(const std::string& title, const TextStyle& style) {
 }
 
 constexpr size_t kAroundChart = 3;  // title, axis and its labels
-/// Odd, so that a row is that of no difference.
+/// The number is odd so that one row stands for no difference.
 constexpr int kFewestRows = 3;
 
 /// Draws the picture in at most `most` lines. It draws none if they are too
@@ -285,8 +286,8 @@ Lines Drawn(const Result& result, size_t most, const TextStyle& style) {
   return lines;
 }
 
-/// "PASS  mxfp8 against bf16: REASONS (exit code 0)", with what fits of the
-/// reasons and, if need be, of the names.
+/// Returns "PASS  mxfp8 against bf16: REASONS (exit code 0)". The reasons and,
+/// if need be, the names are cut so that they fit.
 std::string BriefVerdict(const Result& result, const TextStyle& style) {
   const std::string code = fmt::format(" (exit code {})", result.exit_code);
   const size_t taken = result.outcome.size() + 2 + code.size();
@@ -306,7 +307,7 @@ std::string BriefVerdict(const Result& result, const TextStyle& style) {
                      Shortened(Printable(subject + reasons), room), code);
 }
 
-/// Renders a result that is equal, beside another such result.
+/// Renders a result in which everything is equal, after another such result.
 std::string RenderEqual(const Result& result, const TextStyle& style) {
   Lines lines = Headline(result, style);
   lines.push_back(BriefVerdict(result, style));
@@ -321,7 +322,8 @@ std::string RenderBrief(const Result& result, const TextStyle& style) {
     left -= std::min(left, lines.size());
     return lines;
   };
-  // What must be there, then what fits, in the order of its weight.
+  // These parts must be there. The rest follows in the order of its weight, as
+  // far as it fits.
   const Lines verdict = take({BriefVerdict(result, style)});
   const Lines headline = take(Headline(result, style));
   const Lines passed = take(Passed(result, style));
@@ -330,7 +332,7 @@ std::string RenderBrief(const Result& result, const TextStyle& style) {
   // A line is left for how many sentences are left out.
   const Lines checks =
       take(Checks(NotPassed(result), left - std::min<size_t>(left, 1), style));
-  // Below a blank line, in its fewest rows.
+  // The smallest chart and the blank line above it take this number of lines.
   constexpr size_t kOfChart = 1 + kAroundChart + kFewestRows;
   const size_t least = std::min<size_t>(left, 4);
   const Lines seen = take(CouldSee(

@@ -1,4 +1,4 @@
-// A result on one screen.
+// Renders a result on one screen.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace isoloss::document {
 
-/// Lines of a brief report on a terminal of 80 columns or more. Narrower ones
-/// get as many more as they are narrower.
+/// A brief report has at most this number of lines on a terminal of 80 columns
+/// or more. On a narrower terminal the number grows in proportion.
 inline constexpr size_t kBriefLines = 25;
 
 /// The text says what the result means and shows its picture. It names each
@@ -22,8 +22,9 @@ inline constexpr size_t kBriefLines = 25;
 /// names leave room.
 std::string RenderBrief(const Result& result, const TextStyle& style);
 
-/// Renders several results. After one that passes because all is equal, others
-/// of that kind get their first sentences and the line that scripts look for.
+/// Renders several results. After one that passes because all is equal, the
+/// next results of that kind get their first sentences and the line that
+/// scripts look for.
 std::string RenderBriefs(std::span<const Result> results,
                          const TextStyle& style);
 

@@ -13,7 +13,7 @@ namespace {
 constexpr int kLabelWidth = 10;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-/// Who put a dot into a cell.
+/// Each bit says which part of the chart put a dot into a cell.
 enum Layer : unsigned { kGuide = 1, kLine = 2, kDotted = 4 };
 
 /// A grid of character cells; a cell has 2 x 4 dots (Braille) or one (ASCII).
@@ -65,7 +65,7 @@ class Canvas {
     const bool dotted = (cell.layers & kDotted) != 0;
     if (cell.layers == 0) return " ";
     if (ascii_) return line && dotted ? "#" : line ? "o" : dotted ? "x" : "-";
-    // U+2800 + dots, in UTF-8.
+    // The character is U+2800 + dots, in UTF-8.
     const unsigned code = 0x2800 + cell.dots;
     return {static_cast<char>(0xE0 | code >> 12),
             static_cast<char>(0x80 | (code >> 6 & 0x3F)),
@@ -85,8 +85,8 @@ class Canvas {
   std::vector<Cell> cells_;
 };
 
-/// Column x's value: the mean of the finite steps that fall into it, or the
-/// nearest step's value if there are fewer steps than columns.
+/// A column's value is the mean of the finite steps that fall into it. With
+/// fewer steps than columns it is the nearest step's value.
 std::vector<double> Resample(const std::vector<double>& y, int width) {
   std::vector<double> columns(static_cast<size_t>(width), kNan);
   const double per_column =
@@ -118,7 +118,7 @@ struct ValueRange {
     high = std::max(high, value);
   }
   bool empty() const { return low > high; }
-  /// Row of the dots, from the top.
+  /// Returns the row of a value's dots, counted from the top.
   int Place(double value, int height) const {
     return static_cast<int>(
         std::lround((high - value) / (high - low) * (height - 1)));
@@ -166,8 +166,9 @@ std::string AxisLabel(double value, bool with_sign) {
                                  : fmt::format("{:.4g}", value);
 }
 
-/// What each row's label says; empty: it has none. The highest and the lowest
-/// value have one, and the guides, or the middle if there is none.
+/// Returns the value that labels each row, or none. The highest and the lowest
+/// value have a label, and so do the guides. Without guides the middle has
+/// one.
 std::vector<std::optional<double>> Ticks(const Chart& chart,
                                          const ValueRange& range) {
   const int last = chart.rows - 1;
@@ -182,7 +183,7 @@ std::vector<std::optional<double>> Ticks(const Chart& chart,
     const int row = range.Place(guide, chart.rows);
     if (row > 0 && row < last) put(guide, row);
   }
-  // Zero, in the middle of guides that share a row.
+  // With guides the row of zero is labelled 0, also if guides share it.
   const int zero =
       range.low < 0 && range.high > 0 ? range.Place(0, chart.rows) : 0;
   if (!chart.guides.empty() && zero > 0 && zero < last) put(0, zero);
@@ -197,7 +198,8 @@ void PlaceLabel(const std::string& label, int column, std::string& line) {
   line.replace(static_cast<size_t>(first), label.size(), label);
 }
 
-/// The axis line and its labels: first and last step, and the marked one.
+/// Adds the axis line and the labels of the first, the last and the marked
+/// step.
 void AppendStepAxis(const Chart& chart, int columns, const TextStyle& style,
                     std::vector<std::string>& lines) {
   const int64_t first = chart.step.front();

@@ -1,4 +1,4 @@
-// Line charts made of characters.
+// Draws line charts made of characters.
 #pragma once
 
 #include <cstdint>
@@ -7,22 +7,22 @@
 
 namespace isoloss::document {
 
-/// How text is put on a terminal.
+/// A style says how text is put on a terminal.
 struct TextStyle {
   int width = 80;      ///< columns
   bool color = false;  ///< ANSI colours
   bool ascii = false;  ///< 7-bit characters only
 };
 
-/// One curve; values that are not finite leave a gap.
+/// A curve has a gap where its values are not finite.
 struct Curve {
   std::vector<double> y;  ///< one value per step
   bool dotted = false;    ///< else a line
   std::string name = {};  ///< in the legend, which a chart with a title has
 };
 
-/// Up to two curves over common steps; where they are drawn in colour, the line
-/// is blue and the dotted one yellow.
+/// A chart has up to two curves over common steps. In colour the line is blue
+/// and the dotted curve yellow.
 struct Chart {
   std::string title = {};  ///< "": it has neither title nor legend
   std::vector<int64_t> step;
@@ -33,16 +33,16 @@ struct Chart {
   bool signed_labels = false;
 };
 
-/// Lines of text without line ends or trailing spaces, style.width wide (at
+/// Returns lines without line ends or trailing spaces, style.width wide (at
 /// least 30): the plot, then the step axis and its labels. A column stands for
-/// the mean of the steps that fall into it. Empty if there is nothing finite to
-/// draw.
+/// the mean of the steps that fall into it. Without a finite value there are
+/// no lines.
 std::vector<std::string> DrawChart(const Chart& chart, const TextStyle& style);
 
-/// "⠒⠒ bf16   ⠂⠂ mxfp8": the curves that have a name, in their colours.
+/// Returns "⠒⠒ bf16   ⠂⠂ mxfp8": the curves that have a name, in their colours.
 std::string LegendOf(const Chart& chart, const TextStyle& style);
 
-/// `text` between the codes of an ANSI colour, if style.color.
+/// Puts `text` between the codes of an ANSI colour, if style.color.
 std::string Paint(const std::string& text, const char* code,
                   const TextStyle& style);
 

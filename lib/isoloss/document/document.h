@@ -1,4 +1,5 @@
-// A document: all that a command has to say, before it is text, JSON or markup.
+// A document holds all that a command has to say, before it is text, JSON or
+// markup.
 //
 // A document is a list of parts in the order of reading. A member is for
 // programs, a line, field, heading or chart for people, and a table is for

@@ -11,10 +11,11 @@
 namespace isoloss::document {
 namespace {
 
-/// Of one annotation: 64 KiB are what the runner takes.
+/// An annotation is cut to this size. The runner takes at most 64 KiB.
 constexpr size_t kMostAnnotationBytes = 4000;
 
-/// Line ends stay, escaped; `property` is what ends at a comma or colon.
+/// Escapes text for a workflow command, line ends included. In a `property` a
+/// comma or colon would end the text, so they are escaped, too.
 std::string Data(std::string_view text, bool property) {
   std::string data;
   for (const char c : PrintableLines(text)) {

@@ -1,4 +1,4 @@
-// A result as annotations of GitHub Actions.
+// Renders a result as annotations of GitHub Actions.
 #pragma once
 
 #include <string>
@@ -8,16 +8,16 @@
 
 namespace isoloss::document {
 
-/// GitHub shows no more of one step.
+/// GitHub shows no more annotations of one step.
 inline constexpr size_t kMostAnnotations = 10;
 
-/// At most kMostAnnotations workflow commands, one a line, the severest first:
-/// `::error title=...,file=...,line=1::...` for what is red, `::warning` for
-/// what was noticed. Text can start no command of its own: line ends are
-/// escaped, and what stands behind `::error ...::` is data.
+/// Returns at most kMostAnnotations workflow commands, one a line, the
+/// severest first: `::error title=...,file=...,line=1::...` for red checks,
+/// `::warning` for noticed ones. Text can start no command of its own: line
+/// ends are escaped, and all text after `::error ...::` is data.
 std::string RenderGithubAnnotations(const Report& report);
 
-/// From this line on to that of GithubResume the runner obeys no command, so
+/// The runner obeys no command between this line and that of GithubResume, so
 /// that no text of a log or a name can be one. `token` must be one that nobody
 /// can guess.
 std::string GithubStop(std::string_view token);

@@ -1,4 +1,5 @@
-// A document as JSON for programs, and numbers in JSON that is always valid.
+// Converts a document to JSON for programs. The JSON is valid whatever its
+// numbers are.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,9 @@ namespace isoloss::document {
 // Keys keep the order in which they are written.
 using Json = nlohmann::ordered_json;
 
-/// A number that is not finite is null, with its name ("nan", "inf", "-inf") in
-/// a second key ending in `_text`; one that is not there is null.
+/// Puts null for a number that is not finite, and its name ("nan", "inf",
+/// "-inf") under a second key that ends in `_text`. A missing number is null,
+/// too.
 void PutNumber(Json& object, const std::string& key, double value);
 void PutNumber(Json& object, const std::string& key,
                const std::optional<double>& value);
@@ -27,7 +29,8 @@ void PutInteger(Json& object, const std::string& key,
 /// finite is null.
 Json ToJson(const Document& document);
 
-/// Returns the same as indented text. Bytes that are no UTF-8 are replaced.
+/// Returns ToJson's object as indented text. Bytes that are no UTF-8 are
+/// replaced.
 std::string RenderJson(const Document& document);
 
 }  // namespace isoloss::document

@@ -11,12 +11,13 @@
 namespace isoloss::document {
 namespace {
 
-/// Of one check: a bug can have as many findings as a run has elements.
+/// These limits hold for one check: a bug can have as many findings as a run
+/// has elements.
 constexpr size_t kMostFindings = 20;
 constexpr size_t kMostFailureBytes = 10000;
 
-/// Printable text as XML. Of what is printable, XML 1.0 lacks U+FFFE and
-/// U+FFFF.
+/// Returns printable text as XML. XML 1.0 lacks U+FFFE and U+FFFF, which count
+/// as printable.
 std::string Xml(const std::string& text) {
   std::string known;
   const std::string_view all = text;
@@ -32,7 +33,8 @@ std::string Xml(const std::string& text) {
   return EscapedMarkup(known);
 }
 
-/// The value of an attribute, in which readers take a line end for a space.
+/// Returns the value of an attribute, in which readers take a line end for a
+/// space.
 std::string Attribute(std::string_view text) { return Xml(Printable(text)); }
 
 std::string Property(std::string_view name, std::string_view value) {
@@ -55,7 +57,7 @@ std::string Properties(const Result& result) {
   return text + "    </properties>\n";
 }
 
-/// All that there is to say of a check, line by line.
+/// Returns all that is known of a check, line by line.
 std::string Details(const Check& one) {
   std::string text = one.statement + "\n";
   for (const Figure& number : one.numbers) {
@@ -74,7 +76,7 @@ std::string Details(const Check& one) {
   return Xml(PrintableLines(Shortened(std::move(text), kMostFailureBytes)));
 }
 
-/// Which element says it; "" of a pass.
+/// Returns the element that says the status; "" for a pass.
 const char* ElementOf(Status status) {
   switch (status) {
     case Status::kPass:
@@ -92,7 +94,7 @@ const char* ElementOf(Status status) {
 }
 
 std::string TestCase(const Result& result, const Check& one) {
-  // Readers take what stands before the last dot for a package.
+  // Readers take the text before the last dot for a package.
   std::string text =
       fmt::format("    <testcase classname=\"{}\" name=\"{}\">\n",
                   Attribute(fmt::format("{}.{}", result.name, one.group)),

@@ -8,12 +8,12 @@
 
 namespace isoloss::document {
 
-/// The first line of every such file of ours.
+/// Every JUnit file of isoloss begins with this line.
 inline constexpr std::string_view kJunitFirstLine =
     "<?xml version=\"1.0\" encoding=\"UTF-8\"?> <!-- isoloss -->\n";
 
-/// A test suite for each result, and a test case for each check and
-/// for the verdict, so that a file is red exactly if the exit code is not 0:
+/// Returns a test suite for each result, with a test case for each check and
+/// for the verdict. A file is red exactly if the exit code is not 0:
 ///
 ///   kError         error
 ///   kFailure       failure
@@ -21,8 +21,9 @@ inline constexpr std::string_view kJunitFirstLine =
 ///   kNoticed       skipped, as nothing rests on it
 ///   kSkipped       skipped
 ///
-/// The grammar knows properties of suites only, so that numbers of a check
-/// stand there as "L5 final_window statistic", and in its text.
+/// The grammar knows properties of suites only. The numbers of a check
+/// therefore stand there as "L5 final_window statistic", and in the check's
+/// text.
 ///
 /// Special  control characters, bytes that are no UTF-8 and code points that
 ///          XML 1.0 does not have are shown as escapes (base/printable.h).

@@ -12,9 +12,9 @@
 namespace isoloss::document {
 namespace {
 
-/// Of one cell or line, before it is escaped.
+/// A cell or line is cut to this size before it is escaped.
 constexpr size_t kMostCellBytes = 600;
-/// Of one list.
+/// A list has at most this number of items.
 constexpr size_t kMostItems = 10;
 
 bool IsWord(char c) {
@@ -22,7 +22,7 @@ bool IsWord(char c) {
          (c >= 'a' && c <= 'z');
 }
 
-/// Whether a reference or link would begin behind text[at].
+/// Returns whether a reference or link could begin at text[at].
 bool StartsReference(std::string_view text, size_t at) {
   const std::string_view rest = text.substr(at);
   switch (rest[0]) {
@@ -42,8 +42,8 @@ bool StartsReference(std::string_view text, size_t at) {
   }
 }
 
-/// Text that marks up nothing. An entity is its character, but never a part of
-/// Markdown's or HTML's syntax.
+/// Escapes text so that it marks up nothing. Readers show an entity as its
+/// character, but never take it for syntax of Markdown or HTML.
 std::string Escaped(std::string_view text) {
   constexpr std::string_view kMarks = "&<>|`*~[]\\$";
   const std::string shown =
@@ -51,7 +51,7 @@ std::string Escaped(std::string_view text) {
   std::string markdown;
   for (size_t i = 0; i < shown.size(); ++i) {
     const char c = shown[i];
-    // Within a word it is no emphasis.
+    // An underscore within a word is no emphasis.
     const bool underscore =
         c == '_' && (i == 0 || i + 1 == shown.size() || !IsWord(shown[i - 1]) ||
                      !IsWord(shown[i + 1]));
@@ -65,7 +65,7 @@ std::string Escaped(std::string_view text) {
   return markdown;
 }
 
-/// As an item of a list, in which it begins no block of its own.
+/// Escapes an item of a list so that it begins no block of its own.
 std::string Item(const std::string& text) {
   const size_t begin = std::min(text.find_first_not_of(" \t"), text.size());
   std::string item = Escaped(text.substr(begin));
@@ -75,15 +75,15 @@ std::string Item(const std::string& text) {
   return fmt::format("&#{};{}", static_cast<int>(item[0]), item.substr(1));
 }
 
-/// A name or path.
+/// Shows a name or path as code.
 std::string Code(std::string_view text) {
   return fmt::format("<code>{}</code>", Escaped(text));
 }
 
-/// Pieces that are whole or left out.
+/// Joins pieces, each of which is added whole or left out.
 class Pieces {
  public:
-  /// False if it does not fit, with what the end may take.
+  /// Returns false if the piece and the end of the text do not fit.
   bool Add(const std::string& piece) {
     constexpr size_t kEnd = 200;
     if (text_.size() + piece.size() + kEnd > kMostMarkdown) {
@@ -94,7 +94,7 @@ class Pieces {
     return true;
   }
 
-  /// Ends what an added piece began: never left out.
+  /// Adds the end of an added piece, which is never left out.
   void End(const char* piece) { text_ += piece; }
 
   std::string Text() const {
@@ -124,7 +124,7 @@ void AddList(const char* title, const std::vector<std::string>& items,
   pieces.Add(text + "\n");
 }
 
-/// "-" if the check has no such number.
+/// Returns the check's number of that name, or "-" if it has none.
 std::string Cell(const Check& one, std::string_view name) {
   for (const Figure& number : one.numbers) {
     if (number.name == name) return Escaped(FigureText(number));
@@ -155,7 +155,8 @@ constexpr const char* kTableHead =
     "| result | level | check | what was found | value | limit | interval |\n"
     "|---|---|---|---|---|---|---|\n";
 
-/// What is red or was noticed, the severest first; below, folded up, the rest.
+/// Adds the red and noticed checks, the severest first. Below, the rest are
+/// folded up.
 void AddTables(const Result& result, Pieces& pieces) {
   std::vector<Check> cases = result.checks;
   std::ranges::stable_sort(cases, std::greater(), &Check::status);

@@ -1,4 +1,4 @@
-// Text in HTML, SVG and other XML.
+// Replaces characters of text that mean something in HTML, SVG and other XML.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace isoloss::document {
 
-/// `text` as content of an element or as value of an attribute in double
-/// quotes: `&`, `<`, `>` and `"` are entities. Control characters stay
+/// Returns `text` as content of an element or as value of an attribute in
+/// double quotes: `&`, `<`, `>` and `"` are entities. Control characters stay
 /// (base/printable.h).
 std::string EscapedMarkup(std::string_view text);
 

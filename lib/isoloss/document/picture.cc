@@ -14,7 +14,7 @@ namespace {
 constexpr int kMargin = 16;
 constexpr double kTextLine = 18;
 
-/// Edges of the area that a panel draws on, in its own pixels.
+/// A panel draws on this area, whose edges are in the panel's own pixels.
 struct PanelArea {
   double left = 80;
   double right;
@@ -22,13 +22,13 @@ struct PanelArea {
   double bottom;
 };
 
-/// There is room for the title, and for a caption or for labels above.
+/// Leaves room for the title, and for a caption or for labels above the panel.
 double TopOf(const PicturePanel& panel) {
   if (panel.title.empty()) return 24;
   return panel.caption.empty() ? 62 : 52;
 }
 
-/// Draws one panel, whose axes show all that is finite.
+/// Draws one panel, whose axes show all finite values.
 class PanelDrawing {
  public:
   explicit PanelDrawing(const PicturePanel& panel)
@@ -208,7 +208,7 @@ class PictureDrawing {
     y_ += kSvgForestRow * static_cast<double>(forest.rows.size()) + 40;
   }
 
-  /// A side of a strip, pale.
+  /// Draws one side of a strip in a pale colour.
   void PutSide(double left, double right, double y, bool green) {
     body_ += fmt::format(
         "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"24\" "

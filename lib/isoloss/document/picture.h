@@ -1,4 +1,4 @@
-// A picture as data: what it shows, before it is drawn.
+// Describes a picture as data, before it is drawn.
 #pragma once
 
 #include <array>
@@ -13,8 +13,7 @@
 
 namespace isoloss::document {
 
-/// One direction of a panel. It shows all that is drawn, as far as it is
-/// finite, and `holds`.
+/// An axis shows all finite values that are drawn along it, and `holds`.
 struct PictureAxis {
   SvgAxis::Scale scale = SvgAxis::Scale::kLinear;
   double unit = 1;                 ///< of SvgAxis::Scale::kAsinh
@@ -26,7 +25,7 @@ struct PictureAxis {
   std::string title = {};  ///< of a horizontal one
 };
 
-/// A sign at a point, with its interval along the vertical axis.
+/// A mark is a sign at a point, with its interval along the vertical axis.
 struct PictureMark {
   enum class Sign {
     kDot,
@@ -50,13 +49,13 @@ struct PicturePath {
   double opacity = 1;
 };
 
-/// An area over [x, lower, upper].
+/// A band covers an area. Each of its edges is [x, lower, upper].
 struct PictureBand {
   std::vector<std::array<double, 3>> edges;
   std::string_view colour;
 };
 
-/// A line across the panel.
+/// A rule is a line across the panel.
 struct PictureRule {
   double at = 0;
   bool vertical = false;
@@ -64,7 +63,8 @@ struct PictureRule {
   std::string_view dashes = "5 4";
 };
 
-/// A text at the height of a value, or above the panel. No other covers it.
+/// A label stands at the height of a value, or above the panel. It is covered
+/// by no other label.
 struct PictureLabel {
   double x = 0;
   std::optional<double> y = std::nullopt;
@@ -72,7 +72,7 @@ struct PictureLabel {
   std::string_view colour = colour::kInk;
 };
 
-/// Two axes and what is drawn over them, in this order.
+/// A panel has two axes and draws its parts over them in this order.
 struct PicturePanel {
   std::string title = {};
   std::string caption = {};  ///< a second line
@@ -89,7 +89,7 @@ struct PicturePanel {
   bool beside = false;  ///< right of the panel before it
 };
 
-/// Intervals under each other on one axis.
+/// A forest shows intervals under each other on one axis.
 struct PictureForest {
   std::vector<SvgForestRow> rows;
   bool zero = false;  ///< the axis holds 0
@@ -97,7 +97,8 @@ struct PictureForest {
   double left = 210;  ///< of the axis, pixels
 };
 
-/// An interval on an axis of its own, with bounds between its two sides.
+/// A strip shows an interval on an axis of its own, with bounds between its
+/// two sides.
 struct PictureStrip {
   std::string title;
   std::string text;
@@ -109,7 +110,7 @@ struct PictureStrip {
   bool green_first = false;         ///< left of the first bound, else red
 };
 
-/// Rows and columns of coloured cells.
+/// A grid has rows and columns of coloured cells.
 struct PictureGrid {
   struct Cell {
     std::string_view fill;
@@ -132,7 +133,7 @@ struct PictureKeys {
 using PicturePart = std::variant<PictureText, PictureKeys, PicturePanel,
                                  PictureForest, PictureStrip, PictureGrid>;
 
-/// Parts under each other.
+/// A picture shows its parts under each other.
 struct Picture {
   std::string title;
   std::string_view colour = "#000000";  ///< of the title
@@ -140,13 +141,13 @@ struct Picture {
   int width = 860;  ///< at least
 };
 
-/// "10^24": the label of a tick of a logarithmic axis.
+/// Returns the label of a tick of a logarithmic axis, such as "10^24".
 std::string DecadeTick(double value);
 
-/// Grey small print.
+/// Returns a text in small grey letters.
 PictureText SmallPrint(std::string text);
 
-/// The picture as SVG. It holds no value that is not finite.
+/// Renders the picture as SVG, which holds no value that is not finite.
 std::string RenderSvg(const Picture& picture);
 
 }  // namespace isoloss::document

@@ -12,8 +12,8 @@
 namespace isoloss::document {
 namespace {
 
-/// `name`, or the first of "name (2)", "name (3)", … that looks like none of
-/// `taken`.
+/// Returns `name`, or the first of "name (2)", "name (3)", … that looks like
+/// none of `taken`.
 std::string Untaken(const std::string& name, std::set<std::string>& taken) {
   std::string own = name;
   for (size_t n = 2; !taken.insert(Printable(own)).second; ++n) {

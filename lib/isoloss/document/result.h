@@ -1,5 +1,6 @@
-// A verdict, or another result that people and CI systems are told of: one
-// text on a screen, JUnit, Markdown and annotations (docs/ci.md).
+// Describes a verdict, or another result that people and CI systems are told
+// of. It becomes text on a screen, JUnit, Markdown and annotations
+// (docs/ci.md).
 #pragma once
 
 #include <optional>
@@ -12,7 +13,7 @@
 
 namespace isoloss::document {
 
-/// A later status overrules an earlier one.
+/// A later status takes precedence over an earlier one.
 enum class Status {
   kSkipped,  ///< not judged: no evidence, not needed, or not run here
   kPass,
@@ -22,10 +23,10 @@ enum class Status {
   kError,  ///< invalid input, or no result at all
 };
 
-/// "skipped", "pass", "noticed", "inconclusive", "failure" or "error".
+/// Returns "skipped", "pass", "noticed", "inconclusive", "failure" or "error".
 std::string_view StatusName(Status status);
 
-/// Whether a job that has it must not be green.
+/// Returns whether a job with this status must not be green.
 bool IsRed(Status status);
 
 struct Figure {
@@ -34,10 +35,9 @@ struct Figure {
   std::string unit;  ///< may be empty
 };
 
-/// The name of what stands for a group that has no check.
+/// A check of this name stands for a group that has no check.
 inline constexpr std::string_view kGroupCheck = "level";
 
-/// One check.
 struct Check {
   std::string group;          ///< "L5", "exact"
   std::string group_title{};  ///< for people: "end of training"
@@ -51,7 +51,7 @@ struct Check {
   std::vector<std::string> findings{};
   std::string next{};  ///< what to do; may be empty
   bool gates = true;   ///< whether the result depends on it
-  /// It explains what other checks found, so that people read it first.
+  /// The check explains what other checks found, so that people read it first.
   bool explains = false;
 };
 
@@ -66,16 +66,17 @@ struct Result {
   std::string headline;
   std::string subject{};     ///< "mxfp8 against bf16"
   std::string decided_by{};  ///< in one line: "9 checks pass; no evidence: L2"
-  /// Everything that was compared is equal. Beside another such result there is
+  /// Everything that was compared is equal. After another such result there is
   /// little to say.
   bool is_equal = false;
-  // Sentences end with a full stop. Names of users and files stand in them as
-  // logs have them: formats escape them.
-  /// The reasons of a PASS say what was judged, group by group. Those of other
-  /// outcomes are a sentence for each check that decided, with its limit.
+  // Sentences end with a full stop. They hold names of users and files as logs
+  // have them; formats escape these names.
+  /// The reasons of a PASS say what was judged, group by group. Any other
+  /// outcome has a sentence for each check that decided, with its limit.
   std::vector<std::string> reasons{};
-  /// The smallest difference that would have been seen and how surely, what
-  /// control and null arms came to, and what had no evidence.
+  /// These sentences say the smallest difference that would have been seen and
+  /// how surely, what control and null arms came to, and which checks had no
+  /// evidence.
   std::vector<std::string> could_have_seen{};
   /// A PASS or FAIL holds for this, and for nothing else.
   std::vector<std::string> holds_for{};
@@ -95,9 +96,8 @@ struct Report {
   std::vector<Result> results;
 };
 
-/// A report whose results, and whose checks of one group of a result, have
-/// names of their own: CI systems take equal names for one. A name that comes
-/// again gets a number.
+/// Gives results, and checks of one group of a result, names of their own, as
+/// CI systems take equal names for one. A name that comes again gets a number.
 Report MakeReport(std::string command, int exit_code,
                   std::vector<Result> results);
 
@@ -106,17 +106,17 @@ Report MakeReport(std::string command, int exit_code,
 Report ErrorReport(std::string command, int exit_code, std::string kind,
                    const std::string& message);
 
-/// "FAIL: mxfp8 trains worse than bf16 …".
+/// Returns "FAIL: mxfp8 trains worse than bf16 …".
 std::string Summary(const Result& result);
 
-/// The outcome as a check.
+/// Returns the outcome as a check.
 Check VerdictCheck(const Result& result);
 
-/// The red checks and what else was noticed, the severest first. A red result
+/// Returns the red and the noticed checks, the severest first. A red result
 /// without a red check has its verdict as one.
 std::vector<Check> FindingsOf(const Result& result);
 
-/// "0.0213 %". Six digits.
+/// Returns the number with six digits, and its unit: "0.0213 %".
 std::string FigureText(const Figure& number);
 
 }  // namespace isoloss::document

@@ -1,4 +1,4 @@
-// Pieces of SVG pictures.
+// Makes pieces of SVG pictures.
 #pragma once
 
 #include <string>
@@ -6,15 +6,15 @@
 
 namespace isoloss::document {
 
-/// A text element; `attributes` as they stand in it.
+/// Returns a text element, in which `attributes` stand unchanged.
 std::string SvgText(double x, double y, std::string_view text,
                     std::string_view attributes = "");
 
-/// From (x1, y1) to (x2, y2), in tenths of a pixel.
+/// The line goes from (x1, y1) to (x2, y2), rounded to tenths of a pixel.
 std::string SvgLine(double x1, double y1, double x2, double y2,
                     std::string_view colour, std::string_view attributes = "");
 
-/// The whole picture, on white: `body` in units of a pixel.
+/// Returns the whole picture on white. `body` is in units of a pixel.
 std::string SvgPicture(int width, int height, std::string_view body);
 
 }  // namespace isoloss::document

@@ -13,14 +13,15 @@ namespace isoloss::document {
 namespace {
 
 constexpr double kLabelHeight = 14;
-/// Of a sans-serif letter of 12 pixels.
+/// A sans-serif letter of 12 pixels takes about this width.
 constexpr double kLetterWidth = 6.6;
 constexpr double kForestSpacing = 80;  // of ticks
 constexpr int kMostTicks = 200;
 
 bool IsZero(double tick) { return std::fabs(tick) < 1e-12; }
 
-/// 1, 2 or 5 times a power of ten.
+/// Returns the smallest of 1, 2 or 5 times a power of ten that is at least
+/// `least`.
 double RoundStep(double least) {
   const double power = std::pow(10, std::floor(std::log10(least)));
   for (const double factor : {1.0, 2.0, 5.0}) {
@@ -92,7 +93,7 @@ void SvgAxis::Widen(double share) {
   if (least_ > most_) least_ = most_ = 0;
   double by = std::max(std::fabs(least_) / 100, 1e-6);
   if (most_ > least_) {
-    // Between values that are a few roundings apart no ticks have a place.
+    // No ticks fit between values that are a few roundings apart.
     constexpr double kLeastShare = 1e-9;
     constexpr double kTiny = 1e-300;
     const double furthest = std::max(std::fabs(least_), std::fabs(most_));
@@ -129,14 +130,14 @@ std::vector<double> SvgAxis::Ticks(double spacing) const {
   if (scale_ == Scale::kAsinh) return TicksOfUnit(spacing);
   const double least = (most_ - least_) * spacing / std::fabs(to_ - from_);
   const bool log = scale_ == Scale::kLog;
-  // Every power of ten, or every second, third, ...
+  // Ticks are at every power of ten, or at every second, third, ...
   const double step = log ? std::max(1.0, std::ceil(least)) : RoundStep(least);
   std::vector<double> ticks;
   const double first = std::ceil(least_ / step);
   double last = -std::numeric_limits<double>::infinity();
   for (int i = 0; i < kMostTicks; ++i) {
     const double place = (first + i) * step;
-    // A step that roundings swallow makes no other tick.
+    // A step that rounding swallows makes no further tick.
     if (!(last < place && place <= most_)) break;
     ticks.push_back(log ? std::pow(10, place) : place);
     last = place;

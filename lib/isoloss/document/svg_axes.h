@@ -1,4 +1,4 @@
-// Axes, marks and legends of SVG pictures.
+// Draws axes, marks and legends of SVG pictures.
 #pragma once
 
 #include <array>
@@ -22,23 +22,25 @@ inline constexpr std::string_view kGreen = "#188038";
 inline constexpr std::string_view kRed = "#d93025";
 }  // namespace colour
 
-/// What a label of 12 pixels takes, about.
+/// Returns about the width of a label of 12 pixels.
 double SvgTextWidth(std::string_view text);
 
-/// Lines of at most so many pixels, 18 apart; `y` is then that of the next.
+/// Draws lines of at most `width` pixels, 18 apart. `y` becomes that of the
+/// line that would follow.
 std::string SvgParagraph(double x, double& y, double width,
                          const std::string& text,
                          std::string_view attributes = "");
 
-/// `fill` "": that of the colour; "none": a ring.
+/// An empty `fill` takes the colour; "none" draws a ring.
 std::string SvgDot(double x, double y, double radius, std::string_view colour,
                    std::string_view fill = "");
 
-/// "0", "+0.25".
+/// Returns a label such as "0" or "+0.25".
 std::string SignedTick(double value);
 
 /// Places values along one direction of a picture. The range is that of the
-/// values that it was told to hold; what lies beyond it is placed at its ends.
+/// values that it was told to hold; a value beyond the range is placed at its
+/// end.
 class SvgAxis {
  public:
   enum class Scale {
@@ -48,7 +50,7 @@ class SvgAxis {
   };
   using Label = std::function<std::string(double value)>;
 
-  /// Pixels; a vertical axis begins at its bottom.
+  /// Ends are in pixels. A vertical axis begins at its bottom.
   static SvgAxis Horizontal(double left, double right,
                             Scale scale = Scale::kLinear);
   static SvgAxis Vertical(double bottom, double top,
@@ -57,26 +59,26 @@ class SvgAxis {
   /// Special  values that have no place in the scale, or one beyond 1e300, are
   ///          left out.
   void Hold(double value);
-  /// Adds so much of the range at both ends, and enough for ticks if the values
-  /// are equal or nearly so.
+  /// Widens the range by `share` of it at both ends, and enough for ticks if
+  /// the values are equal or nearly so.
   void Widen(double share);
 
   double At(double value) const;
   bool Holds(double value) const;
-  /// 1, 2 or 5 times a power of ten apart, powers of ten, or those of the unit
-  /// with 0, at least `spacing` pixels from each other; at most 200 of the
-  /// first two kinds.
+  /// Returns ticks that are 1, 2 or 5 times a power of ten apart, powers of
+  /// ten, or those of the unit with 0. They are at least `spacing` pixels
+  /// apart; the first two kinds have at most 200.
   std::vector<double> Ticks(double spacing) const;
 
-  /// A line for each tick, from `begin` to `end` of the other direction, with
-  /// its label: left of a vertical axis, below a horizontal one.
+  /// Draws a line for each tick, from `begin` to `end` of the other direction,
+  /// with its label: left of a vertical axis, below a horizontal one.
   std::string Grid(double begin, double end, const Label& label,
                    double spacing) const;
-  /// An interval as a bar, at `across` of the other direction. An end that lies
-  /// beyond the axis is an arrow.
+  /// Draws an interval as a bar, at `across` of the other direction. An end
+  /// that lies beyond the axis is an arrow.
   std::string Bar(double across, double lower, double upper,
                   std::string_view colour) const;
-  /// A bar with a dot on it, if the axis holds the estimate.
+  /// Draws a bar, with a dot on it if the axis holds the estimate.
   std::string Whisker(double across, double estimate, double lower,
                       double upper, std::string_view colour) const;
 
@@ -102,11 +104,11 @@ class SvgAxis {
   double most_ = -kFurthestPlace;
 };
 
-/// Labels that cover none of those placed before.
+/// Places labels so that none covers an earlier one.
 class SvgLabels {
  public:
-  /// Centred on `x`, within [left, right], at `y` or as far above as it must
-  /// be; then a thin line joins it to `y`.
+  /// Centres the text on `x`, within [left, right], at `y` or as far above as
+  /// it must be. If it is above, a thin line joins it to `y`.
   std::string Place(double x, double y, std::string_view text,
                     std::string_view colour, double left, double right);
 
@@ -114,17 +116,16 @@ class SvgLabels {
   std::vector<std::array<double, 3>> placed_;  // left, width, y
 };
 
-/// One colour and what it stands for.
+/// A key says what a colour stands for.
 struct SvgKey {
   std::string_view colour;
   std::string label;
-  /// A figure or letter in place of the dot.
+  /// A figure or letter may take the place of the dot.
   std::string sign = {};
 };
-/// A row of them.
+/// Draws the keys in a row.
 std::string SvgLegend(double x, double y, std::span<const SvgKey> keys);
 
-/// One row of a forest plot.
 struct SvgForestRow {
   std::string label;
   std::string_view colour;
@@ -135,8 +136,9 @@ struct SvgForestRow {
   std::string instead = {};  ///< a text in place of bar and dot
 };
 inline constexpr double kSvgForestRow = 17;  ///< pixels of a row
-/// Intervals under each other on one axis, labels left of `left`; the axis's
-/// own labels lie below, 24 pixels high. `zero`: the axis holds 0.
+/// Draws intervals under each other on one axis, with labels left of `left`.
+/// The axis's own labels lie below, 24 pixels high. With `zero` the axis holds
+/// 0.
 std::string SvgForest(double left, double right, double top,
                       std::span<const SvgForestRow> rows, bool zero,
                       const SvgAxis::Label& label);

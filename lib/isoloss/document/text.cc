@@ -29,7 +29,8 @@ const char* CodeOf(Tone tone) {
   return nullptr;
 }
 
-/// Columns of a terminal, if each character takes one.
+/// Returns the columns that a text takes on a terminal if each character takes
+/// one.
 size_t ColumnsOf(const std::string& text) {
   return static_cast<size_t>(std::ranges::count_if(text, [](char c) {
     return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;

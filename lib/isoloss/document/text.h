@@ -1,4 +1,4 @@
-// A document as lines for people.
+// Renders a document as lines for people.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ std::string ValueText(const Value& value, const std::string& format = "");
 /// says so. The text is empty if nothing is for people.
 std::string RenderText(const Document& document, const TextStyle& style);
 
-/// Does the same without breaking lines and without colours.
+/// Renders the document without breaking lines and without colours.
 std::string RenderText(const Document& document);
 
 }  // namespace isoloss::document

@@ -7,7 +7,7 @@
 namespace isoloss::document {
 namespace {
 
-/// The most bytes up to `bytes` at which no UTF-8 character is cut.
+/// Returns the most bytes up to `bytes` that cut no UTF-8 character.
 size_t WholeCharacters(std::string_view text, size_t bytes) {
   const auto continues = [&](size_t place) {
     return place < text.size() &&

@@ -1,4 +1,4 @@
-// The harm of each quantised product to the loss, if harms add up.
+// Estimates the harm of each quantised product to the loss, if harms add up.
 #pragma once
 
 #include <cstddef>
@@ -8,28 +8,29 @@
 
 namespace isoloss::estimators {
 
-/// An arm that quantises some products: fprop, dgrad or wgrad of a kind of
-/// site.
+/// An arm quantises some products. A product is fprop, dgrad or wgrad of a
+/// kind of site.
 struct ArmLosses {
   std::string name;
   std::vector<size_t> products = {};
-  /// Held-out loss, nats, one for each seed; NaN where a run did not end with a
-  /// finite one.
+  /// Held-out loss, nats, one for each seed. It is NaN if the run did not end
+  /// with a finite loss.
   std::vector<double> losses = {};
 
   bool finite() const;
 };
 
-/// loss(arm, seed) = base(seed) + sum of harm(product, seed) over its products,
-/// fitted by least squares to each seed on its own. Arms with one product and
-/// arms with all but one determine every sum about equally well, where a sum of
-/// differences to one baseline run would repeat that run's chance in each term.
+/// The model is loss(arm, seed) = base(seed) + sum of harm(product, seed) over
+/// the arm's products. It is fitted by least squares to each seed on its own.
+/// Arms with one product and arms with all but one determine every sum about
+/// equally well. A sum of differences to one baseline run would repeat the
+/// chance of that run in each term.
 class AdditiveModel {
  public:
-  /// A product is unstable if an arm that has it alone lacks a finite loss;
-  /// such products and all arms with one of them are left out, as are other
-  /// arms that lack one. Errors   ConfigError for fewer than 2 seeds, arms of
-  /// different numbers of
+  /// A product is unstable if an arm that has it alone lacks a finite loss.
+  /// The fit leaves out unstable products, every arm with one of them, and
+  /// every arm that lacks a finite loss.
+  /// Errors   ConfigError for fewer than 2 seeds, arms of different numbers of
   ///          seeds, or arms that do not determine every stable product.
   AdditiveModel(size_t products, std::span<const ArmLosses> arms);
 
@@ -37,23 +38,23 @@ class AdditiveModel {
   bool IsUnstable(size_t product) const {
     return column_[product] == kUnstable;
   }
-  /// Names of arms that were left out.
+  /// Returns the names of the arms that were left out.
   const std::vector<std::string>& left_out() const { return left_out_; }
 
-  /// Sum of the harms of `products`, nats, by seed.
+  /// Returns the sum of the harms of `products`, nats, by seed.
   /// Special  infinite if one of them is unstable.
   std::vector<double> HarmBySeed(std::span<const size_t> products) const;
 
-  /// Standard error of the mean of HarmBySeed, by what the fit leaves over in
-  /// all arms and seeds: chance moves every run about alike, and that is known
-  /// far better than the spread of a few seeds.
-  /// Special  0 if the fit leaves nothing over to know it by (freedom() 0).
+  /// Returns the standard error of the mean of HarmBySeed, from the residuals
+  /// of all arms and seeds. Chance moves every run about alike, and all
+  /// residuals together determine its size far better than the spread of a few
+  /// seeds does.
+  /// Special  0 if there are no residuals (freedom() is 0).
   double ErrorOf(std::span<const size_t> products) const;
-  /// Degrees of freedom of ErrorOf.
+  /// Returns the degrees of freedom of ErrorOf.
   double freedom() const { return freedom_; }
 
  private:
-  /// Solves for the harms of stable products.
   void Fit(std::span<const ArmLosses* const> arms);
 
   static constexpr size_t kUnstable = static_cast<size_t>(-1);

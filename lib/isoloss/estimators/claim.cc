@@ -8,8 +8,8 @@
 namespace isoloss::estimators {
 
 double Student::Operations() const {
-  // For each layer and input there are two products of the student and two of
-  // the teacher, and four backward, of two operations for each weight.
+  // For each layer and input there are two products of the student, two of the
+  // teacher and four backward. Each takes two operations for each weight.
   constexpr double kOfStep = 16;
   constexpr double kOfEvaluation = 8;
   return static_cast<double>(depth) * static_cast<double>(batch) *
@@ -22,8 +22,8 @@ double Student::Bytes() const {
   const auto of_inputs = static_cast<double>(batch);
   const auto outer = static_cast<double>(width);
   const auto inner = static_cast<double>(hidden);
-  // Weights and gradients of student and teacher, and two moments; what the
-  // layers of both keep for each input.
+  // The memory holds the weights and gradients of student and teacher, two
+  // moments, and the values that the layers of both keep for each input.
   const double of_layer = 12 * outer * inner + 3 * of_inputs * (outer + inner);
   return sizeof(float) *
          (static_cast<double>(depth) * of_layer + 4 * of_inputs * outer);
@@ -43,7 +43,7 @@ std::set<std::string> ArmsIn(const Contrast& contrast,
 }
 
 bool MeasuresTheSame(const Contrast& control, const Contrast& contrast) {
-  // Points of losses are no points of rates.
+  // Both units are points, but a point of loss is no point of a rate.
   const bool same_unit =
       std::string_view(UnitOf(control.measure)) == UnitOf(contrast.measure) &&
       (control.measure == Measure::kDivergence) ==

@@ -1,4 +1,4 @@
-// A claim that somebody published, as rules on the runs of experiments.
+// Defines a published claim as rules on the runs of experiments.
 #pragma once
 
 #include <cstddef>
@@ -13,21 +13,21 @@
 
 namespace isoloss::estimators {
 
-/// A contrast measures one of these.
 enum class Measure {
-  /// Mean over seeds of 100 (L_arm - L_reference) / L_reference, L the held-out
-  /// loss of the runs of a seed. Percent.
+  /// The mean over seeds of 100 (L_arm - L_reference) / L_reference, where L
+  /// is the held-out loss of a seed's run. It is in percent.
   kGap,
-  /// The gap at `at` minus that at `from`. Percentage points.
+  /// The gap at `at` minus the gap at `from`. It is in percentage points.
   kGapChange,
-  /// The gap minus that of other_arm to other_reference in other_cell.
-  /// Percentage points.
+  /// The gap minus the gap of other_arm to other_reference in other_cell. It
+  /// is in percentage points.
   kInteraction,
-  /// Share of the arm's runs that diverge minus that of the reference's.
-  /// Percentage points.
+  /// The share of the arm's runs that diverge minus the share of the
+  /// reference's runs. It is in percentage points.
   kDivergence,
-  /// The factor of parameters that the arm's losses are worth, by a law of loss
-  /// over all cells, which are sizes (estimators::ParameterFactor).
+  /// The factor of parameters that the arm's losses are worth, by a law of
+  /// loss over all cells, each of which is a size
+  /// (estimators::ParameterFactor).
   kParameterFactor,
 };
 inline constexpr Named<Measure> kMeasures[] = {
@@ -37,7 +37,7 @@ inline constexpr Named<Measure> kMeasures[] = {
     {"divergence", Measure::kDivergence},
     {"parameter_factor", Measure::kParameterFactor}};
 
-/// Where the claim puts what is measured.
+/// Says where the measured number lies according to the claim.
 enum class Relation {
   kAbove,   ///< above the bound
   kBelow,   ///< below it
@@ -47,12 +47,11 @@ inline constexpr Named<Relation> kRelations[] = {{"above", Relation::kAbove},
                                                  {"below", Relation::kBelow},
                                                  {"within", Relation::kWithin}};
 
-/// The purpose of a contrast.
 enum class ContrastRole {
   kClaim,    ///< the claim says it: the verdict depends on it
-  kControl,  ///< of a recipe known to be bad: whether the runs would have seen
-             ///< one. Nothing is reproduced by being `within` unless a control
-             ///< Guards it
+  kControl,  ///< it compares a recipe known to be bad, and shows whether the
+             ///< runs would have seen one. No claim is reproduced by being
+             ///< `within` a bound unless a control Guards it
   kShown,    ///< the verdict does not depend on it
 };
 inline constexpr Named<ContrastRole> kContrastRoles[] = {
@@ -60,42 +59,45 @@ inline constexpr Named<ContrastRole> kContrastRoles[] = {
     {"control", ContrastRole::kControl},
     {"shown", ContrastRole::kShown}};
 
-/// One number that the claim speaks of.
+/// A contrast is one number that the claim speaks of.
 struct Contrast {
   std::string name = {};
   std::string says = {};  ///< a sentence
   Measure measure = Measure::kGap;
   Relation relation = Relation::kAbove;
   double bound = 0;  ///< in the unit of the measure
-  /// kAbove and kBelow: what lies nearer to the bound than this is as good as
-  /// equal, which the claim denies.
+  /// For kAbove and kBelow, a number nearer to the bound than this counts as
+  /// equal to the bound, which the claim denies.
   std::optional<double> equivalence = std::nullopt;
   ContrastRole role = ContrastRole::kClaim;
   std::string cell = {};
   std::string arm = {};
   std::string reference = {};
-  // kInteraction.
+  // Only kInteraction uses these three.
   std::string other_cell = {};
   std::string other_arm = {};
   std::string other_reference = {};
-  /// Shares of a run's steps at which losses are read.
+  /// These are the shares of a run's steps at which losses are read.
   double at = 1;
   double from = 0;  ///< kGapChange
 };
 
-/// Arms whose runs a contrast reads in a cell; none if it does not read it.
+/// Returns the arms whose runs a contrast reads in a cell. It returns none if
+/// the contrast does not read the cell.
 std::set<std::string> ArmsIn(const Contrast& contrast, const std::string& cell);
 
-/// Whether a control measures what `contrast` measures, so that it may show
-/// that runs would have seen it: in the same unit, divergence for divergence,
-/// and in the same cell, of interactions one of both.
+/// Returns whether a control measures the same as `contrast`, so that it may
+/// show that the runs would have seen a difference. Both must have the same
+/// unit, and both or neither must measure divergence. They must share a cell;
+/// a control that is an interaction may share either of its two.
 bool MeasuresTheSame(const Contrast& control, const Contrast& contrast);
 
-/// MeasuresTheSame, and lies above or below a bound that is no nearer to 0 than
-/// that which `contrast` is `within`.
+/// Returns whether a control MeasuresTheSame, and claims a number above or
+/// below a bound that is no nearer to 0 than the bound which `contrast` is
+/// `within`.
 bool Guards(const Contrast& control, const Contrast& contrast);
 
-/// A student that imitates a teacher in place of an experiment
+/// A student imitates a teacher and takes the place of an experiment
 /// (studies::TrainStudent).
 struct Student {
   size_t width = 64;
@@ -108,24 +110,26 @@ struct Student {
   std::string format = "e4m3.floor";  ///< formats::QuantizationByName
   size_t seeds = 12;                  ///< 1 to this one
 
-  /// Operations of the products of one run, evaluations included.
+  /// Returns the number of operations that the products of one run take,
+  /// evaluations included.
   double Operations() const;
-  /// Memory that one run needs at least.
+  /// Returns the least memory that one run needs.
   double Bytes() const;
 };
-/// More are refused: at 10 billion operations a second they take 3 hours.
+/// A student with more operations is refused: this number takes 3 hours
+/// at 10 billion operations a second.
 inline constexpr double kMostStudentOperations = 1e14;
 inline constexpr double kMostStudentBytes = 0x1p28;
 /// Losses are measured after each tenth of a student's steps.
 inline constexpr int64_t kStudentEvaluations = 10;
 
-/// One experiment of the claim.
+/// A cell is one experiment of the claim.
 struct ClaimCell {
   std::string name = "experiment";
   std::string experiment = "experiment.toml";  ///< a file beside claim.toml
   std::vector<std::string> overrides = {};     ///< "section.key=value" each
   std::string stress = {};  ///< a mode of `isoloss study stress`, or ""
-  /// In place of the three above.
+  /// A student replaces the experiment, its overrides and its stress.
   std::optional<Student> student = std::nullopt;
 };
 
@@ -138,30 +142,33 @@ struct Claim {
   std::string published = {};  ///< the paper's setting
   std::string here = {};       ///< how this one differs
   std::vector<ClaimCell> cells = {};
-  /// It was judged this often up to these runs, each time with fresh seeds.
+  /// Counts how often the claim was judged up to these runs, each time with
+  /// fresh seeds.
   int64_t looks = 1;
   std::vector<Contrast> contrasts = {};
 
   size_t CountOf(ContrastRole role) const;
-  /// Whether a contrast needs no control, or has one that Guards it: only being
-  /// `within` a bound needs one.
+  /// Returns whether a contrast needs no control, or has a control that Guards
+  /// it. Only a contrast `within` a bound needs one.
   bool IsGuarded(const Contrast& contrast) const;
-  /// Contrasts whose intervals hold together: the claim's and its controls.
+  /// Counts the contrasts whose intervals hold together: the contrasts of the
+  /// claim and its controls.
   size_t Counting() const {
     return contrasts.size() - CountOf(ContrastRole::kShown);
   }
-  /// Probability that the interval of one of them misses the truth: 5 %,
-  /// divided by their number and by that of looks (Bonferroni).
+  /// Returns the probability that the interval of one counting contrast misses
+  /// the truth: 5 %, divided by the number of these contrasts and by the
+  /// number of looks (Bonferroni).
   double Error() const;
 };
-/// Probability that any of the intervals that count misses the truth, in any
+/// This is the probability that any counting interval misses the truth in any
 /// look.
 inline constexpr double kClaimError = 0.05;
 
-/// "%", "points" or "".
+/// Returns "%", "points" or "".
 const char* UnitOf(Measure measure);
 
-/// "above 0 %", "within +-0.25 %".
+/// Returns a text such as "above 0 %" or "within +-0.25 %".
 std::string ClaimedText(const Contrast& contrast);
 
 }  // namespace isoloss::estimators

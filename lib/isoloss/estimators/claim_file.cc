@@ -30,7 +30,7 @@ void NeedText(Reader& fields, std::string_view key, std::string& value) {
   }
 }
 
-/// Such a text may be a folder's or a file's name here.
+/// Returns whether `name` may be the name of a folder or a file here.
 bool IsPlainName(std::string_view name) {
   constexpr size_t kLongest = 60;
   const auto fits = [](char c) {
@@ -49,7 +49,7 @@ void NeedName(Reader& fields, std::string_view key, std::string& value) {
               "that does not begin with '.'. Correct it.");
 }
 
-/// The rules on all keys of a student together.
+/// Checks the rules that need all keys of a student together.
 void CheckStudent(const Reader& fields, const Student& student) {
   if (student.Operations() > kMostStudentOperations) {
     fields.Fail("steps",
@@ -146,7 +146,7 @@ void ReadCellOf(Reader& fields, std::string_view key, const Claim& claim,
   fields.OneOf(key, value, names);
 }
 
-/// Where the claim puts what is measured.
+/// Reads where the measured number lies according to the claim.
 void ReadRule(Reader& fields, Contrast& contrast) {
   fields.Require("measure", "Write measure = \"gap\".");
   fields.Choice("measure", contrast.measure, kMeasures);
@@ -160,7 +160,7 @@ void ReadRule(Reader& fields, Contrast& contrast) {
   fields.Choice("role", contrast.role, kContrastRoles);
 }
 
-/// Which runs it compares.
+/// Reads which runs the contrast compares.
 void ReadArms(Reader& fields, const Claim& claim, Contrast& contrast) {
   for (const auto& [key, value] :
        {std::pair("arm", &contrast.arm),
@@ -189,7 +189,7 @@ void ReadArms(Reader& fields, const Claim& claim, Contrast& contrast) {
   }
 }
 
-/// When losses are read.
+/// Reads at which steps the contrast takes losses.
 void ReadShares(Reader& fields, Contrast& contrast) {
   constexpr config::Interval kShares{0, 1, true};
   if (contrast.measure != Measure::kDivergence) {
@@ -242,7 +242,7 @@ void RefuseTwice(const Reader& fields, const std::vector<T>& known,
                                   item.name));
 }
 
-/// A control must see no less than what the claim lets pass.
+/// Refuses a control that sees less than the claim lets pass.
 void CheckControl(const Reader& fields, const Claim& claim,
                   const Contrast& control) {
   if (control.role != ContrastRole::kControl ||
@@ -266,7 +266,8 @@ void CheckControl(const Reader& fields, const Claim& claim,
                                    above ? passed : -passed));
 }
 
-/// If there are controls, each contrast `within` a bound has its own.
+/// Requires that a control guards each contrast `within` a bound, if there are
+/// controls.
 void CheckGuard(const Reader& fields, const Claim& claim,
                 const Contrast& contrast) {
   if (claim.CountOf(ContrastRole::kControl) == 0 || claim.IsGuarded(contrast))
@@ -283,7 +284,7 @@ void CheckGuard(const Reader& fields, const Claim& claim,
                                                : " or " + contrast.other_cell));
 }
 
-/// The speed of each arm is measured, so that there may not be many.
+/// Limits the number of arms, since the speed of each arm is measured.
 void CheckArms(const Reader& fields, const Claim& claim) {
   std::set<std::string> arms;
   for (const Contrast& contrast : claim.contrasts) {

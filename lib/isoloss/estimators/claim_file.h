@@ -1,4 +1,4 @@
-// claim.toml: what a claim is, from files that nobody trusts.
+// Parses claim.toml, which defines a claim. The file is not trusted.
 //
 //   title = "Scales rounded down"
 //   statement = "MXFP8 trains worse if scales are rounded down."
@@ -45,14 +45,15 @@ inline constexpr size_t kMaxCells = 16;
 inline constexpr size_t kMaxContrasts = 16;
 inline constexpr size_t kMaxArms = 8;
 
-/// `file` is its name in messages.
-/// Errors   ConfigError for the first broken rule: syntax, an unknown key, a
-///          value out of range, a cell that there is none of, a student that
-///          takes too long or too much memory, a control that sees less than
-///          the claim lets pass, a contrast `within` a bound that none of the
-///          controls guards. A claim without any control is read, but is never
-///          reproduced by being `within` a bound. Whether arms exist depends on
-///          the experiments.
+/// Parses claim.toml. Messages name it by `file`.
+/// Errors   ConfigError for the first broken rule. The rules refuse wrong
+///          syntax, an unknown key, a value out of range, a cell that does not
+///          exist, and a student that takes too long or too much memory. They
+///          refuse a control that sees less than the claim lets pass. If there
+///          are controls, one must guard each contrast `within` a bound. A
+///          claim without any control is read, but is never reproduced by
+///          being `within` a bound. Whether arms exist depends on the
+///          experiments.
 Claim ParseClaim(std::string_view text, std::string_view file);
 
 }  // namespace isoloss::estimators

@@ -44,8 +44,8 @@ const ArmCurves& ArmOfName(const CellCurves& cell, const std::string& name) {
              name, cell.name);
 }
 
-/// Losses of an arm at a share of the run, by seed; NaN where a run ended
-/// before, by its own numbers.
+/// Returns an arm's losses at a share of the run, by seed. A loss is NaN if
+/// the run diverged before that step.
 std::map<int64_t, double> LossesAt(const CellCurves& cell,
                                    const std::string& arm, double at) {
   const int64_t step = std::llround(at * static_cast<double>(cell.steps));
@@ -67,7 +67,7 @@ std::map<int64_t, double> LossesAt(const CellCurves& cell,
   return losses;
 }
 
-/// Percent of the reference's loss, by seed.
+/// A gap is in percent of the reference's loss. The keys are seeds.
 using Gaps = std::map<int64_t, double>;
 
 Gaps GapsOf(const CellCurves& cell, const std::string& arm,
@@ -84,7 +84,7 @@ Gaps GapsOf(const CellCurves& cell, const std::string& arm,
   return gaps;
 }
 
-/// Subtracts gaps of seeds that both have.
+/// Subtracts the gaps of seeds that both have.
 Gaps Minus(const Gaps& a, const Gaps& b) {
   Gaps result;
   for (const auto& entry : a) {
@@ -141,9 +141,9 @@ int64_t DivergedRuns(const ArmCurves& arm) {
 }
 
 /// The interval of the difference of two rates is Zou and Donner's (MOVER,
-/// Statistics in Medicine 27 (2008), 1693-1702), of Clopper and Pearson's.
-/// Whether one rate is the larger, Fisher's exact test decides; whether it is
-/// so by more than a bound, the interval.
+/// Statistics in Medicine 27 (2008), 1693-1702), from the intervals of Clopper
+/// and Pearson. Fisher's exact test decides whether one rate is larger. The
+/// interval decides whether it is larger by more than a bound.
 void JudgeDivergence(std::span<const CellCurves> cells, double alpha,
                      ContrastResult& result) {
   const Contrast& contrast = result.contrast;
@@ -190,7 +190,7 @@ void JudgeDivergence(std::span<const CellCurves> cells, double alpha,
   }
 }
 
-/// Gaps in nats of each cell, and the reference's losses.
+/// Returns a cell's gaps in nats, and the reference's losses.
 estimators::GapCell SizeOf(const CellCurves& cell, const Contrast& contrast,
                            bool& finite) {
   const auto of_arm = LossesAt(cell, contrast.arm, contrast.at);
@@ -209,7 +209,7 @@ estimators::GapCell SizeOf(const CellCurves& cell, const Contrast& contrast,
   return size;
 }
 
-/// Runs that a contrast reads and that are not there yet.
+/// Counts the runs that a contrast reads and that do not exist yet.
 size_t MissingRuns(const Contrast& contrast,
                    std::span<const CellCurves> cells) {
   size_t missing = 0;
@@ -222,7 +222,7 @@ size_t MissingRuns(const Contrast& contrast,
   return missing;
 }
 
-/// Without an estimate while a size has no runs: JudgeClaim tells of them.
+/// Gives no estimate while a size has no runs, which JudgeClaim reports.
 void JudgeFactor(std::span<const CellCurves> cells, double alpha,
                  ContrastResult& result) {
   result.lower = 0;
@@ -247,7 +247,7 @@ void JudgeFactor(std::span<const CellCurves> cells, double alpha,
   }
   estimators::PredictionOptions options;
   options.confidence = 1 - alpha;
-  // Ten of them lie beyond each end, so that no single draw is an end.
+  // Ten draws lie beyond each end, so that no single draw is an end.
   options.resamples =
       std::max(size_t{1999}, static_cast<size_t>(std::ceil(20 / alpha)));
   const auto factor = estimators::ParameterFactor(sizes, options);
@@ -263,7 +263,7 @@ void JudgeFactor(std::span<const CellCurves> cells, double alpha,
   result.side = SideOf(result.contrast, result.lower, result.upper);
 }
 
-/// By the claim's own contrasts alone.
+/// Considers only the claim's own contrasts.
 ClaimVerdict VerdictOf(std::span<const ContrastResult> contrasts) {
   ClaimVerdict verdict = ClaimVerdict::kReproduced;
   for (const ContrastResult& result : contrasts) {
@@ -274,8 +274,8 @@ ClaimVerdict VerdictOf(std::span<const ContrastResult> contrasts) {
   return verdict;
 }
 
-/// Why nothing says that these runs would have seen a bad recipe; "" if every
-/// control did, or if none is needed.
+/// Says why no control shows that these runs would have seen a bad recipe.
+/// Returns "" if every control shows it, or if the claim needs none.
 std::string BlindnessOf(const Claim& claim,
                         std::span<const ContrastResult> contrasts) {
   for (const ContrastResult& result : contrasts) {

@@ -1,4 +1,4 @@
-// The judgement of a claim by its runs.
+// Decides by a claim's runs whether it is reproduced or contradicted.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,10 @@
 
 namespace isoloss::estimators {
 
-/// One finished run.
 struct RunCurve {
   int64_t seed = 0;
   bool diverged = false;
-  /// Held-out losses, nats: (step, loss), ascending steps.
+  /// Held-out losses, nats: each is (step, loss), in ascending order of steps.
   std::vector<std::pair<int64_t, double>> losses = {};
 };
 
@@ -26,18 +25,18 @@ struct ArmCurves {
   std::vector<RunCurve> runs = {};
 };
 
-/// The runs of one experiment.
+/// These are the runs of one experiment.
 struct CellCurves {
   std::string name;
   int64_t steps = 0;  ///< of each run
   size_t seeds = 0;   ///< that each arm is to be trained with
-  // Its size, for Measure::kParameterFactor.
+  // Measure::kParameterFactor uses this size.
   double parameters = 0;
   double tokens = 0;
   std::vector<ArmCurves> arms = {};
 };
 
-/// Where an interval lies.
+/// Says where an interval lies.
 enum class Side { kClaimed, kOther, kUndecided };
 inline constexpr Named<Side> kSides[] = {{"claimed", Side::kClaimed},
                                          {"other", Side::kOther},
@@ -49,9 +48,10 @@ struct ContrastResult {
   double lower = 0;
   double upper = 0;
   size_t seeds = 0;  ///< that it is of
-  /// kDivergence above or below 0: one-sided, by Fisher's exact test.
+  /// A one-sided p-value by Fisher's exact test. Only kDivergence above or
+  /// below 0 has one.
   std::optional<double> p = std::nullopt;
-  // kDivergence.
+  // Only kDivergence uses these four.
   int64_t diverged = 0;
   int64_t runs = 0;
   int64_t reference_diverged = 0;
@@ -71,28 +71,32 @@ struct ClaimResult {
   double confidence = 1 - kClaimError;  ///< of each interval: 1 - Error()
   std::vector<ContrastResult> contrasts = {};
   ClaimVerdict verdict = ClaimVerdict::kNotAtThisSize;
-  /// Why controls keep it from being reproduced; else "".
+  /// Says why controls keep the claim from being reproduced; else it is "".
   std::string note = {};
 };
 
-/// The side of an interval: that of the claim if it lies there wholly; the
-/// other one if it lies there wholly, or wholly nearer to the bound than
-/// `equivalence`. Special: undecided if an end is not a number.
+/// Returns the claim's side if the interval lies wholly there. Returns the
+/// opposite side if the interval lies wholly there, or wholly nearer to the
+/// bound than `equivalence`.
+/// Special  undecided if an end is not a number.
 Side SideOf(const Contrast& contrast, double lower, double upper);
 
-/// Judges each contrast and the claim: contradicted if one of the claim's lies
-/// on the other side; reproduced if all of the claim's and all controls lie on
-/// theirs, and if a control guards each of the claim's that is `within` a bound
-/// (Claim::IsGuarded); else not at this size. A control contradicts nothing.
-/// Seeds pair the runs of arms, and of cells. `cells` are all of the claim's;
-/// of which no run is there, that has no arms.
+/// Judges each contrast and the claim. Seeds pair the runs of arms, and the
+/// runs of cells. `cells` has every cell of the claim; a cell without runs has
+/// no arms.
+/// The claim is contradicted if one of its contrasts lies on the opposite
+/// side. It is reproduced if all its contrasts and all controls lie on their
+/// own sides. A control must also guard each of its contrasts that is `within`
+/// a bound (Claim::IsGuarded). Else the verdict is "not at this size". A
+/// control contradicts nothing.
 ///
-/// Special  Seeds of which a run has a loss that is not finite are left out of
-///          gaps, and such a contrast decides nothing. Nor does one of which a
-///          run is missing: who may stop at any seed may stop at a lucky one.
-///          Fewer than two seeds have infinite intervals.
-/// Errors   ConfigError if a cell or an arm has no runs at all, but for measure
-///          parameter_factor, or a run no loss at a step that a contrast names.
+/// Special  If a run has a loss that is not finite, its seed is left out of
+///          gaps, and the contrast decides nothing. A contrast with a missing
+///          run decides nothing either: whoever may stop at any seed may stop
+///          at a lucky one. Fewer than two seeds have infinite intervals.
+/// Errors   ConfigError if a run has no loss at a step that a contrast names.
+///          Except for measure parameter_factor, also if a cell or an arm has
+///          no runs at all.
 ClaimResult JudgeClaim(const Claim& claim, std::span<const CellCurves> cells);
 
 }  // namespace isoloss::estimators

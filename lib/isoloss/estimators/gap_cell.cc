@@ -35,7 +35,7 @@ std::vector<double> DrawMeans(std::span<const CellMean> means, size_t resamples,
   draws.reserve(resamples * means.size());
   for (size_t i = 0; i < resamples; ++i) {
     for (const CellMean& cell : means) {
-      // Half a step off, so that neither 0 nor 1 occurs.
+      // Half a step is added, so that neither 0 nor 1 occurs.
       const double uniform = rng.Uniform(draws.size()) + 0x1p-54;
       draws.push_back(cell.mean +
                       cell.error * stats::StudentTQuantile(

@@ -16,7 +16,7 @@ constexpr int kPowerSteps = 40;  // of 0.05 each
 constexpr int kHalvings = 6;
 constexpr int kDecaySteps = 30;  // of 0.02 each
 
-/// Geometric mean, where terms are 1: numbers stay near it.
+/// Returns the geometric mean. Terms are 1 there, so that numbers stay near 1.
 Size CentreOf(std::span<const Size> sizes) {
   double parameters = 0;
   double tokens = 0;
@@ -34,7 +34,8 @@ std::vector<double> WeightsOf(std::span<const double> errors) {
   return weights;
 }
 
-/// Squares that `bases` times the best coefficient explain.
+/// Returns the sum of squares that `bases` times the best coefficient
+/// explains.
 double ExplainedSquares(std::span<const double> bases,
                         std::span<const double> weights,
                         std::span<const double> gaps, double& coefficient) {
@@ -226,7 +227,7 @@ std::optional<LossLaw> LossLawFit::Fit(std::span<const double> losses) const {
 
 namespace {
 
-/// Both terms, 1 at N = D = 1.
+/// Returns both terms, which are 1 at N = D = 1.
 std::pair<double, double> TermsOf(Form form, const Size& size, double alpha,
                                   double beta) {
   const double of_parameters = std::pow(size.parameters, -alpha);

@@ -1,5 +1,5 @@
-// How a gap depends on model size and data: laws that can be fitted and asked
-// for sizes that nobody trained.
+// Describes how a gap depends on model size and data, by laws that can be
+// fitted and evaluated for sizes that nobody trained.
 #pragma once
 
 #include <cstddef>
@@ -13,13 +13,13 @@
 
 namespace isoloss::estimators {
 
-/// Forms of a law. The baseline's loss is E + A N^-alpha + B D^-beta.
+/// The baseline's loss is E + A N^-alpha + B D^-beta in all forms.
 enum class Form {
   /// gap = c N^a D^b, with a and b in [-1, 1].
   kPowerLaw,
   /// The arm learns as a model of fewer parameters from less data would:
-  /// gap = u N^-alpha + v D^-beta (arXiv 2411.04330, 2505.14669). Whatever the
-  /// data say, it fades towards large sizes.
+  /// gap = u N^-alpha + v D^-beta (arXiv 2411.04330, 2505.14669). The gap fades
+  /// towards large sizes, whatever the data say.
   kEffectiveSize,
   /// Each token adds to the harm that a model's weights carry:
   /// gap = u N^-alpha + v N^-alpha D^beta (after arXiv 2501.02423, whose
@@ -32,19 +32,18 @@ inline constexpr Named<Form> kFormNames[] = {
     {"power_law", Form::kPowerLaw},
     {"effective_size", Form::kEffectiveSize},
     {"data_penalty", Form::kDataPenalty}};
-/// For people.
+/// Reports show these names.
 inline constexpr Named<Form> kFormTexts[] = {
     {"power law", Form::kPowerLaw},
     {"effective size", Form::kEffectiveSize},
     {"data penalty", Form::kDataPenalty}};
-/// Numbers that the gaps determine: 3, 2, 2.
+/// Returns how many numbers the gaps determine: 3, 2 or 2.
 size_t CoefficientsOf(Form form);
 
-/// Exponents of a power law. This is a choice: without bounds, small gaps of
-/// small models fit any exponent.
+/// The exponents of a power law have this bound by choice. Without bounds,
+/// small gaps of small models fit any exponent.
 inline constexpr double kLargestExponent = 1;
 
-/// A fitted power law.
 struct PowerLaw {
   double coefficient = 0;  ///< at `centre`, nats
   double of_parameters = 0;
@@ -54,8 +53,9 @@ struct PowerLaw {
   double At(const Size& size) const;
 };
 
-/// Least squares, each cell weighted by 1 / error^2: the coefficient exactly,
-/// the exponents by a grid of 0.05 that halves six times around its best point.
+/// Fits by least squares, each cell weighted by 1 / error^2. The coefficient
+/// is exact. A grid of 0.05, which halves six times around its best point,
+/// finds the exponents.
 /// Shapes   sizes, gaps and errors have one value for each cell, at least 1.
 class PowerLawFit {
  public:
@@ -74,7 +74,7 @@ class PowerLawFit {
   std::vector<double> bases_;  // of the grid: [points, cells]
 };
 
-/// Loss of the baseline, E + A N^-alpha + B D^-beta.
+/// The loss of the baseline is E + A N^-alpha + B D^-beta.
 struct LossLaw {
   double floor = 0;
   double of_parameters = 0;  ///< A at N = 1
@@ -85,22 +85,23 @@ struct LossLaw {
   double At(const Size& size) const;
 };
 
-/// Range of alpha and beta: published fits lie between 0.2 and 0.5 (Hoffmann et
-/// al. 2022: 0.34 and 0.28; Kumar et al., arXiv 2411.04330: about 0.5).
+/// These bound alpha and beta. Published fits lie between 0.2 and 0.5
+/// (Hoffmann et al. 2022: 0.34 and 0.28; Kumar et al., arXiv 2411.04330: about
+/// 0.5).
 inline constexpr double kLeastDecay = 0.1;
 inline constexpr double kLargestDecay = 0.7;
 
-/// Least squares over alpha and beta (a grid of 0.02) and E, A, B >= 0.
+/// Fits alpha and beta (a grid of 0.02) and E, A, B >= 0 by least squares.
 /// Shapes   as PowerLawFit.
 class LossLawFit {
  public:
   LossLawFit(std::span<const Size> sizes, std::span<const double> errors);
 
-  /// Empty if no exponents give E, A, B >= 0.
+  /// Returns nothing if no exponents give E, A, B >= 0.
   std::optional<LossLaw> Fit(std::span<const double> losses) const;
 
  private:
-  /// One pair of exponents.
+  /// A point of the grid is one pair of exponents.
   struct Point {
     double alpha;
     double beta;
@@ -112,12 +113,12 @@ class LossLawFit {
   std::vector<double> weights_;
   std::vector<Point> points_;
 };
-/// Whether so many sizes determine its five numbers: at least 6 cells with 3
-/// sizes of each kind.
+/// Returns whether `sizes` determine the five numbers of a LossLaw: at least 6
+/// cells with 3 sizes of each kind.
 bool DeterminesLossLaw(std::span<const Size> sizes);
 
-/// kEffectiveSize or kDataPenalty: a sum of two terms, whose exponents are the
-/// baseline's.
+/// A law of kEffectiveSize or kDataPenalty is a sum of two terms with the
+/// exponents of the baseline.
 struct TwoTermLaw {
   Form form = Form::kEffectiveSize;
   double u = 0;  ///< of the first term at N = 1
@@ -128,8 +129,8 @@ struct TwoTermLaw {
   double At(const Size& size) const;
 };
 
-/// Least squares for u and v, given the exponents; the smallest of several
-/// equal solutions. `form` is not kPowerLaw.
+/// Fits u and v by least squares for given exponents. If several solutions are
+/// equally good, it takes the smallest. `form` is not kPowerLaw.
 TwoTermLaw FitTwoTerms(Form form, std::span<const Size> sizes,
                        std::span<const double> errors,
                        std::span<const double> gaps, double alpha, double beta);

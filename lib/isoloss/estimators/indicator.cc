@@ -30,7 +30,7 @@ constexpr std::array<IndicatorKind, kIndicators> kKinds = {{
      "Training loss above its least value so far", false, false},
 }};
 
-/// 20 log10(2).
+/// This is 20 log10(2).
 constexpr double kDecibelsOfDoubling = 6.020599913279624;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Indicators may announce that a run will diverge.
+// Names the indicators that may announce that a run will diverge.
 #pragma once
 
 #include <array>
@@ -8,7 +8,7 @@
 
 namespace isoloss::estimators {
 
-/// A number of one step of one run.
+/// An indicator is a number of one step of one run.
 enum class Indicator : size_t {
   kResidualKurtosis,
   kResidualAmax,
@@ -39,9 +39,9 @@ struct IndicatorKind {
 std::span<const IndicatorKind> AllIndicators();
 const IndicatorKind& IndicatorKindOf(Indicator indicator);
 
-/// How alarming a value is, in doublings: log2 of it, negated if the indicator
-/// falls. Of decibels, 20 log10(2) are one.
-/// Special  minus infinity for 0 of one that rises; NaN stays.
+/// Returns how alarming a value is, in doublings: its log2, negated if the
+/// indicator falls. For decibels a doubling is 20 log10(2).
+/// Special  minus infinity for 0 of an indicator that rises; NaN stays.
 double Alarm(const IndicatorKind& kind, double value);
 
 }  // namespace isoloss::estimators

@@ -23,7 +23,7 @@ constexpr auto kRules = [] {
   return rules;
 }();
 
-/// Alarm() of an indicator at each step of a run.
+/// Returns Alarm() of an indicator at each step of a run.
 std::vector<double> AlarmsOf(const IndicatorRun& run, Indicator indicator) {
   std::vector<double> alarms;
   for (const IndicatorValues& values : run.values) {
@@ -33,7 +33,7 @@ std::vector<double> AlarmsOf(const IndicatorRun& run, Indicator indicator) {
   return alarms;
 }
 
-/// The level of each arm that has one.
+/// Returns the level of each arm that has one.
 std::map<std::string, double> CalibratedLevels(
     std::span<const IndicatorRun> runs, Indicator indicator) {
   std::map<std::string, double> levels;

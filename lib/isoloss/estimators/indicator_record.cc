@@ -39,14 +39,14 @@ bool TakeRecord(std::string_view line, int64_t before,
     return false;
   }
   for (double& value : record.values) {
-    // The last one takes all that is left.
+    // The last value ends the line.
     const bool last = &value == &record.values.back();
     if (!TakeNumber(line, last ? '\n' : ',', value)) return false;
   }
   return true;
 }
 
-/// The next line; false if none is left or it has no end.
+/// Takes the next line. Returns false if none is left or it has no end.
 bool TakeLine(std::string_view& text, std::string_view& line) {
   const size_t end = text.find('\n');
   if (end == text.npos) return false;

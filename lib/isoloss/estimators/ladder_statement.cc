@@ -43,8 +43,8 @@ void AddDoubts(double margin_nats, ArmStatement& statement) {
   }
 }
 
-/// The cells that tell the baseline's loss. Each is of the arm with which most
-/// of its seeds are there.
+/// Returns the cells that tell the baseline's loss. Each cell comes from the
+/// arm for which most of its seeds exist.
 std::vector<GapCell> BaselineCells(const std::vector<LadderArm>& arms) {
   std::vector<GapCell> cells;
   for (const LadderArm& arm : arms) {
@@ -60,7 +60,7 @@ std::vector<GapCell> BaselineCells(const std::vector<LadderArm>& arms) {
   return cells;
 }
 
-/// In nats: percent of the baseline's loss.
+/// Margins are a percentage of the baseline's loss, in nats.
 class Margins {
  public:
   Margins(const std::vector<GapCell>& baseline, double percent)
@@ -70,9 +70,10 @@ class Margins {
     }
   }
 
-  /// At the largest cell.
+  /// Returns the margin of the largest cell.
   double largest() const { return largest_; }
-  /// At a size: of the baseline's law there, if that is less.
+  /// Returns the margin at a size, from the baseline's law if that gives less
+  /// than the largest cell.
   double At(const Size& size) const {
     return law_ ? std::min(largest_, percent_ / 100 * law_->At(size))
                 : largest_;
@@ -112,8 +113,8 @@ ArmStatement StateArm(const LadderArm& arm, const LadderQuestion& question,
   return statement;
 }
 
-/// Whether the control's gap lies above 0 in its largest cell. A ladder that
-/// does not see it sees nothing.
+/// Returns whether the control's gap lies above 0 in its largest cell. A
+/// ladder that does not see this gap sees nothing.
 bool SeesControl(const LadderArm& control, const LadderQuestion& question) {
   if (control.cells.empty()) return false;
   const GapInterval gap =
@@ -121,7 +122,7 @@ bool SeesControl(const LadderArm& control, const LadderQuestion& question) {
   return gap.lower > 0;
 }
 
-/// An arm with a doubt is safe at no size.
+/// Makes an arm with a doubt safe at no size.
 void Withdraw(ArmStatement& arm) {
   if (arm.doubts.empty()) return;
   for (SizeStatement& size : arm.sizes) {

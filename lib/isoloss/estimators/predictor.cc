@@ -11,12 +11,13 @@
 namespace isoloss::estimators {
 namespace {
 
-/// Usual values of alpha and beta, for where nothing determines them.
+/// These values of alpha and beta are usual. They are tried if nothing
+/// determines the exponents.
 constexpr double kUsualDecays[] = {0.2, 0.35, 0.5};
 constexpr size_t kPairs = std::size(kUsualDecays) * std::size(kUsualDecays);
-/// With more resamples than this share without a law, the baseline has none.
+/// The baseline has no law if more than this share of its resamples has none.
 constexpr double kLargestLawlessShare = 0.05;
-/// Student's t of these is normal to all printed digits.
+/// With this number of degrees, Student's t is normal to all printed digits.
 constexpr double kNormalDegrees = 1e6;
 
 std::vector<CellMean> WithLeastErrors(std::vector<CellMean> cells) {
@@ -34,8 +35,8 @@ FittedCells FittedLosses(std::span<const GapCell> cells) {
   return FittedCells(cells, std::move(means));
 }
 
-/// Means of resample `i` from 1 on, with so many times the noise; of 0 the
-/// measured ones.
+/// Returns the means of resample `i` from 1 on, with `noise` times the noise.
+/// Resample 0 has the measured means.
 std::vector<double> Drawn(const FittedCells& cells,
                           std::span<const double> draws, size_t i,
                           double noise) {
@@ -48,7 +49,7 @@ std::vector<double> Drawn(const FittedCells& cells,
   return drawn;
 }
 
-/// rho with term (rho^-decay - 1) = added.
+/// Solves term (rho^-decay - 1) = added for rho.
 std::optional<double> FactorOf(double added, double term, double decay) {
   if (!(term > 0) || !(1 + added / term > 0)) return std::nullopt;
   return std::pow(1 + added / term, -1 / decay);
@@ -113,8 +114,9 @@ Predictor::Predictor(std::span<const GapCell> cells, Form form,
 }
 
 void Predictor::FitLosses() {
-  // Normal draws: alpha and beta are nonlinear in the losses, which widens
-  // intervals enough. With t draws 95 to 98 % covered the truth.
+  // Draws are normal, since alpha and beta are nonlinear in the losses, which
+  // widens intervals enough. With t draws, 95 to 98 % of intervals covered the
+  // truth.
   std::vector<CellMean> normal = losses_.cells;
   for (CellMean& cell : normal) cell.degrees_of_freedom = kNormalDegrees;
   loss_draws_ =

@@ -1,4 +1,4 @@
-// One form of a law, fitted to the draws of a ladder's cells.
+// Fits one form of a law to the draws of a ladder's cells.
 #pragma once
 
 #include <cstddef>
@@ -12,9 +12,10 @@
 
 namespace isoloss::estimators {
 
-/// Cells as fits take them. A cell whose seeds agree by chance, or to the bit,
-/// must not decide alone: no error counts for less than a quarter of the median
-/// one. Of 8 normal values one in 1000 has so small an error.
+/// Fits take cells in this form. A cell whose seeds agree by chance, or to the
+/// bit, must not decide alone. Hence no error counts for less than a quarter
+/// of the median error. One of 1000 cells of 8 normal values has so small an
+/// error.
 struct FittedCells {
   std::vector<CellMean> cells;
   std::vector<Size> sizes;
@@ -25,58 +26,62 @@ struct FittedCells {
   FittedCells(std::span<const GapCell> of, std::vector<CellMean> of_means);
 };
 
-/// Gaps of the cells.
+/// Returns the gaps of the cells.
 FittedCells FittedGaps(std::span<const GapCell> cells);
 
-/// Order statistics number (count + 1) (1 -+ confidence) / 2.
+/// Takes the order statistics number (count + 1) (1 -+ confidence) / 2 for the
+/// ends.
 GapInterval IntervalOfDraws(std::vector<double> values, double estimate,
                             double confidence);
 
-/// Errors   ConfigError for options out of range.
+/// Errors   ConfigError if an option is out of range.
 void CheckOptions(const PredictionOptions& options);
 
-/// The loss of the baseline that its cells determine (DeterminesLossLaw), if
-/// any.
+/// Returns the law of the baseline's loss, if its cells determine one
+/// (DeterminesLossLaw).
 std::optional<LossLaw> BaselineLaw(std::span<const GapCell> cells);
 
-/// Predicts sizes from draws of the cells' means, by one form. Made once, asked
-/// for several sizes and widths of the noise. Where nothing determines alpha
-/// and beta, the choice that says most in each direction counts: of 0.2, 0.35
-/// and 0.5 for each, between which published fits lie.
-/// Exact: a function of its arguments.
+/// Predicts sizes from draws of the cells' means, by one form. One object can
+/// predict several sizes and widths of the noise. If nothing determines alpha
+/// and beta, each is tried as 0.2, 0.35 and 0.5, between which published fits
+/// lie. The most extreme result in each direction counts.
+/// Exact    a function of its arguments.
 class Predictor {
  public:
+  /// Fits the draws of all cells.
   /// Errors   as MeanOfCell and CheckOptions.
   Predictor(std::span<const GapCell> cells, Form form,
             const PredictionOptions& options);
 
-  /// `noise`: standard errors count so many times.
+  /// Predicts a size. `noise` multiplies the standard errors.
   GapFit At(const Size& size, double noise = 1) const;
 
-  /// The interval alone. `added` has a value for each resample, or none.
+  /// Returns the interval alone. `added` has a value for each resample, or
+  /// none.
   GapInterval IntervalAt(const Size& size, double noise = 1,
                          std::span<const double> added = {}) const;
 
-  /// Share of ladders whose true law is the fitted one that lie farther from
-  /// their fit, by the weighted sum of squares. Empty if there are no more
-  /// cells than coefficients.
+  /// Returns the share of ladders of the fitted law that lie farther from
+  /// their own fit, by the weighted sum of squares. Returns nothing if there
+  /// are no more cells than coefficients.
   std::optional<double> FitP() const;
 
-  /// kEffectiveSize: the factor of parameters of each resample. A resample
-  /// without a factor could have any: half of them count as 0, the others as
-  /// infinite. Empty if the baseline's losses determine no law.
+  /// For kEffectiveSize, returns the factor of parameters with the interval of
+  /// its resamples. A resample without a factor could have any: half of these
+  /// count as 0, and half as infinite. Returns nothing if the baseline's
+  /// losses determine no law.
   std::optional<GapInterval> ParameterFactor() const;
 
  private:
-  /// A fitted law of any form.
+  /// Only the member of the fitted form is used.
   struct Law {
     PowerLaw power = {};
     TwoTermLaw terms = {};
   };
   size_t Choices() const;
   void FitLosses();
-  /// The baseline's law of resample `i` from 1 on; 0: the measured losses. Only
-  /// alpha and beta count.
+  /// Returns the baseline's law of resample `i` from 1 on, or of the measured
+  /// losses for 0. Only alpha and beta count.
   LossLaw LossOf(size_t choice, size_t i, double noise = 1) const;
   Law LawOf(std::span<const double> gaps, const LossLaw& loss) const;
   double AtSize(const Law& law, const Size& size) const;

@@ -19,7 +19,7 @@ namespace {
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr size_t kArmsBeforeProducts = 2;
 
-/// Infinite or missing values have an interval that says nothing.
+/// Returns an interval that says nothing if values are infinite or missing.
 stats::MeanInterval IntervalOf(const std::vector<double>& values) {
   const bool finite =
       std::ranges::all_of(values, [](double x) { return std::isfinite(x); });
@@ -34,7 +34,7 @@ std::vector<double> Differences(const std::vector<double>& a,
   return differences;
 }
 
-/// The mean of a sum of harms.
+/// Describes the mean of a sum of harms.
 struct HarmSum {
   stats::MeanInterval interval = {};
   double p = 1;  ///< that it is not above 0, one-sided
@@ -52,8 +52,9 @@ void Widen(double error, double freedom, HarmSum& sum) {
   sum.p = std::max(sum.p, p);
 }
 
-/// By the model's error, which all arms know, and by that of these seeds, which
-/// differs where a harm differs from seed to seed: the wider one.
+/// Takes the wider of two intervals. One is by the model's error, which all
+/// arms determine. The other is by the error of these seeds, which differs if
+/// a harm differs from seed to seed.
 HarmSum SumOf(const AdditiveModel& model, std::span<const size_t> products) {
   const stats::Summary summary = stats::Summarize(model.HarmBySeed(products));
   if (!std::isfinite(summary.mean)) {
@@ -96,10 +97,10 @@ std::vector<ProductFinding> Rank(const SiteEvidence& evidence,
   return found;
 }
 
-/// Products that make a step faster: those whose harm is told apart from 0
-/// last, by ascending harm for what they save; before them the others, by
-/// descending time that they save. To order these by their harms too would pick
-/// what chance made look harmless, and predict too small a gap.
+/// Orders the products that make a step faster. Products whose harm is told
+/// apart from 0 come last, by ascending harm for the time saved. All earlier
+/// products come by descending time saved. An order by harm would pick
+/// products that look harmless by chance, and would predict too small a gap.
 std::vector<size_t> GreedyOrder(const SiteEvidence& evidence,
                                 const std::vector<ProductFinding>& ranked) {
   std::vector<std::pair<double, size_t>> order;
@@ -140,7 +141,7 @@ std::vector<SetFinding> Frontier(const SiteEvidence& evidence,
   return frontier;
 }
 
-/// The named sets without products that save no time.
+/// Returns the named sets without products that save no time.
 std::vector<SetFinding> UsefulSets(const SiteEvidence& evidence,
                                    const AdditiveModel& model) {
   std::vector<SetFinding> useful;
@@ -177,7 +178,7 @@ std::optional<SetFinding> ChooseRecipe(const SiteEvidence& evidence,
   return recipe;
 }
 
-/// Notes on what was left out.
+/// Says which arms are not used, and which products save no time.
 std::vector<std::string> NotesOn(const SiteEvidence& evidence,
                                  const AdditiveModel& model) {
   std::vector<std::string> notes;

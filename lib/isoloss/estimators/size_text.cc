@@ -18,7 +18,7 @@ struct Unit {
 constexpr std::array<Unit, 4> kUnits = {
     {{'T', 1e12}, {'B', 1e9}, {'M', 1e6}, {'K', 1e3}}};
 
-/// "14.8T".
+/// Parses a number such as "14.8T".
 std::optional<double> ParseCount(std::string_view text) {
   double value = 0;
   const char* end = text.data() + text.size();

@@ -14,14 +14,15 @@ constexpr double kBytesRead = 2;
 
 bool IsQuantized(double bits) { return bits < kHighPrecisionBits; }
 
-/// Bytes that move when an operand is quantised, for each value.
+/// Returns the bytes that move for each value when an operand is quantised.
 double CastBytes(double bits) {
   return IsQuantized(bits) ? kBytesRead + bits / kBitsOfAByte : 0;
 }
 
 double SavedBytes(double bits) { return kBytesRead - bits / kBitsOfAByte; }
 
-/// That none of `draws` without replacement from `all` is one of `some`.
+/// Returns the probability that none of `draws` without replacement from `all`
+/// is one of `some`.
 double ChanceOfNone(size_t all, size_t some, size_t draws) {
   double chance = 1;
   for (size_t i = 0; i < draws; ++i) {

@@ -30,7 +30,8 @@ int64_t CountDiverged(const ArmRuns& arm) {
   return std::ranges::count(arm.runs, true, &StressRun::diverged);
 }
 
-/// Losses of `a` minus those of `b` on the seeds that both ended.
+/// Subtracts the losses of `b` from those of `a` on the seeds with which both
+/// ended.
 std::vector<double> PairedDifferences(const ArmRuns& a, const ArmRuns& b) {
   std::map<int64_t, double> others;
   for (const StressRun& run : b.runs) {
@@ -46,7 +47,7 @@ std::vector<double> PairedDifferences(const ArmRuns& a, const ArmRuns& b) {
   return differences;
 }
 
-/// One-sided p-value of a mean above 0.
+/// Returns the one-sided p-value for a mean above 0.
 double PairedTTest(const std::vector<double>& differences) {
   const stats::Summary summary = stats::Summarize(differences);
   if (summary.count < 2) return 1;

@@ -1,5 +1,5 @@
-// A map of recipes under stress: which diverge, how large their gaps are, and
-// whether recipes that are known to be bad are told apart from a good one.
+// Maps recipes under stress: which diverge, how large their gaps are, and
+// whether bad recipes are told apart from a good one.
 #pragma once
 
 #include <cstdint>
@@ -11,27 +11,27 @@ namespace isoloss::estimators {
 
 inline constexpr double kStressConfidence = 0.95;  ///< of all intervals
 
-/// The end of one run.
+/// Only the end of a run counts.
 struct StressRun {
   int64_t seed = 0;
   bool diverged = false;  ///< stats::DivergedAt
-  /// Held-out loss at the end, nats; empty if it is not finite.
+  /// The held-out loss at the end, nats. It is empty if it is not finite.
   std::optional<double> loss = std::nullopt;
 };
 
-/// Runs of one arm in one mode.
+/// These are the runs of one arm in one mode.
 struct ArmRuns {
   std::string arm;
   std::vector<StressRun> runs;
 };
 
-/// One mode of stress, with the runs of all arms.
+/// A mode of stress has the runs of all arms.
 struct StressedRuns {
   std::string mode;
   std::vector<ArmRuns> arms;  ///< the baseline is among them
 };
 
-/// The results of one arm in one mode.
+/// These are the results of one arm in one mode.
 struct StressResult {
   std::string mode;
   std::string arm;
@@ -39,26 +39,29 @@ struct StressResult {
   int64_t diverged = 0;
   double diverged_lower = 0;  ///< Clopper-Pearson, 95 %
   double diverged_upper = 1;
-  /// Mean difference to the baseline of the seeds that both ended, nats, with
-  /// its 95 % t interval; empty with fewer than two, and of the baseline.
+  /// The mean difference to the baseline in nats, with its 95 % t interval,
+  /// over the seeds whose runs both ended. It is empty with fewer than two
+  /// such seeds, and for the baseline.
   std::optional<double> gap = std::nullopt;
   double gap_lower = 0;
   double gap_upper = 0;
   int64_t gap_seeds = 0;
-  /// That the arm is worse than the reference: it diverges more often (Fisher,
-  /// one-sided), or its losses on the same seeds are higher (paired t,
-  /// one-sided). 1 where nothing can be compared.
+  /// These are p-values for the arm being worse than the reference. The first
+  /// tests whether it diverges more often (Fisher, one-sided). The second
+  /// tests whether its losses on the same seeds are higher (paired t,
+  /// one-sided). Both are 1 if nothing can be compared.
   double p_diverges = 1;
   double p_worse = 1;
 };
 
-/// Whether a recipe that is known to be bad is told apart from the reference.
+/// Says whether a recipe that is known to be bad is told apart from the
+/// reference.
 struct Separation {
   std::string arm;
   std::string mode;  ///< that shows it best
   std::string by;    ///< "divergence" or "loss"
-  /// The least p-value times the number of tests made of all arms that are
-  /// known to be bad (Bonferroni), at most 1.
+  /// The least p-value times the number of tests of all arms that are known to
+  /// be bad (Bonferroni), at most 1.
   double p = 1;
   bool separated = false;  ///< p < kSeparates
 };
@@ -78,7 +81,7 @@ struct StressMap {
   const StressResult& At(size_t mode, size_t arm) const {
     return results[mode * arms.size() + arm];
   }
-  /// Place in `arms`.
+  /// Returns the arm's place in `arms`.
   size_t ArmIndex(const std::string& arm) const;
   bool SeparatesAny() const;
 };

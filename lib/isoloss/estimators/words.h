@@ -1,4 +1,4 @@
-// Words of files and of text for people.
+// Finds the words that files and reports use for values.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace isoloss::estimators {
 
-/// The word of a list that stands for a value.
+/// Returns the word of a list that stands for a value.
 template <typename T, size_t N>
 std::string WordOf(const Named<T> (&names)[N], T value) {
   for (const Named<T>& named : names) {

@@ -1,4 +1,4 @@
-// One (token, slot) assignment as it travels with a dispatched row.
+// Defines one (token, slot) assignment as it travels with a dispatched row.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace isoloss::expert_parallel {
 
-/// 16 bytes on the wire.
+/// An assignment takes 16 bytes on the wire.
 struct Assignment {
   uint32_t token;  ///< in the global batch
   uint16_t slot;

@@ -13,9 +13,9 @@ namespace {
 
 using transport::OpKind;
 
-/// Every process of `peers` (this one among them) sends bytes to every other;
-/// `outgoing(i)` is for peers[i], `incoming(i)` takes what it sent. The first
-/// rank of each process speaks for it.
+/// Every process of `peers` (this one included) sends bytes to every process of
+/// them; `outgoing(i)` is for peers[i], `incoming(i)` takes what peers[i] sent.
+/// The first rank of each process acts for it.
 template <typename Outgoing, typename Incoming>
 void ExchangeWith(const Mesh& mesh, OpKind kind, std::span<const size_t> peers,
                   const Outgoing& outgoing, const Incoming& incoming) {
@@ -57,7 +57,7 @@ void ExchangeWith(const Mesh& mesh, OpKind kind, std::span<const size_t> peers,
       });
 }
 
-/// One value of each process, in their order.
+/// Returns one value of each process, in their order.
 template <typename T>
 std::vector<T> GatherScalars(const Mesh& mesh, T mine) {
   const auto table = mesh.transport()->AllGather(
@@ -74,15 +74,16 @@ std::vector<T> GatherScalars(const Mesh& mesh, T mine) {
   return values;
 }
 
-/// Reduce-scatter, then all-gather: peer i adds up slice i of all tensors laid
-/// end to end.
+/// Does a reduce-scatter, then an all-gather: peer i adds up slice i of all
+/// tensors laid end to end.
 void SumOver(const Mesh& mesh, std::span<const size_t> peers,
              std::span<const MatrixView<float>> gradients) {
   if (peers.size() == 1) return;
-  // Kept from step to step.
+  // The buffers are kept from step to step.
   static thread_local std::vector<float> kept_flat;
   static thread_local std::vector<std::vector<float>> kept_slices;
-  // Of this thread, for all: phases may run on other threads of the executor.
+  // All phases use the buffers of this thread, though they may run on other
+  // threads of the executor.
   std::vector<float>& flat = kept_flat;  // tensors, one after another
   std::vector<std::vector<float>>& slices = kept_slices;  // one per peer
   flat.clear();
@@ -106,7 +107,7 @@ void SumOver(const Mesh& mesh, std::span<const size_t> peers,
       [&](size_t i) { return std::as_bytes(slice(i)); },
       [&](size_t i) { return std::as_writable_bytes(std::span(slices[i])); });
 
-  // The aligned tree over peers: neighbours first.
+  // The aligned tree over peers adds neighbours first.
   for (size_t step = 1; step < peers.size(); step *= 2) {
     for (size_t i = 0; i + step < peers.size(); i += 2 * step) {
       for (size_t j = 0; j < mine.size(); ++j) {

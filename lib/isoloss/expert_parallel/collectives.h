@@ -1,8 +1,9 @@
-// Sums, gathers and votes over the processes of a mesh, in canonical order.
+// Declares sums, gathers and votes over the processes of a mesh, in canonical
+// order.
 //
-// Without other processes they return what they got. Every process calls them
-// at the same point; where sums are floating-point, each contributes a node of
-// the aligned tree, in the order of processes, and all get the root.
+// In a mesh of one process they return their arguments. Every process calls
+// them at the same point. For a floating-point sum each process contributes a
+// node of the aligned tree, in the order of processes, and all get the root.
 #pragma once
 
 #include <cstdint>
@@ -16,31 +17,34 @@ namespace isoloss::expert_parallel {
 
 double Sum(const Mesh& mesh, double node);
 int64_t Sum(const Mesh& mesh, int64_t value);
-/// In place, FP32, element by element, gradients of replicated tensors.
+/// Gradients of replicated tensors are replaced by their sums, in FP32, element
+/// by element.
 void SumReplicated(const Mesh& mesh,
                    std::span<const MatrixView<float>> gradients);
-/// The same for tensors of this process's experts, over the processes that hold
-/// the same ones.
+/// Sums the gradients of this process's experts in the same way, over the
+/// processes that hold the same experts.
 void SumExperts(const Mesh& mesh, std::span<const MatrixView<float>> gradients);
-/// Element by element over all processes; only process 0 gets the sums.
+/// Sums element by element over all processes; only process 0 gets the sums.
 std::vector<int64_t> SumToFirst(const Mesh& mesh, std::vector<int64_t> values);
 
-/// `mine`, equally long in every process, of all processes, in their order.
+/// Returns `mine` of all processes, in their order. It is equally long in every
+/// process.
 std::vector<double> Gather(const Mesh& mesh, std::span<const double> mine);
 std::vector<int32_t> Gather(const Mesh& mesh, std::span<const int32_t> mine);
-/// The digest of each process, in their order. There are several.
+/// Returns the digest of each process, in their order. There must be several
+/// processes.
 std::vector<uint64_t> GatherDigests(const Mesh& mesh, uint64_t mine);
-/// `mine` of all processes that share the experts among them, in the order of
-/// experts.
+/// Returns `mine` of all processes that share the experts among them, in the
+/// order of experts.
 std::vector<double> GatherExperts(const Mesh& mesh,
                                   std::span<const double> mine);
-/// The whole tensor of all experts from this process's rows of it. Every
+/// Gathers the whole tensor of all experts from the rows of each process. Every
 /// process gets it.
 /// Shapes   mine [local experts * r, c]; whole [experts * r, c].
 void GatherExperts(const Mesh& mesh, MatrixView<const float> mine,
                    MatrixView<float> whole);
 
-/// The largest of all processes' codes.
+/// Returns the largest code of all processes.
 uint64_t Vote(const Mesh& mesh, uint64_t code);
 /// Returns when every process has come this far.
 void AwaitAll(const Mesh& mesh);

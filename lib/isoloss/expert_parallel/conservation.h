@@ -1,5 +1,6 @@
-// Nothing is lost, doubled, changed or mistaken on the way: sums of hashes of
-// what was sent and received must agree (docs/distributed.md, "Checks").
+// Checks that no row is lost, doubled, changed or misrouted on the way: the
+// sums of hashes of sent and received rows must agree (docs/distributed.md,
+// "Checks").
 #pragma once
 
 #include <array>
@@ -17,10 +18,10 @@
 
 namespace isoloss::expert_parallel {
 
-/// Hash of one row in one operation: which assignment it belongs to, and 24 of
-/// its bytes, from begin, middle and end (the message's CRC guards all of them;
-/// this tells one row from another). Rows may be empty. Inline, because it runs
-/// for every row of every operation.
+/// Hashes one row in one operation: its assignment, and 24 of its bytes, from
+/// begin, middle and end. The message's CRC guards all bytes; this hash tells
+/// one row from another. Rows may be empty. It is inline, because it runs for
+/// every row of every operation.
 inline uint64_t RowHash(transport::OpKind op, const Assignment& assignment,
                         std::span<const std::byte> row) {
   const auto mix = [](uint64_t hash) {  // SplitMix64's finaliser
@@ -45,27 +46,28 @@ inline uint64_t RowHash(transport::OpKind op, const Assignment& assignment,
   const uint64_t weight = uint64_t{std::bit_cast<uint32_t>(assignment.weight)}
                               << 8 |
                           static_cast<uint64_t>(op);
-  // Odd factors, so that neither part can hide the other.
+  // The factors are odd, so that neither part can hide the other.
   return mix(mix(place * 0x9E3779B97F4A7C15u ^ weight * 0xD6E8FEB86659FD93u) ^
              fingerprint);
 }
 
-/// Balances of one layer: for every rank that owns tokens, the hashes of what
-/// was sent for them minus those of what was received, modulo 2^64. They end at
-/// zero, each operation's alone and so their sum. A sum of well-mixed hashes
-/// notices a lost, a doubled and a misrouted row alike.
+/// Keeps the balances of one layer. For every rank that owns tokens, a balance
+/// is the hashes of the rows sent for them minus the hashes of the rows
+/// received, modulo 2^64. Each operation's balances end at zero, and so does
+/// their sum. A sum of well-mixed hashes notices a lost, a doubled and a
+/// misrouted row alike.
 class Conservation {
  public:
   Conservation(transport::RankRange local, size_t ranks);
 
-  /// Those that have balances; their numbers follow each other.
+  /// These operations have balances; their numbers are consecutive.
   static constexpr std::array kOperations = {
       transport::OpKind::kDispatch, transport::OpKind::kCombine,
       transport::OpKind::kDispatchGradient,
       transport::OpKind::kCombineGradient};
 
-  /// Rank `rank` of this process sends or receives for tokens of `source`.
-  /// Different ranks may do so on different threads.
+  /// Notes that rank `rank` of this process sends or receives a row for tokens
+  /// of `source`. Different ranks may do so on different threads.
   void Sent(transport::OpKind op, size_t rank, size_t source, uint64_t hash) {
     balance_.Row(rank - first_)[At(op, source)] += hash;
   }
@@ -76,7 +78,7 @@ class Conservation {
   uint64_t Of(size_t rank, size_t source, transport::OpKind op) const {
     return balance_.Row(rank - first_)[At(op, source)];
   }
-  /// Of all operations together.
+  /// Returns the balance of all operations together.
   uint64_t Of(size_t rank, size_t source) const {
     uint64_t sum = 0;
     for (const transport::OpKind op : kOperations) sum += Of(rank, source, op);
@@ -91,7 +93,7 @@ class Conservation {
   static_assert(static_cast<size_t>(kOperations.back()) -
                     static_cast<size_t>(kOperations.front()) + 1 ==
                 kOperations.size());
-  /// Place in a row of balance_.
+  /// Returns the place in a row of balance_.
   size_t At(transport::OpKind op, size_t source) const {
     return Number(op) * ranks_ + source;
   }

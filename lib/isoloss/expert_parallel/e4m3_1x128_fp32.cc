@@ -1,5 +1,5 @@
-// DeepEP's FP8 dispatch: scales are amax / 448, which are no powers of two, so
-// that rows differ from what any GEMM operand format would make of them.
+// Encodes rows as DeepEP's FP8 dispatch: scales are amax / 448, which are no
+// powers of two. Rows therefore differ from those of any GEMM operand format.
 #include "isoloss/expert_parallel/payload.h"
 #include "isoloss/kernels/wire.h"
 

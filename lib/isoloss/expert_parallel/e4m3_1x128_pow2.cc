@@ -1,5 +1,5 @@
-// DeepEP's FP8 dispatch with round_scale: the scale is rounded up to a power of
-// two, so that nothing saturates.
+// Encodes rows as DeepEP's FP8 dispatch with round_scale: the scale is rounded
+// up to a power of two, so that nothing saturates.
 #include "isoloss/expert_parallel/payload.h"
 #include "isoloss/kernels/wire.h"
 

@@ -1,5 +1,5 @@
-// The way of token rows to their experts and back, forward and backward: what a
-// mixture-of-experts layer sees of expert parallelism.
+// Defines how token rows get to their experts and back, forward and backward.
+// This is the part of expert parallelism that a mixture-of-experts layer sees.
 //
 // T = tokens of this process, K = slots per token, D = width of a row. R =
 // expert rows of this process: the rows that its experts receive, from all
@@ -17,7 +17,8 @@
 
 namespace isoloss::expert_parallel {
 
-/// What one dispatch moved, over all ranks; known from the routing alone.
+/// Counts what one dispatch moved, over all ranks. The counts depend on the
+/// routing alone.
 struct DispatchCounts {
   int64_t assignments = 0;    ///< (token, slot) pairs
   int64_t dispatch_rows = 0;  ///< rows that travelled to an expert's rank
@@ -29,14 +30,15 @@ struct DispatchCounts {
   int64_t padding_rows = 0;
 };
 
-/// One layer's exchange. A step calls Dispatch, Combine, CombineBackward,
-/// ReturnGradients, DispatchBackward, in this order; an evaluation the first
-/// two. All processes call each of them at the same point.
+/// Is the exchange of one layer. A training step calls Dispatch, Combine,
+/// CombineBackward, ReturnGradients and DispatchBackward, in this order; an
+/// evaluation calls the first two. All processes call each of them at the same
+/// point.
 ///
-/// Errors   as transport::Transport; TransportError also if what arrived is not
-///          what was announced.
-/// Exact    bits depend on the arguments and the options; on the number of
-///          ranks only with a hierarchical algorithm.
+/// Errors   as transport::Transport; TransportError also if the rows that
+///          arrive are not the announced ones.
+/// Exact    bits depend on the arguments and the options. They depend on the
+///          number of ranks only with a hierarchical algorithm.
 class Exchange {
  public:
   virtual ~Exchange() = default;
@@ -48,53 +50,54 @@ class Exchange {
                         MatrixView<const int32_t> expert_ids,
                         MatrixView<const float> weights) = 0;
 
-  /// Rows that arrived, ordered by (expert, dispatch unit, token, slot), [R,
-  /// D]. Padding rows are +0.
+  /// Returns the rows that arrived, ordered by (expert, dispatch unit, token,
+  /// slot), [R, D]. Padding rows are +0.
   virtual MatrixView<const float> expert_in() const = 0;
   /// Expert e of this process (counted from its first) owns rows [begins[e],
-  /// begins[e + 1]), [experts of this process + 1].
+  /// begins[e + 1]). The shape is [experts of this process + 1].
   virtual std::span<const size_t> expert_begins() const = 0;
-  /// Ends of the dispatch units within each expert's rows, counted from its
-  /// first row, [experts * units]; empty if there is one unit.
+  /// Returns the ends of the dispatch units within each expert's rows, counted
+  /// from its first row, [experts * units]. It is empty if there is one unit.
   virtual std::span<const size_t> unit_ends() const = 0;
-  /// Rows of each dispatch unit that are no padding, [experts * units]; empty
-  /// if the options ask for none.
+  /// Returns the number of rows of each dispatch unit without padding, [experts
+  /// * units]. It is empty if the options ask for no padding.
   virtual std::span<const size_t> unit_rows() const = 0;
-  /// The combine weight of each row, [R]; 0 for padding. For
-  /// WeightSite::kBeforeFc2, where the experts apply it.
+  /// Returns the combine weight of each row, [R]; 0 for padding.
+  /// WeightSite::kBeforeFc2 needs it, because there the experts apply the
+  /// weights.
   virtual std::span<const float> row_weights() const = 0;
-  /// Where the experts put its gradient then, [R].
+  /// With kBeforeFc2 the experts write the gradients of row_weights here, [R].
   virtual std::span<float> row_weight_gradients() = 0;
 
-  /// out[t] = the combined outputs of t's experts.
+  /// Sets out[t] = the combined outputs of t's experts.
   /// Shapes   expert_out [R, D]; out [T, D].
   virtual void Combine(MatrixView<const float> expert_out,
                        MatrixView<float> out) = 0;
 
-  /// In place: expert_out, as given to Combine, becomes its gradient.
+  /// Turns expert_out, as given to Combine, into its gradient, in place.
   /// Shapes   dout [T, D]; expert_out [R, D].
   virtual void CombineBackward(MatrixView<const float> dout,
                                MatrixView<float> expert_out) = 0;
 
-  /// Brings the gradient of expert_in back to the tokens, with those of the
-  /// weights, [T, K].
+  /// Brings the gradient of expert_in back to the tokens and returns the
+  /// gradients of the weights, [T, K].
   /// Shapes   dexpert_in [R, D].
   virtual MatrixView<const float> ReturnGradients(
       MatrixView<const float> dexpert_in) = 0;
 
-  /// dsource[t] = round(what ReturnGradients brought for t, summed up, +
-  /// addend[t]).
+  /// Sets dsource[t] = round(sum of the rows that ReturnGradients brought for t
+  /// + addend[t]).
   /// Shapes   addend, dsource [T, D].
   virtual void DispatchBackward(MatrixView<const float> addend,
                                 MatrixView<float> dsource) = 0;
 
-  /// Of the last Dispatch, over all ranks: tokens of each of the model's
-  /// experts, [E].
+  /// Returns how many tokens each of the model's experts got in the last
+  /// Dispatch, over all ranks, [E].
   virtual std::span<const int64_t> tokens_per_expert() const = 0;
   virtual const DispatchCounts& counts() const = 0;
 };
 
-/// Puts something between a MoE layer (counted from 0) and its exchange.
+/// Wraps the exchange of a MoE layer (counted from 0) in another object.
 using ExchangeDecorator = std::function<std::unique_ptr<Exchange>(
     size_t layer, std::unique_ptr<Exchange> exchange)>;
 

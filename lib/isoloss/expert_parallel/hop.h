@@ -1,6 +1,6 @@
-// One hop of a route: what one rank sends to and receives from each other rank,
-// kept from the dispatch for the three operations that follow it along the same
-// way.
+// Describes one hop of a route: what one rank sends to and receives from each
+// other rank. A dispatch builds it, and the three operations that follow along
+// the same way use it.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace isoloss::expert_parallel {
 
-/// In which order the rows that come back for one item are added.
+/// The rows that come back for one item are added in one of these orders.
 enum class FoldOrder {
   kSlot,      ///< one row per assignment, in slot order
   kExpert,    ///< one row per assignment, by ascending expert
@@ -20,13 +20,14 @@ enum class FoldOrder {
   kLastSlot,  ///< one row per destination, by its last slot
 };
 
-/// One row per destination, whatever number of its experts the item has there?
+/// Returns true if an item sends one row per destination, whatever number of
+/// its experts are there.
 inline bool SharesRows(FoldOrder order) {
   return order == FoldOrder::kRank || order == FoldOrder::kLastSlot;
 }
 
-/// The sender's side. An item is a token (at its own rank) or a row to forward
-/// (at a gateway); each has assignments in slot order.
+/// Is the sender's side. An item is a token (at its own rank) or a row to
+/// forward (at a gateway). Each item has assignments in slot order.
 class SendSide {
  public:
   /// Shapes   item_begins [items + 1]: item i has assignments [begins[i],
@@ -49,17 +50,20 @@ class SendSide {
     return tag_begins_[destination + 1] - tag_begins_[destination];
   }
   size_t ItemOfRow(size_t row) const { return item_of_row_[row]; }
-  /// Which of Build's assignments is sent as number `tag`.
+  /// Returns the number, in Build's order, of the assignment that is sent as
+  /// number `tag`.
   size_t AssignmentOfTag(size_t tag) const { return assignment_of_tag_[tag]; }
-  /// The row that carries it, counted within its message.
+  /// Returns the row that carries the assignment `tag`, counted within its
+  /// message.
   uint32_t RowOfTag(size_t tag) const { return row_of_tag_[tag]; }
-  /// Rows that come back for `item`, in the order in which they are added.
+  /// Returns the rows that come back for `item`, in the order in which they are
+  /// added.
   std::span<const int32_t> Fold(size_t item) const {
     return std::span(fold_rows_)
         .subspan(fold_begins_[item],
                  fold_begins_[item + 1] - fold_begins_[item]);
   }
-  /// Those of all items, one after the other.
+  /// Returns the folds of all items, one after the other.
   std::span<const int32_t> folds() const { return fold_rows_; }
 
  private:
@@ -79,18 +83,18 @@ class SendSide {
   std::vector<uint32_t> row_of_tag_;
   std::vector<uint32_t> fold_begins_ = {0};  // [items + 1]
   std::vector<int32_t> fold_rows_;
-  // While building.
+  // Only Build uses these.
   std::vector<uint32_t> next_row_;
   std::vector<uint32_t> next_tag_;
   std::vector<Peer> peers_;  // of one item, by last slot
 };
 
-/// The receiver's side: rows and assignments by sender, then as they stood in
-/// the message.
+/// Is the receiver's side. Rows and assignments are ordered by sender, then as
+/// in the message.
 struct ReceiveSide {
   std::vector<uint32_t> row_begins;  // [ranks + 1]
   std::vector<uint32_t> tag_begins;  // [ranks + 1]
-  /// `row` counts from the rank's first received row.
+  /// The field `row` is counted from the rank's first received row.
   std::vector<Assignment> tags;
   /// Row r carries tags [tag_of_row[r], tag_of_row[r + 1]), [rows + 1].
   std::vector<uint32_t> tag_of_row;

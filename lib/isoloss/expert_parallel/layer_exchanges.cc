@@ -58,7 +58,8 @@ void LayerExchanges::CheckConservation() {
   for (Conservation& layer : conservation_) layer.Reset();
 }
 
-/// All processes come here with the same arguments: they have the same sums.
+/// All processes come here with the same arguments, because they have the same
+/// sums.
 void LayerExchanges::ReportLoss(size_t layer, size_t source) {
   constexpr std::array operations = Conservation::kOperations;
   std::vector<uint64_t> sums(operations.size());

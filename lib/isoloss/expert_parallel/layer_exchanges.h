@@ -1,4 +1,5 @@
-// The exchanges of a model's MoE layers, and the invariant over all of them.
+// Makes the exchanges of a model's MoE layers and checks the invariant over all
+// of them.
 #pragma once
 
 #include <cstddef>
@@ -26,20 +27,21 @@ struct MeshConfig {
 
 class LayerExchanges {
  public:
-  /// Keeps references. `transport` is null where nothing travels.
+  /// Keeps references. `transport` is null if nothing travels.
   LayerExchanges(const MeshConfig& config, transport::Transport* transport,
                  Executor& executor)
       : config_(config), transport_(transport), executor_(executor) {}
 
-  /// The exchange of the next MoE layer; `rounding` of activations. It refers
-  /// to this object.
+  /// Makes the exchange of the next MoE layer. `rounding` is that of
+  /// activations. The exchange refers to this object.
   std::unique_ptr<Exchange> Make(kernels::Rounding rounding);
-  /// Decorates those made from now on; empty: none.
+  /// Decorates the exchanges made from now on; an empty function ends that.
   void Decorate(ExchangeDecorator decorator) {
     decorator_ = std::move(decorator);
   }
 
-  /// Compares what all exchanges sent and received since the last call.
+  /// Compares the rows that all exchanges sent and received since the last
+  /// call.
   /// Errors   TransportError that names step, layer and rank.
   void CheckConservation();
 

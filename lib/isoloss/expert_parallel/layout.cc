@@ -9,8 +9,7 @@
 namespace isoloss::expert_parallel {
 namespace {
 
-/// `values[index]` += 1 for every index that differs from those marked by this
-/// token already.
+/// Adds 1 to `values[index]` unless this token has marked the index already.
 void CountOnce(size_t index, uint32_t token_mark, std::span<uint32_t> marks,
                std::span<uint32_t> values) {
   if (marks[index] == token_mark) return;
@@ -71,7 +70,8 @@ void Layout::Count(size_t rank, size_t tokens,
   const size_t begin = topology_.TokenBegin(rank, tokens);
   size_t slice = 0;
   for (size_t t = 0; t < expert_ids.rows(); ++t) {
-    // Slices are whole units, which end where the formula of ranks says.
+    // Slices are whole units, whose ends follow the same formula as those of
+    // ranks.
     while (slice + 1 < units_.slices_per_rank() &&
            begin + t >=
                tokens * units_.UnitOf(rank, slice + 1) / units_.units) {
@@ -104,7 +104,7 @@ void Layout::Build(std::span<const std::byte> contributions, size_t tokens,
   PlaceLists();
 }
 
-/// Sums over the contributions, and what they must be.
+/// Adds up the contributions and computes the counts.
 void Layout::AddUp(size_t slots) {
   counts_ = {};
   rows_per_unit_.SetZero();
@@ -165,7 +165,7 @@ void Layout::AddUpSource(size_t source, size_t slots) {
   counts_.node_rows += sum_of(row.subspan(node_rows_at_, group_nodes_));
 }
 
-/// Lists in the order (expert, unit, source), each unit padded.
+/// The lists have the order (expert, unit, source), and each unit is padded.
 void Layout::PlaceLists() {
   unit_ends_.clear();
   unit_rows_.clear();

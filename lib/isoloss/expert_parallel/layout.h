@@ -1,5 +1,5 @@
-// The count exchange of one dispatch: what every rank knows of all ranks before
-// a row moves, and where in the experts' lists each row goes.
+// Defines the count exchange of one dispatch. Before a row moves, every rank
+// knows the counts of all ranks, and where each row goes in the experts' lists.
 #pragma once
 
 #include <cstddef>
@@ -14,29 +14,31 @@
 
 namespace isoloss::expert_parallel {
 
-/// Consecutive equal shares of the batch, U of them, whose rows an expert lists
-/// apart. A rank's tokens lie in one unit, or are several whole units: its
-/// slices.
+/// Divides the batch into U consecutive equal shares, whose rows an expert
+/// lists apart. A rank's tokens lie in one unit, or are several whole units,
+/// which are called its slices.
 struct DispatchUnits {
   size_t units = 1;  ///< U; divides the ranks or is a multiple of them
   size_t ranks = 1;
 
   size_t slices_per_rank() const { return units > ranks ? units / ranks : 1; }
-  /// The unit of slice `slice` of `rank`.
+  /// Returns the unit of slice `slice` of `rank`.
   size_t UnitOf(size_t rank, size_t slice) const {
     return units > ranks ? rank * slices_per_rank() + slice
                          : rank * units / ranks;
   }
 };
 
-/// Built from the counts that all ranks exchange; identical on all of them.
+/// A layout is built from the counts that all ranks exchange, and is identical
+/// on all of them.
 class Layout {
  public:
-  /// `local`: the ranks of this process; whole groups, or an equal part of one.
+  /// `local` are the ranks of this process: whole groups, or an equal part of
+  /// one.
   Layout(const Topology& topology, size_t units, size_t padding,
          transport::RankRange local);
 
-  /// Size of what one rank contributes to the count exchange.
+  /// Returns the size of one rank's contribution to the count exchange.
   size_t contribution_bytes() const;
   /// Writes the contribution of `rank`.
   /// Shapes   expert_ids: the rank's own tokens, [its share, K].
@@ -44,20 +46,23 @@ class Layout {
   void Count(size_t rank, size_t tokens, MatrixView<const int32_t> expert_ids,
              std::span<std::byte> contribution) const;
 
-  /// Takes the contributions of all ranks. `tokens`, `slots`: of the batch.
+  /// Takes the contributions of all ranks. `tokens` and `slots` are the
+  /// batch's.
   /// Errors   TransportError that names the rank whose counts do not add up to
   ///          its tokens times slots.
   void Build(std::span<const std::byte> contributions, size_t tokens,
              size_t slots);
 
-  // Of the last Build. `source` is a token's rank, in the whole mesh; `target`
-  // an expert's rank in the source's group.
+  // These counts belong to the last Build. `source` is the rank of a token, in
+  // the whole mesh; `target` is the rank of an expert, in the group of
+  // `source`.
   size_t tokens() const { return tokens_; }
   size_t Assignments(size_t source, size_t target) const {
     return assignments_(source, InGroup(target));
   }
   size_t NodeAssignments(size_t source, size_t node) const;
-  /// Distinct tokens of `source` with an expert on `target`, or on `node`.
+  /// Returns the number of distinct tokens of `source` with an expert on
+  /// `target`, or on `node`.
   size_t RankRows(size_t source, size_t target) const {
     return Of(source)[rank_rows_at_ + InGroup(target)];
   }
@@ -67,22 +72,25 @@ class Layout {
 
   std::span<const size_t> expert_begins() const { return expert_begins_; }
   std::span<const size_t> unit_ends() const { return unit_ends_; }
-  /// Rows of each unit of each expert without padding; empty if there is none.
+  /// Returns the rows of each unit of each expert without padding; empty if the
+  /// options ask for no padding.
   std::span<const size_t> unit_rows() const { return unit_rows_; }
   size_t rows() const { return expert_begins_.back(); }
-  /// Runs of padding rows, [first, end).
+  /// Is a run of padding rows, [first, end).
   struct Run {
     size_t first;
     size_t end;
   };
   std::span<const Run> padding() const { return padding_runs_; }
 
-  /// Where the next row goes that `expert` of this process receives of `token`,
-  /// which `source` owns. Rows of one slice of one source arrive in the order
-  /// of their tokens; different sources may be placed by different threads.
+  /// Returns the place of the next row that `expert` of this process receives
+  /// of `token`, which `source` owns. Rows of one slice of one source arrive in
+  /// the order of their tokens. Different threads may place the rows of
+  /// different sources.
   size_t Place(size_t expert, size_t token, size_t source);
   /// Throws TransportError if `target` (of this process) did not get the rows
-  /// of some expert that the counts announce; after all rows were placed.
+  /// that the counts announce for one of its experts. Call it after all rows
+  /// were placed.
   void CheckPlaced(size_t target) const;
 
   size_t SourceOf(size_t token) const {
@@ -97,8 +105,8 @@ class Layout {
   std::span<const uint32_t> Of(size_t source) const {
     return {contributions_.Row(source), contributions_.cols()};
   }
-  /// A rank's number within its group; divisions are dear where V * V messages
-  /// are sized.
+  /// Returns a rank's number within its group. It avoids a division where it
+  /// can, because V * V messages are sized.
   size_t InGroup(size_t rank) const {
     return topology_.replicas == 1 ? rank : rank % topology_.group_ranks();
   }
@@ -129,8 +137,8 @@ class Layout {
   size_t sources_;
 
   size_t tokens_ = 0;
-  // Row `rank`: [slices, E] assignments per expert, [group ranks] and [group
-  // nodes] distinct tokens.
+  // Row `rank` holds the assignments per expert, [slices, E], then the distinct
+  // tokens per rank, [group ranks], and per node, [group nodes].
   Matrix<uint32_t> contributions_;
   Matrix<uint32_t> assignments_;    // [V, group ranks]
   Matrix<uint32_t> rows_per_unit_;  // [U, E]

@@ -1,5 +1,5 @@
-// The `flat` exchange of one rank: rows are copied, nothing travels. It is the
-// definition that the exchange between ranks equals to the bit.
+// Is the `flat` exchange of one rank: rows are copied, nothing travels. The
+// exchange between ranks must equal this definition to the bit.
 #pragma once
 
 #include <vector>
@@ -10,11 +10,11 @@
 
 namespace isoloss::expert_parallel {
 
-/// With r(t, k) the row of (token, slot) in the plan's order:
+/// Let r(t, k) be the row of (token, slot) in the plan's order. The outputs are
 ///   expert_in[r(t, k)] = source[t]
 ///   out[t] = round(sum over k, ascending, of weights[t, k] *
-///            expert_out[r(t, k)], by FP32 FMA from +0)
-/// and their adjoints,
+///            expert_out[r(t, k)], by FP32 FMA from +0).
+/// The adjoints are
 ///   dexpert_out[r(t, k)] = round(weights[t, k] * dout[t])
 ///   dweights[t, k] = <dout[t], expert_out[r(t, k)]> (kernels::RowDot)
 ///   dsource[t] = round(sum over k, ascending, of dexpert_in[r(t, k)] +

@@ -1,5 +1,5 @@
-// The mesh of virtual ranks as one process sees it: which tokens and experts
-// are its own, and who else holds what.
+// Describes the mesh of virtual ranks as one process sees it: which tokens and
+// experts it holds, and what the other processes hold.
 //
 // Sums over the mesh are in collectives.h, the check of replicas in
 // replica_check.h.
@@ -16,10 +16,11 @@
 
 namespace isoloss::expert_parallel {
 
-/// One rank, flat, nothing quantised or padded: rows have nowhere to travel.
+/// Returns true if the mesh is one rank that uses `flat` without quantisation
+/// or padding, so that no row travels.
 bool IsLocal(const MeshConfig& config);
 
-/// Experts [first, first + count) of the model.
+/// Holds the experts [first, first + count) of the model.
 struct ExpertShard {
   size_t first = 0;
   size_t count = 0;
@@ -27,7 +28,7 @@ struct ExpertShard {
 
 class Mesh {
  public:
-  /// One rank that holds all experts, exchange `flat`.
+  /// Makes a mesh of one rank that holds all experts, with the exchange `flat`.
   Mesh(size_t experts, Executor& executor);
   /// `transport` may be null if IsLocal(config).
   Mesh(const MeshConfig& config,
@@ -36,26 +37,27 @@ class Mesh {
   Mesh& operator=(const Mesh&) = delete;
 
   const MeshConfig& config() const { return config_; }
-  /// Null in a local mesh.
+  /// Returns null in a local mesh.
   transport::Transport* transport() const { return transport_.get(); }
   LayerExchanges& exchanges() { return exchanges_; }
-  /// Messages and errors name `step` from now on.
+  /// Messages and errors will name `step` from now on.
   void BeginStep(int64_t step) const {
     if (transport_ != nullptr) transport_->BeginStep(step);
   }
 
   size_t processes() const;
   size_t process() const;
-  /// What this process holds of every layer's experts.
+  /// Returns the experts that this process holds in every layer.
   ExpertShard experts() const;
-  /// Does no lower process hold the same ones?
+  /// Returns true if no lower process holds the same experts.
   bool HoldsFirstCopyOfExperts() const;
-  /// The first dispatch unit whose rows they get.
+  /// Returns the first dispatch unit whose rows this process's experts get.
   size_t first_unit() const;
 
   std::vector<size_t> AllProcesses() const;
   std::vector<size_t> ProcessesWithSameExperts() const;
-  /// Among which the copy of the experts is spread that this one has a part of.
+  /// Returns the processes that share one copy of the experts with this
+  /// process.
   std::vector<size_t> ProcessesOfGroup() const;
 
  private:

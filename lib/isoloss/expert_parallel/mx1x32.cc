@@ -1,5 +1,5 @@
-// The MXFP8 recipe's own operand format: decoded rows quantise to themselves,
-// so a GEMM that would quantise them anyway gives the same bits.
+// Encodes rows in the MXFP8 recipe's own operand format. Decoded rows quantise
+// to themselves, so a GEMM that would quantise them anyway gives the same bits.
 #include "isoloss/expert_parallel/payload.h"
 #include "isoloss/formats/mx_block.h"
 #include "isoloss/kernels/wire.h"

@@ -31,8 +31,8 @@ void RequirePadding(const char* where, size_t padding) {
              where, padding, fmt::join(kPaddings, ", "));
 }
 
-/// Why `algorithm` cannot apply weights inside the source's sum over slots; ""
-/// if it can.
+/// Says why `algorithm` cannot apply weights inside the source's sum over
+/// slots; "" if it can.
 std::string_view WhyNotAtSource(Algorithm algorithm) {
   switch (algorithm) {
     case Algorithm::kFlat:

@@ -1,5 +1,5 @@
-// How a row of values travels: bytes on the wire and what the receiver makes of
-// them.
+// Defines how a row of values travels: its bytes on the wire, and the values
+// that the receiver decodes from them.
 #pragma once
 
 #include <cstddef>
@@ -12,24 +12,25 @@
 
 namespace isoloss::expert_parallel {
 
-/// One encoding of rows of `width` FP32 words.
+/// Is one encoding of rows of `width` FP32 words.
 struct Payload {
   std::string_view name;
   std::string_view summary;
   size_t (*row_bytes)(size_t width);
   /// Writes row_bytes(width) bytes.
   void (*encode)(const float* row, size_t width, std::byte* bytes);
-  /// What a receiver computes with: FP32 words, rounded as `rounding` says.
+  /// Decodes the values that a receiver computes with: FP32 words, rounded as
+  /// `rounding` says.
   void (*decode)(const std::byte* bytes, size_t width,
                  kernels::Rounding rounding, float* row);
 };
 
-/// Names that an experiment may give, in order: "unquantized", "mx1x32",
-/// "e4m3_1x128_fp32", "e4m3_1x128_pow2".
+/// Returns the names that an experiment may give, in order: "unquantized",
+/// "mx1x32", "e4m3_1x128_fp32", "e4m3_1x128_pow2".
 std::vector<std::string> PayloadNames();
 
-/// "unquantized" is BF16 (exact: activations are BF16 values) or, for FP32
-/// activations, FP32.
+/// Finds a payload. "unquantized" is BF16 (exact, because activations are BF16
+/// values) or, for FP32 activations, FP32.
 /// Errors   ConfigError that lists the names and suggests the nearest.
 const Payload& PayloadByName(std::string_view name,
                              kernels::Rounding activations);

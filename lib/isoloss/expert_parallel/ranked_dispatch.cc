@@ -1,4 +1,4 @@
-// The way of rows to the experts' ranks.
+// Moves rows to the experts' ranks.
 #include <algorithm>
 #include <cstring>
 
@@ -17,7 +17,7 @@ size_t TagBytes(OpKind kind, size_t tags) {
   return kind == OpKind::kDispatch ? tags * sizeof(Assignment) : 0;
 }
 
-/// Scratch of a thread for encoded rows.
+/// Returns a thread's scratch for encoded rows.
 std::span<std::byte> EncodedScratch(size_t bytes) {
   static thread_local std::vector<std::byte> scratch;
   if (scratch.size() < bytes) scratch.resize(bytes);
@@ -144,7 +144,7 @@ void RankedExchange::KeepForForwarding(OpKind kind, int rank,
   ISOLOSS_ASSERT(state.forwarded.size() == receive.rows() * row_bytes);
 }
 
-/// Where the rank's received assignments stand in the experts' lists.
+/// Finds the places of the rank's received assignments in the experts' lists.
 void RankedExchange::PlaceAssignments(int rank) {
   RankState& state = State(rank);
   const ReceiveSide& receive = book_.At(rank, book_.last_hop()).receive;
@@ -203,7 +203,8 @@ void RankedExchange::ReceiveTokens(int rank, const Inbox& inbox) {
   }
 }
 
-/// Outputs become their gradients, in place; weights get theirs.
+/// Replaces the expert outputs by their gradients, in place, and computes the
+/// gradients of the weights, unless the experts do (kBeforeFc2).
 void RankedExchange::ReceiveOutputGradients(int rank, const Inbox& inbox) {
   static thread_local Matrix<float> gradients;  // [assignments, D]
   static thread_local Executor serial{1};

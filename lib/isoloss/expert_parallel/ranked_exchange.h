@@ -1,9 +1,10 @@
-// The exchange between virtual ranks, over a transport: every algorithm of
-// options.h.
+// Is the exchange between virtual ranks, over a transport. It has every
+// algorithm of options.h.
 //
-// A row travels in one hop (flat, rank, titan_bf16), token's rank to expert's
-// rank, or in two (node), through the gateway of the expert's node. Outputs and
-// gradients take the same way back and are added where rows were parted:
+// A row travels from the token's rank to the expert's rank: in one hop (flat,
+// rank, titan_bf16), or in two (node), through the gateway of the expert's
+// node. Outputs and gradients take the same way back and are added where the
+// rows were parted:
 //
 //   Dispatch         source rows   --hop 0--> [gateway --hop 1-->] expert lists
 //   Combine          outputs       <--hop 0-- [gateway <--hop 1--] expert lists
@@ -25,7 +26,8 @@ namespace isoloss::expert_parallel {
 
 class RankedExchange : public Exchange {
  public:
-  /// `layer`: of the MoE layers, for messages. Keeps references.
+  /// `layer` is the number among the MoE layers, for messages. Keeps
+  /// references.
   RankedExchange(const ExchangeSetup& setup, int layer,
                  Conservation& conservation);
 
@@ -61,18 +63,18 @@ class RankedExchange : public Exchange {
   }
   const DispatchCounts& counts() const override { return book_.counts(); }
 
-  /// What the last Dispatch routed.
+  /// Returns the routes of the last Dispatch.
   const RouteBook& book() const { return book_; }
 
  private:
-  /// What one local rank keeps between the operations of a step.
+  /// Holds what one local rank keeps between the operations of a step.
   struct RankState {
-    /// [received rows, row bytes]: what a gateway forwards, untouched.
+    /// These bytes are forwarded by a gateway, [received rows, row bytes].
     std::vector<std::byte> forwarded;
     Matrix<float> folded;                 // [gateway rows, D]
     std::vector<float> dweights;          // [tags of the last hop]
     std::vector<float> gateway_dweights;  // [tags of hop 0]
-    // Of the last hop's received assignments, in order.
+    // These belong to the last hop's received assignments, in order.
     std::vector<int32_t> places;  // rows of the experts' lists
     std::vector<float> weights;
   };
@@ -84,11 +86,11 @@ class RankedExchange : public Exchange {
   }
   void ClearLists(size_t width);
 
-  // ranked_dispatch.cc: the way to the experts.
+  // ranked_dispatch.cc has the way to the experts.
   using Receive = void (RankedExchange::*)(int rank,
                                            const transport::Inbox& inbox);
-  /// Sends the rows of `source` (assignments too, in a dispatch) to the
-  /// experts' ranks, where `receive` takes what comes by the last hop.
+  /// Sends the rows of `source` (in a dispatch also the assignments) to the
+  /// experts' ranks, where `receive` takes the messages of the last hop.
   void SendRows(transport::OpKind kind, MatrixView<const float> source,
                 Receive receive);
   void WriteRows(transport::OpKind kind, int rank, size_t hop,
@@ -100,12 +102,12 @@ class RankedExchange : public Exchange {
   void ReceiveTokens(int rank, const transport::Inbox& inbox);
   void PlaceAssignments(int rank);
   void ReceiveOutputGradients(int rank, const transport::Inbox& inbox);
-  /// Payload of the rows that go to the experts in this operation.
+  /// Returns the payload of the rows that go to the experts in this operation.
   const Payload& PayloadOf(transport::OpKind kind) const;
 
-  // ranked_return.cc: the way back.
-  /// Sends what each row of the last hop adds up to back to the tokens' ranks,
-  /// whose folds go to `out`.
+  // ranked_return.cc has the way back.
+  /// Sends the sum for each row of the last hop back to the tokens' ranks,
+  /// which write their folds to `out`.
   void ReturnRows(transport::OpKind kind, MatrixView<const float> expert_rows,
                   MatrixView<float> out);
   void TakeWeightGradients(int rank);
@@ -131,7 +133,7 @@ class RankedExchange : public Exchange {
   RouteBook book_;
   std::vector<RankState> states_;  // [local ranks]
 
-  // Of the running step.
+  // These belong to the running step.
   size_t width_ = 0;  // D
   size_t local_tokens_ = 0;
   MatrixView<float> expert_out_;  // CombineBackward's, while rows arrive

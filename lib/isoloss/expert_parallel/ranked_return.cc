@@ -1,4 +1,4 @@
-// The way back from the experts' ranks, and the sums on it.
+// Returns rows from the experts' ranks and adds them up on the way.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -16,20 +16,21 @@ using transport::MessageSize;
 using transport::OpKind;
 using transport::Outbox;
 
-/// Rows belong to one thread of a phase.
+/// The rows belong to one thread of a phase, so the kernels get an executor of
+/// one.
 Executor& Serial() {
   static thread_local Executor serial(1);
   return serial;
 }
 
-/// out = rows[order[0]] + rows[order[1]] + … from +0, rounded once.
+/// Sets out = rows[order[0]] + rows[order[1]] + … from +0, rounded once.
 void AddRows(MatrixView<const float> rows, std::span<const int32_t> order,
              Rounding rounding, MatrixView<float> out) {
   kernels::GatherCombine(rows, {order.data(), 1, order.size()}, {}, {},
                          rounding, out, Serial());
 }
 
-/// The same, rounded after every addition.
+/// Computes the same sum, rounded after every addition.
 void AddRowsRoundingEach(MatrixView<const float> rows,
                          std::span<const int32_t> order, Rounding rounding,
                          MatrixView<float> out) {
@@ -98,7 +99,7 @@ void RankedExchange::ReturnRows(OpKind kind,
   }
 }
 
-/// With WeightSite::kBeforeFc2 the experts made the weights' gradients.
+/// With WeightSite::kBeforeFc2 the experts have computed these gradients.
 void RankedExchange::TakeWeightGradients(int rank) {
   if (setup_.options.weight_site != WeightSite::kBeforeFc2) return;
   RankState& state = State(rank);
@@ -108,8 +109,9 @@ void RankedExchange::TakeWeightGradients(int rank) {
   }
 }
 
-/// What goes back for each received row of the last hop, [rows, D]: `weighted`,
-/// added up where assignments share the row, or both.
+/// Returns the row that goes back for each received row of the last hop, [rows,
+/// D]. Terms are multiplied by their weights if `weighted`, and added up if
+/// assignments share the row.
 MatrixView<const float> RankedExchange::RowSums(
     bool weighted, int rank, MatrixView<const float> expert_rows) {
   static thread_local Matrix<float> terms;           // [assignments, D]
@@ -118,7 +120,7 @@ MatrixView<const float> RankedExchange::RowSums(
   const RankState& state = State(rank);
   const ReceiveSide& receive = book_.At(rank, book_.last_hop()).receive;
   const size_t tags = receive.tags.size();
-  // What is added: assignment i's row is number order[i] of `rows`.
+  // Row order[i] of `rows` is the term of assignment i.
   MatrixView<const float> rows = expert_rows;
   std::span<const int32_t> order = state.places;
   if (weighted) {
@@ -142,8 +144,8 @@ MatrixView<const float> RankedExchange::RowSums(
   return sums.view();
 }
 
-/// Sends rows back to where the rows of `hop` came from, in their order: row i
-/// of `rows`, or row places[i].
+/// Sends rows back to the ranks that sent the rows of `hop`, in their order.
+/// Row i is row i of `rows`, or row places[i].
 void RankedExchange::WriteReply(OpKind kind, int rank, size_t hop,
                                 MatrixView<const float> rows,
                                 std::span<const int32_t> places,
@@ -185,8 +187,9 @@ void RankedExchange::WriteReply(OpKind kind, int rank, size_t hop,
   }
 }
 
-/// The rows that came back for what the rank sent in `hop`, in the order in
-/// which it sent them; `dweights` [assignments of its items].
+/// Returns the rows that came back for those that the rank sent in `hop`, in
+/// the order in which it sent them. `dweights` has one element per assignment
+/// of its items.
 MatrixView<const float> RankedExchange::ReadReply(OpKind kind, int rank,
                                                   size_t hop,
                                                   const Inbox& inbox,
@@ -223,7 +226,7 @@ MatrixView<const float> RankedExchange::ReadReply(OpKind kind, int rank,
   return rows.view();
 }
 
-/// A gateway adds up what the ranks of its node returned for each row.
+/// A gateway adds up the rows that the ranks of its node returned for each row.
 void RankedExchange::FoldAtGateway(int rank, MatrixView<const float> rows) {
   RankState& state = State(rank);
   const SendSide& send = book_.At(rank, 1).send;
@@ -234,8 +237,8 @@ void RankedExchange::FoldAtGateway(int rank, MatrixView<const float> rows) {
   }
 }
 
-/// A token's rank adds up what came back for each of its tokens. Gradients are
-/// not rounded yet: an addend follows (DispatchBackward).
+/// A token's rank adds up the rows that came back for each of its tokens.
+/// Gradients are not rounded yet, because DispatchBackward adds an addend.
 void RankedExchange::FoldAtTokens(OpKind kind, int rank,
                                   MatrixView<const float> rows,
                                   MatrixView<float> out) {

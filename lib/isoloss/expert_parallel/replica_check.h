@@ -1,4 +1,4 @@
-// Processes that hold copies of the same values must hold the same bits.
+// Checks that processes with copies of the same values hold the same bits.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,11 @@
 
 namespace isoloss::expert_parallel {
 
-/// Throws TransportError, naming `what`, unless all processes pass the same
-/// digest.
+/// Throws TransportError, which names `what`, unless all processes pass the
+/// same digest.
 void CheckReplicas(const Mesh& mesh, uint64_t digest, const char* what);
-/// The same for the experts' weights, among processes that hold the same ones.
+/// Checks the experts' weights likewise, among the processes that hold the same
+/// experts.
 void CheckExpertReplicas(const Mesh& mesh, uint64_t digest);
 
 }  // namespace isoloss::expert_parallel

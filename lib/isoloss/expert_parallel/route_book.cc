@@ -56,7 +56,8 @@ RouteBook::Extent RouteBook::ExtentOf(size_t hop, size_t from,
     return {layout_.NodeRows(from, node), layout_.NodeAssignments(from, node)};
   }
   if (mesh.NodeOf(from) != mesh.NodeOf(to)) return {};
-  // A gateway forwards what came from its place on every node of the group.
+  // A gateway forwards the rows that came from the rank at its place on every
+  // node of the group.
   Extent sum;
   const size_t first = mesh.GroupOf(from) * mesh.group_ranks();
   for (size_t source = first + from % mesh.node_ranks();
@@ -112,7 +113,7 @@ Assignment RouteBook::TokenAssignment(int rank, size_t i) const {
           .weight = weights_(t, k)};
 }
 
-/// What the rank sends of its own tokens.
+/// Builds what the rank sends of its own tokens.
 void RouteBook::BuildTokens(int rank) {
   static thread_local std::vector<Assignment> assignments;
   static thread_local std::vector<uint32_t> destinations;
@@ -140,7 +141,7 @@ size_t RouteBook::CheckAssignment(int rank, size_t hop, size_t peer,
   const size_t tokens = layout_.tokens();
   const auto self = static_cast<size_t>(rank);
   if (tag.token < tokens && tag.expert < mesh.experts) {
-    // What a gateway forwards may be of any rank at the same place in its node.
+    // A gateway may forward rows of any rank at the same place in its node.
     const size_t source = hop == 0 ? peer : layout_.SourceOf(tag.token);
     const size_t owner = mesh.OwnerOf(tag.expert, source);
     const bool arrived =
@@ -159,7 +160,7 @@ size_t RouteBook::CheckAssignment(int rank, size_t hop, size_t peer,
              transport_.step(), layer_, hop, rank, peer, tag.token, tag.expert);
 }
 
-/// What a gateway forwards to the ranks of its node.
+/// Builds what a gateway forwards to the ranks of its node.
 void RouteBook::BuildForwarding(int rank) {
   static thread_local std::vector<uint32_t> destinations;
   const ReceiveSide& received = At(rank, 0).receive;
@@ -190,7 +191,8 @@ RouteBook::Reply RouteBook::ReplyTo(int rank, size_t hop, size_t row) const {
   }
   const auto token = static_cast<uint32_t>(first_token_ + FirstToken(rank) +
                                            send.ItemOfRow(row));
-  // With one row per assignment, rows and assignments share their numbers.
+  // If there is one row per assignment, rows and assignments share their
+  // numbers.
   const size_t slot =
       SharesRows(fold_order()) ? 0 : send.AssignmentOfTag(row) % slots();
   return {ReplyName(token, static_cast<uint16_t>(slot)),

@@ -1,5 +1,5 @@
-// Who sends which rows to whom in one MoE layer's exchange of one step: the
-// books of RankedExchange, which moves the rows.
+// Records which ranks send which rows to which ranks, in one MoE layer's
+// exchange of one step. RankedExchange moves the rows.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@
 
 namespace isoloss::expert_parallel {
 
-/// What the exchanges of one model share.
+/// This setup is shared by the exchanges of one model.
 struct ExchangeSetup {
   Topology topology;
   ExchangeOptions options;
@@ -30,33 +30,33 @@ struct ExchangeSetup {
   Executor& executor;
 };
 
-/// Methods that take a rank are for the phases of that local rank.
+/// A phase of a local rank calls the methods that take a rank, with its own
+/// rank.
 class RouteBook {
  public:
-  /// One hop of one local rank.
+  /// Is one hop of one local rank.
   struct Port {
     SendSide send;
     ReceiveSide receive;
   };
-  /// Rows and assignments of one message of a dispatch.
+  /// Counts the rows and assignments of one message of a dispatch.
   struct Extent {
     size_t rows = 0;
     size_t tags = 0;
   };
-  /// What tells one returning row from another, for its hash, and whose token
-  /// it is.
+  /// Names a returning row for its hash, and the rank that owns its token.
   struct Reply {
     Assignment name;
     size_t source;
   };
 
-  /// `layer`: of the MoE layers, for messages.
+  /// `layer` is the number among the MoE layers, for messages.
   RouteBook(const ExchangeSetup& setup, int layer);
 
-  // Fixed by the algorithm.
+  // The number of hops is fixed by the algorithm.
   size_t hops() const { return options_.algorithm == Algorithm::kNode ? 2 : 1; }
   size_t last_hop() const { return hops() - 1; }
-  /// In which order the rows of a hop come back and are added.
+  /// Returns the order in which the rows of a hop come back and are added.
   FoldOrder fold_order() const;
 
   /// Begins a step: gathers the counts of all ranks. Keeps both views.
@@ -70,18 +70,20 @@ class RouteBook {
   size_t slots() const { return expert_ids_.cols(); }
   MatrixView<const float> weights() const { return weights_; }
 
-  /// The rank's tokens within this process's.
+  /// Returns the number of the rank's first token among the tokens of this
+  /// process.
   size_t FirstToken(int rank) const;
   size_t TokenCount(int rank) const;
-  /// The rank whose token it is that came from or goes back to `peer`: with one
-  /// hop the peer itself.
+  /// Returns the rank that owns `token`, which came from or goes back to
+  /// `peer`. With one hop that is the peer itself.
   size_t SourceOf(size_t peer, uint32_t token) const {
     return hops() == 1 ? peer : layout_.SourceOf(token);
   }
-  /// Number `i` of the rank's own assignments, in the order (token, slot).
+  /// Returns number `i` of the rank's own assignments, in the order (token,
+  /// slot).
   Assignment TokenAssignment(int rank, size_t i) const;
 
-  /// The message from `from` to `to` of a dispatch's hop.
+  /// Returns the extent of the message from `from` to `to` in a dispatch's hop.
   Extent ExtentOf(size_t hop, size_t from, size_t to) const;
   Port& At(int rank, size_t hop) {
     return ports_[static_cast<size_t>(rank - local_.first)][hop];
@@ -89,19 +91,21 @@ class RouteBook {
   const Port& At(int rank, size_t hop) const {
     return ports_[static_cast<size_t>(rank - local_.first)][hop];
   }
-  /// What the rank sends of its own tokens in hop 0.
+  /// Builds what the rank sends of its own tokens in hop 0.
   void BuildTokens(int rank);
-  /// What a gateway forwards to the ranks of its node in hop 1.
+  /// Builds what a gateway forwards to the ranks of its node in hop 1.
   void BuildForwarding(int rank);
-  /// Throws TransportError unless `tag`, which came from `peer`, is of a token
-  /// of the rank that it says, and its expert is where this rank's rows go.
-  /// Returns the token's rank.
+  /// Returns the rank that owns the token of `tag`, which came from `peer`.
+  /// Throws TransportError if `peer` does not own it in hop 0, if there is no
+  /// such token or expert, or if `rank` is not on the way to the expert.
   size_t CheckAssignment(int rank, size_t hop, size_t peer,
                          const Assignment& tag) const;
 
-  /// With one row per assignment the slot counts, else the token alone.
+  /// Returns the name of a reply: with one row per assignment it has the slot,
+  /// else the token alone.
   Assignment ReplyName(uint32_t token, uint16_t slot) const;
-  /// The reply to row number `row` of the rows that `rank` sent in `hop`.
+  /// Returns the reply to row number `row` of the rows that `rank` sent in
+  /// `hop`.
   Reply ReplyTo(int rank, size_t hop, size_t row) const;
 
  private:
@@ -114,7 +118,7 @@ class RouteBook {
   DispatchCounts counts_;
   std::vector<std::array<Port, 2>> ports_;  // [local ranks, hops]
 
-  // Of the running step.
+  // These belong to the running step.
   size_t first_token_ = 0;  // of this process, in the global batch
   MatrixView<const int32_t> expert_ids_;
   MatrixView<const float> weights_;

@@ -41,9 +41,9 @@ void RoutingPlan::Build(MatrixView<const int32_t> expert_ids, size_t experts) {
 void RoutingPlan::CheckInvariants() const {
   ISOLOSS_ASSERT(expert_begins_.back() == rows());
   for (size_t expert = 0; expert < experts(); ++expert) {
-    // Each expert's rows were filled to the brim …
+    // Each expert's rows must be filled completely.
     ISOLOSS_ASSERT(next_row_[expert] == expert_begins_[expert + 1]);
-    // … by tokens in order, none of them twice.
+    // Tokens must ascend, so that no token comes twice.
     for (size_t row = expert_begins_[expert] + 1;
          row < expert_begins_[expert + 1]; ++row) {
       ISOLOSS_ASSERT(token_of_row_(row - 1, 0) < token_of_row_(row, 0));

@@ -1,4 +1,5 @@
-// Which row of which expert each (token, slot) assignment of a batch becomes.
+// Determines which row of which expert each (token, slot) assignment of a batch
+// becomes.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +11,10 @@
 
 namespace isoloss::expert_parallel {
 
-/// The canonical order of a batch's T * K assignments: rows are grouped by
-/// expert and, within one expert, ordered by (token, slot), whoever sent them.
-/// A pure function of the expert ids; memory is reused from batch to batch.
+/// Is the canonical order of a batch's T * K assignments: rows are grouped by
+/// expert and, within one expert, ordered by (token, slot), whichever rank sent
+/// them. The order depends on the expert ids alone. Memory is reused from batch
+/// to batch.
 class RoutingPlan {
  public:
   /// Orders the assignments of one batch. Asserts that every id is in
@@ -26,17 +28,17 @@ class RoutingPlan {
   size_t rows() const { return token_of_row_.rows(); }
   size_t experts() const { return expert_begins_.size() - 1; }
 
-  /// Expert e owns rows [begins[e], begins[e + 1]), [experts + 1].
+  /// Expert e owns rows [begins[e], begins[e + 1]). The shape is [experts + 1].
   std::span<const size_t> expert_begins() const { return expert_begins_; }
   int64_t TokensOf(size_t expert) const {
     return static_cast<int64_t>(expert_begins_[expert + 1] -
                                 expert_begins_[expert]);
   }
-  /// [rows, 1].
+  /// The shape is [rows, 1].
   MatrixView<const int32_t> token_of_row() const {
     return token_of_row_.view();
   }
-  /// [T, K].
+  /// The shape is [T, K].
   MatrixView<const int32_t> row_of_slot() const { return row_of_slot_.view(); }
 
  private:

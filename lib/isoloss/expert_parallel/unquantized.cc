@@ -1,5 +1,4 @@
-// Rows that travel as they are: BF16 words, or FP32 words where activations are
-// FP32.
+// Sends rows as they are: BF16 words, or FP32 words if activations are FP32.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>

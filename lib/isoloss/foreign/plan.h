@@ -8,11 +8,12 @@
 
 namespace isoloss::foreign {
 
-/// Returns whether the words before a number name the last step of a whole run:
-/// "max_train_steps", "Number of training steps", "trainer.num_iterations", or
-/// "training for" before "120 steps", with which `behind` begins. Steps per
-/// something, of a warm-up, an evaluation or a benchmark, or between two
-/// actions do not count.
+/// Returns whether `words`, the text before a number, names the last step of a
+/// whole run. Examples are "max_train_steps", "Number of training steps", and
+/// "trainer.num_iterations". The second argument is the text after the number:
+/// "training for" counts if "steps" follows, as in "training for 120 steps".
+/// Steps per something, of a warm-up, an evaluation or a benchmark, or between
+/// two actions do not count.
 bool NamesPlan(std::string_view words, std::string_view behind = {});
 
 /// Takes the run's planned end from its settings.

@@ -1,4 +1,4 @@
-// BF16: the upper half of FP32.
+// BF16 is the upper half of FP32.
 #include "isoloss/formats/format.h"
 
 namespace isoloss::formats {

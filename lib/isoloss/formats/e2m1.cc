@@ -1,4 +1,4 @@
-// FP4 E2M1, all codes finite: the largest value is 6.
+// FP4 E2M1 has only finite codes; the largest value is 6.
 #include "isoloss/formats/format.h"
 
 namespace isoloss::formats {

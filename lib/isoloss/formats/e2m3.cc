@@ -1,4 +1,4 @@
-// FP6 E2M3, all codes finite: the largest value is 7.5.
+// FP6 E2M3 has only finite codes; the largest value is 7.5.
 #include "isoloss/formats/format.h"
 
 namespace isoloss::formats {

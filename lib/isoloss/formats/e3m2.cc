@@ -1,4 +1,4 @@
-// FP6 E3M2, all codes finite: the largest value is 28.
+// FP6 E3M2 has only finite codes; the largest value is 28.
 #include "isoloss/formats/format.h"
 
 namespace isoloss::formats {

@@ -1,4 +1,4 @@
-// FP8 E4M3, the variant without infinities ("fn"): the largest value is 448.
+// FP8 E4M3 is the variant without infinities ("fn"); the largest value is 448.
 #include "isoloss/formats/format.h"
 
 namespace isoloss::formats {

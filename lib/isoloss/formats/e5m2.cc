@@ -1,4 +1,4 @@
-// FP8 E5M2, IEEE-like with infinities: the largest value is 57344.
+// FP8 E5M2 is IEEE-like with infinities; the largest value is 57344.
 #include "isoloss/formats/format.h"
 
 namespace isoloss::formats {

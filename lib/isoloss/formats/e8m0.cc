@@ -20,8 +20,8 @@ uint8_t E8m0Scale(uint32_t amax, const Format& element, ScaleRule rule) {
   const uint32_t exponent = amax >> 23;
   const uint32_t mantissa = amax & 0x7FFFFF;
   const uint32_t emax = static_cast<uint32_t>(element.emax);
-  // Below 2^-126 there is no leading one to leave out, which matters where the
-  // scale itself is not below: of emax 0.
+  // Below 2^-126 an FP32 number has no implicit leading one. That matters only
+  // for emax 0, where the scale is not below 2^-126 itself.
   const bool subnormal = exponent == 0 && emax == 0;
   uint32_t rounded = exponent;
   switch (rule) {
@@ -33,9 +33,9 @@ uint8_t E8m0Scale(uint32_t amax, const Format& element, ScaleRule rule) {
       if (rounded == 255) return kNanE8m0;
       break;
     case ScaleRule::kRceil: {
-      // The definition rounds amax * (1 / max) to FP32 first. That differs from
-      // the exact quotient for one amax per format, whose quotient rounds down
-      // to 2^-127. Of INT8 the quotient is exact.
+      // The definition rounds amax * (1 / max) to FP32 first. The result
+      // differs from the exact quotient for one amax per format, whose quotient
+      // rounds down to 2^-127. For INT8 the quotient is exact.
       const uint32_t field = element.max_mantissa_field();
       const uint32_t limit = subnormal ? (field | 0x800000) >> 1
                                        : field + (exponent == emax ? 1 : 0);

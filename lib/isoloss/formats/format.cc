@@ -27,20 +27,20 @@ constexpr const Format* kFormats[] = {
 #undef ISOLOSS_FORMAT
 };
 
-/// Code of a finite or infinite magnitude, given as FP32 bits, as if the
-/// format's exponent range went on beyond max_code.
+/// Returns the code of a finite or infinite magnitude, given as FP32 bits, as
+/// if the format's exponent range had no end at max_code.
 uint64_t UnboundedCode(const Format& format, uint32_t magnitude,
                        RoundingMode rounding, RandomBits random) {
   const int m = format.mantissa_bits;
   const int exponent = static_cast<int>(magnitude >> kFp32MantissaBits);
   if (exponent >= kFp32Bias + 1 - format.bias) {
-    // Normal in the format. A carry out of the mantissa walks into the
-    // exponent, which is what rounding up to the next binade means.
+    // The value is normal in the format. A carry out of the mantissa moves into
+    // the exponent, which is right for rounding up to the next binade.
     return DropBits(rounding, magnitude, kFp32MantissaBits - m, random) -
            (static_cast<uint64_t>(kFp32Bias - format.bias) << m);
   }
-  // Subnormal in the format: the code is the significand in units of the
-  // smallest subnormal. FP32's own subnormals have the exponent 1.
+  // The value is subnormal in the format: the code is the significand in units
+  // of the smallest subnormal. FP32's own subnormals have the exponent 1.
   const uint32_t significand =
       exponent == 0 ? magnitude : (magnitude & 0x7FFFFF) | 0x800000;
   constexpr int kAllBits = 63;

@@ -1,4 +1,4 @@
-// What a format reaches and how its values are spread.
+// Says what range a format has and how its values are spread.
 #pragma once
 
 #include <cstdint>
@@ -9,20 +9,20 @@
 
 namespace isoloss::formats {
 
-/// The positive values from 2^exponent up to the next power of two.
+/// Has the positive values from 2^exponent up to the next power of two.
 struct Binade {
   int exponent = 0;
   uint32_t first_code = 0;
   uint32_t values = 0;
   double spacing = 0;  ///< of neighbours
-  /// Half the spacing over the least value: of what is rounded to it, to
-  /// nearest, the largest relative error.
+  /// This is half the spacing divided by the least value. It is the largest
+  /// relative error of rounding to nearest in this binade.
   double worst_error = 0;
 
   bool operator==(const Binade&) const = default;
 };
 
-/// Exact: all numbers are multiples of powers of two that FP64 has.
+/// The numbers are exact: all are multiples of powers of two that FP64 has.
 struct FormatRange {
   double max = 0;
   std::optional<double> min_normal;  ///< integers have none

@@ -1,4 +1,4 @@
-// FP16: the largest value is 65504.
+// The largest value of FP16 is 65504.
 #include "isoloss/formats/format.h"
 
 namespace isoloss::formats {

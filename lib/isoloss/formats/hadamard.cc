@@ -8,7 +8,8 @@ namespace isoloss::formats {
 
 namespace {
 
-/// Sums and differences of elements so far apart.
+/// Replaces pairs of elements that are kApart apart by their sums and
+/// differences.
 template <size_t kApart>
 void Stage(float (&x)[kHadamardLength]) {
   for (size_t first = 0; first < kHadamardLength; first += 2 * kApart) {

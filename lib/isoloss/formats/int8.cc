@@ -1,5 +1,5 @@
-// MXINT8: multiples of 2^-6. The lowest code, -2, stays unused, so that values
-// are symmetric.
+// MXINT8 has the multiples of 2^-6. The lowest code, -2, stays unused, so that
+// values are symmetric.
 #include "isoloss/formats/format.h"
 
 namespace isoloss::formats {

@@ -15,8 +15,8 @@ uint32_t MagnitudeBits(float value) {
   return std::bit_cast<uint32_t>(value) & 0x7FFFFFFF;
 }
 
-/// Bits of the largest magnitude. As integers, finite < infinity < NaN, so a
-/// NaN or an infinity in the block shows in the maximum.
+/// Returns the bits of the largest magnitude. As integers, finite < infinity <
+/// NaN, so a NaN or an infinity in the block shows in the maximum.
 uint32_t MaxMagnitudeBits(std::span<const float> block, bool skip_nan) {
   uint32_t largest = 0;
   for (const float value : block) {
@@ -30,7 +30,7 @@ uint32_t MaxMagnitudeBits(std::span<const float> block, bool skip_nan) {
 uint8_t EncodeElement(float value, float reciprocal, const Quantization& spec) {
   const Format& element = *spec.element;
   if (std::isnan(value)) {
-    // Only kTe gets here with a NaN.
+    // Only kTe comes here with a NaN.
     return static_cast<uint8_t>(
         element.has_nan() ? Encode(element, value, Overflow::kSaturate)
                           : element.max_code);

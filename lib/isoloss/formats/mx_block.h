@@ -1,5 +1,5 @@
-// MX blocks: 32 elements along the contraction axis that share one power-of-two
-// scale (an E8M0 byte).
+// Quantises to MX blocks: 32 elements along the contraction axis that share one
+// power-of-two scale (an E8M0 byte).
 #pragma once
 
 #include <cstddef>
@@ -15,12 +15,12 @@ namespace isoloss::formats {
 
 inline constexpr size_t kMxBlockSize = 32;
 
-// Functions of this file take descriptions of which is_mx() holds.
+// The functions below take descriptions for which is_mx() is true.
 
-/// The scale byte of a block of any length >= 1 (rule: see QuantizeMx).
+/// Returns the scale byte of a block of any length >= 1 (rule: see QuantizeMx).
 uint8_t MxScale(std::span<const float> block, const Quantization& spec);
 
-/// Codes and scales of a quantised matrix.
+/// Holds the codes and scales of a quantised matrix.
 struct MxMatrix {
   Matrix<uint8_t> codes;   ///< [rows, cols]
   Matrix<uint8_t> scales;  ///< [rows, ceil(cols / 32)], E8M0
@@ -46,10 +46,10 @@ struct MxMatrix {
 ///          result.codes [rows, cols]; result.scales [rows, ceil(cols / 32)].
 /// Units    scales are E8M0 codes: code s stands for the factor 2^(s - 127).
 /// Special  kBlockNan: a block with a NaN or an infinity gets scale code 255
-///          (NaN) and the format's NaN code (zero where it has none).
-///          kTe: the scale comes from the elements that are not NaN, 254 if one
-///          is infinite; infinities saturate, a NaN keeps its sign as the
-///          format's NaN code and becomes the largest value where there is
+///          (NaN) and the format's NaN code (zero if it has none).
+///          kTe: the scale comes from the elements that are not NaN; it is 254
+///          if one of them is infinite. Infinities saturate. A NaN becomes the
+///          format's NaN code with its sign, or the largest value if there is
 ///          none. An all-zero block gets scale code 0 and signed zero codes.
 ///          Finite blocks near FLT_MAX: kEven may give the NaN scale, kCeil and
 ///          kRceil may dequantise to infinity.
@@ -62,13 +62,13 @@ struct MxMatrix {
 ///          how they were checked: docs/numerics.md, sections 5 to 7.
 MxMatrix QuantizeMx(MatrixView<const float> values, const Quantization& spec);
 
-/// code value * 2^(scale - 127) in FP32, overflow to infinity.
+/// Returns code value * 2^(scale - 127) in FP32; overflow gives infinity.
 /// Special  a NaN code or scale gives 0x7FC00000.
 /// Errors   ShapeError if scales do not fit codes.
 Matrix<float> DequantizeMx(const MxMatrix& quantized, const Format& element);
 
-/// Quantises and dequantises one block: the value a GEMM operand gets. Values
-/// are BF16-representable if those of `in` are.
+/// Quantises and dequantises one block, which gives the values of a GEMM
+/// operand. They are BF16-representable if those of `in` are.
 /// Shapes   in and out have the same length (1 to 32) and may be the same
 ///          memory.
 /// Special  as QuantizeMx followed by DequantizeMx.

@@ -24,7 +24,7 @@ std::string_view ScalingName(const Quantization& q) {
   return NameOf(kScalingNames, q.scaling);
 }
 
-/// The entry of that name becomes `value`; false: there is none.
+/// Sets `value` to the entry of that name; returns false if there is none.
 template <typename Value, size_t kCount>
 bool Take(const Named<Value> (&table)[kCount], std::string_view name,
           Value& value) {
@@ -106,8 +106,8 @@ std::vector<std::string> WordsOf(std::string_view name) {
   return words;
 }
 
-/// The number at the end of a word that begins with `prefix`; 0: it does not,
-/// or is no number of up to five digits.
+/// Returns the number after `prefix` in a word; 0 if the word does not begin
+/// with it, or if no number of up to five digits follows.
 int NumberAfter(std::string_view prefix, std::string_view word) {
   if (!word.starts_with(prefix)) return 0;
   word.remove_prefix(prefix.size());
@@ -131,7 +131,7 @@ bool TakeCell(std::string_view word, Quantization& q) {
   return true;
 }
 
-/// Takes a word of a description over, wherever it stands.
+/// Applies one word of a description, at whatever place it is.
 bool TakeWord(std::string_view word, Quantization& q) {
   if (Take(kScaleFormatNames, word, q.scale_format) || TakeCell(word, q) ||
       Take(kScalingNames, word, q.scaling) ||
@@ -253,7 +253,8 @@ Quantization QuantizationByName(std::string_view name) {
     ++known;
   }
   while (known < words.size() && TakeWord(words[known], q)) ++known;
-  // Each word has its place, and what is usual has none.
+  // The description must be written as QuantizationName writes it: each word
+  // has its place, and defaults are left out.
   std::string wrong = WrongQuantization(q);
   const std::string written = QuantizationName(q);
   if (wrong.empty() && (known < words.size() || WordsOf(written) != words)) {

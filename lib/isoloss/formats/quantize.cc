@@ -20,7 +20,7 @@ size_t CellCount(size_t extent, size_t of_cell) {
   return extent == 0 ? 0 : RoundUp(extent, of_cell) / of_cell;
 }
 
-/// The part of a tensor from (row, col) on that one cell has.
+/// Returns the part of a tensor that belongs to the cell at (row, col).
 MatrixView<const float> CellAt(MatrixView<const float> values, const Cell& cell,
                                size_t row, size_t col) {
   return values.Rows(row, std::min(cell.rows, values.rows() - row))

@@ -1,4 +1,5 @@
-// Look-up by name: of what a .def file registers, and of the values of a table.
+// Looks up by name the entries that a .def file registers, and the values of a
+// table.
 #pragma once
 
 #include <fmt/ranges.h>
@@ -22,7 +23,7 @@ namespace isoloss::formats {
              fmt::join(names, ", "), DidYouMean(name, names));
 }
 
-/// The entry of that name.
+/// Returns the entry of that name.
 /// Errors   ConfigError that lists the names and suggests the nearest.
 template <typename T>
 const T& RegisteredByName(std::span<const T* const> entries,
@@ -35,7 +36,7 @@ const T& RegisteredByName(std::span<const T* const> entries,
   ThrowUnknownName(name, what, names);
 }
 
-/// The value of that name in a table.
+/// Returns the value of that name in a table.
 /// Errors   as RegisteredByName.
 template <typename T, size_t kCount>
 T ValueByName(const Named<T> (&table)[kCount], std::string_view name,

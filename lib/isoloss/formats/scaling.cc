@@ -22,23 +22,24 @@ Scale E8m0ScaleOf(const Quantization& quantization, uint32_t amax) {
   return {E8m0Reciprocal(byte), DecodeE8m0(byte), byte};
 }
 
-/// The power of two at or below a positive finite number; 2^-127 of smaller
-/// ones, which is the least whose reciprocal is finite.
+/// Returns the power of two at or below a positive finite number. The least
+/// result is 2^-127, the least power whose reciprocal is finite.
 float PowerBelow(float value) {
   const float power =
       std::bit_cast<float>(std::bit_cast<uint32_t>(value) & kExponentField);
   return std::max(power, 0x1p-127f);
 }
 
-/// The power of two at or above, its exponent field in [1, 254].
+/// Returns the power of two at or above the value; its exponent field is in [1,
+/// 254].
 float PowerAbove(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t exponent = (bits >> 23) + ((bits & 0x7FFFFF) != 0 ? 1 : 0);
   return std::bit_cast<float>(std::clamp(exponent, 1u, 254u) << 23);
 }
 
-/// TransformerEngine's and torchao's: the factor is the quotient of the largest
-/// element and amax, and codes stand for its reciprocal.
+/// Makes TransformerEngine's and torchao's scale: `encode` is the quotient of
+/// the largest element and amax, and `decode` is its reciprocal.
 Scale ScaleOfQuotient(const Quantization& quantization, float quotient) {
   Scale scale;
   scale.encode = quantization.scale_format == ScaleFormat::kPow2
@@ -48,7 +49,8 @@ Scale ScaleOfQuotient(const Quantization& quantization, float quotient) {
   return scale;
 }
 
-/// DeepGEMM's: codes stand for the quotient of amax and the largest element.
+/// Makes DeepGEMM's scale: `decode` is the quotient of amax and the largest
+/// element.
 Scale DeepgemmScale(const Quantization& quantization, float amax) {
   constexpr float kLeast = 1e-4f;
   const float decode =
@@ -78,7 +80,7 @@ Scale WideScale(const Quantization& quantization, float amax) {
   }
 }
 
-/// A cell's own E4M3 scale, without one of the tensor.
+/// Returns a cell's own E4M3 scale, if the tensor has no scale.
 Scale E4m3Scale(const Quantization& quantization, float amax) {
   const float largest = MaxFinite(*quantization.element);
   const bool torchao = quantization.scale_rule == ScaleRule::kTorchao;
@@ -92,7 +94,8 @@ Scale E4m3Scale(const Quantization& quantization, float amax) {
   return scale;
 }
 
-/// Of elements of which the largest magnitude has the finite bits `amax`.
+/// Returns the scale of elements whose largest magnitude has the finite bits
+/// `amax`.
 Scale ScaleOfAmax(const Quantization& quantization, uint32_t amax) {
   switch (quantization.scale_format) {
     case ScaleFormat::kNone:
@@ -108,7 +111,7 @@ Scale ScaleOfAmax(const Quantization& quantization, uint32_t amax) {
   return {};
 }
 
-/// Without a history the scale is 1, as TransformerEngine begins.
+/// Without a history the scale is 1, as in TransformerEngine at the start.
 Scale DelayedScale(const Quantization& quantization, const TensorAmax& tensor) {
   if (tensor.history) {
     return ScaleOfAmax(quantization, std::bit_cast<uint32_t>(*tensor.history));
@@ -120,21 +123,22 @@ Scale DelayedScale(const Quantization& quantization, const TensorAmax& tensor) {
       quantization.scale_format == ScaleFormat::kE8m0 ? kOneE8m0 : kOneE4m3};
 }
 
-/// The largest product of an element and a cell's scale.
+/// Returns the largest product of an element and a cell's scale.
 float RangeOfTwoLevels(const Quantization& quantization) {
   return MaxFinite(kFormat_e4m3) * MaxFinite(*quantization.element);
 }
 
 /// TransformerEngine multiplies the tensor by `encode` before it looks at
-/// cells; 1 beside an infinity, whose cell has the scale 448.
+/// cells. If the tensor has an infinity, `encode` is 1, and the infinity's cell
+/// has the scale 448.
 Scale TeScale(float range, float amax) {
   const float encode = std::min(range / amax, kFloatMax);
   if (amax == 0 || encode == 0) return {};
   return {.encode = encode, .decode = 1 / encode};
 }
 
-/// torchao divides by `decode`. Of a tensor of zeros it has 0, and beside an
-/// infinity infinity, which makes the tensor NaN; here these are 1.
+/// torchao divides by `decode`. It has 0 for a tensor of zeros, and infinity
+/// for a tensor with an infinity, which makes the tensor NaN. Here both are 1.
 Scale TorchaoScale(float range, float amax) {
   const float decode = amax / range;
   if (decode == 0 || std::isinf(decode)) return {};

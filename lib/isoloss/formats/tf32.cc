@@ -1,4 +1,4 @@
-// TF32: the exponents of FP32, the precision of FP16.
+// TF32 has the exponents of FP32 and the precision of FP16.
 #include "isoloss/formats/format.h"
 
 namespace isoloss::formats {

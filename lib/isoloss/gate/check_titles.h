@@ -1,4 +1,5 @@
-// Names the checks and levels for people; files for programs hold their ids.
+// Names the checks and levels in words for readers; files that programs read
+// hold their ids.
 #pragma once
 
 #include <span>
@@ -18,8 +19,8 @@ struct CheckTitle {
 /// Returns all checks of check_titles.def.
 std::span<const CheckTitle> CheckTitles();
 
-/// "final loss" of `final_window`. A check of another program's level is called
-/// by its id, with spaces for underscores.
+/// Returns "final loss" for `final_window`. A check of another program's level
+/// is called by its id, with spaces in place of underscores.
 std::string TitleOf(std::string_view id);
 
 /// Writes the level's name, and the title and remedy of the check's id.

@@ -13,7 +13,7 @@
 namespace isoloss::gate {
 namespace {
 
-/// Why the ladder did not come as far as level L5.
+/// Says why the ladder did not come as far as level L5.
 std::string WhyNotJudged(const Judgement& judgement) {
   for (const Check& check : judgement.checks) {
     if (check.outcome != judgement.outcome) continue;
@@ -32,7 +32,7 @@ Check Inconclusive(std::string name, std::string quantity) {
   return check;
 }
 
-/// A check that shows what a test of another arm found.
+/// Makes a check that shows the result of an ArmTest.
 Check Showing(std::string name, std::string quantity, const ArmTest& test,
               std::string relation, const std::string& meaning) {
   Check check = Inconclusive(std::move(name), std::move(quantity));

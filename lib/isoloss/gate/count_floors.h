@@ -1,4 +1,4 @@
-// How little a statistic of a small tensor may mean.
+// Says how little a statistic of a small tensor may mean.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +11,21 @@
 
 namespace isoloss::gate {
 
-/// Floors that grow as tensors get small: a single element must not be as
-/// significant as its tensor is small, such as one underflow where good runs
-/// show none, or one update whose sign is in doubt.
+/// Holds floors that grow as tensors get small. Otherwise a single element of
+/// a small tensor would look significant: one underflow where good runs show
+/// none, or one update whose sign is in doubt.
 class CountFloors {
  public:
-  /// Knows no size: every floor is as given.
+  /// Knows no sizes, so that every floor stays as it is given.
   CountFloors() = default;
 
-  /// Counts the tensors, parameters and routers in the probe's case plain.
+  /// Takes the sizes of tensors, parameters and routers from the probe's case
+  /// plain.
   explicit CountFloors(const runlog::ProbeLog& log);
 
-  /// The larger of `floor` and of what one element does, `whole` / elements of
-  /// tensor `subject` (or tokens of a router).
+  /// Returns the larger of `floor` and the effect of one element, which is
+  /// `whole` divided by the number of elements of tensor `subject` (or tokens
+  /// of a router).
   double Floor(std::string_view subject, double floor, double whole) const;
 
  private:

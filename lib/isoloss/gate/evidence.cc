@@ -17,7 +17,7 @@ namespace {
 using Differences = std::vector<std::string>;
 using runlog::Provenance;
 
-/// A text that two provenances must record and share.
+/// Describes a text that two provenances must record and share.
 struct Shared {
   const char* name;
   std::string Provenance::*field;
@@ -31,21 +31,22 @@ constexpr Shared kSameArm[] = {
     {"recipe", &Provenance::recipe},
     {"exchange", &Provenance::exchange},
 };
-/// Where not both have a table of it; ensembles have none.
+/// These are compared only where both have a table of formats; ensembles have
+/// none.
 constexpr Shared kSameFormats[] = {
     {"resolved_recipe", &Provenance::resolved_recipe},
 };
 constexpr Shared kSameNumerics[] = {
     {"numerics_digest", &Provenance::numerics_digest},
 };
-/// A probe speaks for the program that made it only.
+/// A probe speaks only for the program that made it.
 constexpr Shared kSameBuild[] = {
     {"tool_version", &Provenance::tool_version},
     {"commit", &Provenance::commit},
     {"numerics_digest", &Provenance::numerics_digest},
 };
 
-/// A resolved text runs over many lines.
+/// Shows only the first line of a text, because resolved texts have many.
 std::string Shown(const std::string& text) {
   constexpr size_t kLongest = 60;
   const std::string line = text.substr(0, text.find('\n'));
@@ -102,8 +103,8 @@ void ReportMembers(const std::string& label, const runlog::Ensemble& ensemble,
   }
 }
 
-/// Another program's logs tell no more than the curves, so that good runs must
-/// be runs of their own, made as the judged runs are.
+/// The logs of another program tell only the curves. So the good runs must be
+/// separate runs, made as the judged runs are.
 void ReportUnlikeGoodRuns(const std::string& label,
                           const runlog::Ensemble& ensemble,
                           const compare::Pairing& pairing,
@@ -148,8 +149,8 @@ void ReportUnlikeGoodRuns(const std::string& label,
   }
 }
 
-/// The first step in which the probe's plain case is not the run, as far as
-/// both went; "" if there is none.
+/// Returns the first step in which the probe's plain case differs from the
+/// run, among the steps that both have. Empty if there is none.
 std::string UnlikeStep(const runlog::PlainStepColumns& probed,
                        const runlog::StepColumns& run) {
   bool shared = false;

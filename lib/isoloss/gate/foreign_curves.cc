@@ -17,13 +17,13 @@ namespace isoloss::gate {
 namespace {
 
 /// isoloss' own runs of BF16 and FP8 are 0.001 % apart at step 1. Twenty times
-/// as much is more than the rounding of such formats.
+/// as much is more than the rounding of such formats explains.
 constexpr double kRoundingPercent = 0.02;
 
-/// Later than this chance alone parts two runs: nothing is said.
+/// After this step chance alone parts two runs, so nothing is said.
 constexpr int64_t kLastFirstStep = 10;
-/// Up to this one chance has had no update to act on, or one. Later it may part
-/// good runs further than their margin.
+/// Up to this step chance has had at most one update to act on. Later it may
+/// part good runs further than their margin.
 constexpr int64_t kLastWithoutChance = 2;
 
 bool IsKnownPair(const compare::SeedPair& pair) {
@@ -54,7 +54,8 @@ struct FirstGaps {
   bool by_chance = false;  ///< or chance does
 };
 
-/// Unpaired losses of a row differ by the spread between seeds of both arms.
+/// Returns the spread between seeds of both arms: unpaired losses of a row
+/// differ by as much.
 double SpreadOfSeeds(const compare::Pairing& pairing, size_t row) {
   constexpr size_t kFewest = 3;  // two may be alike by chance
   if (pairing.pairs.size() < kFewest) return 0;
@@ -94,7 +95,8 @@ bool IsUnpairedAtMostSteps(const compare::Pairing& pairing, size_t begin,
   return 2 * unpaired > end - begin;
 }
 
-/// Pairs that the gate has to take for pairs, without a digest that says so.
+/// Whether the gate has to assume that the runs are pairs, because no digest
+/// says so.
 bool AreSupposedPairs(const compare::Pairing& pairing) {
   return !pairing.Knows(runlog::Fact::kBatches) && !pairing.pairs.empty() &&
          !std::ranges::all_of(pairing.pairs, &IsKnownPair);
@@ -126,8 +128,8 @@ FirstGaps FirstGapsOf(const compare::Pairing& pairing) {
   return gaps;
 }
 
-/// Why runs that are so far apart at the first step are no pairs; "" if they
-/// may be.
+/// Says why runs that differ as much at the first step are no pairs. Empty if
+/// they may be pairs.
 std::string WhyNoPairs(const compare::Pairing& pairing, const FirstGaps& gaps,
                        const Policy& policy) {
   const double worst = std::fabs(gaps.percents[gaps.worst]);
@@ -135,14 +137,14 @@ std::string WhyNoPairs(const compare::Pairing& pairing, const FirstGaps& gaps,
     return fmt::format("the margin is {:g} %", policy.margin_percent);
   }
   // Runs that begin alike part with time, and those of a coarse recipe stay
-  // apart. Only those that began apart come nearer.
+  // apart. Only runs that began apart come nearer to each other.
   constexpr double kNearer = 3;
   const double first = RootMeanSquare(gaps.percents);
   if (!gaps.by_chance && first > kNearer * gaps.end + gaps.digits) {
     return fmt::format("single steps of the end are {:.3g} % apart", gaps.end);
   }
-  // A recipe shifts all seeds alike, other weights and batches do not. Chance
-  // parts good pairs, but from most steps on by less than that.
+  // A recipe shifts all seeds alike; different weights and batches do not.
+  // Chance also parts good pairs, but by less at most steps.
   const size_t rows = pairing.pairs[0].baseline->log.steps.step.size();
   if (IsUnpairedAt(pairing, 0, gaps.digits) &&
       (!gaps.by_chance ||
@@ -167,17 +169,18 @@ std::string GapText(const compare::Pairing& pairing, const FirstGaps& gaps) {
 
 // ---- other batches later ----------------------------------------------------
 
-/// Equal batches move the losses of both arms up and down together; other ones
-/// do so at half of the steps.
+/// Equal batches move the losses of both arms up and down together. Unequal
+/// batches do so at half of the steps.
 struct Moves {
   double together = 0;
   double all = 0;
 
-  /// One and a half standard deviations above one half, or less. Moves that
-  /// follow each other share a value; so their variance is 11/9 times that of
-  /// independent ones. Losses that correlate by 0.6 within pairs, where the
-  /// noise of chance is as large as 0.8 of that of batches, move together at
-  /// 0.7 of the steps: 3 standard deviations above this limit of 120 moves.
+  /// Whether at most half of the moves, plus one and a half standard
+  /// deviations, go together. Moves that follow each other share a value, so
+  /// their variance is 11/9 times that of independent moves. Suppose that
+  /// losses correlate by 0.6 within pairs, and chance's noise is 0.8 of the
+  /// batches' noise. Then 0.7 of the moves go together: 3 standard deviations
+  /// above this limit for 120 moves.
   bool AreByChance() const {
     constexpr double kDeviations = 1.5;
     const double deviation = std::sqrt(all / 4 * 11 / 9);
@@ -185,12 +188,13 @@ struct Moves {
   }
 };
 
-/// What single losses of a log do not show.
+/// Returns the unit of a log's losses: single losses show nothing finer.
 double UnitOf(const runlog::RunLog& log) {
   return std::max(2 * log.provenance.origin.loss_half_unit, log.told.loss_step);
 }
 
-/// Of the steps to rows [begin, end) that both logs of a pair show.
+/// Counts the moves to rows [begin, end) that are large enough to show in both
+/// logs of a pair.
 Moves MovesOf(const compare::Pairing& pairing, size_t begin, size_t end) {
   constexpr double kShown = 1.5;  // units: rounding turns no such move around
   Moves moves;
@@ -211,16 +215,17 @@ Moves MovesOf(const compare::Pairing& pairing, size_t begin, size_t end) {
   return moves;
 }
 
-/// Rows [begin, end).
+/// A stretch is made of rows [begin, end).
 struct Stretch {
   size_t begin = 0;
   size_t end = 0;
   Moves moves;
 };
 
-/// The first stretch, of as few tenths as have enough moves, in which the two
-/// runs of a seed move together by chance alone and part as far as two seeds.
-/// Of fewer than three seeds nobody knows the latter.
+/// Returns the first stretch in which the two runs of a seed move together by
+/// chance alone and part as far as two seeds. It has as few tenths as hold
+/// enough moves. With fewer than three seeds nobody knows how far seeds part,
+/// so only the moves count.
 std::optional<Stretch> UnpairedStretch(const compare::Pairing& pairing) {
   constexpr size_t kTenths = 10;
   constexpr double kFewest = 120;
@@ -250,8 +255,8 @@ bool IsSmoothed(const compare::Run& run) {
          run.log.provenance.origin.values() == runlog::LossValues::kSmoothed;
 }
 
-/// Smoothing puts off a difference and makes it smaller. It makes
-/// none that is beyond the margin on one side in each tenth, from the first on.
+/// Smoothing puts off a difference and makes it smaller. It can't make one
+/// that exceeds the margin on one side in every tenth.
 bool HasGapThroughout(const compare::Pairing& pairing, const Policy& policy) {
   const auto parts = compare::CompareByTenth(pairing, policy.alpha);
   const auto beyond = [&](double side) {
@@ -263,7 +268,8 @@ bool HasGapThroughout(const compare::Pairing& pairing, const Policy& policy) {
   return !policy.InTokens() && (beyond(1) || (!policy.one_sided && beyond(-1)));
 }
 
-/// Larger than the cross entropy of any vocabulary at random.
+/// Warns of losses that are larger than the cross entropy of a random guess
+/// over any vocabulary.
 std::string ScaleWarning(const compare::Pairing& pairing) {
   constexpr double kMostNats = 100;
   for (const compare::Run* run : pairing.All()) {
@@ -352,7 +358,7 @@ std::optional<Check> OtherBatches(const compare::Pairing& pairing) {
 std::vector<std::string> CurveWarnings(const compare::Pairing& pairing) {
   std::vector<std::string> warnings;
   const FirstGaps gaps = FirstGapsOf(pairing);
-  // Where a relation holds, the check names it.
+  // If a relation holds, the check names it.
   if (gaps.any && RelationOf(pairing).text.empty()) {
     warnings.push_back(GapText(pairing, gaps) + ".");
   }

@@ -25,7 +25,8 @@ bool IsClose(double a, double b, double half_unit) {
          std::fabs(a - b) <= half_unit + kOtherOrder * std::fabs(b);
 }
 
-/// How the steps that both tell of are not the same; "" if they are.
+/// Says how the steps that the probe and the run share differ; "" if they
+/// agree.
 std::string UnlikeStep(const ProbeLog& probe, const runlog::RunLog& run) {
   const auto& found = probe.plain_steps;
   const auto& steps = run.steps;
@@ -40,7 +41,8 @@ std::string UnlikeStep(const ProbeLog& probe, const runlog::RunLog& run) {
     };
     const double loss = found.loss_nats[at.a];
     const double norm = found.grad_norm[at.a];
-    // NaN is what nobody recorded, or what the run has, too.
+    // A NaN is no evidence: nobody recorded the value, or the run has NaN,
+    // too.
     if (!std::isnan(loss)) {
       shared = true;
       if (!IsClose(loss, steps.loss_nats[at.b],

@@ -1,6 +1,7 @@
-// Probes of runs that another program trained: what isoloss check-tensors found
-// in operations that it recorded. There is no graph, no case and no build that
-// says what should be in them, so that a verdict says what was looked at.
+// Judges probes of runs that another program trained: the findings of isoloss
+// check-tensors in the operations that were recorded. No graph, case or build
+// says which operations there should be, so a verdict lists those that were
+// looked at.
 #pragma once
 
 #include <optional>
@@ -14,26 +15,29 @@
 
 namespace isoloss::gate {
 
-/// As Mismatches() of a probe and a run that are not both isoloss' own: recipe,
-/// initial weights where both tell them, and at least one loss of a step. It
-/// agrees within half a unit of the run log's last digit and 2^-20 of itself,
-/// since a trainer may add up the losses of ranks in its own way.
+/// Works as Mismatches() for a probe and a run that are not both isoloss' own.
+/// It compares the recipe, the initial weights where both record them, and at
+/// least one loss of a step. A loss agrees within half a unit of the run log's
+/// last digit and 2^-20 of itself, since a trainer may add up the losses of
+/// ranks in its own way.
 std::vector<std::string> ForeignMismatches(const Probe& probe,
                                            const compare::Run& run);
 
-/// As ProbeGaps() of such a probe: rows that contradict each other.
+/// Works as ProbeGaps() for such a probe: it finds rows that contradict each
+/// other.
 std::vector<std::string> ForeignGaps(const runlog::ProbeLog& log);
 
-/// Steps whose operations were compared.
+/// Returns the steps whose operations were compared.
 std::set<int64_t> StepsLookedAt(const runlog::ProbeLog& log);
 
-/// For a regression: nothing, if the probe has the first step whose losses
-/// differ, or the one before it, which has updated its weights.
+/// Returns a check of a regression if the probe lacks the parting. It must
+/// have the first step whose losses differ, or the step before it, which has
+/// updated its weights.
 std::optional<Check> MissesParting(const Probe& probe,
                                    const compare::SeedPair& pair);
 
-/// What was looked at: operations, tensors, elements and steps, and no more.
-/// Nothing if no probe is of another program.
+/// Says what was looked at: operations, tensors, elements and steps, and no
+/// more. Empty if no probe is of another program.
 std::optional<Check> ForeignScope(const Probes& probes);
 
 }  // namespace isoloss::gate

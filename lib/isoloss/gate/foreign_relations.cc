@@ -22,7 +22,7 @@ double MedianOf(std::vector<double> values) {
   return *middle;
 }
 
-/// "1/ln 2, bits in place of nats"; "" of a factor that no unit explains.
+/// Returns "1/ln 2, bits in place of nats"; "" if no unit explains the factor.
 std::string UnitText(double factor) {
   constexpr Named<double> kUnits[] = {
       {"1/ln 2, so that one is in bits and one in nats", std::numbers::log2e},
@@ -57,8 +57,8 @@ std::vector<double> GapsOf(const compare::SeedPair& pair) {
   return gaps;
 }
 
-/// A gap that is constant from the first step on is no effect of training, as
-/// training makes runs part little by little.
+/// A gap that is constant from the first step on is no effect of training,
+/// because training makes runs part little by little.
 Relation ConstantRelation(const compare::Pairing& pairing) {
   constexpr double kLeastShift = 5;  // percent of the loss: no recipe begins so
   constexpr double kConstant = 0.05;  // scatter, of what is constant
@@ -76,7 +76,7 @@ Relation ConstantRelation(const compare::Pairing& pairing) {
     factor_scatter = std::max(factor_scatter, times.sd / std::fabs(times.mean));
     offset_scatter = std::max(offset_scatter, more.sd / std::fabs(more.mean));
   }
-  // Where losses hardly fall the two are alike.
+  // If losses hardly fall, a factor and an offset look the same.
   if (factor_scatter < kConstant && factor_scatter <= 2 * offset_scatter) {
     const std::string unit = UnitText(factor);
     return {fmt::format("each loss of {} is {:.5g} times that of {}, from the "

@@ -1,5 +1,6 @@
-// Losses of two arms that follow from each other, which no training does:
-// another unit, an added term, a perplexity, a count that begins elsewhere.
+// Finds losses of two arms that follow from each other, which training can't
+// cause: another unit, an added term, a perplexity, or steps that count from
+// another number.
 #pragma once
 
 #include <string>
@@ -15,8 +16,8 @@ struct Relation {
   std::string text;
   std::string next;
 };
-/// Of all pairs: one row later, to the power of, times a constant, or a
-/// constant more.
+/// Returns a relation that holds for all pairs. One arm's losses may be one
+/// row later, a power, a multiple, or a constant more.
 Relation RelationOf(const compare::Pairing& pairing);
 
 /// Returns the difference in each row that both runs have, in percent of the

@@ -14,12 +14,12 @@
 namespace isoloss::gate {
 namespace {
 
-/// Events of a log that was read from another program's (foreign), and of what
-/// a verdict on it must not be read without.
+/// These are kinds of events in a log that was read from another program's. A
+/// verdict on the log must show the warnings.
 constexpr std::string_view kImported = "import";
 constexpr std::string_view kWarning = "warning";
 
-/// Lists the facts that no run recorded: "configuration, data and initial
+/// Says which facts no run has recorded: "configuration, data, initial
 /// weights".
 std::string Unrecorded(const std::vector<const compare::Run*>& runs) {
   const auto missing = [&](std::string runlog::Provenance::*field) {

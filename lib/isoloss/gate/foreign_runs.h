@@ -1,4 +1,4 @@
-// Says of other programs' runs all that a verdict on them must say.
+// Collects the facts that a verdict on other programs' runs must state.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ std::string ComparedSteps(const compare::Pairing& pairing);
 /// reading changed them. Returns nothing if isoloss trained all runs.
 std::vector<std::string> ForeignWarnings(const compare::Pairing& pairing);
 
-/// How far the runs of a seed are apart at their first step.
+/// Says how far the runs of a seed are apart at their first step.
 std::vector<Measure> ForeignMeasures(const compare::Pairing& pairing);
 
 }  // namespace isoloss::gate

@@ -21,8 +21,8 @@ namespace {
 using compare::FinalWindow;
 using runlog::StepColumns;
 
-/// 100 (L - L_r) / L_r, its mean over the window's steps, of which there are
-/// `steps`; empty if one is missing.
+/// Returns the mean of 100 (L - L_r) / L_r over the window's `steps` steps.
+/// Empty if a step is missing.
 std::optional<double> PercentOf(const StepColumns& run,
                                 const StepColumns& reference,
                                 const FinalWindow& window, size_t steps) {
@@ -37,7 +37,7 @@ std::optional<double> PercentOf(const StepColumns& run,
   return stats::Mean(percent);
 }
 
-/// How many of the judged steps lie in the window.
+/// Returns how many of the judged steps lie in the window.
 size_t StepsOf(const compare::Pairing& pairing, const FinalWindow& window) {
   const auto& step = pairing.pairs[0].candidate->log.steps.step;
   return static_cast<size_t>(std::ranges::count_if(
@@ -51,14 +51,15 @@ Check Gap(std::string quantity, std::string next) {
           .next = std::move(next)};
 }
 
-/// A test's samples, and what is said of them.
+/// Holds the samples of a test and their source.
 struct Samples {
   stats::Summary good;
   stats::Summary candidate;
   std::string source;
   double resolution = 0;  ///< of the logs' digits, percent
 
-  /// Of the good runs, or of the candidate's if they lie further apart.
+  /// The spread is that of the good runs, or the candidate's if that is
+  /// larger.
   double Spread() const {
     return candidate.count > 1 ? std::max(good.sd, candidate.sd) : good.sd;
   }
@@ -112,7 +113,7 @@ Check Decided(const Samples& samples, const FinalWindow& window,
   return check;
 }
 
-/// Why the good runs show nothing, whatever their losses are.
+/// Says why the good runs can't serve, whatever their losses are.
 std::optional<Check> Unusable(const Evidence& evidence, const Policy& policy) {
   const NullEnsemble& ensemble = *evidence.benign;
   const std::string label = Label(ensemble);

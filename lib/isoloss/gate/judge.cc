@@ -30,7 +30,8 @@ void Describe(const runlog::Provenance& provenance, Judgement& judgement) {
   judgement.entropy_floor_nats = provenance.entropy_floor_nats;
 }
 
-/// Two changes at once can't be told apart; "" if there are not two.
+/// Warns of two changes at once, which can't be told apart. Empty if there are
+/// not two.
 std::string TwoChangesWarning(const compare::ArmSummary& baseline,
                               const compare::ArmSummary& candidate) {
   if (baseline.recipe == candidate.recipe || baseline.exchange.empty() ||
@@ -44,7 +45,7 @@ std::string TwoChangesWarning(const compare::ArmSummary& baseline,
       candidate.arm, baseline.arm);
 }
 
-/// Faults that were planted on purpose (train::Seams).
+/// Warns of faults that were planted on purpose (train::Seams).
 void AppendPlanted(const std::vector<const compare::Run*>& runs,
                    std::vector<std::string>& warnings) {
   for (const compare::Run* run : runs) {
@@ -56,7 +57,8 @@ void AppendPlanted(const std::vector<const compare::Run*>& runs,
   }
 }
 
-/// Nobody knows what such a build holds, and two of them look the same.
+/// Nobody knows what is in a build without a clean commit, and two such builds
+/// look the same.
 bool IsPinned(std::string_view commit) {
   return !commit.empty() && commit != "unknown" && !commit.ends_with("-dirty");
 }
@@ -96,7 +98,8 @@ std::vector<std::string> EvidenceList(const Evidence& evidence) {
 std::vector<std::string> WarningsOf(const compare::Pairing& pairing,
                                     const Judgement& judgement) {
   std::vector<std::string> warnings;
-  // Both arms of a regression bear one name.
+  // Both arms of a regression have the same name, so a warning may occur
+  // twice.
   const auto add = [&warnings](std::string warning) {
     if (warning.empty() || std::ranges::count(warnings, warning) != 0) return;
     warnings.push_back(std::move(warning));
@@ -118,7 +121,7 @@ std::vector<std::string> WarningsOf(const compare::Pairing& pairing,
   return warnings;
 }
 
-/// Sets the subject of the verdict, before any level has spoken.
+/// Describes the subject of the verdict, before any level has run.
 Judgement Describe(const Evidence& evidence, const Policy& policy) {
   const compare::Pairing& pairing = *evidence.pairing;
   Judgement judgement;

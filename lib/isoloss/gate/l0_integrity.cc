@@ -26,8 +26,8 @@ Outcome OutcomeOf(compare::Severity severity) {
 using compare::Finding;
 using compare::Severity;
 
-/// The severest of the findings; a pass if there are none. `passed` is what
-/// holds then, `of` what it holds of.
+/// Returns the severest of the findings, or a pass if there are none. Then
+/// `passed` is what holds, and `of` is what it holds of.
 Check CheckOf(std::string_view name, std::string_view passed, std::string of,
               const std::vector<Finding>& findings) {
   Check check{.name = std::string(name),
@@ -69,8 +69,8 @@ void AddWrongRates(const NullEnsemble& null, std::vector<Finding>& findings) {
   }
 }
 
-/// Probes and ensembles hold numbers too. What is wrong in an ensemble, whose
-/// members are good runs, makes it unfit to judge by.
+/// Checks the numbers in probes and ensembles, too. The members of an ensemble
+/// are good runs, so a fault in one makes the ensemble unfit to judge by.
 void CheckEvidence(const Evidence& evidence, LevelFindings& found) {
   std::vector<Finding> findings;
   size_t files = 0;
@@ -98,8 +98,8 @@ void CheckEvidence(const Evidence& evidence, LevelFindings& found) {
               fmt::format("{} files", files), findings));
 }
 
-/// The rules of compare::IntegrityRules(), up to the first that finds the runs
-/// incomparable.
+/// Applies the rules of compare::IntegrityRules(), up to the first that finds
+/// the runs incomparable.
 LevelFindings JudgeIntegrity(const Evidence& evidence, const Policy& policy) {
   LevelFindings found;
   const compare::Pairing& pairing = *evidence.pairing;

@@ -17,7 +17,7 @@
 namespace isoloss::gate {
 namespace {
 
-/// The pair that differs earliest, or null if all are bit-equal.
+/// Returns the pair that differs earliest, or null if all are bit-equal.
 const SeedDivergence* Earliest(const std::vector<SeedDivergence>& divergences) {
   const SeedDivergence* earliest = nullptr;
   for (const SeedDivergence& divergence : divergences) {
@@ -29,7 +29,7 @@ const SeedDivergence* Earliest(const std::vector<SeedDivergence>& divergences) {
   return earliest;
 }
 
-/// With the steps before the first that differs.
+/// Adds the steps before the first difference.
 SeedDivergence DivergenceOf(const compare::SeedPair& pair,
                             std::optional<compare::Divergence> first) {
   SeedDivergence seed;
@@ -44,8 +44,8 @@ SeedDivergence DivergenceOf(const compare::SeedPair& pair,
   return seed;
 }
 
-/// No loss shows what the last update did. Weights that nobody recorded are
-/// not known to be equal.
+/// No loss shows the effect of the last update. Weights that nobody recorded
+/// are not known to be equal.
 bool SameFinalWeights(const compare::Pairing& pairing) {
   return std::all_of(
       pairing.pairs.begin(), pairing.pairs.end(),
@@ -57,7 +57,7 @@ bool SameFinalWeights(const compare::Pairing& pairing) {
       });
 }
 
-/// For a policy that lets L1 decide.
+/// Makes the check for a policy that lets L1 decide.
 Check BitsDiffer(const SeedDivergence* earliest) {
   Check check{.name = "bit_equal",
               .outcome = Outcome::kFail,
@@ -77,8 +77,8 @@ int64_t StepsPlanned(const compare::Pairing& pairing) {
   return pairing.All().front()->log.provenance.steps_planned;
 }
 
-/// Says what the digests of tensors show and no loss shows. Notes what equal
-/// losses leave open.
+/// Says what the digests of tensors show but losses do not, and notes what
+/// equal losses leave open.
 std::string CompareTensors(const compare::Pairing& pairing,
                            LevelFindings& found) {
   int64_t steps = 0;
@@ -135,14 +135,14 @@ Measure FirstDivergenceMeasure(const SeedDivergence& earliest,
                       regression ? "now" : "in the candidate")};
 }
 
-/// A value of BF16 that falls the other way in an evaluation moves its loss,
-/// even where no step met such a value: by up to 2^-9 of one token's logits,
-/// and by less of a mean over tokens.
+/// An evaluation may round a value of BF16 the other way and so move its loss,
+/// even if no step did. The loss moves by up to 2^-9 of one token's logits,
+/// and a mean over tokens by less.
 constexpr double kRoundedOtherwise = 0x1p-12;
 
-/// All steps are equal to the bit, but an evaluation is far off: no order of
-/// summation explains that, for the same weights met the same sequences.
-/// Of the last step it may, if the last update differed.
+/// Fails if all steps are equal to the bit but an evaluation is far off. The
+/// same weights met the same sequences, so no order of summation explains
+/// that. An evaluation at the last step may differ if the last update did.
 std::optional<Check> OtherEvaluation(
     const std::vector<SeedDivergence>& divergences, int64_t steps_planned,
     bool same_final_weights) {
@@ -166,7 +166,8 @@ std::optional<Check> OtherEvaluation(
   return std::nullopt;
 }
 
-/// Equal training whose recorded statistics differ: what measures has changed.
+/// Finds statistics that differ although the training is equal: then the
+/// measurement has changed.
 std::optional<Check> OtherStatistics(const compare::Pairing& pairing) {
   for (const compare::SeedPair& pair : pairing.pairs) {
     const auto difference = compare::FirstRecordedDifference(
@@ -185,7 +186,7 @@ std::optional<Check> OtherStatistics(const compare::Pairing& pairing) {
   return std::nullopt;
 }
 
-/// Weights that both recorded, and that differ.
+/// Whether a pair's final weights are recorded in both runs and differ.
 bool OtherFinalWeights(const compare::Pairing& pairing) {
   return std::ranges::any_of(pairing.pairs, [](const compare::SeedPair& pair) {
     const auto& a = pair.baseline->log.provenance.final_weights_digest;
@@ -213,10 +214,11 @@ Check WrittenAlike(const compare::Pairing& pairing, double resolution,
               CompareTensors(pairing, found))};
 }
 
-/// What the digits hide must be far below what the margin lets pass.
+/// The digits must hide far less than the margin lets pass.
 constexpr double kFinerThanMargin = 0.1;
 
-/// Every digit is equal, and yet that is no evidence: why, and the short way.
+/// Says why equal digits are no evidence here, and how to get evidence
+/// soonest.
 Check EqualButNotShown(const Policy& policy, size_t values, bool by_step,
                        bool enough, double resolution) {
   Check check{.name = "written_digits", .outcome = Outcome::kInconclusive};
@@ -246,7 +248,7 @@ Check EqualButNotShown(const Policy& policy, size_t values, bool by_step,
   return check;
 }
 
-/// Judges another program's runs, whose logs hold no bits but digits.
+/// Judges another program's runs, whose logs hold digits in place of bits.
 LevelFindings JudgeDigits(const compare::Pairing& pairing,
                           const Policy& policy) {
   LevelFindings found;
@@ -276,8 +278,9 @@ LevelFindings JudgeDigits(const compare::Pairing& pairing,
       std::ranges::all_of(pairing.All(), [](const compare::Run* run) {
         return compare::WhyDeclaredUnlikeSteps(run->log).empty();
       });
-  // Fewer values may be equal by chance, or before anything went wrong; weights
-  // are not. No loss shows what the last update did; digests of weights do.
+  // Fewer values may be equal by chance, or before anything went wrong. Equal
+  // weights can't. No loss shows the effect of the last update; digests of
+  // weights do.
   const bool enough = SameFinalWeights(pairing) ||
                       static_cast<int64_t>(steps.size()) >= policy.early_steps;
   found.written_equal = by_step && enough && !OtherFinalWeights(pairing) &&
@@ -295,8 +298,8 @@ LevelFindings JudgeDigits(const compare::Pairing& pairing,
   return found;
 }
 
-/// Of runs whose training losses are all equal, though not all is; "" of
-/// others. A difference of the losses would hide the rest.
+/// Says which value differs between runs whose training losses are all equal.
+/// Empty if losses differ, because their difference matters more.
 std::string BesideEqualLosses(const SeedDivergence* earliest,
                               const compare::Pairing& pairing) {
   const bool equal =
@@ -315,8 +318,8 @@ std::string BesideEqualLosses(const SeedDivergence* earliest,
                         earliest->seed));
 }
 
-/// Asked for regression, equality passes and settles the question; asked for
-/// precision, it is a measure.
+/// Under the question of regression, equality passes and settles the question.
+/// Under that of precision it is a measure.
 LevelFindings JudgeBits(const Evidence& evidence, const Policy& policy) {
   const compare::Pairing& pairing = *evidence.pairing;
   if (!pairing.Knows(runlog::Fact::kBits)) return JudgeDigits(pairing, policy);

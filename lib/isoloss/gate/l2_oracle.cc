@@ -26,7 +26,7 @@ constexpr const char* kRecordOperations =
 
 using Findings = std::vector<std::string>;
 
-/// Probes of two arms must have asked the same.
+/// Probes of two arms must hold the same cases and tensors.
 void ReportUnlike(const Probe& probe, const Probe& other, Findings& findings) {
   const auto compare = [&](const char* what, const auto& a, const auto& b) {
     const std::set<std::string> these(a.begin(), a.end());
@@ -121,7 +121,7 @@ std::string WhereToLook(const std::vector<ProbeRow>& wrong) {
                      PlaceOf(*first));
 }
 
-/// " of cases plain, tails": what a policy that asks for fewer than all leaves.
+/// Returns " of cases plain, tails" if a policy asks for fewer than all cases.
 std::string OfFewerCases(const Policy& policy) {
   if (policy.probe_cases.size() >= kProbeCases.size()) return {};
   return fmt::format(" of cases {}", fmt::join(policy.probe_cases, ", "));
@@ -173,8 +173,8 @@ std::string RoutingPlace(const Probe& probe, size_t row) {
       routing.flips[row]);
 }
 
-/// One sum of two FP32 numbers leaves next to no room for a choice within
-/// rounding, so that these are limited as what no model foresees.
+/// Rounding hardly ever decides a choice after one sum of two FP32 numbers. So
+/// flips of the routing get the limit for flips that no model foresees.
 Check CheckRouting(const Probes& probes, const Policy& policy) {
   Check check{.name = "routing",
               .outcome = Outcome::kPass,
@@ -208,8 +208,8 @@ Check CheckRouting(const Probes& probes, const Policy& policy) {
   return check;
 }
 
-/// A probe that ends too early says nothing about what makes two runs part, or
-/// hides behind it.
+/// A probe that ends before the two runs part can't show why they part, nor
+/// what else their difference hides.
 std::optional<Check> EndsTooEarly(const Evidence& evidence,
                                   const Policy& policy) {
   if (policy.question != compare::Question::kRegression) return std::nullopt;
@@ -254,7 +254,7 @@ void CheckComputation(const Evidence& evidence, const Probes& all,
        {CheckFlips, CheckBursts, CheckNoise, CheckRowNoise}) {
     found.checks.push_back(check(all, policy));
   }
-  // Accumulators of GPUs cut off their last bits, rightly.
+  // Accumulators of GPUs cut off their last bits, and that is no fault.
   if (!scope) {
     found.checks.push_back(CheckFlipSides(all, policy));
     found.checks.push_back(CheckSignedError(all, policy));

@@ -20,16 +20,19 @@ using runlog::PrecisionColumns;
 using runlog::ProbeLog;
 using runlog::RoutingFlipColumns;
 
-// Smallest scales, in the unit of each statistic: what lies below changes no
-// conclusion even if all good pairs agree to the last bit.
+// These are the smallest scales, in the unit of each statistic. Smaller
+// deviations change no conclusion even if all good pairs agree to the last
+// bit.
 constexpr double kErrorFloor = 0.005;  // of a logarithm: half a percent
 constexpr double kGainFloor = 1e-5;    // some 100 roundings of FP32
 constexpr double kShareFloor = 0.001;  // %; at least one element
 constexpr double kFlipFloor = 0.001;   // at least one token
-/// A relative error below this is no error: far below a rounding of FP32.
+/// A smaller relative error counts as none: it is far below a rounding of
+/// FP32.
 constexpr double kNoError = 1e-9;
 
-/// Holds the columns of one probe, with names for places.
+/// Holds the columns of one probe, whose rows refer to tensors by their
+/// places.
 struct PrecisionTable {
   const PrecisionColumns& precision;
   const RoutingFlipColumns& flips;
@@ -43,8 +46,8 @@ struct Kind {
   double floor;
   bool logarithm;
   bool optional;  ///< NaN where the tensor is not quantised
-  /// What a change of all elements adds, so that one of n adds whole / n; 0:
-  /// errors of single elements say nothing.
+  /// A change of all elements adds this, so that one of n elements adds whole
+  /// / n. It is 0 if errors of single elements say nothing.
   double whole;
 };
 
@@ -61,13 +64,14 @@ constexpr Kind kKinds[] = {
 };
 constexpr double kWholeFlips = 1;
 
-/// Where a value belongs: equal keys can be compared.
+/// Says where a value belongs. Values with equal keys can be compared.
 struct Key {
   int64_t step;
   std::string subject;  ///< the tensor, or "MoE layer 2"
   size_t kind;          ///< of kKinds; their number for routing flips
 
-  // clang-tidy 14 takes the comparison with 0 within for a null pointer.
+  // clang-tidy 14 takes the comparison with 0 in operator<=> for a null
+  // pointer.
   auto operator<=>(const Key&) const =
       default;  // NOLINT(modernize-use-nullptr)
 };
@@ -77,7 +81,7 @@ double Transformed(const Kind& kind, double value) {
   return std::log(std::max(value, kNoError));
 }
 
-/// A statistic without meaning for its tensor has no entry.
+/// A statistic that means nothing for its tensor has no entry.
 std::map<Key, double> ValuesOf(const PrecisionTable& table) {
   std::map<Key, double> values;
   const auto& precision = table.precision;
@@ -192,7 +196,7 @@ std::vector<std::string> EnsembleObstacles(const Evidence& evidence) {
   return findings;
 }
 
-/// Without an ensemble nobody knows how large these may be.
+/// Without an ensemble nobody knows how large these measures may be.
 void AppendMeasures(const Evidence& evidence, LevelFindings& found) {
   const char* remedy =
       "not gated: no ensemble says how large it may be; isoloss lab ensemble "
@@ -221,7 +225,7 @@ void AppendMeasures(const Evidence& evidence, LevelFindings& found) {
   }
 }
 
-/// Lists the tensors that stand out, for people to look at.
+/// Finds the tensors that stand out, so that readers know where to look.
 std::vector<TensorFinding> Rank(const std::vector<NullStatistic>& statistics,
                                 const stats::MaxTResult& result) {
   std::map<std::string, TensorFinding> tensors;

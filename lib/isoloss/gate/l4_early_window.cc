@@ -21,7 +21,7 @@ namespace {
 using runlog::ParameterColumns;
 using runlog::StepColumns;
 
-/// A run and the run it is compared with, in the first steps of both.
+/// Holds a run and the run it is compared with, in the first steps of both.
 struct EarlyPair {
   const StepColumns& reference_steps;
   const StepColumns& steps;
@@ -39,7 +39,7 @@ EarlyPair PairOf(const runlog::EnsembleMember& member) {
           member.parameters};
 }
 
-/// Holds the data to compare, which are the same of all pairs.
+/// Holds the data to compare, which are the same for all pairs.
 struct EarlyWindow {
   std::vector<int64_t> steps = {};  ///< 1, 2, 3, ... of isoloss' own runs
   bool norms = true;  ///< other programs need not log the gradient's
@@ -67,7 +67,7 @@ bool Holds(const ParameterColumns& parameters, const EarlyWindow& window) {
                                   parameters.update_ratio.size() >= values);
 }
 
-/// "" if the pair has everything that EarlyValues needs.
+/// Says what the pair lacks that EarlyValues needs; "" if nothing is missing.
 std::string Gap(const EarlyPair& pair, const EarlyWindow& window) {
   const std::string where =
       fmt::format("{} steps from {} to {}", window.count(),
@@ -86,31 +86,32 @@ std::string Gap(const EarlyPair& pair, const EarlyWindow& window) {
   return "";
 }
 
-/// ln(a / b); 0 if both are alike, so that two zeros are no difference.
+/// Returns ln(a / b). It is 0 if both are alike, so that two zeros are no
+/// difference.
 double LogRatio(double a, double b) {
   if (a == b) return 0;
   if (!std::isfinite(a) || !std::isfinite(b) || a < 0 || b < 0) {
     return std::numeric_limits<double>::quiet_NaN();
   }
-  // If one of them is 0, they are further apart than any ratio of normal FP32
-  // numbers.
+  // A zero is further from any nonzero value than any two normal FP32 numbers
+  // are apart.
   constexpr double kLargest = 256 * 0.6931471805599453;
   if (a == 0) return -kLargest;
   if (b == 0) return kLargest;
   return std::clamp(std::log(a / b), -kLargest, kLargest);
 }
 
-// What one of n elements adds to the logarithm of their norm, times n, if the
-// others are like it. At which step the first one moves is chance: good runs
-// need not show it.
-/// Its gradient falls to the other side of a rounding of E4M3: d / n for a
+// These constants are the change of the logarithm of a norm, times n, if one
+// of n like elements changes. Chance decides at which step the first element
+// does, so good runs need not show it.
+/// The element's gradient is rounded to E4M3 the other way: d / n for a
 /// relative change d.
 constexpr double kGradientWhole = 0x1p-4;
-/// Its gradient is 0 or not, so that Adam's first steps are whole or none: the
-/// norm's square changes by 1 / n.
+/// The element's gradient is 0 or not, so that Adam's first steps are whole or
+/// none. The norm's square changes by 1 / n.
 constexpr double kUpdateWhole = 0.5;
 
-/// `written`: of the losses' digits, relative.
+/// `written` is the relative error that the losses' digits hide.
 std::vector<NullStatistic> EarlyStatistics(const EarlyWindow& window,
                                            const CountFloors& counts,
                                            const Policy& policy,
@@ -152,8 +153,8 @@ std::vector<double> EarlyValues(const EarlyPair& pair,
   return values;
 }
 
-/// Names of the parameters that runs and members record; none if the ensemble
-/// does not.
+/// Returns the names of the parameters that runs and members record. There are
+/// none if the ensemble records none.
 const std::vector<std::string>& ParameterNames(const NullEnsemble& ensemble) {
   static const std::vector<std::string> kNone;
   const auto& members = ensemble.ensemble.members;
@@ -202,7 +203,8 @@ std::vector<std::string> Obstacles(const NullEnsemble& ensemble,
   return findings;
 }
 
-/// Steps 1, 2, 3, ... of isoloss' own runs; the first ones of others' logs.
+/// The window has steps 1, 2, 3, ... of isoloss' own runs, or the first steps
+/// that the logs of another program hold.
 EarlyWindow WindowOf(const NullEnsemble& ensemble,
                      const compare::Pairing& pairing, const Policy& policy) {
   EarlyWindow window;
@@ -223,8 +225,8 @@ EarlyWindow WindowOf(const NullEnsemble& ensemble,
   return window;
 }
 
-/// Good runs of another program are held against one of them, whatever the
-/// judged ones are paired with.
+/// Good runs of another program are compared with one of them. So the judged
+/// runs are compared with that run, too, whatever they are paired with.
 EarlyPair AgainstReference(const compare::SeedPair& pair,
                            const runlog::EnsembleMember& member) {
   return {member.reference_steps, pair.candidate->log.steps,
@@ -238,8 +240,8 @@ Check NothingSaid(std::string why, const char* next) {
           .next = next};
 }
 
-/// INCONCLUSIVE if the curves of other programs do not say what the steps of
-/// the window were.
+/// Is INCONCLUSIVE if the logs of other programs do not hold each loss of the
+/// window's steps.
 std::optional<Check> Untold(const NullEnsemble& ensemble,
                             const compare::Pairing& pairing,
                             const EarlyWindow& window) {

@@ -25,8 +25,8 @@ namespace {
 using compare::FinalWindow;
 using compare::SeedDifference;
 
-/// What all tests of this level, and the figures on their power, go by.
-/// `alpha`: the nominal level of this look at the seeds.
+/// Returns the options of all tests of this level, and of the figures on their
+/// power. `alpha` is the nominal level of this look at the seeds.
 stats::EquivalenceOptions OptionsOf(const Policy& policy, double alpha) {
   return {.margin = policy.Margin(),
           .alpha = alpha,
@@ -34,7 +34,7 @@ stats::EquivalenceOptions OptionsOf(const Policy& policy, double alpha) {
           .one_sided = policy.one_sided};
 }
 
-/// ": COMMAND" that trains what is missing; "" if nothing is.
+/// Returns ": COMMAND", which trains the missing pairs; "" if none is missing.
 std::string HowToAdd(int64_t needed, int64_t pairs, bool foreign) {
   if (needed <= pairs) return "";
   if (foreign) {
@@ -44,9 +44,10 @@ std::string HowToAdd(int64_t needed, int64_t pairs, bool foreign) {
   return fmt::format(": isoloss verify EXPERIMENT --seeds +{}", needed - pairs);
 }
 
-/// What gets further when `needed` pairs are: more of them, within the plan if
-/// there is one. Once it is used up, another experiment: more of these seeds
-/// would be chosen by what these showed. What fits on a line comes first.
+/// Says how to go on if a verdict needs `needed` pairs. The advice is more
+/// pairs, within the plan if there is one. After the plan's end only a new
+/// experiment helps: whoever added seeds then would choose by these results.
+/// The advice begins with the part that fits on a line.
 std::string HowToGoOn(int64_t needed, const FinalWindow& window,
                       const Policy& policy, const Looks* looks, bool foreign) {
   const auto pairs = static_cast<int64_t>(window.seeds.size());
@@ -65,7 +66,7 @@ std::string HowToGoOn(int64_t needed, const FinalWindow& window,
       std::max<int64_t>(2, (needed + 1) / 2), std::max<int64_t>(3, needed));
 }
 
-/// Says how to remedy too little evidence.
+/// Says how to get enough evidence.
 std::string SeedsNeeded(const stats::Summary& differences,
                         const FinalWindow& window, const Policy& policy,
                         const Looks* looks, bool foreign) {
@@ -101,7 +102,7 @@ std::string IntervalText(const stats::EquivalenceResult& result, double alpha) {
                      100 * (1 - 2 * alpha), result.lower, result.upper);
 }
 
-/// Where the two runs of the worst seed are furthest apart.
+/// Says where the two runs of the worst seed are furthest apart.
 std::string WhereToLook(const compare::Pairing& pairing,
                         const FinalWindow& window) {
   const auto worst =
@@ -125,8 +126,8 @@ struct KnownSpread {
   std::string source;
 };
 
-/// Mean over the window of 100 (L_c - L_b) / L_b; empty if the member was not
-/// recorded that far.
+/// Returns the mean of 100 (L_c - L_b) / L_b over the window. Empty if the
+/// member was not recorded that far.
 std::optional<double> WindowPercent(const runlog::EnsembleMember& member,
                                     const FinalWindow& window) {
   const auto& candidate = member.steps;
@@ -146,8 +147,8 @@ std::optional<double> WindowPercent(const runlog::EnsembleMember& member,
   return stats::Mean(percent);
 }
 
-/// Uses a seeds ensemble of this configuration whose members were recorded to
-/// the end; empty if there is none.
+/// Takes the spread from a seeds ensemble of this configuration whose members
+/// were recorded to the end. Empty if there is none.
 std::optional<KnownSpread> SpreadOfEnsemble(const Evidence& evidence,
                                             const FinalWindow& window,
                                             const Policy& policy) {
@@ -170,8 +171,8 @@ std::optional<KnownSpread> SpreadOfEnsemble(const Evidence& evidence,
   return KnownSpread{summary.sd, summary.count, Label(*evidence.seeds)};
 }
 
-/// The test of stats::TestEquivalence with a spread that other pairs showed:
-/// mean -+ t_{1-alpha,members-1} sd / sqrt(n).
+/// Gives the result of stats::TestEquivalence for a spread that different
+/// pairs showed: mean -+ t_{1-alpha,members-1} sd / sqrt(n).
 stats::EquivalenceResult TestWithSpread(
     const stats::Summary& summary, const KnownSpread& spread,
     const stats::EquivalenceOptions& options) {
@@ -186,15 +187,16 @@ stats::EquivalenceResult TestWithSpread(
   return result;
 }
 
-/// What no benign change does, however few pairs there are. Of precision
-/// nobody knows that before several seeds have shown the spread.
+/// Whether the mean is larger than that of any benign change, however few
+/// pairs there are. Under the question of precision nobody knows such a limit
+/// before several seeds have shown the spread.
 bool IsGross(const stats::Summary& summary, const Policy& policy) {
   const double limit = policy.gross_factor * policy.Margin();
   return policy.question == compare::Question::kRegression &&
          (summary.mean > limit || (!policy.one_sided && summary.mean < -limit));
 }
 
-/// What a test says of a sample, and what is said of the test.
+/// Holds the result of a test, with its sample and its source.
 struct Tested {
   stats::Summary summary;
   stats::EquivalenceResult result{};
@@ -211,7 +213,7 @@ double SmallestLoss(const compare::Pairing& pairing) {
   return least;
 }
 
-/// Runs the equivalence tests of one pairing.
+/// Decides whether the runs of one pairing are equivalent.
 class WindowTests {
  public:
   WindowTests(const Evidence& evidence, const FinalWindow& window,
@@ -230,12 +232,13 @@ class WindowTests {
         spread_(SpreadOfEnsemble(evidence, window, policy)) {}
 
   const compare::TokenSlope& slope() const { return slope_; }
-  /// Those of figures on the tests: at `alpha` where this look has none left.
+  /// If this look has no alpha left, the options are at policy.alpha, for
+  /// figures on the tests.
   double resolution() const { return resolution_; }
   stats::EquivalenceOptions options() const {
     return OptionsOf(policy_, alpha_ == 0 ? policy_.alpha : alpha_);
   }
-  /// An ensemble stands in for what one pair can't show.
+  /// An ensemble replaces the spread that one pair can't show.
   bool borrows() const {
     return spread_.has_value() && window_.seeds.size() == 1;
   }
@@ -274,7 +277,8 @@ class WindowTests {
             .unit = "%"};
   }
 
-  /// Undecided and without an interval: no alpha is left for this look.
+  /// No alpha is left for this look, so nothing is decided and there is no
+  /// interval.
   static stats::EquivalenceResult NothingLeft() {
     return {.lower = -std::numeric_limits<double>::infinity(),
             .upper = std::numeric_limits<double>::infinity()};
@@ -299,7 +303,7 @@ class WindowTests {
     return Decided(std::move(check), tested);
   }
 
-  /// The same on the scale of tokens: the interval is Fieller's, which counts
+  /// Tests on the scale of tokens. The interval is Fieller's, which includes
   /// the uncertainty of the slope.
   Check OfTokens(Check check, const std::vector<double>& gaps_nats,
                  const std::string& scope) const {
@@ -327,14 +331,15 @@ class WindowTests {
     return Decided(std::move(check), tested);
   }
 
-  /// The tokens of all gaps and so many nats more.
+  /// Returns the token difference if each gap were larger by `by` nats.
   compare::TokenDifference Shifted(std::vector<double> gaps_nats,
                                    double by) const {
     for (double& gap : gaps_nats) gap += by;
     return compare::TokensOf(gaps_nats, slope_, options().alpha);
   }
 
-  /// By what the logs' digits hide: the mean may be off by as much.
+  /// Widens the interval by the amount that the logs' digits hide, because the
+  /// mean may be off by as much.
   void Widen(stats::EquivalenceResult& result) const {
     if (resolution_ == 0) return;
     result.lower -= resolution_;
@@ -395,7 +400,7 @@ LevelFindings JudgeFinalWindow(const Evidence& evidence, const Policy& policy) {
   const compare::Pairing& pairing = *evidence.pairing;
   if (auto check = SmoothedCurve(pairing, policy)) {
     found.checks.push_back(std::move(*check));
-    // Smoothing of both arms hides no gap that lasts, and makes none.
+    // Smoothing of both arms neither hides nor causes a gap that lasts.
     Check course = JudgeTrajectory(evidence, policy, policy.alpha);
     if (course.outcome != Outcome::kPass && !IsOneArmSmoothed(pairing)) {
       found.checks.push_back(std::move(course));
@@ -423,8 +428,8 @@ LevelFindings JudgeFinalWindow(const Evidence& evidence, const Policy& policy) {
   if (window.held_out_step.has_value()) {
     found.checks.push_back(tests.OfHeldOut());
     Check& held_out = found.checks.back();
-    // An ensemble says nothing of the spread of held-out losses; one pair
-    // within the margin is then no reason to withhold the verdict.
+    // An ensemble says nothing about the spread of held-out losses. So one
+    // pair within the margin is no reason to withhold the verdict.
     const double value = held_out.value.value_or(HUGE_VAL);
     const double distance = policy.one_sided ? value : std::fabs(value);
     held_out.gates = !(tests.borrows() && distance < policy.Margin());

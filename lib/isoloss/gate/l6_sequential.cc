@@ -19,7 +19,8 @@ runlog::StepRow RowOf(const runlog::StepColumns& steps, size_t i) {
   return row;
 }
 
-/// Why the pair, or with it the mean, would have been given up; "" if neither.
+/// Says why the watch would have given up the pair, or the candidate after its
+/// mean; "" if neither.
 std::string Replay(const compare::SeedPair& pair, const Policy& policy,
                    SeedWatch& seeds) {
   const auto& baseline = pair.baseline->log.steps;
@@ -33,10 +34,10 @@ std::string Replay(const compare::SeedPair& pair, const Policy& policy,
   return seeds.Add(watch.window_percent().value());
 }
 
-/// The pairs come in the order of their seeds.
+/// Adds the pairs in the order of their seeds.
 LevelFindings ReplayWatch(const Evidence& evidence, const Policy& policy) {
   const auto& pairs = evidence.pairing->pairs;
-  // The watch knows margins of loss only, and runs that isoloss trains.
+  // The watch knows only margins of loss and runs that isoloss trains.
   if (pairs.empty() || policy.InTokens() ||
       !evidence.pairing->Knows(runlog::Fact::kEveryStep)) {
     return {};

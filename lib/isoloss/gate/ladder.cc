@@ -31,16 +31,17 @@ bool IsRegression(const Judgement& judgement) {
   return judgement.policy.question == compare::Question::kRegression;
 }
 
-/// Of precision L5 always is: only whole runs say how training ends, and a
-/// faithful emulation of a bad recipe passes all other levels.
+/// L5 is always listed under the question of precision. Only whole runs say
+/// how training ends, and a faithful emulation of a bad recipe passes all
+/// remaining levels.
 bool IsListed(const Level& level, const Policy& policy) {
   return std::ranges::count(policy.levels, level.name) != 0 ||
          (policy.question == compare::Question::kPrecision &&
           level.id == l5_final_window);
 }
 
-/// A list says which levels must have evidence. What is given for another one
-/// is judged as well: nobody hides a bad probe by a list.
+/// A list says which levels must have evidence. Evidence for a level that the
+/// list omits is judged as well, so that no list can hide a bad probe.
 bool IsAsked(const Level& level, const Policy& policy) {
   return policy.levels.empty() || level.decides == Decides::kNeither ||
          level.decides == Decides::kNoneAlone || !level.remedy.empty() ||
@@ -51,7 +52,7 @@ bool CanDecide(const Level& level, const Judgement& judgement) {
   return CanDecide(level, judgement.policy.question);
 }
 
-/// "L1, L2" of all that can decide the question.
+/// Returns "L1, L2": all levels that can decide the question.
 std::string Deciders(Levels levels, const Judgement& judgement) {
   std::string names;
   for (const Level* level : levels) {
@@ -61,7 +62,8 @@ std::string Deciders(Levels levels, const Judgement& judgement) {
   return names;
 }
 
-/// The outcome of the checks that a level has appended; empty if none.
+/// Returns the outcome of the checks that a level has appended; empty if there
+/// is none.
 std::optional<Outcome> OutcomeOf(std::string_view level,
                                  const Judgement& judgement) {
   std::optional<Outcome> outcome;
@@ -76,7 +78,7 @@ bool Passed(LevelId id, const Judgement& judgement) {
   return OutcomeOf(LevelName(id), judgement) == Outcome::kPass;
 }
 
-/// Inconclusive checks of a level no longer count.
+/// Makes inconclusive checks of a level count no longer.
 void Release(std::string_view level, Judgement& judgement) {
   for (Check& check : judgement.checks) {
     if (check.level == level && check.outcome == Outcome::kInconclusive) {
@@ -85,8 +87,8 @@ void Release(std::string_view level, Judgement& judgement) {
   }
 }
 
-/// Of levels that a list leaves out only FAIL and INVALID count, but a recipe
-/// that the oracle does not understand is nobody's choice.
+/// Only FAIL and INVALID count for levels that a list omits. A recipe that the
+/// oracle does not know still counts, because nobody chose to leave it out.
 void ReleaseUnlisted(const Evidence& evidence, Levels levels,
                      Judgement& judgement) {
   if (judgement.policy.levels.empty()) return;
@@ -118,7 +120,7 @@ void ReportMissing(const Level& level, const Evidence& evidence,
            judgement);
 }
 
-/// A list of levels that can't decide the question must not pass.
+/// A list must not pass if its levels can't decide the question.
 void ReportUndecided(Levels levels, Judgement& judgement) {
   const bool none = std::ranges::none_of(levels, [&](const Level* level) {
     return IsListed(*level, judgement.policy) && CanDecide(*level, judgement);
@@ -143,8 +145,9 @@ void ReportUndecided(Levels levels, Judgement& judgement) {
   }
 }
 
-/// Of another program some operations of some steps were recorded. That they
-/// are right does not make up for what nobody looked at.
+/// Whether a probe is of another program, which recorded only some operations
+/// of some steps. Their being right says nothing of the operations that nobody
+/// looked at.
 bool OracleSawSome(const Evidence& evidence) {
   return std::ranges::any_of(evidence.candidate_probes, [](const Probe& probe) {
     return !probe.log.provenance.Knows(runlog::Fact::kGraph);
@@ -152,7 +155,7 @@ bool OracleSawSome(const Evidence& evidence) {
 }
 
 /// Has the oracle looked at every step of every judged run? Then no step is
-/// left to which only statistics could speak.
+/// left for statistics to judge.
 bool OracleSawAllSteps(const Evidence& evidence) {
   if (OracleSawSome(evidence)) return false;
   return std::ranges::all_of(
@@ -203,13 +206,14 @@ void Decide(const Evidence& evidence, Levels levels, Judgement& judgement) {
   }
 }
 
-/// Runs the level, names its checks, and says what it said.
+/// Runs the level, names its checks and returns its outcome.
 std::optional<Outcome> Run(const Level& level, const Evidence& evidence,
                            Judgement& judgement) {
   LevelFindings found = level.run(evidence, judgement.policy);
   for (Check& check : found.checks) Entitle(level.name, check);
   judgement.Add(std::move(found));
-  // That bits differ is no failure of a regression, so there is no check of it.
+  // Bits that differ are no failure of a regression, so there is no check of
+  // them.
   if (level.id == l1_exact && IsRegression(judgement) && !judgement.bit_equal &&
       !judgement.written_equal &&
       !OutcomeOf(level.name, judgement).has_value()) {
@@ -218,8 +222,8 @@ std::optional<Outcome> Run(const Level& level, const Evidence& evidence,
   return OutcomeOf(level.name, judgement);
 }
 
-/// By its name a level's checks are told from others', by its id what it may
-/// settle.
+/// No two levels may share a name, which marks their checks, or an id, which
+/// says what they may settle.
 void RefuseTaken(Levels levels) {
   for (const Level* level : levels) {
     const auto alike = [&](const Level* other) {
@@ -260,14 +264,14 @@ void Climb(const Evidence& evidence, const LadderOptions& options,
   }
 }
 
-/// Marks what a pass does not rest on, though it could. Equal bits leave
-/// nothing to statistics.
+/// Marks the levels that could decide but had no evidence. If all bits are
+/// equal, no statistics are needed.
 void MarkLackingLevels(Levels levels, Judgement& judgement) {
   for (size_t i = 0; i < levels.size(); ++i) {
     const Level& level = *levels[i];
     const bool settled =
         judgement.bit_equal && level.needs == Needs::kSoundRuns;
-    // Digits that differ are evidence, though no check says so.
+    // Digits that differ are evidence, although no check says so.
     const bool differs = level.id == l1_exact && !judgement.origin.empty();
     if (settled || differs || !CanDecide(level, judgement) ||
         OutcomeOf(level.name, judgement).has_value()) {

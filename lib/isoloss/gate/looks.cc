@@ -22,7 +22,8 @@ constexpr const char* kLooksRule =
 constexpr size_t kMostPlanned = 100;
 constexpr size_t kMostLooks = 1000;
 
-/// Parts of a look, of a record, by their keys: visit(key, part).
+/// For each part of a look or a record, visit(key, part) gets the part and its
+/// key in the file.
 template <typename Visit, typename LookType>
 void VisitLook(const Visit& visit, LookType& look) {
   visit("seeds", look.seeds);
@@ -86,8 +87,9 @@ void CheckLooks(const SealedFile& file, const LookRecord& record) {
   }
 }
 
-/// How many looks came before one at these seeds; empty if these are neither an
-/// earlier look's nor hold all of the last one's.
+/// Returns the number of looks before a look at these seeds. Empty if the
+/// seeds are neither those of an earlier look nor include all of the last
+/// look's.
 std::optional<size_t> LooksBefore(const LookRecord& record,
                                   const std::vector<int64_t>& seeds) {
   for (size_t i = 0; i < record.looks.size(); ++i) {

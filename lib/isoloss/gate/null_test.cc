@@ -13,8 +13,8 @@ std::string Describe(const NullStatistic& statistic, double z) {
                      statistic.name, statistic.step, z);
 }
 
-/// Returns the largest excess of the earliest step that has one, as a fault
-/// spreads.
+/// Returns the largest excess of the earliest step that has one, because a
+/// fault spreads in later steps.
 size_t FirstExcess(const std::vector<NullStatistic>& statistics,
                    const stats::MaxTResult& result) {
   size_t first = result.exceeding[0];
@@ -29,8 +29,8 @@ size_t FirstExcess(const std::vector<NullStatistic>& statistics,
   return first;
 }
 
-/// Where the factor of the tolerance limit has flattened; if that was not
-/// enough, twice as many.
+/// At 40 members the factor of the tolerance limit has flattened. If that was
+/// not enough, the advice is twice as many.
 size_t SuggestedMembers(size_t members) {
   constexpr size_t kUsual = 40;
   return members < kUsual ? kUsual : 2 * members;
@@ -54,7 +54,7 @@ stats::MaxT NullTest(const std::vector<NullStatistic>& statistics,
   for (const NullStatistic& statistic : statistics) {
     floors.push_back(statistic.floor);
   }
-  // Several runs are several chances of a false alarm.
+  // Each run adds a chance of a false alarm.
   const double coverage =
       1 - (1 - policy.null_coverage) / static_cast<double>(observed);
   return stats::MaxT(
@@ -62,7 +62,7 @@ stats::MaxT NullTest(const std::vector<NullStatistic>& statistics,
       {.coverage = coverage, .confidence = policy.null_confidence});
 }
 
-/// The run that lies furthest out, and what the test says of it.
+/// Holds the run that lies furthest out, with its result.
 struct FurthestRun {
   const Observed* run;
   stats::MaxTResult result;
@@ -79,8 +79,8 @@ FurthestRun FurthestOf(const std::vector<Observed>& observed,
   return furthest;
 }
 
-/// The check of the furthest run, of which only what lies beyond `limit` is
-/// left to exceed.
+/// Makes the check of the furthest run, whose excesses are already those
+/// beyond `limit`.
 Check CheckOfFurthest(std::string_view name,
                       const std::vector<NullStatistic>& statistics,
                       const FurthestRun& furthest, double limit,
@@ -108,8 +108,8 @@ Check CheckOfFurthest(std::string_view name,
   return check;
 }
 
-/// An excess counts all the more if the limit is too wide; its absence says
-/// nothing.
+/// An excess counts even more if the limit is too wide, but the absence of one
+/// then says nothing.
 void WithholdBelowWideLimit(const Policy& policy, size_t good_runs,
                             Check& check) {
   if (check.outcome != Outcome::kPass ||
@@ -139,8 +139,8 @@ stats::MaxTResult JudgeAgainstNull(std::string_view name,
       NullTest(statistics, members, observed.size(), policy);
   FurthestRun furthest = FurthestOf(observed, test);
   stats::MaxTResult& worst = furthest.result;
-  // The tail of what good runs show is heavier than a normal's: one early flip
-  // moves a norm by more than any member's did.
+  // Deviations of good runs have a heavier tail than a normal distribution.
+  // One early flip can move a norm by more than it moved in any member.
   const double limit = std::max(
       test.threshold(), headroom * std::ranges::max(test.null_maxima()));
   std::erase_if(worst.exceeding,

@@ -1,5 +1,5 @@
-// Compares one run's statistics with those of good runs by one threshold over
-// all of them, for levels L3 and L4.
+// Compares one run's statistics with those of good runs, for levels L3 and L4.
+// One threshold holds for all statistics.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,13 @@
 
 namespace isoloss::gate {
 
-/// One of the statistics, in the order in which a fault would show.
+/// Names one of the statistics, which are in the order in which a fault would
+/// show.
 struct NullStatistic {
   std::string name;     ///< "gradient norm of wq"
   std::string subject;  ///< the tensor or parameter; "" for a whole run
   int64_t step = 0;
-  /// Deviations of this size are of no concern even if all good runs agree.
+  /// Deviations up to this size are harmless even if all good runs agree.
   double floor = 0;
 };
 
@@ -29,9 +30,9 @@ struct Observed {
   std::vector<double> values;
 };
 
-/// Judges all of `observed` against the members' values, [members, statistics],
-/// and appends the check `name`: it fails if any statistic of any
-/// run lies beyond the threshold, and is inconclusive if none does but the
+/// Judges all of `observed` against the members' values, [members,
+/// statistics], and appends the check `name`. It fails if any statistic of any
+/// run lies beyond the threshold. It is inconclusive if none does but the
 /// threshold is above policy.null_limit_ceiling. The threshold is at least
 /// `headroom` times the largest deviation of a member. Returns the result of
 /// the run furthest out.
@@ -43,19 +44,20 @@ stats::MaxTResult JudgeAgainstNull(std::string_view name,
                                    double headroom, const Policy& policy,
                                    LevelFindings& found);
 
-/// The check that evidence is what the level needs: INVALID with the first of
-/// `findings`, or a pass, which says what `promise` does.
+/// Checks that evidence is what the level needs. It is INVALID with the first
+/// of `findings`, or else a pass, whose text is `promise`.
 Check EvidenceCheck(
     std::string_view name, std::vector<std::string> findings,
     std::string evidence,
     std::string_view promise = "the evidence is of the judged configuration");
 
-/// INCONCLUSIVE: fewer members than the policy asks for.
+/// Is INCONCLUSIVE, because there are fewer members than the policy asks for.
 Check TooFewMembers(const NullEnsemble& ensemble, size_t usable,
                     const Policy& policy);
 
-/// Members that may judge the pairing: of seeds, those of other seeds than the
-/// judged ones, lest a pair be measured against itself.
+/// Returns the members that may judge the pairing. In a seeds ensemble they
+/// are of different seeds than the judged pairs, lest a pair be measured
+/// against itself.
 std::vector<const runlog::EnsembleMember*> UsableMembers(
     const NullEnsemble& ensemble, const compare::Pairing& pairing);
 

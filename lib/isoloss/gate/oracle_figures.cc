@@ -26,7 +26,7 @@ class Figures {
         label_(compare::Label(run)),
         check_(check) {}
 
-  /// Each returns how many figures were compared.
+  /// Both functions return how many figures were compared.
   int64_t CompareRouting() const {
     const runlog::MoeColumns& moe = run_.moe;
     const runlog::OracleRoutingColumns& routing = probe_.routing;

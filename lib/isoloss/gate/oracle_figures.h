@@ -1,5 +1,6 @@
-// What level L2 makes of a run's log: who was sent where, and how many bytes
-// travelled, in every step that the oracle followed.
+// Compares a run's log with the oracle for level L2: which experts the tokens
+// were sent to, and how many bytes travelled, in every step that the oracle
+// followed.
 #pragma once
 
 #include <optional>
@@ -9,8 +10,8 @@
 
 namespace isoloss::gate {
 
-/// Holds /moe/routing_digest and the bytes of /exchange of each probed run
-/// against those that the oracle computed. None if no probe and log share any.
+/// Compares /moe/routing_digest and the bytes of /exchange of each probed run
+/// with those that the oracle computed. Empty if no probe and log share any.
 std::optional<Check> CheckFigures(const Evidence& evidence);
 
 }  // namespace isoloss::gate

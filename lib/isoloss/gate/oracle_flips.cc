@@ -20,10 +20,10 @@ namespace {
 /// policy.flip_alpha, so that each takes a third.
 constexpr double kFlipChecks = 3;
 
-/// The largest mean that stats/poisson_limit.h takes.
+/// Larger means are out of the range of stats/poisson_limit.h.
 constexpr double kLargestMean = 1e15;
 
-/// Calls visit(row) for each row of a rounded tensor.
+/// Each row of a rounded tensor gets one call of visit(row).
 template <typename Visit>
 void ForEachRounded(const Probes& probes, const Visit& visit) {
   for (const Probe* probe : probes) {
@@ -34,14 +34,15 @@ void ForEachRounded(const Probes& probes, const Visit& visit) {
   }
 }
 
-/// Counts the flips of one tensor over all cases, steps and probes.
+/// The sums for one tensor go over all cases, steps and probes.
 struct FlipCount {
   int64_t flips = 0;
   double expected = 0;
 };
 
-/// Flips of one tensor in one step, against a count of clusters: roundings of
-/// one row share what they were computed from, and fall together.
+/// Limits the flips of one tensor in one step by a count of clusters.
+/// Roundings of one row share the values that they were computed from, so they
+/// flip together.
 class BurstLimit {
  public:
   BurstLimit(const Policy& policy, double tests)
@@ -69,7 +70,8 @@ class BurstLimit {
   double alpha_;
 };
 
-/// How often the flips of a row fell rather to one side, by tensor.
+/// Says in how many rows of a tensor more flips fell to one side than to the
+/// opposite side.
 struct Votes {
   int64_t toward_zero = 0;
   int64_t away = 0;
@@ -89,7 +91,7 @@ Check CheckFlips(const Probes& probes, const Policy& policy) {
       count->expected += at.ExpectedFlips();
     }
   });
-  // The tensors and their total are one family.
+  // The tensors and their total have to share alpha.
   const double alpha = policy.flip_alpha / kFlipChecks /
                        (static_cast<double>(counts.size()) + 1);
   const auto limit_of = [&](const FlipCount& count) {
@@ -177,8 +179,8 @@ Check CheckFlipSides(const Probes& probes, const Policy& policy) {
       }
     });
   }
-  // Hoeffding: the sum of n signs exceeds sqrt(2 n x) either way with
-  // probability 2 exp(-x) at most.
+  // Hoeffding's bound: the sum of n signs exceeds sqrt(2 n x) in either
+  // direction with probability 2 exp(-x) at most.
   const double x = std::log(2 * (static_cast<double>(votes.size()) + 1) *
                             kFlipChecks / policy.flip_alpha);
   const auto limit_of = [x](const Votes& count) {

@@ -1,5 +1,5 @@
-// Checks for level L2 the roundings that fell the other way, in tensors of
-// fewer bits than FP32.
+// Checks for level L2 how many values of tensors with fewer bits than FP32
+// were rounded the other way.
 #pragma once
 
 #include "isoloss/gate/policy.h"
@@ -8,16 +8,17 @@
 
 namespace isoloss::gate {
 
-/// A tensor that sums exactly is expected to flip nowhere; what no model of its
-/// noise foresees must not weigh more than anything else.
+/// A tensor that sums exactly is expected to flip nowhere. This mean is added,
+/// so that a single flip that no noise model foresees fails no check.
 inline constexpr double kUnforeseenFlips = 1;
 
-/// The sums of each tensor's flips, and of all: what is a little wrong
-/// everywhere. Docs/gate.md has the limits of these checks; each of the three
-/// takes a third of policy.flip_alpha.
+/// Checks the sum of each tensor's flips and the sum of all, which finds small
+/// errors that occur everywhere. docs/gate.md has the limits of these checks.
+/// Each of the three takes a third of policy.flip_alpha.
 Check CheckFlips(const Probes& probes, const Policy& policy);
 
-/// Each tensor in each step of each case: what is wrong in one of them only.
+/// Checks each tensor in each step of each case, which finds an error in one
+/// place.
 Check CheckBursts(const Probes& probes, const Policy& policy);
 
 /// Do the flips of products fall to either side alike? A sum that is cut off

@@ -15,21 +15,22 @@
 namespace isoloss::gate {
 namespace {
 
-/// CheckNoise, CheckRowNoise and CheckSignedError share policy.flip_alpha.
+/// Three checks have to share policy.flip_alpha: CheckNoise, CheckRowNoise and
+/// CheckSignedError.
 constexpr double kNoiseChecks = 3;
 
-/// How far above 1 chance takes the root mean square of n normal errors, with
-/// probability alpha at most: chi-square is at most n + 2 sqrt(n x) + 2 x with
-/// x = ln(1 / alpha).
+/// Returns the limit that chance sets to the root mean square of n normal
+/// errors of size 1, with probability alpha at most. Chi-square is at most n +
+/// 2 sqrt(n x) + 2 x with x = ln(1 / alpha).
 /// Source   Laurent, Massart, Annals of Statistics 28 (2000), lemma 1.
 double ChanceOf(int64_t n, double alpha) {
   const double share = -std::log(alpha) / static_cast<double>(n);
   return std::sqrt(1 + 2 * std::sqrt(share) + 2 * share);
 }
 
-/// Cases whose weights are drawn, not planted. Where a row or a block of them
-/// has one structure, errors fall alike: up to 13 standard errors in a step of
-/// case hot_row of a good probe.
+/// Whether a case has weights that are drawn, not planted. If a row or a block
+/// of weights has one structure, errors fall to the same side. They reach 13
+/// standard errors in a step of case hot_row of a good probe.
 bool IsDrawn(std::string_view probe_case) {
   constexpr std::string_view kDrawn[] = {"plain", "tails", "branches"};
   return std::ranges::find(kDrawn, probe_case) != std::end(kDrawn);
@@ -46,7 +47,7 @@ std::vector<ProbeRow> NoisyRows(const Probes& probes) {
   return rows;
 }
 
-/// Holds ratio(row) of each row, in units of what chance explains, to the
+/// Compares ratio(row) of each row, in units of what chance explains, with the
 /// policy's limit.
 template <typename Ratio, typename Describe>
 void JudgeRatios(const std::vector<ProbeRow>& rows, double limit,
@@ -143,15 +144,16 @@ Check CheckRowNoise(const Probes& probes, const Policy& policy) {
                   "largest error of a row of FP32 tensors over that of FP32 "
                   "sums, beyond chance:"};
   std::vector<ProbeRow> rows;
-  // At least as many as there are rows of tensors.
+  // This is at least the number of rows of tensors.
   double tests = 1;
   for (const ProbeRow& at : NoisyRows(probes)) {
     if (!HasShape(at.probe->log)) continue;
     rows.push_back(at);
     tests += static_cast<double>(at.oracle().elements[at.row]);
   }
-  // The probe took off what chance explains at runlog::kRowChance a row. What
-  // it explains at exp(-x) grows no faster than x.
+  // The probe has allowed for the error that chance explains at
+  // runlog::kRowChance a row. The error that it explains at exp(-x) grows no
+  // faster than x.
   const double x = std::log(tests * kNoiseChecks / policy.flip_alpha);
   const double more =
       std::sqrt(std::max(1.0, x / -std::log(runlog::kRowChance)));
@@ -172,7 +174,8 @@ Check CheckRowNoise(const Probes& probes, const Policy& policy) {
 Check CheckSignedError(const Probes& probes, const Policy& policy) {
   const SignedErrorsOfProducts products = SignedErrorsOf(probes);
   const auto tensors = static_cast<double>(products.tensors.size());
-  // Either way, of a normal value: P(|T| > t) is at most 2 exp(-t^2 / 2).
+  // For a normal value in either direction P(|T| > t) is at most 2 exp(-t^2 /
+  // 2).
   const double chance = std::sqrt(
       2 * std::log(2 * (tensors + 1) * kNoiseChecks / policy.flip_alpha));
   Check check{.name = "signed_error",

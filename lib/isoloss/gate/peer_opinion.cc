@@ -12,7 +12,7 @@ namespace {
 
 using Curve = std::span<const double>;
 
-/// Fewer references have no spread to MLPerf.
+/// MLPerf takes a spread only from at least three references.
 constexpr size_t kFewestReferences = 3;
 
 std::vector<Curve> CurvesOf(const std::vector<const compare::Run*>& runs) {
@@ -23,7 +23,8 @@ std::vector<Curve> CurvesOf(const std::vector<const compare::Run*>& runs) {
   return curves;
 }
 
-/// A target that all references reach: the highest mean of their last values.
+/// Returns a target that all references reach: the highest mean of their last
+/// values.
 compare::RcpTarget TargetOf(const std::vector<Curve>& references) {
   compare::RcpTarget target;
   target.target = -HUGE_VAL;

@@ -18,7 +18,7 @@
 namespace isoloss::gate {
 namespace {
 
-/// Visitor of a policy (Visit) that describes each key but for its meaning.
+/// Visits a policy (Visit) and describes each key but for its meaning.
 class KeyDescriber {
  public:
   explicit KeyDescriber(const std::map<std::string, std::string>& defaults)

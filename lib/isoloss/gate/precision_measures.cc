@@ -17,18 +17,20 @@
 namespace isoloss::gate {
 namespace {
 
-/// Of a check of L5; empty if there is no spread, as of a single pair.
+/// Returns how sensitive a check of L5 is. Empty if there is no spread, as
+/// with a single pair.
 std::optional<Sensitivity> SensitivityOf(
     const Check& check, const stats::EquivalenceOptions& options,
     double resolution) {
-  // The course of training has limits of its own, which are not the margin.
+  // Check `trajectory` has limits of its own, which are not the margin.
   if (!check.pairs || check.name == "trajectory" || check.pairs->count < 2 ||
       !std::isfinite(check.pairs->sd)) {
     return std::nullopt;
   }
   const auto& [count, mean, sd] = *check.pairs;
-  // The interval is wider by what the digits hide: it passes as within a
-  // narrower margin, and fails as beyond a wider one.
+  // The digits hide a part of the difference, so the interval is wider by as
+  // much. A test then passes as if the margin were narrower, and fails as if
+  // it were wider.
   stats::EquivalenceOptions passing = options;
   stats::EquivalenceOptions failing = options;
   passing.margin -= resolution;
@@ -47,7 +49,8 @@ std::optional<Sensitivity> SensitivityOf(
       .power = options.power};
 }
 
-/// How sure the mean of the window is, of these trajectories alone.
+/// Appends the standard errors of the window's mean, from these trajectories
+/// alone.
 void AppendTrajectoryErrors(const compare::Pairing& pairing,
                             const compare::FinalWindow& window,
                             std::vector<Measure>& measures) {
@@ -117,7 +120,7 @@ std::string BigramWarning(const compare::ArmSummary& arm,
     return "";
   }
   const double bits = compare::BitsOf(*arm.final_loss_nats);
-  // Written so that NaN, which other checks report, says nothing here.
+  // This comparison gives no warning for NaN, which different checks report.
   if (!(bits >= *trained.bigram_bits)) return "";
   return fmt::format(
       "{} ends at {:.3f} bits per {}, above the {:.3f} of the corpus' "

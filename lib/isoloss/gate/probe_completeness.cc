@@ -21,23 +21,23 @@ using runlog::GraphIndex;
 using runlog::ProbeLog;
 using Findings = std::vector<std::string>;
 
-/// What graphs call rows that are a parameter's.
+/// A graph gives this in rows_of for rows that are a parameter's.
 constexpr std::string_view kOfParameter = "parameter";
 
 constexpr std::string_view kExchangeCase = "exchange";
 constexpr std::string_view kEvaluationCase = "evaluation";
 
-/// Numbers besides tensors that every training step has.
+/// Every training step has these numbers besides its tensors.
 constexpr std::string_view kFigures[] = {"loss_mean", "grad_norm", "lr"};
-/// Those of each router.
+/// Each router has these numbers.
 constexpr std::string_view kRouterFigures[] = {"expert_bias",
                                                "tokens_per_expert"};
-/// The number of case evaluation.
+/// Case evaluation has only this number.
 constexpr const char* kHeldOutLoss = "held_out_loss";
 
-/// Rows of /oracle of one step of one case, by tensor.
+/// Finds a tensor's row of /oracle in one step of one case.
 using StepRows = std::map<int64_t, size_t>;
-/// By case and step.
+/// The key is a case and a step.
 using Steps = std::map<std::pair<int64_t, int64_t>, StepRows>;
 
 const std::string& TensorOf(const ProbeLog& log, size_t row) {
@@ -48,7 +48,7 @@ const std::string& CaseOf(const ProbeLog& log, int64_t probe_case) {
   return log.cases[static_cast<size_t>(probe_case)];
 }
 
-/// What the model computes that steps of a probe must compare.
+/// Knows which values of the model the steps of a probe must compare.
 class DueTensors {
  public:
   explicit DueTensors(const GraphIndex& graph) {
@@ -78,8 +78,8 @@ class DueTensors {
   int64_t routers() const { return routers_; }
 
  private:
-  /// Whether an exchange carries rows from what it is computed from: those of
-  /// tokens to experts or back.
+  /// Whether an exchange makes this tensor's rows from its inputs' rows: from
+  /// those of tokens to those of experts, or back.
   static bool IsExchanged(const GraphIndex& graph, size_t place) {
     const auto& rows_of = graph.tensors().rows_of;
     return rows_of[place] != kOfParameter &&
@@ -95,7 +95,8 @@ class DueTensors {
   int64_t routers_ = 0;
 };
 
-/// Sorts the rows; a tensor that occurs twice is a finding.
+/// Sorts the rows by case and step. A tensor that occurs twice in a step is a
+/// finding.
 Steps SortRows(const ProbeLog& log, Findings& findings) {
   Steps steps;
   const auto& oracle = log.oracle;
@@ -111,7 +112,7 @@ Steps SortRows(const ProbeLog& log, Findings& findings) {
 
 // ---- rows ------------------------------------------------------------------
 
-/// Every case and every tensor that the log lists.
+/// Every case and every tensor that the log lists must have a row.
 void ReportListedWithoutRows(const ProbeLog& log, Findings& findings) {
   const auto& oracle = log.oracle;
   const std::set<int64_t> cases(oracle.probe_case.begin(),
@@ -130,9 +131,9 @@ void ReportListedWithoutRows(const ProbeLog& log, Findings& findings) {
   }
 }
 
-/// Each step of each case compares what the model computes there. The first
-/// that it lacks is enough: a log may lack as many as it has rows times
-/// tensors.
+/// Each step of each case must compare all that the model computes there. Only
+/// the first missing tensor is reported, because a log may lack as many as it
+/// has rows times tensors.
 void ReportMissingRows(const ProbeLog& log, const Steps& steps,
                        const DueTensors& due, Findings& findings) {
   for (const auto& [place, rows] : steps) {
@@ -148,7 +149,7 @@ void ReportMissingRows(const ProbeLog& log, const Steps& steps,
   }
 }
 
-/// Each router in each step of each case that checks routing, once.
+/// Each step of each case that checks routing must have each router once.
 void ReportMissingRouting(const ProbeLog& log, const Steps& steps,
                           const DueTensors& due, Findings& findings) {
   std::map<std::pair<int64_t, int64_t>, std::multiset<int64_t>> routed;
@@ -170,8 +171,8 @@ void ReportMissingRouting(const ProbeLog& log, const Steps& steps,
 
 // ---- noise and sizes --------------------------------------------------------
 
-/// Gradients of weights are FP32, unless the recipe rounds them, so they have a
-/// noise; those without any rounding are equal in every bit.
+/// Gradients of weights are FP32 unless the recipe rounds them, so they have
+/// noise. Gradients without any rounding are equal in every bit.
 void ReportMissingNoise(const ProbeLog& log, const GraphIndex& graph,
                         Findings& findings) {
   const auto& oracle = log.oracle;
@@ -184,7 +185,7 @@ void ReportMissingNoise(const ProbeLog& log, const GraphIndex& graph,
   }
   for (size_t i = 0; i < oracle.step.size(); ++i) {
     const auto place = graph.Find(TensorOf(log, i));
-    // What has others fails by them.
+    // A tensor whose column `other` is not 0 fails because of that.
     if (!place || graph.tensors().kind[*place] != "wgrad" ||
         rounded.contains(graph.tensors().site[*place]) || oracle.other[i] > 0 ||
         oracle.equal[i] == oracle.elements[i] ||
@@ -199,8 +200,9 @@ void ReportMissingNoise(const ProbeLog& log, const GraphIndex& graph,
   }
 }
 
-/// A weight, its gradient, its update and itself after it have one size, in
-/// case plain that of the graph, and all weights together that of the model.
+/// A weight, its gradient, its update and the updated weight must have one
+/// size. In case plain it must be the graph's, and all weights together must
+/// have the model's size.
 void ReportBadSizes(const ProbeLog& log, const Steps& steps,
                     const GraphIndex& graph, Findings& findings) {
   const auto& tensors = graph.tensors();
@@ -249,7 +251,8 @@ std::vector<std::string> ProbeGaps(const ProbeLog& log) {
     findings.push_back("it holds no comparison with the oracle");
     return findings;
   }
-  // A run that its own numbers ended early leaves others; those are the fault.
+  // A run that its own numbers ended early has values in column `other`, and
+  // those are the fault.
   if (!log.provenance.complete && !HasOthers(log)) {
     findings.push_back("it is not marked as complete");
   }
@@ -287,10 +290,11 @@ std::vector<std::string> MissingCases(const ProbeLog& log,
   Findings findings;
   for (const std::string& name : policy.probe_cases) {
     if (name == kExchangeCase && !routes) continue;
-    // Another program has no inputs of ours to compute.
+    // A probe of another program can only have case plain, because that
+    // program does not compute our inputs.
     if (name != kPlainCase && !log.provenance.Knows(runlog::Fact::kGraph))
       continue;
-    // An evaluation lies behind training steps, but is one by itself.
+    // An evaluation comes after training steps, but is a single step.
     const int64_t due =
         name == kEvaluationCase
             ? 1

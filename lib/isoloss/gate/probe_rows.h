@@ -1,4 +1,4 @@
-// Walks the rows of probes for level L2: each row is a tensor of a step of a
+// Walks the rows of probes for level L2. Each row is a tensor in a step of a
 // case.
 #pragma once
 
@@ -22,27 +22,31 @@ struct ProbeRow {
   const std::string& Case() const;
   /// Returns "TENSOR in case CASE, step STEP of FILE".
   std::string Place() const;
-  /// Flips, and those expected, without repeated ones: elements of the same
-  /// significand flip together and are one piece of evidence. Of layout 1 all.
+  /// These functions return the flips and the expected flips without
+  /// repetitions. Elements of the same significand flip together and are one
+  /// piece of evidence. A probe of layout 1 counts repetitions, too.
   int64_t Flips() const;
   double ExpectedFlips() const;
-  /// Says whether the tensor has fewer bits than FP32, so that roundings may
-  /// flip. In FP32 tensors hardly an element is equal: their errors are
-  /// measured.
+  /// Whether the tensor has fewer bits than FP32, so that roundings may flip.
+  /// In FP32 tensors hardly an element is equal, so their errors are measured
+  /// instead.
   bool IsRounded() const;
 };
 
-/// The order of computation: what is wrong first may be why the rest is.
+/// Whether `a` was computed before `b`. The first fault may cause the
+/// remaining ones.
 bool ComputedBefore(const ProbeRow& a, const ProbeRow& b);
 
-/// By place in /tensors: is it the result of a product of a linear layer, of
-/// the forward or the backward pass? Such a tensor is a sum and nothing else.
+/// Says for each place in /tensors whether it is the result of a product of a
+/// linear layer, in the forward or the backward pass. Such a tensor is a sum
+/// and nothing else.
 std::vector<bool> AreProducts(const runlog::ProbeLog& log);
 
-/// Probes of layout 1 have columns of counts and noise only, not those of
-/// sides, rows and signs.
+/// Whether a probe has columns of sides, rows and signs. Probes of layout 1
+/// have only columns of counts and noise.
 bool HasShape(const runlog::ProbeLog& log);
-/// What a check of the latter says of those that lack them; "" if none does.
+/// Returns the note of a check about probes without such columns; "" if all
+/// have them.
 std::string WithoutShape(const Probes& probes);
 
 }  // namespace isoloss::gate

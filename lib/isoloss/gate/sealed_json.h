@@ -1,5 +1,6 @@
-// JSON files that only isoloss writes and that carry a digest of their content.
-// For the sources of this module: the header needs nlohmann-json.
+// Reads and writes JSON files that only isoloss writes and that carry a digest
+// of their content. Only sources of this module may include this header,
+// because it needs nlohmann-json.
 #pragma once
 
 #include <fmt/format.h>
@@ -20,7 +21,7 @@ namespace isoloss::gate {
 
 using SealedJson = nlohmann::ordered_json;
 
-/// Digest of `content`, which does not hold it yet.
+/// Returns the digest of `content`, which does not hold it yet.
 std::string SealOf(const SealedJson& content);
 
 /// Writes `content` with its digest under the key "digest", all or nothing.
@@ -28,18 +29,19 @@ std::string SealOf(const SealedJson& content);
 /// Errors  IoError
 void WriteSealed(SealedJson content, const std::filesystem::path& path);
 
-/// A file that was read, whoever wrote it.
+/// Holds a file that was read and that anybody may have written.
 class SealedFile {
  public:
-  /// `rule`: what such a file is, and the remedy; it ends every message.
-  /// Errors  IoError; FormatError if it has more than `max_bytes` or is no JSON
-  ///         object
+  /// `rule` says what such a file is, and gives the remedy. It ends every
+  /// message.
+  /// Errors  IoError; FormatError if it has more than `max_bytes` or is no
+  ///         JSON object
   SealedFile(std::filesystem::path path, std::string rule,
              size_t max_bytes = kMaxTextFileBytes);
 
   const SealedJson& content() const { return content_; }
 
-  /// Throws a FormatError: `what` was found in place of what the rule says.
+  /// Throws a FormatError, which says that `what` was found against the rule.
   [[noreturn]] void Reject(const std::string& what) const;
 
   /// Errors  FormatError if the file is of another version
@@ -55,7 +57,7 @@ class SealedFile {
     value = object[key].template get<T>();
   }
 
-  /// `digest`: of what was read of the file.
+  /// `digest` is that of the content that was read.
   /// Errors  FormatError if it is not the digest that the file carries
   void CheckSeal(const std::string& digest) const;
 

@@ -1,6 +1,6 @@
-// Whether runs that are still training should be stopped: because what L5 tests
-// is beyond hope, or because one of them has come to nothing. It only ever
-// aborts: silence is no verdict.
+// Decides whether runs that are still training should be stopped. The reason
+// is that they can't pass L5 any more, or that one of them has come to
+// nothing. The watch can only abort: its silence is no verdict.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +15,18 @@
 
 namespace isoloss::gate {
 
-/// One pair while it trains. Feed it each step of both arms.
+/// Watches one pair while it trains. Feed it each step of both arms.
 class PairWatch {
  public:
   /// Watches runs of `steps` steps. Keeps a reference to the policy.
   PairWatch(const Policy& policy, int64_t steps);
 
-  /// The next step of both arms. Returns why the pair has come to nothing, or
-  /// "": a loss or gradient norm is not finite, or a gradient has such an
-  /// element; or the mean loss of policy.sequential_batch steps of the
-  /// candidate is above that of its first step, what it knew untrained, while
-  /// it is more than policy.gross_factor margins worse than the baseline's.
+  /// Adds the next step of both arms. Returns why the pair has come to
+  /// nothing, or "". The reason may be a loss, a gradient norm or an element
+  /// of a gradient that is not finite. It may also be the candidate's mean
+  /// loss over policy.sequential_batch steps. That must be above the loss of
+  /// its first step, which it had untrained, and more than policy.gross_factor
+  /// margins worse than the baseline's.
   /// Errors   ConfigError if the steps differ or do not ascend by one.
   std::string Add(const runlog::StepRow& baseline,
                   const runlog::StepRow& candidate);
@@ -48,31 +49,32 @@ class PairWatch {
   double window_sum_ = 0;
 };
 
-/// At which numbers of ended pairs a candidate's watch looks, and the nominal
-/// level of the interval there: stats::LookLevels that spend
-/// policy.sequential_alpha over the planned pairs as Pocock's, shared by all
-/// candidates of the job and by both sides. Of more than 32 pairs not every
-/// number is a look.
+/// Maps the numbers of ended pairs at which a candidate's watch looks to the
+/// nominal level of the interval there. The levels are stats::LookLevels,
+/// which spend policy.sequential_alpha over the planned pairs as Pocock's do.
+/// All candidates of the job and both sides share it. With more than 32 pairs
+/// the watch does not look at every number.
 using WatchLevels = std::map<int64_t, double>;
 
 /// Errors   ConfigError if the policy is out of its ranges.
 WatchLevels LevelsOfWatch(const Policy& policy, int64_t planned_pairs,
                           int64_t candidates);
 
-/// The pairs of one candidate that have ended, in the order in which they did.
+/// Holds the pairs of one candidate that have ended, in the order of their
+/// ends.
 ///
-/// From policy.min_seeds on it tests what L5 tests: whether the interval of the
-/// mean over pairs, from their own spread, lies beyond the margin. So of jobs
-/// whose candidates' true means all lie within the margin at most
-/// sequential_alpha are ever stopped.
+/// From policy.min_seeds pairs on it tests as L5 does: whether the interval of
+/// the mean over pairs, from their own spread, lies beyond the margin.
+/// Consider all jobs whose candidates' true means lie within the margin: at
+/// most sequential_alpha of them are ever stopped.
 class SeedWatch {
  public:
   /// Keeps a reference to the policy.
   SeedWatch(const Policy& policy, WatchLevels levels)
       : policy_(policy), levels_(std::move(levels)) {}
 
-  /// The difference of the next pair, in percent. Returns why the mean is
-  /// beyond hope, or "".
+  /// Adds the difference of the next pair, in percent. Returns why the mean
+  /// can't come within the margin any more, or "".
   std::string Add(double percent);
 
  private:

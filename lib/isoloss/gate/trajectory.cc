@@ -29,30 +29,33 @@ using runlog::StepColumns;
 using Numbers = std::vector<double>;
 
 constexpr size_t kTenths = 10;
-// Where the loss falls, a run that is a little ahead or behind is far off. A
-// shift by a fiftieth of a tenth is of no concern. A tenth of one is gross.
+// Where the loss falls fast, a run that slightly leads or lags differs much. A
+// shift by a fiftieth of a tenth is harmless; a shift by a tenth of one is
+// gross.
 constexpr double kShift = 0.02;
 constexpr double kGrossShift = 0.1;
-// How far chance drives one pair of runs its other parts show: six times their
-// median. Of a normal distribution that is four sd.
+// The median difference over all parts shows how far chance drives one pair of
+// runs: up to six medians. In a normal distribution that is four sd.
 constexpr double kMedians = 6;
-// One of several seeds, by the median of all parts of all: runs wander, and the
-// more there are, the further goes the furthest.
+// With several seeds the median is that of all parts of all seeds. Runs
+// wander, and among more runs the furthest one goes further.
 constexpr double kSeedMedians = 8;
-// Good runs never wander as far as this, in margins.
+// Good runs never differ by this number of margins.
 constexpr double kHardMargins = 20;
-// Chance: so many standard errors, of ten parts with a probability of 6e-4.
+// With a probability of 6e-4 chance moves the mean of any of ten parts by more
+// than this number of standard errors.
 constexpr double kErrors = 4;
-// A loss above that of the untrained model, by so much, is no bad batch.
+// A loss above this multiple of the baseline's largest loss is no bad batch.
 constexpr double kSpike = 4;
-// Of the steps of a tenth so many may be bad batches of one run: a fifth.
+// Up to a fifth of the steps of a tenth may be bad batches of one run.
 constexpr size_t kDropped = 5;
-// A part of fewer steps has none to spare.
+// A part of fewer steps can't spare any.
 constexpr size_t kFewestSteps = 4;
-// So many seeds show by their median how far chance drives one of them here.
+// The median over at least this number of seeds shows how far chance drives
+// one of them in this part.
 constexpr size_t kFewestPeers = 3;
 
-/// Places [first, last) of the steps that are compared.
+/// A part has the compared steps at places [first, last).
 struct Part {
   size_t first = 0;
   size_t last = 0;
@@ -67,7 +70,7 @@ std::vector<Part> PartsOf(size_t steps) {
   return result;
 }
 
-/// 100 (L - L_r) / L_r at `steps`; empty if a run lacks one.
+/// Returns 100 (L - L_r) / L_r at `steps`; empty if a run lacks one.
 std::optional<Numbers> PercentAt(const std::vector<int64_t>& steps,
                                  const StepColumns& run,
                                  const StepColumns& reference) {
@@ -90,8 +93,9 @@ double MeanIn(const Numbers& values, Part part) {
       std::span(values).subspan(part.first, part.last - part.first));
 }
 
-/// Without the steps that lie furthest from the median, a fifth of them and at
-/// least one: a bad batch of one run is no course of training.
+/// Returns the mean without the steps that lie furthest from the median: a
+/// fifth of them, and at least one. A bad batch of one run says nothing about
+/// the course of training.
 double CalmMean(const Numbers& values, Part part) {
   Numbers all(values.begin() + static_cast<std::ptrdiff_t>(part.first),
               values.begin() + static_cast<std::ptrdiff_t>(part.last));
@@ -104,9 +108,9 @@ double CalmMean(const Numbers& values, Part part) {
   return stats::Mean(all);
 }
 
-/// Standard deviation of single steps, without what lasts: by the median of the
-/// differences of neighbours, which are those of two steps. A jump within the
-/// part is one of them.
+/// Returns the standard deviation of single steps, without shifts that last.
+/// It follows from the median difference of neighbours, which has the noise of
+/// two steps. A jump within the part adds only one such difference.
 double StepNoise(const Numbers& values, Part part) {
   constexpr double kMedianOfNormal = 0.6745;
   Numbers moves;
@@ -118,16 +122,17 @@ double StepNoise(const Numbers& values, Part part) {
   return moves[moves.size() / 2] / (kMedianOfNormal * std::numbers::sqrt2);
 }
 
-/// Says how far good runs spread, by an ensemble of them.
+/// Says how far good runs spread, from an ensemble of them.
 struct GoodRuns {
   std::vector<Numbers> percent;  ///< of each, by step
-  /// Of another program both sides are measured from this good run.
+  /// Good runs of another program and the judged runs are measured from this
+  /// good run.
   const StepColumns* reference = nullptr;
   std::string source;
 };
 
-/// Of the ensemble that speaks for these runs; empty if none does, or if it
-/// lacks steps.
+/// Reads the ensemble that may judge these runs. Empty if there is none, or if
+/// it lacks steps.
 std::optional<GoodRuns> GoodRunsOf(const Evidence& evidence,
                                    const std::vector<int64_t>& steps,
                                    const Policy& policy) {
@@ -162,7 +167,7 @@ std::optional<GoodRuns> GoodRunsOf(const Evidence& evidence,
   return good;
 }
 
-/// A tenth, and what is said of it.
+/// Holds the figures of a tenth of the training.
 struct Tenth {
   Part part;
   stats::Summary seeds;  ///< differences in percent
@@ -171,14 +176,14 @@ struct Tenth {
   Numbers noise;    ///< its standard error, by the noise of single steps
   double fall = 0;  ///< of the baseline's loss to a neighbour, percent
 
-  /// Returns the standard error of the mean, by the seeds in this part; 0 of
-  /// one seed, which has no spread.
+  /// Returns the standard error of the mean, from the seeds in this part. It
+  /// is 0 for one seed, which has no spread.
   double Error() const {
     return seeds.count > 1
                ? seeds.sd / std::sqrt(static_cast<double>(seeds.count))
                : 0;
   }
-  /// Of one seed, by the noise of all: root mean square.
+  /// Returns the noise of one seed as the root mean square over all seeds.
   double Noise() const {
     double squares = 0;
     for (const double of : noise) squares += of * of;
@@ -186,8 +191,8 @@ struct Tenth {
   }
 };
 
-/// Returns the median of |values|; of an even number the lower one. NaN counts
-/// as infinite.
+/// Returns the median of |values|, and the lower one of an even number. NaN
+/// counts as infinite.
 double MedianSize(Numbers values) {
   for (double& value : values) {
     value = std::isnan(value) ? std::numeric_limits<double>::infinity()
@@ -309,7 +314,7 @@ class Trajectory {
     const size_t seeds = tenths_[0].calm.size();
     seed_chance_ = (seeds > 1 ? kSeedMedians : kMedians) * MedianSize(all);
     if (seeds < 2) return;
-    // Runs may wander: then all parts together tell as little as one of them.
+    // Runs may wander. Then all parts together tell as little as one of them.
     const double of_one_part =
         stats::StudentTQuantile(1 - alpha / 2, static_cast<double>(seeds - 1));
     const double error = MedianSize(errors);
@@ -324,25 +329,26 @@ class Trajectory {
   double Margins(double count) const {
     return count * policy_.margin_percent + resolution_;
   }
-  /// Neither an interval nor chance may leave the mean beyond this limit.
+  /// The mean may exceed this limit only by as much as its interval or chance
+  /// allows.
   double Soft(const Tenth& tenth) const {
-    // A margin in tokens has no place on this scale.
+    // A margin in tokens has no meaning on this scale.
     return policy_.InTokens() ? Hard(tenth) : Margins(1) + kShift * tenth.fall;
   }
-  /// No mean and no seed may lie beyond this limit, but by chance.
+  /// No mean and no seed may exceed this limit except by chance.
   double Gross(const Tenth& tenth) const {
     return Margins(policy_.gross_factor) + kGrossShift * tenth.fall;
   }
   double Hard(const Tenth& tenth) const {
     return Margins(kHardMargins) + kGrossShift * tenth.fall;
   }
-  /// Returns the gross limit with chance, of the mean over two seeds or more.
+  /// Returns the gross limit plus chance for the mean over two seeds or more.
   double GrossOfMean(const Tenth& tenth) const {
     const auto n = static_cast<double>(tenth.noise.size());
     return Gross(tenth) +
            std::max(mean_chance_, kErrors * tenth.Noise() / std::sqrt(n));
   }
-  /// Returns the gross limit with chance, of one seed.
+  /// Returns the gross limit plus chance for one seed.
   double GrossOfSeed(const Tenth& tenth, size_t seed) const {
     const double of_peers = tenth.calm.size() < kFewestPeers
                                 ? 0
@@ -369,14 +375,15 @@ class Trajectory {
     }
     return IsOut(tenth) || IsGross(tenth) ? OfDoubt() : Outcome::kPass;
   }
-  /// A large difference may yet be chance or the recipe, which is no fault.
+  /// A large difference under the question of precision may be due to chance
+  /// or to the recipe, which is no fault.
   Outcome OfDoubt() const {
     return policy_.question == compare::Question::kRegression
                ? Outcome::kFail
                : Outcome::kInconclusive;
   }
 
-  /// The seed that lies furthest beyond its limit; empty if none does.
+  /// Finds the seed that lies furthest beyond its limit; empty if none does.
   std::optional<Check> GrossSeed() const {
     const Tenth* worst = nullptr;
     size_t seed = 0;
@@ -399,7 +406,7 @@ class Trajectory {
     return check;
   }
 
-  /// One step that the untrained model would have done better.
+  /// Finds a step whose loss is far above any of the baseline's.
   std::optional<Check> Spike() const {
     for (const compare::SeedPair& pair : pairing_.pairs) {
       const StepColumns& candidate = pair.candidate->log.steps;
@@ -424,7 +431,7 @@ class Trajectory {
     return std::nullopt;
   }
 
-  /// Without value and limit; `whose` is "" of the mean over seeds.
+  /// Leaves value and limit open; `whose` is "" for the mean over seeds.
   Check CheckOf(const Tenth& tenth, Outcome outcome,
                 const std::string& whose) const {
     const int64_t first = steps_[tenth.part.first];
@@ -476,8 +483,9 @@ class Trajectory {
   const double resolution_;  ///< of the logs' digits, percent
   const std::optional<GoodRuns> good_;
   std::vector<Tenth> tenths_;
-  // What chance may do, in percent: to a seed, to the mean over seeds as seeds
-  // and parts show, and at most to that mean as the seeds show.
+  // Chance may move a seed by seed_chance_ percent. It may move the mean over
+  // seeds by mean_chance_ percent, from seeds and parts, and by most_chance_
+  // percent at most, from seeds alone.
   double seed_chance_ = 0;
   double mean_chance_ = 0;
   double most_chance_ = 0;

@@ -1,4 +1,4 @@
-// Is the candidate's loss that of the baseline along the whole training?
+// Compares the candidate's loss with the baseline's along the whole training.
 #pragma once
 
 #include "isoloss/gate/verdict.h"
@@ -7,11 +7,11 @@ namespace isoloss::gate {
 
 struct Evidence;
 
-/// The check `trajectory` of level L5: the mean difference in each tenth of the
-/// training, and that of each seed, against limits that widen where the
-/// baseline's loss falls fast.
-/// docs/gate.md has the limits and where they come from. `alpha` is that of the
-/// tenths together.
+/// Makes the check `trajectory` of level L5. It compares the mean difference
+/// in each tenth of the training, and that of each seed, with limits. The
+/// limits widen where the baseline's loss falls fast.
+/// docs/gate.md has the limits and where they come from. `alpha` is that of
+/// the tenths together.
 /// Requires runs that L0 found sound.
 Check JudgeTrajectory(const Evidence& evidence, const Policy& policy,
                       double alpha);

@@ -5,14 +5,14 @@
 namespace isoloss::kernels {
 namespace {
 
-/// About 14 bits are kept of FP8 products of Hopper.
+/// Hopper keeps about 14 bits of sums of FP8 products.
 constexpr Accumulator kHopper = {.name = "hopper_f13",
                                  .steps = 32,
                                  .fraction_bits = 13,
                                  .significand_bits = 14,
                                  .source = "MMA-Sim c785138, wgmma of FP8"};
 
-/// FP8 and MXFP8 products of Blackwell are FP32, cut off.
+/// Blackwell cuts sums of FP8 and MXFP8 products off to FP32.
 constexpr Accumulator kBlackwell = {
     .name = "blackwell_f25",
     .steps = 32,

@@ -1,4 +1,5 @@
-// formats::RoundToBf16 on vectors. Included once per Highway target.
+// Computes formats::RoundToBf16 on vectors. Each Highway target includes this
+// file once.
 #if defined(ISOLOSS_KERNELS_BF16_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ISOLOSS_KERNELS_BF16_INL_H_
 #undef ISOLOSS_KERNELS_BF16_INL_H_
@@ -13,8 +14,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace isoloss::kernels::HWY_NAMESPACE {
 
-/// The BF16 value nearest to each lane, ties to even, in integer arithmetic:
-/// VCVTNEPS2BF16 flushes subnormals. NaN becomes 0x7FC0 with its sign.
+/// Returns the BF16 value nearest to each lane, ties to even. Integer
+/// arithmetic is used because VCVTNEPS2BF16 flushes subnormals. NaN becomes
+/// 0x7FC0 with its sign.
 template <class D>
 HWY_INLINE hwy::HWY_NAMESPACE::VFromD<D> RoundToBf16(
     D d, hwy::HWY_NAMESPACE::VFromD<D> value) {

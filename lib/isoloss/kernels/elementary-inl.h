@@ -1,5 +1,5 @@
-// The float functions of elementary.h on vectors, equal to them bit for bit.
-// Included once per Highway target.
+// Computes the float functions of elementary.h on vectors, bit for bit. Each
+// Highway target includes this file once.
 #if defined(ISOLOSS_KERNELS_ELEMENTARY_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ISOLOSS_KERNELS_ELEMENTARY_INL_H_
 #undef ISOLOSS_KERNELS_ELEMENTARY_INL_H_
@@ -22,7 +22,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using FloatConstants = ElementaryConstants<float>;
 
-/// The polynomial with these coefficients, highest power first.
+/// Evaluates the polynomial with these coefficients, highest power first.
 template <class D, size_t kTerms>
 HWY_INLINE hn::VFromD<D> Horner(D d, hn::VFromD<D> x,
                                 const std::array<float, kTerms>& coefficients) {
@@ -38,7 +38,7 @@ HWY_INLINE hn::VFromD<D> NotANumber(D d) {
   return hn::Set(d, std::numeric_limits<float>::quiet_NaN());
 }
 
-/// 2^exponent for exponents of normal numbers.
+/// Returns 2^exponent for exponents of normal numbers.
 template <class D>
 HWY_INLINE hn::VFromD<D> PowerOfTwo(
     D d, hn::VFromD<hn::RebindToSigned<D>> exponent) {
@@ -48,8 +48,8 @@ HWY_INLINE hn::VFromD<D> PowerOfTwo(
   return hn::BitCast(d, hn::ShiftLeft<FloatConstants::kMantissaBits>(biased));
 }
 
-/// p * 2^n, rounded once, for p near 1 and the n of Exp; `n_shifted` is n plus
-/// kRoundToInteger.
+/// Returns p * 2^n, rounded once, for p near 1 and the n of Exp; `n_shifted` is
+/// n plus kRoundToInteger.
 template <class D>
 HWY_INLINE hn::VFromD<D> ScaleByPower(D d, hn::VFromD<D> p,
                                       [[maybe_unused]] hn::VFromD<D> n,
@@ -59,7 +59,8 @@ HWY_INLINE hn::VFromD<D> ScaleByPower(D d, hn::VFromD<D> p,
     return hn::VFromD<D>{_mm512_scalef_ps(p.raw, n.raw)};
   }
 #endif
-  // As ExpOf in elementary.cc. The low bits of n_shifted are n.
+  // The method is that of ExpOf in elementary.cc. The low bits of n_shifted are
+  // n.
   const hn::RebindToSigned<D> di;
   const auto zero = hn::Set(d, FloatConstants::kRoundToInteger);
   const auto exponent =

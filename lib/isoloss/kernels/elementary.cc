@@ -12,7 +12,7 @@
 namespace isoloss::kernels {
 namespace {
 
-/// The polynomial with these coefficients, highest power first.
+/// Evaluates the polynomial with these coefficients, highest power first.
 template <typename T, size_t kTerms>
 T Horner(T x, const std::array<T, kTerms>& coefficients) {
   T sum = coefficients[0];
@@ -20,7 +20,7 @@ T Horner(T x, const std::array<T, kTerms>& coefficients) {
   return sum;
 }
 
-/// 2^exponent for an exponent of a normal number.
+/// Returns 2^exponent for an exponent of a normal number.
 template <typename T>
 T PowerOfTwo(typename ElementaryConstants<T>::Integer exponent) {
   using C = ElementaryConstants<T>;
@@ -84,16 +84,17 @@ float Rsqrt(float x) { return 1.0f / std::sqrt(x); }
 
 void SinCos(double x, double* sin, double* cos) {
   ISOLOSS_ASSERT(std::fabs(x) <= 0x1p20);
-  // pi/2 in two parts: the first has 33 bits, so its product with the quadrant
-  // number (20 bits) is exact; what is left out is below 1e-20 in all.
+  // These are the two parts of pi/2. The first has 33 bits, so that its product
+  // with the quadrant number (20 bits) is exact; the parts omit less than 1e-20
+  // in all.
   constexpr double kTwoOverPi = 0x1.45f306dc9c883p-1;
   constexpr double kHalfPiHigh = 0x1.921fb544p+0;
   constexpr double kHalfPiLow = 0x1.0b4611a626331p-34;
   constexpr double kRound = ElementaryConstants<double>::kRoundToInteger;
   const double n = std::fma(x, kTwoOverPi, kRound) - kRound;
   const double r = std::fma(-n, kHalfPiLow, std::fma(-n, kHalfPiHigh, x));
-  // Taylor series in z = r^2, |r| <= pi/4: the rests are below r^17 / 17! and
-  // r^18 / 18!, both < 5e-17.
+  // These are Taylor series in z = r^2, |r| <= pi/4. The remainders are below
+  // r^17 / 17! and r^18 / 18!, both < 5e-17.
   constexpr std::array<double, 7> kSin = {
       -1.0 / 1307674368000, 1.0 / 6227020800, -1.0 / 39916800, 1.0 / 362880,
       -1.0 / 5040,          1.0 / 120,        -1.0 / 6};

@@ -25,7 +25,7 @@ using scalar::SwigluForward;
 
 #else
 
-/// out = Sigmoid(x), count of them.
+/// Computes out = Sigmoid(x) for `count` elements.
 HWY_INLINE void SigmoidRow(const float* x, size_t count, float* out) {
   const FloatTag d;
   ForEachVector(d, count, [&](size_t j, size_t n) HWY_ATTR {

@@ -10,20 +10,20 @@
 namespace isoloss::kernels {
 namespace {
 
-/// sum += row, element by element.
+/// Adds `row` to `sum`, element by element.
 void AddRow(const float* row, size_t size, float* sum) {
   for (size_t i = 0; i < size; ++i) sum[i] += row[i];
 }
 
-/// The tree over sequences for one token id.
+/// This tree over sequences adds the gradients of one token id.
 struct SequenceTree {
   std::span<const size_t> sequence_ends;
   MatrixView<const float> dx;
   MatrixView<float> nodes;  // row l: the node computed last at depth l
 
-  /// nodes[depth] = sum over `positions` (ascending, not empty), all in
-  /// sequences [first, first + width), width a power of two: the node above
-  /// those leaves. Uses deeper rows.
+  /// Computes the node above the leaves [first, first + width), width a power
+  /// of two: nodes[depth] = sum over `positions`, which are ascending, not
+  /// empty, and all in these sequences. Uses deeper rows as scratch.
   void ComputeNode(std::span<const size_t> positions, size_t first,
                    size_t width, size_t depth) const {
     float* sum = nodes.Row(depth);
@@ -82,7 +82,7 @@ void EmbeddingGradient::Add(std::span<const int32_t> tokens,
   GroupPositions(tokens, dtable.rows());
   const size_t width = std::bit_ceil(sequence_ends.size());
   nodes_.ResizeUninitialized(std::bit_width(width), dx.cols());
-  // Threads take columns: a few ids may have most of the tokens.
+  // Each thread takes columns, because a few ids may have most of the tokens.
   constexpr size_t kCacheLine = 64 / sizeof(float);
   ForRowRuns(dx.cols(), dx.rows(), kCacheLine, executor,
              [&](size_t first, size_t count) {

@@ -1,4 +1,5 @@
-// Token embedding: rows of a table, and the gradient of that table.
+// Token embedding reads rows of a table; its backward pass computes the
+// gradient of that table.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +23,7 @@ class EmbeddingGradient {
   /// For each token id that occurs, dtable[id] += the sum of dx over its
   /// positions, FP32: in a leaf (one sequence) a chain in ascending position;
   /// leaves go up the aligned tree over the sequence index, in which sequences
-  /// without the id are skipped. Other rows are left alone.
+  /// without the id are skipped. Remaining rows are left alone.
   /// Shapes   dx [T, D]; tokens [T]; dtable [V, D].
   void Add(std::span<const int32_t> tokens,
            std::span<const size_t> sequence_ends, MatrixView<const float> dx,

@@ -23,7 +23,7 @@ using scalar::GatherCombineBackward;
 
 #else
 
-/// What one token of GatherCombine adds up; no addend is nullptr.
+/// One token of GatherCombine adds up these slots; no addend is nullptr.
 struct TokenSlots {
   MatrixView<const float> rows;
   const int32_t* index;
@@ -32,8 +32,8 @@ struct TokenSlots {
   const float* addend;
 };
 
-/// Columns from j on: kVectors vectors, the last of which holds n. Several at
-/// once, so that index and weight of a slot are looked up once for all.
+/// Computes kVectors vectors of columns from j on, the last of which holds n
+/// columns. Several vectors share one look-up of a slot's index and weight.
 template <size_t kVectors, bool kWeighted>
 HWY_INLINE void CombineColumns(const TokenSlots& token, size_t j, size_t n,
                                Rounding rounding, float* out) {

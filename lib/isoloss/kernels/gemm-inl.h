@@ -1,5 +1,5 @@
-// The vector GEMM of one Highway target: which parts of its operands are packed
-// when, and which tile is computed next.
+// The vector GEMM of one Highway target decides when it packs which parts of
+// its operands, and which tile it computes next.
 #if defined(ISOLOSS_KERNELS_GEMM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ISOLOSS_KERNELS_GEMM_INL_H_
 #undef ISOLOSS_KERNELS_GEMM_INL_H_
@@ -26,14 +26,15 @@
 HWY_BEFORE_NAMESPACE();
 namespace isoloss::kernels::HWY_NAMESPACE {
 
-/// Steps computed for all tiles before the next ones, if segments allow: longer
-/// columns of a matrix don't stay in L2 from tile to tile.
+/// This number of steps is computed for all tiles before the next steps, if
+/// segments allow: longer columns of a matrix don't stay in L2 from tile to
+/// tile.
 constexpr size_t kBlockSteps = 1024;
-/// Up to this many tiles of rows a panel of b is not worth packing if it can be
-/// read where it is.
+/// With at most this number of tiles of rows, a panel of b is not worth packing
+/// if it can be read in place.
 constexpr size_t kInPlaceRowTiles = 6;
 
-/// One piece on one thread. Holds the scratch memory of the thread.
+/// Computes one piece on one thread. Holds the scratch memory of the thread.
 class GemmWorker {
  public:
   void Run(const GemmPiece& piece) {
@@ -44,7 +45,8 @@ class GemmWorker {
     ListTiles(piece);
     const size_t open_tiles = std::bit_width(ends_.size()) + 1;
     const bool one_block = ends_.back() <= kBlockSteps || ends_.size() == 1;
-    // A tile that is done within one block of steps needs its stack only then.
+    // A tile that is done within one block of steps needs its stack only during
+    // that block.
     stack_.ResizeUninitialized(one_block ? 1 : rows_.size() * columns_.size(),
                                open_tiles * kTileSize);
     for (size_t first = 0; first < ends_.size();) {
@@ -102,14 +104,16 @@ class GemmWorker {
     }
   }
 
-  /// Rows of c: those of one product, which are also rows of its a.
+  /// A tile of rows of c belongs to one product; its rows are also rows of that
+  /// product's a.
   struct RowTile {
     size_t problem;
     size_t first;
     size_t count;
     TileRows at;
   };
-  /// Columns of c: those of one product, which are rows of its b.
+  /// A tile of columns of c belongs to one product; its columns are rows of
+  /// that product's b.
   struct ColumnTile {
     size_t problem;
     size_t first;
@@ -124,12 +128,12 @@ class GemmWorker {
     return (tiles + blocks - 1) / blocks;
   }
 
-  /// Where a segment begins.
+  /// Returns the step at which a segment begins.
   size_t StepOf(size_t segment) const {
     return segment == 0 ? 0 : ends_[segment - 1];
   }
 
-  /// The steps of the running block.
+  /// Cuts an operand to the steps of the running block.
   Operand Steps(Operand operand) const {
     operand.values = operand.contraction == Contraction::kColumns
                          ? operand.values.Cols(first_step_, depth_)
@@ -163,7 +167,7 @@ class GemmWorker {
     }
   }
 
-  /// Makes the rows of a ready for tiles: rows of one product at a time.
+  /// Makes the rows of a ready for tiles, product by product.
   void PackStrip(std::span<RowTile> strip) {
     size_t size = 0;
     ForEachProduct(strip, [&](const Operand& a, std::span<RowTile> tiles) {
@@ -202,7 +206,8 @@ class GemmWorker {
     }
   }
 
-  /// Makes a panel of b ready for tiles: packed before, in place, or in `to`.
+  /// Makes a panel of b ready for tiles: it was packed before, is read in
+  /// place, or is packed in `to`.
   void PackColumn(ColumnTile& tile, float* to) {
     const GemmProblem& problem = *problems_[tile.problem];
     if (problem.packed_b != nullptr) {  // one segment
@@ -222,8 +227,8 @@ class GemmWorker {
     tile.at = TileColumns::Ahead(to, kTileColumns);
   }
 
-  /// Has the tiles of a column that was packed fetch what the next one is to be
-  /// packed from.
+  /// Lets the tiles of a packed column prefetch the memory that the next column
+  /// is packed from.
   void FetchMeanwhile(const ColumnTile& next, ColumnTile& column) const {
     const GemmProblem& problem = *problems_[next.problem];
     if (problem.packed_b != nullptr || column.at.data != panels_.Row(0)) return;
@@ -232,7 +237,8 @@ class GemmWorker {
       column.at.next = b.values.data() + next.first;
       column.at.next_distance = b.values.stride();
     } else {
-      // As long as the panel, if rows are close to each other.
+      // The panel's size is fetched, which is all rows if they are close to
+      // each other.
       column.at.next = b.values.Row(next.first);
       column.at.next_distance = kTileColumns;
     }
@@ -253,7 +259,7 @@ class GemmWorker {
     return out;
   }
 
-  /// What a tile ends with is here by the time its sums are done.
+  /// Prefetches memory that a tile needs once its sums are done.
   static HWY_INLINE void FetchTile(const float* tile, size_t stride,
                                    size_t rows, size_t columns) {
     for (size_t i = 0; i < rows; ++i) {
@@ -278,7 +284,8 @@ class GemmWorker {
         MultiplySegments(kernel, adjacent, row.at, right, out,
                          StackOf(row, column));
       }
-      // Once is enough for what comes after the column.
+      // One tile fetches memory for the next column; the later ones fetch their
+      // own steps.
       right = TileColumns::Ahead(right.data, right.distance);
     }
   }
@@ -289,12 +296,12 @@ class GemmWorker {
     return stack_.Row(stack_.rows() == 1 ? 0 : i * columns_.size() + j);
   }
 
-  /// A tile of several segments: their sums go up the aligned tree, as in
-  /// AlignedTree, on a stack of tiles.
+  /// Computes a tile of several segments: their sums go up the aligned tree, as
+  /// in AlignedTree, on a stack of tiles.
   void MultiplySegments(TileKernel kernel, Adjacent adjacent, TileRows rows,
                         TileColumns columns, const TileOutput& out,
                         float* stack) {
-    // Open nodes of a tree are the ones of its number of leaves.
+    // A tree has an open node for each one bit in its number of leaves.
     auto open = static_cast<size_t>(std::popcount(first_segment_));
     size_t begin = 0;
     for (size_t i = 0; i < block_ends_.size(); ++i) {

@@ -25,7 +25,7 @@ namespace isoloss::kernels::HWY_NAMESPACE {
 
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
 
-/// Whole products only.
+/// This target has no tiles, so that it computes whole products only.
 TileShape TileShapeOnTarget() {
   constexpr auto kAny = std::numeric_limits<int32_t>::max();
   return {kAny, kAny};
@@ -77,7 +77,7 @@ HWY_EXPORT(RunPieceOnTarget);
 HWY_EXPORT(PanelWidthOnTarget);
 HWY_EXPORT(PackPanelOnTarget);
 
-/// Of the thread that calls Gemm or GemmBatch.
+/// Each thread that calls Gemm or GemmBatch keeps its own schedule.
 GemmSchedule& ThisThreadsSchedule() {
   static thread_local GemmSchedule schedule;
   return schedule;
@@ -89,7 +89,7 @@ void RunPieces(std::span<const GemmPiece> pieces) {
   }
 }
 
-/// On the calling thread.
+/// Computes one product on the calling thread.
 void MultiplyPackable(const GemmProblem& problem) {
   if (problem.c.empty()) return;
   const GemmProblem* const only = &problem;

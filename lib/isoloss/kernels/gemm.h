@@ -14,28 +14,30 @@
 
 namespace isoloss::kernels {
 
-/// The right side of products, packed and quantised once for many of them:
-/// weights, which every token and every thread of a step meets again. The
-/// layout belongs to the kernel target that was active when it was packed.
+/// Holds the right side of products, packed and quantised once for many of
+/// them. It serves weights, which every token and every thread of a step meets
+/// again. The layout belongs to the kernel target that was active when it was
+/// packed.
 class PackedOperand {
  public:
-  /// Packs and, if the operand says so, quantises it, for products with left
-  /// sides quantised as `left` and sums as `accumulation`. Memory is reused.
+  /// Packs the operand, and quantises it if the operand says so. It serves
+  /// products with left sides quantised as `left` and sums as `accumulation`.
+  /// Memory is reused.
   void Pack(const Operand& operand, const formats::Quantization* left = nullptr,
             const Accumulation& accumulation = {});
 
   size_t extent() const { return extent_; }
   size_t depth() const { return depth_; }
-  /// Null: not quantised.
+  /// Returns null if the operand is not quantised.
   const formats::Quantization* quantization() const { return quantization_; }
-  /// Of an operand or a product that packed kernels do not take: instead of
-  /// panels. Null: there are panels.
+  /// Packed kernels do not take some operands and products; this then replaces
+  /// the panels. Null means that there are panels.
   const PreparedOperand* prepared() const {
     return is_prepared_ ? &prepared_ : nullptr;
   }
-  /// It holds element (row, k) at [k * panel_width + row].
+  /// A panel holds element (row, k) at [k * panel_width + row].
   const float* Panel(size_t panel) const { return panels_.Row(panel); }
-  /// Element k of operand row `row`.
+  /// Returns element k of operand row `row`.
   float At(size_t row, size_t k) const {
     return Panel(row / panel_width_)[k * panel_width_ + row % panel_width_];
   }
@@ -53,11 +55,11 @@ class PackedOperand {
 /// c[i, j] = sum over k of a_i[k] * b_j[k].
 ///
 /// Definition (GemmScalar is its text): the k axis is cut into segments, and
-/// these into pieces (PiecesOf). In each piece, acc = fma(a_i[k], b_j[k], acc)
-/// for ascending k from acc = +0, or what the accumulator makes of it. If
-/// operands have scales for sums, acc is multiplied by fl(fa * fb), fused with
-/// the addition to the pieces before, whose sum is rounded as
-/// accumulation.outer says. Segment sums go up the aligned binary tree over the
+/// segments into pieces (PiecesOf). In each piece, either an accumulator adds,
+/// or acc = fma(a_i[k], b_j[k], acc) for ascending k from acc = +0. If operands
+/// have scales for sums, acc is multiplied by fl(fa * fb), fused with the
+/// addition to the pieces before. Their sum is rounded as accumulation.outer
+/// says. Segment sums go up the aligned binary tree over the
 /// segment index (kernels/tree.h) in FP32. The result is rounded once as
 /// `rounding` says. Scales and transforms start anew at each segment.
 ///
@@ -73,24 +75,26 @@ struct GemmProblem {
   MatrixView<float> c;
   Rounding rounding = Rounding::kFp32;
   Accumulation accumulation = {};
-  /// Ends of the segments, ascending, the last one = depth; an end repeated is
-  /// an empty segment, whose sum is +0. Empty: one segment.
+  /// Segments end here, ascending, the last one at depth; an end repeated is an
+  /// empty segment, whose sum is +0. Empty means one segment.
   std::span<const size_t> segment_ends = {};
-  /// If set, takes the place of b: its first c.cols() rows. One segment only;
-  /// packed for a's quantisation and this accumulation. a is not rounded then.
+  /// If set, its first c.cols() rows replace b. There may be one segment only,
+  /// and it must be packed for a's quantisation and this accumulation. a is not
+  /// rounded then.
   const PackedOperand* packed_b = nullptr;
-  /// If not empty, added to the rounded sum with one more rounding:
-  /// c = round(addend + round(sum)). May be c itself.
+  /// If not empty, this is added to the rounded sum with one more rounding:
+  /// c = round(addend + round(sum)). It may be c itself.
   MatrixView<const float> addend = {};
 
-  /// Of the right side, packed or not.
+  /// Returns the quantisation of the right side, packed or not.
   const formats::Quantization* right_quantization() const {
     return packed_b != nullptr ? packed_b->quantization() : b.quantization;
   }
-  /// Whether operands are quantised as they are packed, and sums are chains.
+  /// Tells whether operands are quantised as they are packed, and sums are
+  /// chains.
   bool is_packable() const {
-    // Kernels round as they pack the right side; the left one may be read in
-    // place.
+    // Kernels round the right side as they pack it; the left side may be read
+    // in place.
     return a.is_packable() && a.rounding == Rounding::kFp32 &&
            accumulation == Accumulation{} &&
            (packed_b != nullptr ? packed_b->prepared() == nullptr
@@ -98,15 +102,15 @@ struct GemmProblem {
   }
 };
 
-/// The definition: scalar, obvious, slow.
+/// Defines the product: scalar, obvious and slow.
 void GemmScalar(const GemmProblem& problem);
 
-/// One product on the calling thread.
+/// Computes one product on the calling thread.
 void Gemm(const GemmProblem& problem);
 
-/// Independent products, divided among the executor's threads in equal shares
-/// of work; products go to threads whole where that can be. Products with the
-/// same left or the same right operand pack and quantise it once.
+/// Computes independent products, divided among the executor's threads in equal
+/// shares of work. A product goes to a single thread if possible. Products with
+/// the same left or the same right operand pack and quantise it once.
 void GemmBatch(std::span<const GemmProblem> problems, Executor& executor);
 
 }  // namespace isoloss::kernels

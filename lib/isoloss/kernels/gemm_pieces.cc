@@ -13,7 +13,7 @@
 namespace isoloss::kernels {
 namespace {
 
-/// Rows of a product that one thread computes at a time.
+/// One thread computes this number of rows of a product at a time.
 constexpr size_t kStripRows = 64;
 
 bool SameSpan(std::span<const size_t> x, std::span<const size_t> y) {
@@ -41,7 +41,7 @@ MatrixView<const float> Part(const Matrix<float>& values, size_t first,
   return values.view().Rows(first, count).Cols(begin, end - begin);
 }
 
-/// Sums over the steps of one piece, by an accumulator.
+/// Lets an accumulator sum over the steps of one piece.
 void AccumulatePiece(const PreparedOperand& a, size_t first,
                      const PreparedOperand& b, size_t begin, size_t end,
                      const Accumulator& accumulator, Matrix<float>& sums) {
@@ -60,7 +60,7 @@ void AccumulatePiece(const PreparedOperand& a, size_t first,
   }
 }
 
-/// sums = the first piece of a segment, or sums + a later one.
+/// Sets sums to the first piece of a segment, or adds a later piece to sums.
 void AddPiece(const Matrix<float>& part, const PreparedOperand& a, size_t first,
               const PreparedOperand& b, size_t piece, bool is_first,
               Rounding outer, Matrix<float>& sums) {
@@ -82,7 +82,7 @@ void AddPiece(const Matrix<float>& part, const PreparedOperand& a, size_t first,
   }
 }
 
-/// A strip's segment sums, folded up the aligned tree.
+/// Folds the segment sums of a strip up the aligned tree.
 class StripTree {
  public:
   void Push(const Matrix<float>& leaf) {
@@ -90,7 +90,7 @@ class StripTree {
     copy.CopyFrom(leaf);
     tree_.Push(std::move(copy));
   }
-  /// `empty` if there is no segment.
+  /// Returns `empty` if there is no segment.
   Matrix<float> Finish(Matrix<float> empty) {
     return tree_.Finish(std::move(empty));
   }

@@ -1,5 +1,5 @@
-// Products that packed kernels do not take as they are: operands quantised as
-// wholes, sums that are scaled, promoted or cut off.
+// Computes products that packed kernels do not take as they are: their operands
+// are quantised as wholes, or their sums are scaled, promoted or cut off.
 #pragma once
 
 #include <deque>
@@ -17,12 +17,13 @@ namespace isoloss::kernels {
 class PieceGemm {
  public:
   /// Takes over the products of a batch, which were checked before, and
-  /// prepares their operands. Returns those that packed kernels take now or
-  /// took before, to be computed by the caller; both must live until Run.
+  /// prepares their operands. Returns the products that packed kernels take now
+  /// or took before, which the caller computes. Both batches must live until
+  /// Run.
   std::span<const GemmProblem> Prepare(std::span<const GemmProblem> problems,
                                        Executor& executor);
-  /// Computes the others. `multiply` computes a packable product on the calling
-  /// thread.
+  /// Computes the products that Prepare did not return. `multiply` computes a
+  /// packable product on the calling thread.
   void Run(Executor& executor, void (*multiply)(const GemmProblem& problem));
 
  private:
@@ -38,7 +39,7 @@ class PieceGemm {
     const PreparedOperand* a;
     const PreparedOperand* b;
   };
-  /// Some rows of a product.
+  /// A strip consists of some rows of a product.
   struct Strip {
     const Product* product;
     size_t first;

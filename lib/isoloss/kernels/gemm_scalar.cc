@@ -26,7 +26,7 @@ PreparedOperand UnpackedRows(const PackedOperand& packed) {
   return operand;
 }
 
-/// Steps [begin, end) of one row.
+/// Reads steps [begin, end) of one row.
 struct Steps {
   const PreparedOperand& operand;
   size_t row;
@@ -54,7 +54,8 @@ float SumOfPiece(const Steps& a, const Steps& b, size_t begin, size_t end,
   return acc;
 }
 
-/// Pieces added up in each segment, segments up the aligned tree.
+/// Adds up the pieces of each segment, and then the segments up the aligned
+/// tree.
 float Dot(const Steps& a, const Steps& b, const Pieces& pieces,
           const Accumulation& accumulation) {
   const bool scaled =
@@ -84,7 +85,7 @@ void CheckGemmProblem(const GemmProblem& problem) {
   const Operand& a = problem.a;
   const MatrixView<float>& c = problem.c;
   const PackedOperand* packed = problem.packed_b;
-  // Of a packed side only the first rows need be used.
+  // A product may use only the first rows of a packed side.
   const size_t b_extent = packed != nullptr
                               ? std::min(packed->extent(), c.cols())
                               : problem.b.extent();

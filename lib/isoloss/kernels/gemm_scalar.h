@@ -1,5 +1,5 @@
-// What the fast kernels need of the definition: its argument checks, and how an
-// operand is packed where there is nothing to gain from a layout.
+// Fast kernels take two things from the definition: its argument checks, and
+// its packing of an operand that gains nothing from a layout.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,16 @@
 
 namespace isoloss::kernels {
 
+/// Requires that the shapes of a product fit.
 /// Errors   ShapeError as GemmProblem states it.
 void CheckGemmProblem(const GemmProblem& problem);
 
-/// Ends of the segments, with "empty means one" resolved: `whole` is storage
-/// for that one end.
+/// Returns the ends of the segments. Empty ends mean one segment, whose end is
+/// then stored in `whole`.
 std::span<const size_t> SegmentEnds(const GemmProblem& problem, size_t* whole);
 
-/// Operand row `row`, quantised in one segment; `to` has room for its depth.
+/// Packs operand row `row`, quantised in one segment; `to` has room for its
+/// depth.
 void PackRowScalar(const Operand& operand, size_t row, float* to);
 
 }  // namespace isoloss::kernels

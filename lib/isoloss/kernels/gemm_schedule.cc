@@ -8,7 +8,8 @@
 namespace isoloss::kernels {
 namespace {
 
-/// Multiply-adds that take as long as packing one element of an operand.
+/// To pack one element of an operand takes as long as this number of
+/// multiply-adds.
 constexpr double kPackingCost = 24;
 /// Below this many multiply-adds, some 20 microseconds, a batch stays whole.
 constexpr double kMinSharedWork = 2 << 20;
@@ -45,13 +46,15 @@ bool SameLeft(const GemmProblem& x, const GemmProblem& y) {
   return SameOperand(x.a, y.a) && SameSegments(x, y);
 }
 
-/// What is packed already gains nothing from company.
+/// Packed right sides are excluded: computing their products together saves
+/// nothing.
 bool SameRight(const GemmProblem& x, const GemmProblem& y) {
   return x.packed_b == nullptr && y.packed_b == nullptr &&
          SameOperand(x.b, y.b) && SameSegments(x, y);
 }
 
-/// Sorts by the address of an operand, equals by their place in the batch.
+/// Sorts by the address of an operand, and equal addresses by their place in
+/// the batch.
 template <typename Address>
 void SortBy(const Address& address, std::vector<const GemmProblem*>& problems) {
   std::sort(problems.begin(), problems.end(),
@@ -124,15 +127,16 @@ void GemmSchedule::FindGroups(std::span<const GemmProblem> problems,
   ForEachRun(singles_, SameRight, [&](std::span<const GemmProblem* const> run) {
     append(GemmGroup::Common::kRight, run);
   });
-  // In the order of the batch: what products of one expert read is still near.
+  // In the order of the batch, operands that products of one expert read are
+  // still near.
   std::sort(groups_.begin(), groups_.end(),
             [](const GemmGroup& x, const GemmGroup& y) {
               return std::less<>()(x.problems[0], y.problems[0]);
             });
 }
 
-/// The part of a group in [begin, end) of its work, cut along the longer side
-/// of c: each part packs its own copy of the other, the shorter one.
+/// Appends the part of a group in [begin, end) of its work, cut along the
+/// longer side of c: each part packs its own copy of the shorter side.
 void GemmSchedule::AppendPart(const GemmGroup& group, const TileShape& tile,
                               double begin, double end) {
   GemmPiece piece{group, 0, group.row_tiles, 0, group.column_tiles};

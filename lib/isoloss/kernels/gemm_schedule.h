@@ -1,5 +1,5 @@
-// How a batch of products is divided: into groups that share an operand, and
-// those among threads. No bit of a result depends on it.
+// Divides a batch of products into groups that share an operand, and these
+// among threads. No bit of a result depends on the division.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +11,13 @@
 
 namespace isoloss::kernels {
 
-/// Extent of the register tiles of a kernel target.
+/// Register tiles of a kernel target have this extent.
 struct TileShape {
   size_t rows;
   size_t columns;
 };
 
-/// Rows cut into tiles of equal height, give or take one row.
+/// Cuts rows into tiles whose heights differ by one row at most.
 class BalancedTiles {
  public:
   BalancedTiles(size_t rows, size_t tile_rows)
@@ -37,9 +37,9 @@ class BalancedTiles {
   size_t taller_;
 };
 
-/// Products with a common left side a, or a common right side b: what is common
-/// is packed once. Rows of c, over the products one below the other, or
-/// columns, side by side, are counted in tiles.
+/// A group has products with a common left side a, or a common right side b,
+/// which is packed once. Tiles count the rows of c over the products one below
+/// the next, or the columns side by side.
 struct GemmGroup {
   enum class Common { kLeft, kRight };
 
@@ -49,7 +49,7 @@ struct GemmGroup {
   size_t column_tiles;
 };
 
-/// The part of a group's c that one thread computes.
+/// One thread computes this part of a group's c.
 struct GemmPiece {
   GemmGroup group;
   size_t row_begin;  // tiles
@@ -58,16 +58,17 @@ struct GemmPiece {
   size_t column_end;
 };
 
-/// All of one product. `problem` is where the product's address stands.
+/// Returns all of one product. `problem` is a reference to the stored address
+/// of the product.
 GemmPiece WholePiece(const GemmProblem* const& problem, const TileShape& tile);
 
 /// Divides a batch. Keeps its memory from batch to batch.
 class GemmSchedule {
  public:
-  /// Afterwards PiecesOf(t) is what thread t < threads is to do: the pieces of
-  /// all threads are the whole batch, in shares of about equal work. Whole
-  /// products stay with one thread but where a share ends. A batch too small to
-  /// be worth it is left to thread 0. Products without an element are left out.
+  /// Afterwards PiecesOf(t) is the work of thread t < threads. The pieces of
+  /// all threads are the whole batch, in shares of about equal work. A product
+  /// is divided only at the end of a share. A batch too small to be worth it is
+  /// left to thread 0. Products without an element are left out.
   void Divide(std::span<const GemmProblem> problems, const TileShape& tile,
               size_t threads);
 

@@ -26,8 +26,8 @@ void ApplyRope(const HeadColumns<float>& x, const RopeAngles& angles,
   const MatrixView<const float> sin = angles.sin;
   const bool inverse = angles.inverse;
   const FloatTag d;
-  // One factor per element of a vector's worth of pairs: the cosine twice, then
-  // -sine and +sine.
+  // Each element of a vector's worth of pairs has one factor: the cosine twice,
+  // then -sine and +sine.
   HWY_ALIGN float c[2 * hn::MaxLanes(d)];
   HWY_ALIGN float s[2 * hn::MaxLanes(d)];
   for (size_t t = 0; t < x.rows(); ++t) {

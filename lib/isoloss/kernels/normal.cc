@@ -10,7 +10,7 @@ namespace isoloss::kernels {
 double StandardNormal(const std::array<uint32_t, 4>& bits) {
   const uint64_t first = uint64_t{bits[1]} << 32 | bits[0];
   const uint64_t second = uint64_t{bits[3]} << 32 | bits[2];
-  // In (0, 1]: the logarithm stays finite.
+  // The number lies in (0, 1], so that the logarithm stays finite.
   const double radius_uniform =
       static_cast<double>((first >> 11) + 1) * 0x1p-53;
   const double angle_uniform = static_cast<double>(second >> 11) * 0x1p-53;

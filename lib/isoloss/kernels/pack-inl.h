@@ -1,10 +1,10 @@
-// Lays GEMM operands out as register tiles read them, quantised on the way.
-// Included once per Highway target with a fused multiply-add and vectors of
-// fixed length.
+// Lays GEMM operands out as register tiles read them, and quantises them as it
+// does. Each Highway target with a fused multiply-add and vectors of fixed
+// length includes this file once.
 //
-// Rows of b go into panels of one tile's width, step by step, whichever way
-// they are stored: tiles want vectors along them. Rows of a are only broadcast
-// from, so that they can lie either way and keep the way they are stored.
+// Rows of b go into panels of one tile's width, step by step, in whichever way
+// they are stored, because tiles want vectors along them. Tiles only broadcast
+// from rows of a, so that these keep the way they are stored.
 #if defined(ISOLOSS_KERNELS_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ISOLOSS_KERNELS_PACK_INL_H_
 #undef ISOLOSS_KERNELS_PACK_INL_H_
@@ -27,9 +27,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace isoloss::kernels::HWY_NAMESPACE {
 
-/// Steps [begin, end) of a vector of rows that lie along columns, transposed:
+/// Transposes steps [begin, end) of a vector of rows that lie along columns:
 /// row i's step k goes to panel[(k - begin) * kTileColumns + i]. Lanes from
-/// `count` on repeat the last row; nobody reads what they lead to.
+/// `count` on repeat the last row; nobody reads their results.
 template <Rounding kRounding>
 HWY_INLINE void GatherTransposed(MatrixView<const float> rows, size_t first,
                                  size_t count, size_t begin, size_t end,
@@ -42,7 +42,8 @@ HWY_INLINE void GatherTransposed(MatrixView<const float> rows, size_t first,
   }
   for (size_t k = begin; k < end; k += kLanes) {
     const size_t steps = std::min(kLanes, end - k);
-    // What is gathered next: of these rows, or the beginning of the next ones.
+    // Prefetches the values that are gathered next: of these rows, or the
+    // beginning of the next rows.
     const size_t next = k + kAhead < rows.cols() ? k + kAhead
                                                  : next_rows * rows.stride() +
                                                        k + kAhead - rows.cols();
@@ -67,11 +68,11 @@ HWY_INLINE void GatherTransposed(MatrixView<const float> rows, size_t first,
   }
 }
 
-/// How far ahead rows of a matrix are fetched that are visited one by one: the
-/// processor does not guess steps as wide as a row.
+/// Rows of a matrix that are visited one by one are fetched this number of
+/// steps ahead: the processor does not guess steps as wide as a row.
 constexpr size_t kStepsAhead = 16;
 
-/// Steps [begin, end) of rows that lie along columns already: from
+/// Copies steps [begin, end) of rows that lie along columns already: from
 /// from[k * stride + i] to panel[(k - begin) * kTileColumns + i].
 template <Rounding kRounding>
 HWY_INLINE void GatherRows(MatrixView<const float> steps, size_t first,
@@ -80,7 +81,8 @@ HWY_INLINE void GatherRows(MatrixView<const float> steps, size_t first,
   const F32 d;
   for (size_t k = begin; k < end; ++k) {
     const float* from = steps.Row(k) + first;
-    // What is gathered next: of these columns, or of the next panel's.
+    // Prefetches the values that are gathered next: of these columns, or of the
+    // next panel's.
     const size_t ahead = k + kStepsAhead;
     const float* next = ahead < steps.rows()
                             ? from + kStepsAhead * steps.stride()
@@ -140,14 +142,14 @@ inline void PackPanel(const Operand& operand, size_t first, size_t count,
   }
 }
 
-/// Distance of rows of `length` floats in a buffer: an odd number of cache
-/// lines, so that rows spread over all sets of the cache.
+/// Returns the distance of rows of `length` floats in a buffer: an odd number
+/// of cache lines, so that rows spread over all sets of the cache.
 constexpr size_t SpreadDistance(size_t length) {
   constexpr size_t kLine = 16;
   return ((length + kLine - 1) / kLine | 1) * kLine;
 }
 
-/// Whether tiles read rows of `a` where they are: nothing is to be quantised,
+/// Tells whether tiles read rows of `a` in place: nothing is to be quantised,
 /// and neighbours in a column do not all fall into one set of an L1 cache,
 /// which repeats every 4 KB.
 inline bool ReadsInPlace(const Operand& a) {
@@ -161,14 +163,14 @@ inline Adjacent AdjacentOf(const Operand& a) {
                                                 : Adjacent::kRows;
 }
 
-/// Rows of a that stand ready for tiles.
+/// These rows of a are packed as tiles read them.
 struct PackedRows {
   const float* data;
   size_t distance;
   Adjacent adjacent;
 
-  /// Rows [first, first + count). While they are used, what follows is fetched:
-  /// the rows after them, or their own elements kAhead steps on.
+  /// Returns rows [first, first + count). While they are used, the next memory
+  /// is fetched: the rows after them, or their own elements kAhead steps on.
   TileRows Tile(size_t first, size_t count) const {
     constexpr size_t kLine = 16;
     constexpr size_t kAhead = 48;
@@ -181,7 +183,7 @@ struct PackedRows {
   }
 };
 
-/// Rows from `first` on, where the caller keeps them.
+/// Returns rows from `first` on in the caller's memory.
 inline PackedRows RowsInPlace(const Operand& a, size_t first) {
   const Adjacent adjacent = AdjacentOf(a);
   const size_t stride = a.values.stride();
@@ -189,7 +191,7 @@ inline PackedRows RowsInPlace(const Operand& a, size_t first) {
           stride, adjacent};
 }
 
-/// Floats that PackRows writes for `count` rows of a.
+/// Returns how many floats PackRows writes for `count` rows of a.
 inline size_t PackedRowsSize(const Operand& a, size_t count) {
   return a.contraction == Contraction::kColumns
              ? count * SpreadDistance(a.depth())
@@ -216,7 +218,8 @@ inline void QuantizeDownColumns(const formats::Quantization& spec,
                                 MatrixView<const float> steps,
                                 std::span<const size_t> segment_ends,
                                 MatrixView<float> to) {
-  // Neighbouring cache lines together: they come from memory together.
+  // Neighbouring cache lines are read together because they come from memory
+  // together.
   constexpr size_t kVectors = 4;
   const BlockQuantizer quantizer(spec);
   ForEachMxBlock(segment_ends, [&](size_t k, size_t count) HWY_ATTR {

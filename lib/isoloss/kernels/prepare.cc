@@ -61,7 +61,7 @@ bool CanRound(const formats::Quantization& quantization) {
   return ElementRounder::Takes(quantization);
 }
 
-/// amax[j] becomes the largest of what it is and of the bits of cell j.
+/// Raises amax[j] to the bits of the largest magnitude in cell j.
 void RowAmax(const float* row, size_t count, size_t of_cell, uint32_t* amax) {
   const U32 du;
   for (size_t first = 0; first < count; first += of_cell, ++amax) {
@@ -121,7 +121,8 @@ using formats::Scale;
 
 constexpr uint32_t kInfinityBits = 0x7F800000;
 
-/// Random numbers of a row come in so many a lane; at most so many lanes.
+/// Each lane makes the random numbers of a row in blocks of kRandomBlock; there
+/// are at most kLogicalLanes lanes.
 constexpr size_t kRandomBlock = 8;
 constexpr size_t kLogicalLanes = 16;
 
@@ -133,7 +134,8 @@ void Transform(const Quantization& quantization,
    tensor);
 }
 
-/// The bits of each cell's largest magnitude, a NaN or an infinity among them.
+/// Returns the bits of each cell's largest magnitude, which may be a NaN or an
+/// infinity.
 Matrix<uint32_t> AmaxOfCells(MatrixView<const float> tensor,
                              const formats::Cell& cell, size_t cells_down,
                              size_t cells_along) {
@@ -153,7 +155,8 @@ MatrixView<const float> CellAt(MatrixView<const float> tensor,
       .Cols(col, std::min(cell.cols, tensor.cols() - col));
 }
 
-/// One run of a row in a cell, element by element as defined.
+/// Rounds the run of a row that lies in one cell, element by element as
+/// defined.
 void RoundAsDefined(const Quantization& quantization, const Scale& scale,
                     const uint16_t* random, size_t count, float* row) {
   for (size_t k = 0; k < count; ++k) {
@@ -169,7 +172,7 @@ void RoundAsDefined(const Quantization& quantization, const Scale& scale,
   }
 }
 
-/// A row of cells with their scales.
+/// Quantises a row of cells, each with its scale.
 class CellRow {
  public:
   CellRow(const Quantization& quantization, const formats::TensorAmax& tensor,
@@ -179,8 +182,8 @@ class CellRow {
         scales_(cells),
         common_(cells) {}
 
-  /// `rare`: something in the cell is not finite. Returns what codes of the
-  /// cell stand for.
+  /// `rare` means that something in the cell is not finite. Returns the factor
+  /// that decodes the codes of the cell.
   float Set(size_t cell, uint32_t amax, bool rare) {
     scales_[cell] = formats::ScaleOfCell(quantization_, amax, tensor_);
     common_[cell] = scales_[cell];
@@ -214,7 +217,7 @@ void CopyRounded(MatrixView<const float> from, Rounding rounding,
   Cast(from, rounding, to, alone);
 }
 
-/// The tensor's values as operand rows.
+/// Copies the tensor's values to `to` as operand rows.
 void Gather(const Operand& operand, const TensorCut& cut,
             MatrixView<float> to) {
   const size_t steps = cut.steps.size();
@@ -233,7 +236,7 @@ void Gather(const Operand& operand, const TensorCut& cut,
   }
 }
 
-/// The stored rows of a tensor after the quantisation before.
+/// Returns the stored rows of a tensor after the quantisation that came before.
 Matrix<float> QuantizedBefore(const Operand& operand, const TensorCut& cut) {
   const Range rows =
       operand.contraction == Contraction::kColumns ? cut.rows : cut.steps;
@@ -358,7 +361,7 @@ void PrepareTensor(const Operand& operand, const Pieces& pieces,
     source.values = before.view();
     source.rounding = Rounding::kFp32;
     const bool stored_rows = operand.contraction == Contraction::kColumns;
-    // Stored rows of the tensor are all that is left of them.
+    // `before` holds only the stored rows of this tensor.
     Range& rows = stored_rows ? from.rows : from.steps;
     rows = {0, rows.size()};
   }

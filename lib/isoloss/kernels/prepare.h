@@ -1,20 +1,20 @@
-// Operands quantised as wholes, fast: bit-equal to PrepareTensorScalar.
+// Quantises operands as wholes, fast and bit-equal to PrepareTensorScalar.
 #pragma once
 
 #include "isoloss/kernels/prepared_operand.h"
 
 namespace isoloss::kernels {
 
-/// One tensor of an operand, after Resize.
+/// Prepares one tensor of an operand, after Resize made room for it.
 void PrepareTensor(const Operand& operand, const Pieces& pieces,
                    const TensorCut& cut, PreparedOperand& prepared);
 
-/// Resize and all tensors, on the calling thread.
+/// Calls Resize and prepares all tensors, on the calling thread.
 void Prepare(const Operand& operand, const Pieces& pieces, bool exponents,
              PreparedOperand& prepared);
 
-/// In place: what formats::Dequantize makes of the quantised tensor. Columns
-/// are the contraction axis and fill whole runs of a transform.
+/// Quantises and dequantises a tensor in place, as formats::Dequantize does.
+/// Columns are the contraction axis and fill whole runs of a transform.
 void QuantizeTensor(MatrixView<float> tensor,
                     const formats::Quantization& quantization,
                     const formats::TensorState& state);
@@ -22,9 +22,8 @@ void QuantizeTensor(MatrixView<float> tensor,
 /// Quantises a tensor in place, as formats::Quantize: each element becomes the
 /// value of its code, times its cell's scale unless scales multiply sums.
 /// Columns are the contraction axis and fill whole runs of a transform.
-/// Shapes   scales [cells], written; left alone of MX blocks, whose scales are
-/// in
-///          the values.
+/// Shapes   scales [cells], written; MX blocks, whose scales are in the
+///          values, leave them alone.
 /// Returns  the scale of the tensor.
 float QuantizeInPlace(MatrixView<float> tensor,
                       const formats::Quantization& quantization,

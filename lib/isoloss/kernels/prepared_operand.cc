@@ -20,7 +20,8 @@ size_t RoundUp(size_t value, size_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-/// Steps after which a scale may change that multiplies sums; 0: none does.
+/// Returns the steps after which a scale that multiplies sums may change; 0
+/// means that no scale does.
 size_t ScaledSteps(const Quantization* quantization) {
   const bool scales = quantization != nullptr && quantization->scales_sums();
   return scales ? quantization->cell.cols : 0;
@@ -42,7 +43,7 @@ std::vector<Range> RangesOf(std::span<const size_t> ends, size_t whole) {
   return ranges;
 }
 
-/// A tensor with rows as operand rows.
+/// Returns a tensor with rows as operand rows.
 Matrix<float> RowsOf(const Operand& operand, const TensorCut& cut) {
   Matrix<float> result;
   result.ResizeUninitialized(cut.rows.size(), cut.steps.size());
@@ -60,14 +61,16 @@ int16_t ExponentOf(float value) {
   return static_cast<int16_t>(std::max(field, 1) - 127);
 }
 
-/// Of a code, as the fields have it.
+/// Returns the unbiased exponent field of a code; a subnormal has that of the
+/// smallest normal.
 int ExponentOf(const formats::Format& format, uint32_t code) {
   const uint32_t magnitude = code & ((1u << (format.bits() - 1)) - 1);
   const auto field = static_cast<int>(magnitude >> format.mantissa_bits);
   return std::max(field, 1) - format.bias;
 }
 
-/// Of scale (i, j) of a tensor: those that codes are multiplied by.
+/// Returns the exponent of scale (i, j) of a tensor, if it is among the scales
+/// that codes are multiplied by, and 0 otherwise.
 int ExponentOfScale(const QuantizedTensor& tensor,
                     const Quantization& quantization, size_t i, size_t j) {
   switch (quantization.scale_format) {
@@ -108,7 +111,7 @@ void CopyTo(const Matrix<float>& from, const TensorCut& cut,
   }
 }
 
-/// Stored rows.
+/// Returns stored rows, rounded but not quantised.
 Matrix<float> RoundedRows(const Operand& operand, const Range& rows) {
   Matrix<float> result;
   result.ResizeUninitialized(rows.size(), operand.values.cols());
@@ -121,7 +124,8 @@ Matrix<float> RoundedRows(const Operand& operand, const Range& rows) {
   return result;
 }
 
-/// What the quantisation before made of the tensor, rows as operand rows.
+/// Returns the tensor after the quantisation that came before, with rows as
+/// operand rows.
 Matrix<float> RowsQuantizedBefore(const Operand& operand,
                                   const TensorCut& cut) {
   const bool stored_rows = operand.contraction == Contraction::kColumns;
@@ -219,7 +223,7 @@ std::vector<TensorCut> CutsOf(const Operand& operand, const Pieces& pieces) {
 void Resize(const Operand& operand, const Pieces& pieces, bool exponents,
             PreparedOperand& prepared) {
   const size_t extent = operand.extent();
-  // What a transform fills up is zero.
+  // Resize writes zeros, which stay in the steps that a transform adds.
   prepared.values.Resize(extent, pieces.depth());
   const Quantization* quantization = operand.quantization;
   const bool factors =

@@ -1,4 +1,4 @@
-// Operands quantised as wholes, and how their products are cut: the definition.
+// Defines how operands are quantised as wholes, and how their products are cut.
 #pragma once
 
 #include <cstddef>
@@ -12,16 +12,16 @@
 
 namespace isoloss::kernels {
 
-/// The contraction axis of a product: segments, which are summed on their own,
-/// and pieces of them, whose sums are scaled and added to the segment's sum. A
-/// transform makes segments as long as whole runs of it.
+/// The contraction axis of a product has segments, which are summed on their
+/// own, and pieces of segments, whose sums are scaled and added to the
+/// segment's sum. A transform extends segments to whole runs of it.
 struct Pieces {
-  /// Where segments end among the stored steps.
+  /// Segments end here among the stored steps.
   std::vector<size_t> stored_ends;
-  /// Where they end among the steps that are multiplied.
+  /// Segments end here among the steps that are multiplied.
   std::vector<size_t> segment_ends;
-  /// Steps of a piece, the last one of a segment may be shorter; 0: segments
-  /// are whole.
+  /// A piece has this number of steps, except that the last piece of a segment
+  /// may be shorter; 0 means that segments are whole.
   size_t length = 0;
 
   size_t depth() const {
@@ -47,7 +47,8 @@ struct Pieces {
   size_t count() const;
 };
 
-/// After how many steps the sums of a product may be cut. 0: they are not.
+/// The sums of a product may be cut after these numbers of steps. 0 means that
+/// they are not cut.
 struct PieceSteps {
   size_t scales_of_a;  ///< a scale may change that multiplies sums
   size_t scales_of_b;
@@ -56,28 +57,29 @@ struct PieceSteps {
   bool multiples;  ///< all are multiples of the least
 };
 
-/// Null: an operand that is not quantised.
+/// Null means an operand that is not quantised.
 PieceSteps PieceStepsOf(const formats::Quantization* a,
                         const formats::Quantization* b,
                         const Accumulation& accumulation);
 
-/// The pieces of a product: as long as the shortest of the operands' cells that
-/// scale sums and the interval of the accumulation, whose multiples the others
-/// must be.
+/// Returns the pieces of a product. Their length is the least among the
+/// interval of the accumulation and the operands' cells that scale sums; all
+/// these lengths must be multiples of it.
 /// Errors   ShapeError if they are not, or if only one operand is transformed.
 Pieces PiecesOf(const formats::Quantization* a, const formats::Quantization* b,
                 const Accumulation& accumulation,
                 std::span<const size_t> segment_ends);
 
-/// An operand as its products read it.
+/// Holds an operand as its products read it.
 struct PreparedOperand {
   Matrix<float> values;  ///< [extent, depth], rows are operand rows
-  /// What the sum over each piece is multiplied by, [extent, pieces]; empty: 1.
+  /// The sum over each piece is multiplied by its factor, [extent, pieces];
+  /// empty means 1.
   Matrix<float> factors;
   Matrix<int16_t> exponents;  ///< [extent, depth], for accumulators; or empty
 };
 
-/// Operand rows, or stored steps.
+/// A range counts operand rows or stored steps.
 struct Range {
   size_t begin;
   size_t end;
@@ -85,33 +87,36 @@ struct Range {
   size_t size() const { return end - begin; }
 };
 
-/// A part of an operand that is one tensor: no scale depends on more.
+/// A cut is a part of an operand that is one tensor, beyond which no scale
+/// reaches.
 struct TensorCut {
   size_t number;
   Range rows;
   Range steps;
-  /// Where it is among the steps that are multiplied.
+  /// These steps of the cut are among the steps that are multiplied.
   Range prepared_steps;
 };
 
-/// The tensors of an operand: each range of rows by tensor_ends, if its rows
-/// are stored as rows, and each segment of its steps.
+/// Returns the tensors of an operand: each range of rows by tensor_ends, if its
+/// rows are stored as rows, and each segment of its steps.
 std::vector<TensorCut> CutsOf(const Operand& operand, const Pieces& pieces);
 
-/// Makes room for the operand. `exponents`: an accumulator asks for them.
+/// Makes room for the operand. `exponents` means that an accumulator asks for
+/// them.
 void Resize(const Operand& operand, const Pieces& pieces, bool exponents,
             PreparedOperand& prepared);
 
-/// Quantises one tensor of the operand as formats::Quantize says, or copies
-/// what is not to be quantised.
+/// Quantises one tensor of the operand as formats::Quantize says, or copies a
+/// tensor that is not to be quantised.
 void PrepareTensorScalar(const Operand& operand, const Pieces& pieces,
                          const TensorCut& cut, PreparedOperand& prepared);
 
-/// All of them.
+/// Prepares all tensors of the operand.
 void PrepareScalar(const Operand& operand, const Pieces& pieces, bool exponents,
                    PreparedOperand& prepared);
 
-/// What sums over the cells of a tensor are multiplied by, piece by piece.
+/// Writes the factors by which the sums over the cells of a tensor are
+/// multiplied, piece by piece.
 /// Shapes   scales [cells].
 void WriteFactors(const formats::Quantization& quantization,
                   MatrixView<const float> scales, float tensor_scale,

@@ -1,6 +1,6 @@
-// Quantise-dequantise of MX blocks on vectors, bit-equal to
-// formats::QuantizeDequantizeBlock. Included once per Highway target with a
-// fused multiply-add and vectors of fixed length.
+// Quantises and dequantises MX blocks on vectors, bit-equal to
+// formats::QuantizeDequantizeBlock. Each Highway target with a fused
+// multiply-add and vectors of fixed length includes this file once.
 #if defined(ISOLOSS_KERNELS_QUANTIZE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ISOLOSS_KERNELS_QUANTIZE_INL_H_
 #undef ISOLOSS_KERNELS_QUANTIZE_INL_H_
@@ -28,16 +28,16 @@ namespace isoloss::kernels::HWY_NAMESPACE {
 using U32 = hn::RebindToUnsigned<F32>;
 using VecU = hn::Vec<U32>;
 
-/// The arithmetic of one MX recipe: each lane holds a block, or an element of
-/// one.
+/// Does the arithmetic of one MX recipe: each lane holds a block, or an element
+/// of a block.
 ///
-/// Works at the block's own scale S = 2^(s - 127) instead of dividing by it: an
+/// Works at the block's own scale S = 2^(s - 127) instead of dividing by it. An
 /// element x of exponent e is rounded to the quantum 2^-m * max(2^e, S * min
-/// normal) by adding and subtracting 2^23 quanta (nearest, ties to even, as
-/// |x| < 2^(m+1) quanta), then clamped to S * max. Nothing in it can overflow
+/// normal) by adding and subtracting 2^23 quanta (nearest, ties to even, as |x|
+/// < 2^(m+1) quanta). It is then clamped to S * max. Nothing here can overflow
 /// or become subnormal for an amax in [2^(emax + bias + 2 - 127), 2^103), nor
-/// for an amax of zero. Blocks outside, with an infinity or a NaN among them,
-/// are rare and left to the definition.
+/// for an amax of zero. Blocks outside this range, and those with an infinity
+/// or a NaN, are rare and left to the definition.
 class BlockQuantizer {
  public:
   explicit BlockQuantizer(const formats::Quantization& spec)
@@ -50,7 +50,7 @@ class BlockQuantizer {
     ISOLOSS_ASSERT(spec.is_mx());
   }
 
-  /// What the elements of a block are clamped and rounded to.
+  /// The elements of a block are clamped and rounded to these bounds.
   struct Bounds {
     VecU limit;       // bits of S * max
     VecU min_normal;  // bits of S * min normal
@@ -61,7 +61,7 @@ class BlockQuantizer {
     return hn::And(hn::BitCast(du, value), hn::Set(du, 0x7FFFFFFFu));
   }
 
-  /// Whether some block's amax (bits of a magnitude) is rare.
+  /// Tells whether some block's amax (bits of a magnitude) is rare.
   HWY_INLINE bool AnyRare(VecU amax) const {
     const U32 du;
     const uint32_t low = (emax_ + bias_ + 2) << 23;
@@ -96,7 +96,7 @@ class BlockQuantizer {
     return hn::CopySignToAbs(clamped, value);
   }
 
-  /// The definition, for a block whose elements lie `stride` apart.
+  /// Applies the definition to a block whose elements lie `stride` apart.
   void ApplyDefinition(const float* from, size_t from_stride, size_t count,
                        float* to, size_t to_stride) const {
     float block[formats::kMxBlockSize];
@@ -106,7 +106,7 @@ class BlockQuantizer {
   }
 
  private:
-  /// What added to the bits of amax makes its exponent field the rounded one
+  /// Added to the bits of amax, this makes its exponent field the rounded one
   /// (docs/numerics.md, section 5).
   static uint32_t RoundUp(const formats::Quantization& spec) {
     switch (spec.scale_rule) {
@@ -131,7 +131,8 @@ class BlockQuantizer {
   uint32_t magic_;  // exponent field of 2^(23 - m)
 };
 
-/// QuantizeBlocksDown. kWhole: `columns` are whole vectors.
+/// Implements QuantizeBlocksDown. kWhole means that `columns` are whole
+/// vectors.
 template <size_t kVectors, bool kWhole>
 HWY_INLINE void QuantizeVectorsDown(const BlockQuantizer& quantizer,
                                     const float* from, size_t from_stride,
@@ -152,7 +153,8 @@ HWY_INLINE void QuantizeVectorsDown(const BlockQuantizer& quantizer,
     HWY_UNROLL(4)
     for (size_t v = 0; v < kVectors; ++v) {
       const float* const at = from + k * from_stride + v * kLanes;
-      // The next block's: rows far apart are not fetched by themselves.
+      // The next block needs a prefetch, because the processor does not fetch
+      // rows far apart by itself.
       hwy::Prefetch(at + formats::kMxBlockSize * from_stride);
       const VecF value = LoadFirst(d, at, lanes[v]);
       amax[v] = hn::Max(amax[v], BlockQuantizer::Magnitude(value));
@@ -176,10 +178,10 @@ HWY_INLINE void QuantizeVectorsDown(const BlockQuantizer& quantizer,
   }
 }
 
-/// Blocks that run down columns, one per lane: element k of column i at
-/// from[k * from_stride + i] goes to to[k * to_stride + i]. `count` steps, at
-/// most one block; `columns` at most kVectors vectors. Writes the vectors that
-/// have a column, whole. `to` may be `from`.
+/// Quantises blocks that run down columns, one per lane: element k of column i
+/// at from[k * from_stride + i] goes to to[k * to_stride + i]. There are
+/// `count` steps, at most one block, and `columns` are at most kVectors
+/// vectors. Writes the vectors that have a column, whole. `to` may be `from`.
 template <size_t kVectors>
 HWY_INLINE void QuantizeBlocksDown(const BlockQuantizer& quantizer,
                                    const float* from, size_t from_stride,
@@ -194,12 +196,12 @@ HWY_INLINE void QuantizeBlocksDown(const BlockQuantizer& quantizer,
   }
 }
 
-/// Blocks along rows, kLanes of them at a time, so that their scales are
-/// computed in one vector.
+/// Quantises blocks along rows, kLanes of them at a time, so that their scales
+/// are computed in one vector.
 class RowBlocks {
  public:
-  /// `stream`: whole blocks are written around the caches; then every `to` must
-  /// be aligned to vectors.
+  /// `stream` means that whole blocks are written around the caches; then every
+  /// `to` must be aligned to vectors.
   explicit RowBlocks(const formats::Quantization& spec, bool stream = false)
       : quantizer_(spec), stream_(stream) {}
 
@@ -262,7 +264,7 @@ class RowBlocks {
     }
   }
 
-  /// Lane b: amax of block b.
+  /// Returns the amax of block b in lane b.
   template <bool kWhole>
   HWY_INLINE VecU Maxima() const {
     constexpr size_t kAhead = 1024;  // floats

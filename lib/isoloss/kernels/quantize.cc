@@ -71,7 +71,7 @@ void QuantizeDequantize(MatrixView<const float> source,
                         MatrixView<float> out, Executor& executor) {
   if (RanElsewhere(&QuantizeDequantize, source, spec, out, executor)) return;
   RequireShape("QuantizeDequantize", "out", out, source.rows(), source.cols());
-  // No cache would hold it until it is read.
+  // No cache would hold so large a result until it is read.
   constexpr size_t kCacheBytes = 64 << 20;
   const bool stream = out.rows() * out.cols() * sizeof(float) > kCacheBytes;
   ForRowRuns(source.rows(), source.cols(), 1, executor,

@@ -1,6 +1,6 @@
-// Quantise-dequantise of whole matrices in MX blocks, bit-equal to
-// formats::QuantizeDequantizeBlock: what a GEMM does to its operands, as an
-// operation of its own.
+// Quantises and dequantises whole matrices in MX blocks, bit-equal to
+// formats::QuantizeDequantizeBlock. A GEMM does the same to its operands; here
+// it is an operation of its own.
 #pragma once
 
 #include "isoloss/base/executor.h"
@@ -9,8 +9,8 @@
 
 namespace isoloss::kernels {
 
-/// out = source, quantised and dequantised in blocks of 32 along each row (the
-/// last block of a row may be short).
+/// Quantises and dequantises `source` in blocks of 32 along each row (the last
+/// block of a row may be short).
 /// Shapes   source, out [R, C]. `out` may be `source`.
 /// Errors   ShapeError if shapes differ.
 /// Exact    bits depend on the arguments only.

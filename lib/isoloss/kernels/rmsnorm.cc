@@ -25,8 +25,9 @@ using scalar::RmsNormForward;
 
 #else
 
-/// Rows whose horizontal sums are computed before any of them is used: each is
-/// a chain of dependent additions, and those of several rows overlap.
+/// The horizontal sums of this number of rows are computed before any of them
+/// is used. Each sum is a chain of dependent additions, and the chains of
+/// several rows overlap.
 constexpr size_t kRowGroup = 8;
 
 /// Calls visit(first, count) for groups of at most kRowGroup rows.
@@ -58,7 +59,7 @@ void RmsNormForward(MatrixView<const float> x, std::span<const float> weight,
   });
 }
 
-/// sum over i of (dy_i * w_i) * x_i.
+/// Returns the sum over i of (dy_i * w_i) * x_i.
 HWY_INLINE float WeightedDot(const float* dy, const float* w, const float* x,
                              size_t cols) {
   const FloatTag d;
@@ -123,7 +124,8 @@ namespace {
 HWY_EXPORT(RmsNormForward);
 HWY_EXPORT(RmsNormBackwardLeaf);
 
-/// Folds rows, the leaves, up the aligned tree into row 0, column by column.
+/// Folds rows, which are the leaves, up the aligned tree into row 0, column by
+/// column.
 void FoldLeaves(MatrixView<float> leaves) {
   for (size_t apart = 1; apart < leaves.rows(); apart *= 2) {
     for (size_t left = 0; left + apart < leaves.rows(); left += 2 * apart) {
@@ -167,7 +169,7 @@ void RmsNormBackward(const RmsNormGradient& gradient, Executor& executor) {
     std::fill(gradient.dweight.begin(), gradient.dweight.end(), 0.0f);
     return;
   }
-  // Kept from call to call, like all scratch of a training step.
+  // This memory is kept from call to call, like all scratch of a training step.
   static thread_local Matrix<float> kept;
   kept.ResizeUninitialized((rows + kTokenLeaf - 1) / kTokenLeaf, cols);
   const MatrixView<float> leaves = kept.view();  // of this thread, for all

@@ -1,6 +1,6 @@
-// Elements rounded to the grid of a small format under a given scale, random
-// bits for that, and transposition. Included once per Highway target with
-// vectors of fixed length.
+// Rounds elements to the grid of a small format under a given scale, draws
+// random bits for that, and transposes. Each Highway target with vectors of
+// fixed length includes this file once.
 #if defined(ISOLOSS_KERNELS_ROUND_ELEMENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ISOLOSS_KERNELS_ROUND_ELEMENTS_INL_H_
 #undef ISOLOSS_KERNELS_ROUND_ELEMENTS_INL_H_
@@ -27,13 +27,14 @@ namespace isoloss::kernels::HWY_NAMESPACE {
 using U32 = hn::RebindToUnsigned<F32>;
 using VecU = hn::Vec<U32>;
 
-/// Works in units of an element's own quantum, a power of two: all that it does
-/// before the last rounding is exact.
+/// Works in units of an element's own quantum, a power of two, so that all
+/// operations before the last rounding are exact.
 class ElementRounder {
  public:
   using Mode = formats::RoundingMode;
 
-  /// Formats whose quanta and their reciprocals are normal FP32 numbers.
+  /// Accepts formats whose quanta and their reciprocals are normal FP32
+  /// numbers.
   static bool Takes(const formats::Quantization& quantization) {
     return quantization.element->exponent_bits <= 5;
   }
@@ -53,9 +54,9 @@ class ElementRounder {
                     : largest_),
         has_sign_of_zero_(!quantization.element->twos_complement) {}
 
-  /// row[k] becomes the value of its code, times the scale of its cell unless
+  /// Makes row[k] the value of its code, times the scale of its cell unless
   /// scales multiply sums. Cells with a scale that is NaN are left alone.
-  /// `random`: 16 bits of each element; null if the mode reads none.
+  /// `random` has 16 bits for each element; it is null if the mode reads none.
   void Apply(const formats::Scale* scales, size_t of_cell,
              const uint16_t* random, size_t count, float* row) const {
     switch (mode_) {
@@ -95,7 +96,7 @@ class ElementRounder {
     }
   }
 
-  /// The upper bits_ of 16, as numbers.
+  /// Converts the upper bits_ of 16 random bits to numbers.
   HWY_INLINE VecF Draw(const uint16_t* random, size_t n) const {
     const F32 d;
     const hn::RebindToSigned<F32> di;
@@ -110,7 +111,7 @@ class ElementRounder {
   HWY_INLINE VecF Rounded(VecF y, VecF draw) const {
     const F32 d;
     const U32 du;
-    // Twice the largest saturates like all beyond it.
+    // All magnitudes from twice the largest on saturate alike.
     const VecF magnitude = hn::Min(hn::Abs(y), hn::Set(d, 2 * largest_));
     const VecU binade =
         hn::Max(hn::And(hn::BitCast(du, magnitude), hn::Set(du, 0x7F800000u)),
@@ -150,7 +151,7 @@ class ElementRounder {
   bool has_sign_of_zero_;
 };
 
-/// Upper and lower halves of the 64-bit products with a constant.
+/// Computes the upper and lower halves of the 64-bit products with a constant.
 HWY_INLINE void MulWide(VecU a, uint32_t constant, VecU* high, VecU* low) {
   const U32 du;
   const hn::Repartition<uint64_t, U32> du64;
@@ -164,9 +165,9 @@ HWY_INLINE void MulWide(VecU a, uint32_t constant, VecU* high, VecU* low) {
                      hn::BitCast(du, even));
 }
 
-/// Philox4x32-10 of counters (row << 32 | 0, 1, …, stream): 8 numbers of 16
-/// bits a block, in the order of formats::RandomBitsOf. Writes whole vectors of
-/// blocks: up to 8 * kLanes numbers beyond `count`.
+/// Draws Philox4x32-10 of counters (row << 32 | 0, 1, …, stream): 8 numbers of
+/// 16 bits a block, in the order of formats::RandomBitsOf. Writes whole vectors
+/// of blocks, which is up to 8 * kLanes numbers beyond `count`.
 inline void PhiloxRow(uint64_t seed, uint64_t stream, size_t row, size_t count,
                       uint16_t* random) {
   constexpr size_t kNumbers = 8;
@@ -197,7 +198,8 @@ inline void PhiloxRow(uint64_t seed, uint64_t stream, size_t row, size_t count,
     for (size_t j = 0; j < 4; ++j) {
       hn::Store(words[j], F32(), parts);
       for (size_t p = 0; p < kLanes / kPart; ++p) {
-        // Numbers are halves of words, the lower one first, as memory has them.
+        // Each word holds two numbers, the lower half first, as memory has
+        // them.
         std::memcpy(random + first + (kPart * p + j) * kNumbers,
                     parts + p * kPart, kPart * sizeof(float));
       }
@@ -205,7 +207,7 @@ inline void PhiloxRow(uint64_t seed, uint64_t stream, size_t row, size_t count,
   }
 }
 
-/// Sums and differences of x[i] and x[i + kApart].
+/// Replaces x[i] and x[i + kApart] by their sum and difference.
 template <size_t kApart>
 HWY_INLINE void HadamardStage(VecF (&x)[formats::kHadamardLength]) {
   HWY_UNROLL(16)
@@ -218,8 +220,8 @@ HWY_INLINE void HadamardStage(VecF (&x)[formats::kHadamardLength]) {
   }
 }
 
-/// formats::Hadamard16 of all runs of a row: kLanes of them at a time, one a
-/// lane.
+/// Computes formats::Hadamard16 of all runs of a row, kLanes of them at a time,
+/// with one run in each lane.
 inline void HadamardRow(uint32_t negative, size_t count, float* row) {
   constexpr size_t kLength = formats::kHadamardLength;
   constexpr size_t kParts = kLength / kLanes;  // vectors of a run
@@ -260,7 +262,7 @@ inline void HadamardRow(uint32_t negative, size_t count, float* row) {
   }
 }
 
-/// to = from^T, tile by tile.
+/// Transposes `from` into `to`, tile by tile.
 inline void TransposeTiles(MatrixView<const float> from, MatrixView<float> to) {
   const F32 d;
   for (size_t i = 0; i < from.rows(); i += kLanes) {

@@ -11,11 +11,11 @@ namespace isoloss::kernels {
 namespace scalar {
 namespace {
 
-/// Keeps the division by the sum of scores finite (torchtitan's constant).
+/// This constant (torchtitan's) keeps the division by the sum of scores finite.
 constexpr float kNormFloor = 1e-20f;
 
-/// Index of the largest value among those not yet taken, the lower index of
-/// equals; marks it as taken. At least one must be free.
+/// Returns the index of the largest value not yet taken, the lower index of
+/// equals, and marks it as taken. At least one value must be free.
 size_t TakeLargest(std::span<const float> values, std::span<char> taken) {
   size_t best = values.size();
   for (size_t i = 0; i < values.size(); ++i) {
@@ -27,7 +27,7 @@ size_t TakeLargest(std::span<const float> values, std::span<char> taken) {
   return best;
 }
 
-/// Buffers of the choice for one token, kept from token to token.
+/// The buffers of the choice for one token are kept from token to token.
 struct Selection {
   std::vector<float> biased;        // [E]
   std::vector<char> taken;          // [E]
@@ -35,7 +35,8 @@ struct Selection {
   std::vector<char> group_kept;     // [groups]
 };
 
-/// Marks the experts outside the best groups as taken. None is taken before.
+/// Marks the experts outside the best groups as taken. No expert is taken
+/// before.
 void LimitGroups(const RouterRule& rule, Selection& s) {
   const size_t groups = rule.groups;
   const size_t size = s.taken.size() / groups;

@@ -1,5 +1,5 @@
-// What functions that work row by row share: argument checks and the division
-// of rows among an executor.
+// Checks the arguments of functions that work row by row, and divides their
+// rows among an executor.
 #pragma once
 
 #include <algorithm>
@@ -44,7 +44,7 @@ void RequireShape(const char* where, const char* what, MatrixView<T> given,
              what, given.rows(), given.cols(), rows, cols);
 }
 
-/// Below so many elements, or rows of unknown length, a run is not worth
+/// A run with fewer elements, or fewer rows of unknown length, is not worth
 /// another thread: to hand it over costs about a microsecond.
 inline constexpr size_t kMinElementsPerRun = 8192;
 inline constexpr size_t kMinRowsPerRun = 32;
@@ -76,8 +76,8 @@ void ForRowRuns(size_t rows, size_t cols, size_t alignment, Executor& executor,
                body);
 }
 
-/// Calls body(row) for each row in [0, rows), on the executor; for rows whose
-/// work does not show in a number of columns.
+/// Calls body(row) for each row in [0, rows), on the executor. It is for rows
+/// whose work does not show in a number of columns.
 template <typename Body>
 void ForEachRow(size_t rows, Executor& executor, const Body& body) {
   ForEqualRuns(rows, rows / kMinRowsPerRun, 1, executor,

@@ -1,6 +1,6 @@
-// How row-wise kernels walk along a row: vectors of at most 16 floats, masked
-// ends, and sums in 16 logical lanes whatever the vector width. Included once
-// per Highway target that has a fused multiply-add.
+// Row-wise kernels walk along a row in vectors of at most 16 floats with masked
+// ends, and sum in 16 logical lanes whatever the vector width. Each Highway
+// target that has a fused multiply-add includes this file once.
 #if defined(ISOLOSS_KERNELS_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ISOLOSS_KERNELS_ROWS_INL_H_
 #undef ISOLOSS_KERNELS_ROWS_INL_H_
@@ -21,14 +21,16 @@ HWY_BEFORE_NAMESPACE();
 namespace isoloss::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Logical lanes of a horizontal sum: part of the definition of every result.
+/// A horizontal sum has this number of logical lanes, on which every result
+/// depends by definition.
 inline constexpr size_t kLogicalLanes = 16;
 
 template <typename T>
 using LaneTag = hn::CappedTag<T, kLogicalLanes>;
 using FloatTag = LaneTag<float>;
 
-/// The first n <= Lanes(d) elements, then zeros. Touches nothing beyond them.
+/// Loads the first n <= Lanes(d) elements, followed by zeros. Touches nothing
+/// beyond them.
 template <class D, typename T = hn::TFromD<D>>
 HWY_INLINE hn::VFromD<D> LoadFirst(D d, const T* from, size_t n) {
   if (n == hn::MaxLanes(D())) return hn::LoadU(d, from);
@@ -54,7 +56,7 @@ HWY_INLINE void StoreFirst(D d, hn::VFromD<D> v, T* to, size_t n) {
 #endif
 }
 
-/// The first n lanes, then zeros.
+/// Keeps the first n lanes and makes the rest zero.
 template <class D>
 HWY_INLINE hn::VFromD<D> KeepFirst(D d, hn::VFromD<D> v, size_t n) {
   if (n == hn::MaxLanes(D())) return v;
@@ -76,13 +78,14 @@ HWY_INLINE void ForEachVector(D /*d*/, size_t count, const Visit& visit) {
   if (i < count) visit(i, count - i);
 }
 
-/// Elements of a block, whose intermediate values stay in the first-level
-/// cache.
+/// The intermediate values of a block of this number of elements stay in the
+/// first-level cache.
 inline constexpr size_t kBlock = 256;
 
-/// Calls visit(i, n) for the blocks [i, i + n) of [0, count). For kernels whose
-/// chain of dependent operations is so long that a processor cannot overlap it
-/// with that of the next vectors: two passes over a block are faster than one.
+/// Calls visit(i, n) for the blocks [i, i + n) of [0, count). It serves kernels
+/// whose chain of dependent operations is too long for a processor to overlap
+/// with the chain of the next vectors. Two passes over a block are then faster
+/// than one.
 template <class Visit>
 HWY_INLINE void ForEachBlock(size_t count, const Visit& visit) {
   for (size_t i = 0; i < count; i += kBlock) {
@@ -90,7 +93,8 @@ HWY_INLINE void ForEachBlock(size_t count, const Visit& visit) {
   }
 }
 
-/// Folds the lanes pairwise: half their number apart, a quarter, …, 1.
+/// Adds lanes pairwise: first those half their number apart, then a quarter, …,
+/// 1.
 template <class D>
 HWY_INLINE hn::TFromD<D> FoldLanes(D /*d*/, hn::VFromD<D> v) {
   if constexpr (hn::MaxLanes(D()) == 1) {
@@ -102,9 +106,9 @@ HWY_INLINE hn::TFromD<D> FoldLanes(D /*d*/, hn::VFromD<D> v) {
   }
 }
 
-/// sum over i < count in 16 logical lanes: add(acc, i, n) returns acc with the
-/// terms of elements [i, i + n) added to its first n lanes, and zero terms to
-/// the others (n may be 0).
+/// Sums over i < count in 16 logical lanes. add(acc, i, n) adds the terms of
+/// elements [i, i + n) to the first n lanes of acc, adds zero terms to the
+/// remaining lanes, and returns acc. n may be 0.
 template <class D, class Add>
 HWY_INLINE hn::TFromD<D> SumInLanes(D d, size_t count, const Add& add) {
   constexpr size_t kLanes = hn::MaxLanes(D());
@@ -129,7 +133,7 @@ HWY_INLINE hn::TFromD<D> SumInLanes(D d, size_t count, const Add& add) {
   return FoldLanes(d, acc[0]);
 }
 
-/// The scalar RowDot.
+/// Computes the scalar RowDot.
 HWY_INLINE float DotInLanes(const float* a, const float* b, size_t count) {
   const FloatTag d;
   return SumInLanes(d, count, [&](auto acc, size_t i, size_t n) HWY_ATTR {

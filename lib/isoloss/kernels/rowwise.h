@@ -1,13 +1,13 @@
-// Operations along the rows of a matrix.
+// Operations here work along the rows of a matrix.
 //
-// All insides are FP32 and every operation is one IEEE operation, in the order
-// in which the formulas below are written; fma(a, b, c) is fused, nothing else
-// is. Horizontal sums use 16 logical lanes: element i is added to lane i mod 16
-// with one FMA (a short last group is padded with zeros), then the lanes are
-// added pairwise: 8, 4, 2, 1 apart. Sums over tokens have leaves of kTokenLeaf
-// rows (ascending, from +0) and go up the aligned tree of tree.h. round()
-// stands for the one rounding of a stored result that `rounding` asks for. Exp,
-// Log, Sigmoid and Rsqrt are those of elementary.h.
+// All intermediate values are FP32 and every operation is one IEEE operation,
+// in the order in which the formulas below are written; fma(a, b, c) is fused,
+// nothing else is. Horizontal sums use 16 logical lanes: element i is added to
+// lane i mod 16 with one FMA (a short last group is padded with zeros), then
+// the lanes are added pairwise: 8, 4, 2, 1 apart. Sums over tokens have leaves
+// of kTokenLeaf rows (ascending, from +0) and go up the aligned tree of tree.h.
+// round() stands for the one rounding of a stored result that `rounding` asks
+// for. Exp, Log, Sigmoid and Rsqrt are those of elementary.h.
 //
 // rowwise_scalar.h repeats each function without an executor, as the
 // definition.
@@ -30,9 +30,10 @@
 
 namespace isoloss::kernels {
 
-/// Rows per leaf of a sum over tokens for norms, router and loss.
+/// A sum over tokens for norms, router and loss has this number of rows per
+/// leaf.
 inline constexpr size_t kTokenLeaf = 32;
-/// A label that takes no part in the loss.
+/// A token with this label takes no part in the loss.
 inline constexpr int32_t kIgnoredLabel = -100;
 
 /// sum_i a[i] * b[i] in 16 lanes: acc = fma(a, b, acc).
@@ -44,7 +45,7 @@ void RmsNormForward(MatrixView<const float> x, std::span<const float> weight,
                     float eps, Rounding rounding, MatrixView<float> y,
                     std::span<float> rstd, Executor& executor);
 
-/// What the backward pass of RMSNorm reads and writes.
+/// The backward pass of RMSNorm reads and writes these arrays.
 /// Shapes   x, dy, dx [T, D]; weight, dweight [D]; rstd [T].
 struct RmsNormGradient {
   MatrixView<const float> x;
@@ -56,7 +57,7 @@ struct RmsNormGradient {
   MatrixView<float> dx;
   std::span<float> dweight;
 
-  /// Of these tokens alone.
+  /// Restricts the problem to these tokens.
   RmsNormGradient Rows(size_t first, size_t count,
                        std::span<float> their_dweight) const {
     return {x.Rows(first, count),  weight,       rstd.subspan(first, count),
@@ -71,9 +72,9 @@ struct RmsNormGradient {
 /// never rounded, overwritten.
 void RmsNormBackward(const RmsNormGradient& gradient, Executor& executor);
 
-/// The columns of a [T, C] matrix that belong to each head: head h occupies
-/// columns [h * stride + offset, h * stride + offset + width). All heads have
-/// the same ones if the stride is 0.
+/// Each head has these columns of a [T, C] matrix: head h occupies columns
+/// [h * stride + offset, h * stride + offset + width). All heads have the same
+/// columns if the stride is 0.
 template <typename T>
 struct HeadColumns {
   MatrixView<T> matrix;
@@ -104,7 +105,7 @@ void CopyHeads(const HeadColumns<const float>& from,
 void SumHeads(const HeadColumns<const float>& from, Rounding rounding,
               MatrixView<float> out, Executor& executor);
 
-/// By which angle each token's pairs are rotated.
+/// Each token's pairs are rotated by the angle of its position.
 /// Shapes   positions [T]; cos, sin [max position, pairs].
 struct RopeAngles {
   std::span<const int32_t> positions;
@@ -122,8 +123,8 @@ struct RopeAngles {
 void ApplyRope(const HeadColumns<float>& x, const RopeAngles& angles,
                Rounding rounding, Executor& executor);
 
-/// Consecutive queries against keys: row i sees the first first_length + i of
-/// them (at most K).
+/// A block has consecutive queries against keys: row i sees the first
+/// first_length + i keys (at most K).
 /// Shapes   all [Q, K].
 struct CausalBlock {
   size_t first_length;
@@ -132,13 +133,13 @@ struct CausalBlock {
   MatrixView<float> dp;          ///< becomes the gradient of the scores
 };
 
-/// In place, of each block: rows of p become softmax(scale * row) over the keys
-/// that they see: e_j = Exp((x_j - max x) * scale), p_j = e_j * (1 / sum e).
-/// The rest of a row is set to +0. scale > 0.
+/// Works in place on each block: rows of p become softmax(scale * row) over the
+/// keys that they see: e_j = Exp((x_j - max x) * scale), p_j = e_j * (1 / sum
+/// e). The rest of a row is set to +0. scale > 0.
 void CausalSoftmaxForward(std::span<const CausalBlock> blocks, float scale,
                           Executor& executor);
-/// In place, of each block: dp becomes scale * (p * (dp - sum(dp * read))) over
-/// the keys that a row sees, +0 on the rest.
+/// Works in place on each block: dp becomes scale * (p * (dp - sum(dp * read)))
+/// over the keys that a row sees, and +0 on the rest.
 void CausalSoftmaxBackward(std::span<const CausalBlock> blocks, float scale,
                            Executor& executor);
 
@@ -180,7 +181,7 @@ void CrossEntropy(MatrixView<const float> logits,
 void Add(MatrixView<const float> x, MatrixView<const float> y,
          Rounding rounding, MatrixView<float> out, Executor& executor);
 
-/// out = round(source): a copy with kFp32.
+/// out = round(source), which with kFp32 is a copy.
 /// Shapes   both [T, D].
 void Cast(MatrixView<const float> source, Rounding rounding,
           MatrixView<float> out, Executor& executor);
@@ -198,11 +199,11 @@ void GatherCombine(MatrixView<const float> rows,
                    MatrixView<const float> addend, Rounding rounding,
                    MatrixView<float> out, Executor& executor);
 
-/// Adjoint of GatherCombine with weights and without addend, for an index that
-/// names no row twice. With r = index[t, k]:
+/// Computes the adjoint of GatherCombine with weights and without addend, for
+/// an index that names no row twice. With r = index[t, k]:
 /// drows[r] = round(fma(weights[t, k], dout[t], +0));
 /// dweights[t, k] = RowDot(dout[t], rows[r]), not rounded.
-/// Other rows of drows are left alone.
+/// Remaining rows of drows are left alone.
 /// Shapes   rows, drows [R, D]; index, weights, dweights [T, K]; dout [T, D].
 ///          `drows` may be `rows`; or `dout`, if index names row t for token t.
 /// Errors   ShapeError also for an index outside [0, R).
@@ -213,8 +214,8 @@ void GatherCombineBackward(MatrixView<const float> rows,
                            MatrixView<float> drows, MatrixView<float> dweights,
                            Executor& executor);
 
-/// What a step of AdamW multiplies and adds, computed in double and rounded to
-/// FP32 once.
+/// A step of AdamW multiplies and adds these numbers, computed in double and
+/// rounded to FP32 once.
 struct AdamWScalars {
   float decay;  ///< 1 - lr * weight_decay
   float beta1;
@@ -238,21 +239,22 @@ void AdamWUpdate(std::span<float> parameter, std::span<float> first_moment,
                  std::span<const float> gradient, const AdamWScalars& scalars,
                  Executor& executor);
 
-/// The sum over tokens in FP64: leaves of kTokenLeaf, ascending, go up the
-/// aligned tree.
+/// Sums over tokens in FP64: leaves of kTokenLeaf, ascending, go up the aligned
+/// tree.
 double SumOfTokens(std::span<const float> values);
-/// The largest magnitude of the rounded values that are finite; 0: there is
-/// none.
+/// Returns the largest magnitude of the rounded values that are finite, and 0
+/// if there is none.
 float FiniteAmax(MatrixView<const float> values, Rounding rounding,
                  Executor& executor);
 
-/// Elements per leaf of SumOfSquares.
+/// SumOfSquares adds this number of elements per leaf.
 inline constexpr size_t kSquaresLeaf = 1024;
 
-/// Sum of squares in FP64: leaves of kSquaresLeaf consecutive elements, each in
+/// Sums squares in FP64: leaves of kSquaresLeaf consecutive elements, each in
 /// 16 lanes of fma(double(x), double(x), acc), go up the aligned tree.
 double SumOfSquares(std::span<const float> values, Executor& executor);
-/// Its leaves alone: leaves[i] of elements [i * kSquaresLeaf, …).
+/// Computes the leaves of SumOfSquares alone: leaves[i] is of elements [i *
+/// kSquaresLeaf, …).
 /// Shapes   leaves [ceil(values / kSquaresLeaf)].
 void SumOfSquaresLeaves(std::span<const float> values, std::span<double> leaves,
                         Executor& executor);

@@ -13,7 +13,7 @@
 namespace isoloss::kernels::scalar {
 namespace {
 
-/// sum over i < count of a(i) * b(i) in 16 lanes.
+/// Sums a(i) * b(i) over i < count in 16 lanes.
 template <typename T, typename A, typename B>
 T LaneDot(size_t count, A a, B b) {
   constexpr size_t kLanes = 16;
@@ -35,8 +35,8 @@ float LaneSum(const float* values, size_t count) {
       count, [&](size_t i) { return values[i]; }, [](size_t) { return 1.0f; });
 }
 
-/// The largest value; -inf if there is none. NaN is passed over: the
-/// exponentials that follow spread it.
+/// Returns the largest value, and -inf if there is none. NaN is passed over:
+/// the exponentials that follow spread it.
 float RowMax(const float* values, size_t count) {
   float max = -std::numeric_limits<float>::infinity();
   for (size_t i = 0; i < count; ++i) max = values[i] > max ? values[i] : max;

@@ -1,6 +1,5 @@
-// The definition of every row-wise operation: scalar, serial, obvious. The
-// formulas, shapes and aliasing rules stand in rowwise.h; arguments are not
-// checked here.
+// Defines every row-wise operation: scalar, serial and obvious. The formulas,
+// shapes and aliasing rules stand in rowwise.h; arguments are not checked here.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +18,8 @@ void RmsNormForward(MatrixView<const float> x, std::span<const float> weight,
                     float eps, Rounding rounding, MatrixView<float> y,
                     std::span<float> rstd);
 void RmsNormBackward(const RmsNormGradient& gradient);
-/// The same on the rows of one leaf (at most kTokenLeaf): dweight is the sum
-/// over these rows alone.
+/// Computes RmsNormBackward on the rows of one leaf (at most kTokenLeaf):
+/// dweight is the sum over these rows alone.
 void RmsNormBackwardLeaf(const RmsNormGradient& leaf);
 
 void ApplyRope(const HeadColumns<float>& x, const RopeAngles& angles,
@@ -68,7 +67,7 @@ void AdamWUpdate(std::span<float> parameter, std::span<float> first_moment,
 float FiniteAmax(MatrixView<const float> values, Rounding rounding);
 
 double SumOfSquares(std::span<const float> values);
-/// The sum over one leaf (at most kSquaresLeaf elements).
+/// Returns the sum over one leaf (at most kSquaresLeaf elements).
 double SumOfSquaresLeaf(std::span<const float> values);
 
 }  // namespace isoloss::kernels::scalar

@@ -12,9 +12,10 @@ namespace {
 
 constexpr size_t kLanes = 4;
 
-/// Logarithms of floats by table: m in [1, 2) is c (1 + r), c the middle of one
-/// of 512 equal intervals, |r| <= 2^-10, ln(1 + r) = r - r^2 / 2 + r^3 / 3. The
-/// rest of the series and the FP64 operations lose less than 3e-13.
+/// Takes logarithms of floats by a table: m in [1, 2) is c (1 + r), c the
+/// middle of one of 512 equal intervals, |r| <= 2^-10, ln(1 + r) = r - r^2 / 2
+/// + r^3 / 3. The rest of the series and the FP64 operations lose less than
+/// 3e-13.
 class ScoreLog {
  public:
   ScoreLog() {
@@ -25,8 +26,8 @@ class ScoreLog {
     }
   }
 
-  /// ln x of a normal number; of zero, subnormal and not finite ones a finite
-  /// number.
+  /// Returns ln x of a normal number, and some finite number if x is zero,
+  /// subnormal or not finite.
   double operator()(float x) const {
     constexpr double kLn2 = 0.693147180559945309417;
     constexpr uint32_t kMantissa = 0x007fffff;

@@ -1,5 +1,5 @@
-// The parts that softmax and cross-entropy share. Included once per Highway
-// target that has a fused multiply-add.
+// Softmax and cross-entropy share these parts. Each Highway target that has a
+// fused multiply-add includes this file once.
 #if defined(ISOLOSS_KERNELS_SOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ISOLOSS_KERNELS_SOFTMAX_INL_H_
 #undef ISOLOSS_KERNELS_SOFTMAX_INL_H_
@@ -18,7 +18,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace isoloss::kernels::HWY_NAMESPACE {
 
-/// The larger of each pair; that of `max` if `value` is NaN.
+/// Returns the larger of each pair, and `max` if `value` is NaN.
 template <class D>
 HWY_INLINE hn::VFromD<D> LargerOf(D /*d*/, hn::VFromD<D> value,
                                   hn::VFromD<D> max) {
@@ -29,8 +29,8 @@ HWY_INLINE hn::VFromD<D> LargerOf(D /*d*/, hn::VFromD<D> value,
 #endif
 }
 
-/// The largest value; -inf if there is none. NaN is passed over. Which of +0
-/// and -0 comes out is open: e^(x - max) does not depend on it.
+/// Returns the largest value, and -inf if there is none. NaN is passed over.
+/// The result may be +0 or -0: e^(x - max) does not depend on it.
 HWY_INLINE float RowMax(const float* values, size_t count) {
   const FloatTag d;
   constexpr size_t kLanes = hn::MaxLanes(d);

@@ -28,7 +28,7 @@ using scalar::TallyBlocksAlong;
 using scalar::TallyBlocksDown;
 
 #else
-// Not shared with the other targets, nor with other files of this one.
+// No other target or file shares these definitions.
 namespace {
 
 constexpr uint32_t kMagnitudeBits = 0x7FFFFFFF;
@@ -42,7 +42,7 @@ using Doubles = hn::Vec<Wide>;
 using Floats = hn::Vec<Narrow>;
 using FloatMask = hn::Mask<Narrow>;
 
-/// Vectors of doubles that hold the logical lanes.
+/// This number of vectors of doubles holds the logical lanes.
 constexpr size_t kWideLanes = hn::MaxLanes(Wide());
 constexpr size_t kVectors = kLogicalLanes / kWideLanes;
 
@@ -55,7 +55,7 @@ HWY_INLINE void ForEachGroup(size_t count, const Body& body) {
   if (i < count) body(i, count - i);
 }
 
-/// A group of 16 elements; beyond the first n, NaN.
+/// Holds a group of 16 elements, which are NaN after the first n.
 class Group {
  public:
   HWY_INLINE Group(const float* from, size_t n) : from_(from) {
@@ -82,7 +82,7 @@ HWY_INLINE FloatMask FiniteLanes(Floats x) {
                         hn::Lt(magnitude, hn::Set(di, int32_t{kInfinityBits})));
 }
 
-/// How often a condition was true, in lanes.
+/// Counts in lanes how often a condition was true.
 class Counter {
  public:
   HWY_INLINE Counter() : count_(hn::Zero(NarrowInt())) {}
@@ -125,7 +125,7 @@ HWY_INLINE void AddTo(V& high, V& low, V term) {
   low = hn::Add(low, lost);
 }
 
-/// FoldLanes of compensated sums.
+/// Folds the lanes of compensated sums, as FoldLanes does.
 template <class D, class V = hn::VFromD<D>>
 HWY_INLINE CompensatedSum FoldHighLow(D /*d*/, V high, V low) {
   if constexpr (hn::MaxLanes(D()) == 1) {
@@ -159,14 +159,16 @@ struct CompensatedLanes {
   }
 };
 
-/// Of a magnitude less 1, as words: zero has become the largest.
+/// Returns the smallest magnitude from its word less 1: zero has become the
+/// largest word.
 HWY_INLINE float SmallestFromWord(uint32_t less_one) {
   const uint32_t bits = less_one + 1;
   return std::bit_cast<float>(bits == 0 ? kInfinityBits
                                         : std::min(bits, kInfinityBits));
 }
 
-/// Of the elements of some vectors, one of which is `value`.
+/// Returns the place of the first element that equals `value`, which is among
+/// them.
 template <size_t kCount>
 HWY_INLINE size_t FirstEqual(const VecU* vectors, uint32_t value) {
   const U32 du;
@@ -281,7 +283,7 @@ void TallyBlocksAlong(std::span<const float> run,
       scalar::TallyBlock(block, spec, tally);
       continue;
     }
-    // Nobody asks for the place of blocks that are not quantised.
+    // Only quantised blocks need the place of their largest element.
     const size_t place =
         spec == nullptr ? 0 : FirstEqual<kBlockVectors>(magnitudes, largest);
     const uint32_t smallest = hn::GetLane(hn::MinOfLanes(du, least));

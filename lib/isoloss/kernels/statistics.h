@@ -1,5 +1,5 @@
-// Statistics of runs of FP32 words and of their MX blocks: what a probe logs of
-// a tensor, in parts that no thread divides.
+// Computes statistics of runs of FP32 words and of their MX blocks. A probe
+// logs them of a tensor, in parts that no thread divides.
 //
 // statistics_scalar.h repeats each function as the definition.
 //
@@ -21,34 +21,35 @@
 
 namespace isoloss::kernels {
 
-/// A sum of FP64 terms: what each addition loses is exactly known (Knuth's
-/// TwoSum) and summed in `low`, plainly. So high + low is within n^2 2^-106
-/// times the sum of n magnitudes.
+/// A compensated sum adds FP64 terms. The loss of each addition is exactly
+/// known (Knuth's TwoSum) and summed in `low`, plainly. So high + low is within
+/// n^2 2^-106 times the sum of n magnitudes.
 struct CompensatedSum {
   double high = 0;
   double low = 0;
 };
 
-/// Of a run of elements.
+/// Moments describe a run of elements.
 struct Moments {
   CompensatedSum sum;
   CompensatedSum squares;
   double magnitudes = 0;  ///< sum of them
   int64_t zeros = 0;
   int64_t nonfinite = 0;
-  /// +inf and -inf if no element is finite; zero is +0.
+  /// They are +inf and -inf if no element is finite; zero is +0.
   float min = std::numeric_limits<float>::infinity();
   float max = -std::numeric_limits<float>::infinity();
-  /// Smallest magnitude that is not zero; +inf if there is none.
+  /// This is the smallest magnitude that is not zero, and +inf if there is
+  /// none.
   float smallest = std::numeric_limits<float>::infinity();
 };
 
-/// At most 2^20 elements.
+/// Computes the moments of a run of at most 2^20 elements.
 Moments MomentsOf(std::span<const float> run);
 
-/// Of elements x and what quantisation made of them, q; of pairs that are
-/// finite. The terms of the sums are exact but for that of `errors`, whose
-/// difference is.
+/// These sums compare elements x with their quantised values q, over the pairs
+/// that are finite. The terms are exact except those of `errors`, in which only
+/// the difference is exact.
 struct QuantizationErrors {
   double errors = 0;       ///< sum of (x - q)^2
   double products = 0;     ///< sum of x q
@@ -58,37 +59,39 @@ struct QuantizationErrors {
   int64_t underflows = 0;  ///< x is not zero, q is
 };
 
-/// Shapes   as many of each, at most 2^20.
+/// Compares a run with its quantised values.
+/// Shapes   equally long, at most 2^20.
 QuantizationErrors ErrorsOf(std::span<const float> run,
                             std::span<const float> quantized);
 
-/// Counts over MX blocks.
+/// A tally counts over MX blocks.
 struct BlockTally {
-  /// Largest magnitude over the smallest that is not zero, as FP64; of the
-  /// block where it is largest. 1 for a block of zeros, 0 if there is no block.
+  /// The range of a block is its largest magnitude over its smallest that is
+  /// not zero. This is the largest range, as FP64: 1 for a block of zeros, 0 if
+  /// there is no block.
   double range = 0;
 
-  // Of quantised blocks only.
-  /// Full ones whose largest magnitude (the first of equals) is at each place;
-  /// blocks without an element other than zero have none.
+  // The following counts are of quantised blocks only.
+  /// Counts full blocks by the place of their largest magnitude (the first of
+  /// equals). Blocks of zeros have no place.
   std::array<int64_t, formats::kMxBlockSize> places{};
-  /// Those with each E8M0 byte.
+  /// Counts blocks by their E8M0 byte.
   std::array<int64_t, 256> bytes{};
-  /// Elements beyond largest element value * 2^(byte - 127).
+  /// Counts elements that exceed largest element value * 2^(byte - 127).
   int64_t saturated = 0;
 };
 
-/// Adds the blocks of 32 along a run, the last of which may be short.
-/// `spec` may be null: not quantised.
+/// Adds the blocks of 32 along a run, the last of which may be short. A null
+/// `spec` means that they are not quantised.
 void TallyBlocksAlong(std::span<const float> run,
                       const formats::Quantization* spec, BlockTally& tally);
 
-/// Adds the blocks down the columns of `block`, one each.
+/// Adds the blocks down the columns of `block`, one for each column.
 /// Shapes   block [1 … 32, C].
 void TallyBlocksDown(MatrixView<const float> block,
                      const formats::Quantization* spec, BlockTally& tally);
 
-/// out = block, each column quantised and dequantised as one MX block.
+/// Quantises and dequantises each column of `block` as one MX block.
 /// Shapes   block, out [1 … 32, C].
 void QuantizeDequantizeDown(MatrixView<const float> block,
                             const formats::Quantization& spec,

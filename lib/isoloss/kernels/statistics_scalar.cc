@@ -11,12 +11,12 @@ namespace {
 
 constexpr size_t kLanes = 16;
 
-/// One sum in its logical lanes.
+/// Adds one sum in its logical lanes.
 struct PlainLanes {
   std::array<double, kLanes> sum{};
 
   void Add(size_t i, double term) { sum[i % kLanes] += term; }
-  /// += a * b, rounded once.
+  /// Adds a * b to the sum, rounded once.
   void AddProduct(size_t i, double a, double b) {
     sum[i % kLanes] = std::fma(a, b, sum[i % kLanes]);
   }
@@ -82,7 +82,8 @@ void TallyScale(const StridedBlock& block, const BlockExtremes& extremes,
   if (extremes.largest > 0 && block.count == formats::kMxBlockSize) {
     ++tally.places[extremes.place];
   }
-  // Infinite if an element is, NaN for a block that is NaN: nothing is beyond.
+  // The limit is infinite if an element is, and NaN for a block that is NaN:
+  // then no element exceeds it.
   const float limit = formats::MaxFinite(element) * formats::DecodeE8m0(scale);
   if (!(extremes.largest > limit)) return;
   for (size_t k = 0; k < block.count; ++k) {

@@ -1,5 +1,5 @@
-// The definition of every statistic: scalar, built on formats/. Meanings and
-// shapes stand in statistics.h.
+// Defines every statistic: scalar, built on formats/. Meanings and shapes stand
+// in statistics.h.
 #pragma once
 
 #include <cstddef>
@@ -21,24 +21,24 @@ void QuantizeDequantizeDown(MatrixView<const float> block,
                             const formats::Quantization& spec,
                             MatrixView<float> out);
 
-/// Elements of a block that lie `stride` apart.
+/// The elements of this block lie `stride` apart.
 struct StridedBlock {
   const float* first;
   size_t stride;
   size_t count;
 };
 
-/// Of the finite elements of a block.
+/// The extremes are of the finite elements of a block.
 struct BlockExtremes {
   float largest;   ///< magnitude; 0 if all are zero or none is finite
   float smallest;  ///< magnitude other than zero, if there is one
   size_t place;    ///< of the first largest
 };
 
-/// One block of a tally, whatever it has.
+/// Adds one block to a tally, whatever elements it has.
 void TallyBlock(const StridedBlock& block, const formats::Quantization* spec,
                 BlockTally& tally);
-/// The same for a block whose elements are all finite.
+/// Adds a block whose elements are all finite.
 void TallyFiniteBlock(const StridedBlock& block, const BlockExtremes& extremes,
                       const formats::Quantization* spec, BlockTally& tally);
 

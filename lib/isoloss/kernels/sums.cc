@@ -104,7 +104,7 @@ float FiniteAmax(MatrixView<const float> values, Rounding rounding,
 }
 
 double SumOfSquares(std::span<const float> values, Executor& executor) {
-  // Kept from call to call, like all scratch of a training step.
+  // This memory is kept from call to call, like all scratch of a training step.
   static thread_local std::vector<double> leaves;
   leaves.resize((values.size() + kSquaresLeaf - 1) / kSquaresLeaf);
   SumOfSquaresLeaves(values, leaves, executor);

@@ -9,7 +9,8 @@
 
 #include "isoloss/base/error.h"
 
-// Compiles this file once per target. Which ones is settled in CMakeLists.txt.
+// Compiles this file once per target. CMakeLists.txt settles which targets
+// these are.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "isoloss/kernels/targets.cc"
 #include "hwy/foreach_target.h"
@@ -42,14 +43,14 @@ std::string NameOf(int64_t target) {
   return name;
 }
 
-/// Asked once: hwy::SupportedTargets chooses the best target whenever it is
-/// called (1.0.3), and a forced one would be lost.
+/// The processor is asked once: hwy::SupportedTargets chooses the best target
+/// whenever it is called (1.0.3), and a forced one would be lost.
 int64_t Supported() {
   static const int64_t targets = hwy::SupportedTargets();
   return targets;
 }
 
-/// The target called `name`; 0 stands for the scalar code, -1 for none.
+/// Finds the target called `name`; 0 stands for the scalar code, -1 for none.
 int64_t SupportedTarget(std::string_view name) {
   if (name == "scalar") return 0;
   for (int64_t left = Supported() & kVectorTargets; left != 0;

@@ -1,4 +1,4 @@
-// Which instruction set the kernels run on, and how to force one.
+// Tells which instruction set the kernels run on, and how to force one.
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace isoloss::kernels {
 
-/// Names of the targets this processor can run, best first; the last one is
-/// always "scalar", the code that defines every result. Vector targets are
-/// those with a fused multiply-add: "avx3" (AVX-512), "avx2", "neon".
+/// Returns the names of the targets that this processor can run, best first;
+/// the last one is always "scalar", the code that defines every result. Vector
+/// targets have a fused multiply-add: "avx3" (AVX-512), "avx2", "neon".
 std::vector<std::string> SupportedTargets();
 
-/// The target in use: the best one, or the one forced.
+/// Returns the target in use: the best one, or the one forced.
 std::string ActiveTarget();
 
 /// Uses `name` from now on, in every thread. "" returns to the best one.

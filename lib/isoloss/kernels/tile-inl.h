@@ -1,5 +1,5 @@
-// Register tiles: the inner loops of the GEMM. Included once per Highway target
-// with a fused multiply-add and vectors of fixed length.
+// Register tiles are the inner loops of the GEMM. Each Highway target with a
+// fused multiply-add and vectors of fixed length includes this file once.
 #if defined(ISOLOSS_KERNELS_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ISOLOSS_KERNELS_TILE_INL_H_
 #undef ISOLOSS_KERNELS_TILE_INL_H_
@@ -21,46 +21,49 @@
 HWY_BEFORE_NAMESPACE();
 namespace isoloss::kernels::HWY_NAMESPACE {
 
-/// A register tile: kTileRows rows of a by two vectors of rows of b, all of
+/// A register tile has kTileRows rows of a by two vectors of rows of b, all of
 /// them accumulators: 14x2 of 32 registers, or with AVX2 6x2 of 16.
 constexpr size_t kTileVectors = 2;
 constexpr size_t kTileColumns = kTileVectors * kLanes;
 constexpr size_t kTileRows = kLanes == 8 ? 6 : 14;
 constexpr size_t kTileSize = kTileRows * kTileColumns;
 
-/// Which elements of a stand side by side in memory.
+/// Elements of `a` are adjacent in memory in one of two ways.
 enum class Adjacent {
   kRows,   ///< those of one step k: element (i, k) at [k * distance + i]
   kSteps,  ///< those of one operand row: element (i, k) at [i * distance + k]
 };
 
-/// Rows of a for one tile, packed or where the caller keeps them.
+/// Holds the rows of a for one tile, packed or in the caller's memory.
 struct TileRows {
   const float* data;
   size_t distance;
-  /// What to fetch from memory meanwhile, a cache line a step.
+  /// Meanwhile this memory is fetched, a cache line a step.
   const float* next;
   size_t next_distance;
 };
 
-/// Rows of b for one tile, step by step: element (j, k) at [k * distance + j].
+/// A tile reads rows of b step by step: element (j, k) lies at [k * distance +
+/// j].
 struct TileColumns {
   const float* data;
   size_t distance;
-  /// What to fetch from memory meanwhile, kTileColumns floats a step.
+  /// Meanwhile this memory is fetched, kTileColumns floats a step.
   const float* next;
   size_t next_distance;
 
-  /// Fetches its own steps a while before their turn.
+  /// Returns columns that fetch their own steps, kAhead steps before these are
+  /// used.
   static TileColumns Ahead(const float* data, size_t distance) {
     constexpr size_t kAhead = 24;
     return {data, distance, data + kAhead * distance, distance};
   }
 };
 
-/// What becomes of a tile's sums: they are the right child of `folds` nodes of
-/// the segment tree, whose left children lie on a stack of tiles that ends at
-/// `open`. Then they are rounded, added to, rounded once more, and stored.
+/// A tile's sums are the right child of `folds` nodes of the segment tree,
+/// whose left children lie on a stack of tiles that ends at `open`. After these
+/// folds the sums are rounded, the addend is added, and the result is rounded
+/// once more and stored.
 struct TileOutput {
   float* data;
   size_t stride;
@@ -72,9 +75,9 @@ struct TileOutput {
   size_t folds = 0;
 };
 
-/// The rarer ends of a tile, from its rounded sums in memory: an addend,
-/// columns that are not whole vectors. Out of line, so that tile kernels stay
-/// small.
+/// Handles the rarer ends of a tile, from its rounded sums in memory: an
+/// addend, or columns that are not whole vectors. It is out of line, so that
+/// tile kernels stay small.
 inline HWY_NOINLINE void FinishTile(const float* sums, size_t rows,
                                     const TileOutput& out) {
   const F32 d;
@@ -90,8 +93,8 @@ inline HWY_NOINLINE void FinishTile(const float* sums, size_t rows,
   }
 }
 
-/// acc = left child + acc, for `folds` tiles on top of the stack that ends at
-/// `open`.
+/// Computes acc = left child + acc, for `folds` tiles on top of the stack that
+/// ends at `open`.
 template <size_t kRows, size_t kVectors>
 HWY_INLINE void FoldTiles(const float* open, size_t folds,
                           VecF (&acc)[kRows][kVectors]) {
@@ -133,8 +136,8 @@ HWY_INLINE void StoreTile(const VecF (&acc)[kRows][kVectors],
   }
 }
 
-/// Sums over k in [0, depth) of a_i[k] * b_j[k]: one ascending chain of fused
-/// multiply-adds per element, from +0.
+/// Sums a_i[k] * b_j[k] over k in [0, depth): each element is one ascending
+/// chain of fused multiply-adds, from +0.
 template <size_t kRows, size_t kVectors, Adjacent kAdjacent>
 void MultiplyTile(const TileRows& a, const TileColumns& b, size_t depth,
                   const TileOutput& out) {
@@ -145,9 +148,9 @@ void MultiplyTile(const TileRows& a, const TileColumns& b, size_t depth,
     HWY_UNROLL(2)
     for (size_t j = 0; j < kVectors; ++j) acc[i][j] = hn::Zero(d);
   }
-  // Groups of five rows: a pointer and the distances 1, 2, 4 (which an address
-  // multiplies by) and 3 reach them, so that the addresses of a tile fit the
-  // general registers.
+  // Rows are addressed in groups of five: a pointer and the distances 1, 2, 4
+  // (which an address multiplies by) and 3 reach them. So the addresses of a
+  // tile fit the general registers.
   constexpr size_t kGroup = 5;
   constexpr size_t kPointers =
       kAdjacent == Adjacent::kRows ? 1 : (kRows + kGroup - 1) / kGroup;

@@ -1,6 +1,6 @@
-// Vectors of the GEMM and of quantising, and their transposition in registers.
-// Included once per Highway target with a fused
-// multiply-add and vectors of fixed length.
+// Defines the vectors of the GEMM and of quantising, and transposes them in
+// registers. Each Highway target with a fused multiply-add and vectors of fixed
+// length includes this file once.
 #if defined(ISOLOSS_KERNELS_TRANSPOSE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ISOLOSS_KERNELS_TRANSPOSE_INL_H_
 #undef ISOLOSS_KERNELS_TRANSPOSE_INL_H_
@@ -43,7 +43,7 @@ HWY_INLINE void Transpose(VecF (&v)[kLanes]) {
   HWY_UNROLL(4)
   for (size_t quad = 0; quad < kLanes; quad += 4) TransposeInBlocks(v + quad);
   // Vector 4q + j now has rows 4q … 4q + 3 of column 4p + j in block p; column
-  // 4p + j wants that block from every quad q.
+  // 4p + j needs that block from every quad q.
   if constexpr (kLanes == 8) {
     HWY_UNROLL(4)
     for (size_t j = 0; j < 4; ++j) {
@@ -68,7 +68,7 @@ HWY_INLINE void Transpose(VecF (&v)[kLanes]) {
 }
 
 /// Lane i of the result is op over all lanes of vector i. `op` must be
-/// associative and commutative. Half the shuffles of Transpose.
+/// associative and commutative. This takes half the shuffles of Transpose.
 template <class V, class Op>
 HWY_INLINE V FoldEach(const V (&v)[kLanes], const Op& op) {
   const hn::DFromV<V> d;

@@ -1,4 +1,4 @@
-// The aligned binary tree in which partial sums are added.
+// Partial sums are added in this aligned binary tree.
 #pragma once
 
 #include <bit>
@@ -9,9 +9,9 @@
 namespace isoloss::kernels {
 
 /// Folds values, given in order of leaf index 0, 1, 2, …, up the binary tree
-/// over the leaf index: node [i * 2^l, (i + 1) * 2^l) is left child + right
-/// child; where the right child has no leaf the left one passes through. The
-/// shape depends on the number of leaves only, so leaves may be computed
+/// over the leaf index. Node [i * 2^l, (i + 1) * 2^l) is left child + right
+/// child; if the right child has no leaf, the left one passes through. The
+/// shape depends on the number of leaves only, so that leaves may be computed
 /// anywhere, in any grouping that respects the tree.
 ///
 /// `Add(left, right)` returns or assigns left + right.
@@ -31,7 +31,7 @@ class AlignedTree {
     open_.push_back(std::move(leaf));
   }
 
-  /// The root. `empty` if nothing was pushed.
+  /// Returns the root, or `empty` if nothing was pushed.
   Value Finish(Value empty) {
     if (open_.empty()) return empty;
     Value root = std::move(open_.back());
@@ -50,8 +50,8 @@ class AlignedTree {
   size_t count_ = 0;
 };
 
-/// AlignedTree over the numbers leaf(first), …, leaf(first + count - 1), each
-/// computed once; 0 if there are none.
+/// Folds the numbers leaf(first), …, leaf(first + count - 1) by AlignedTree,
+/// each computed once. Returns 0 if there are none.
 template <typename Leaf>
 auto AlignedTreeSum(size_t first, size_t count, const Leaf& leaf) {
   using Number = decltype(leaf(first));
@@ -62,7 +62,7 @@ auto AlignedTreeSum(size_t first, size_t count, const Leaf& leaf) {
   return left + AlignedTreeSum(first + half, count - half, leaf);
 }
 
-/// AlignedTree over doubles or floats.
+/// Sums doubles or floats by AlignedTree.
 template <typename T>
 T AlignedTreeSum(const T* leaves, size_t count) {
   return AlignedTreeSum(0, count, [leaves](size_t i) { return leaves[i]; });

@@ -14,12 +14,15 @@ int ExponentOf(float value) {
   return std::max(field, 1) - 127;
 }
 
-/// A product of two elements of at most 8 significant bits.
+/// Returns the product of two elements, which is exact: each has at most 8
+/// significant bits.
+/// Returns the product of two elements, exact as they have at most 8
+/// significant bits.
 double Exact(const Elements& a, const Elements& b, size_t k) {
   return static_cast<double>(a.values[k]) * static_cast<double>(b.values[k]);
 }
 
-/// Toward zero, to so many significant bits and to FP32.
+/// Cuts a value off toward zero, to `significand_bits` and to FP32.
 float CutOff(double value, int significand_bits) {
   if (value == 0) return 0.0f;
   int exponent = 0;
@@ -43,7 +46,7 @@ float TruncatingSum(const Accumulator& accumulator, float sum,
     largest = std::max(largest, a.exponents[k] + b.exponents[k]);
     plain = std::fma(a.values[k], b.values[k], plain);
   }
-  // An overflow on the way is no reason to stop: the terms decide.
+  // An intermediate overflow is no reason to stop: the terms decide.
   const auto is_finite = [&](size_t k) {
     return std::isfinite(a.values[k]) && std::isfinite(b.values[k]);
   };
@@ -51,7 +54,7 @@ float TruncatingSum(const Accumulator& accumulator, float sum,
   for (size_t k = 0; k < count; ++k) finite = finite && is_finite(k);
   if (!finite) return plain;
 
-  // At most 2^(F + 2) each, F <= 25, so that 33 of them fit into 64 bits.
+  // Terms are at most 2^(F + 2), F <= 25, so that 33 of them fit into 64 bits.
   const int unit = largest - accumulator.fraction_bits;
   const auto units = [unit](double term) {
     return static_cast<int64_t>(std::trunc(std::ldexp(term, -unit)));

@@ -1,5 +1,5 @@
-// The adder of NVIDIA's tensor cores: terms are aligned to the largest one and
-// cut off.
+// Models the adder of NVIDIA's tensor cores: terms are aligned to the largest
+// one and cut off.
 #pragma once
 
 #include <cstddef>

@@ -30,7 +30,7 @@ using scalar::EncodeE4m3Row;
 using scalar::EncodeMxRow;
 
 #else
-// Not shared with the other targets, nor with other files of this one.
+// No other target or file shares these definitions.
 namespace {
 
 using WordTag = hn::RebindToUnsigned<FloatTag>;
@@ -41,11 +41,11 @@ using Words = hn::Vec<WordTag>;
 
 constexpr uint32_t kInfinityBits = 0x7F800000;
 constexpr uint32_t kNanBits = 0x7FC00000;
-/// Exponent field of E4M3's least normal value, 2^-6.
+/// E4M3's least normal value, 2^-6, has this exponent field.
 constexpr uint32_t kMinNormalField = 121;
 constexpr uint8_t kE4m3Nan = 0x7F;
 
-/// The first n lanes of what lies at `from`, whose alignment is any.
+/// Loads the first n lanes from `from`, which may have any alignment.
 template <class D>
 HWY_INLINE hn::VFromD<D> LoadWire(D d, const std::byte* from, size_t n) {
   const hn::Repartition<uint8_t, D> bytes;
@@ -72,14 +72,14 @@ HWY_INLINE void StoreWire(D /*d*/, hn::VFromD<D> v, std::byte* to, size_t n) {
 }
 
 HWY_INLINE hn::Mask<WordTag> Less(Words a, uint32_t b) {
-  // Both are magnitudes; signed comparison is the cheaper one.
+  // Both are magnitudes, so that the cheaper signed comparison serves.
   const WordTag du;
   const hn::RebindToSigned<WordTag> di;
   return hn::RebindMask(
       du, hn::Lt(hn::BitCast(di, a), hn::Set(di, static_cast<int32_t>(b))));
 }
 
-/// formats::Encode into E4M3 of magnitudes that round to at most 448.
+/// Computes formats::Encode into E4M3 of magnitudes that round to at most 448.
 HWY_INLINE hn::Vec<ByteTag> E4m3Codes(Floats values) {
   const FloatTag d;
   const WordTag du;
@@ -100,8 +100,8 @@ HWY_INLINE hn::Vec<ByteTag> E4m3Codes(Floats values) {
   return hn::TruncateTo(ByteTag(), hn::Or(code, sign));
 }
 
-/// formats::Decode of E4M3. Subnormals are differences of normal numbers: as
-/// operands, FP32 subnormals would take an assist.
+/// Computes formats::Decode of E4M3. Subnormals are differences of normal
+/// numbers, because FP32 subnormals as operands would take an assist.
 HWY_INLINE Floats E4m3Values(hn::Vec<ByteTag> codes) {
   const FloatTag d;
   const WordTag du;
@@ -128,7 +128,8 @@ HWY_INLINE void ForEachRun(size_t width, const Visit& visit) {
   if (i < width) visit(i, width - i);
 }
 
-/// Bits of the largest magnitude. As integers, finite < infinity < NaN.
+/// Returns the bits of the largest magnitude. As integers, finite < infinity <
+/// NaN.
 HWY_INLINE uint32_t MaxMagnitudeBits(const float* run, size_t count) {
   const FloatTag d;
   const WordTag du;
@@ -140,7 +141,7 @@ HWY_INLINE uint32_t MaxMagnitudeBits(const float* run, size_t count) {
   return hn::GetLane(hn::MaxOfLanes(du, largest));
 }
 
-/// formats::MxScale with kRceil of a finite largest magnitude.
+/// Computes formats::MxScale with kRceil for a finite largest magnitude.
 HWY_INLINE uint32_t RceilScale(uint32_t amax_bits) {
   constexpr uint32_t kEmax = 8;
   const uint32_t exponent = amax_bits >> 23;
@@ -149,7 +150,7 @@ HWY_INLINE uint32_t RceilScale(uint32_t amax_bits) {
   return std::max(exponent + above, kEmax) - kEmax;
 }
 
-/// 2^(127 - s), s at most 253.
+/// Returns 2^(127 - s), s at most 253.
 HWY_INLINE float Reciprocal(uint32_t scale) {
   return std::bit_cast<float>((254 - scale) << 23);
 }

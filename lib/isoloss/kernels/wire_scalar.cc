@@ -31,13 +31,14 @@ T Get(const std::byte* bytes, size_t index) {
   return value;
 }
 
-/// What values are multiplied by on their way out and on their way in.
+/// Values are multiplied by `encode` before they are sent and by `decode` on
+/// arrival.
 struct Factors {
   float encode;
   float decode;
 };
 
-/// Not finite, if one of the values is not.
+/// Returns a value that is not finite if one of the values is not.
 float LargestMagnitude(std::span<const float> run) {
   float largest = 1e-4f;
   for (const float value : run) {

@@ -1,5 +1,5 @@
-// The definition of every wire format: scalar, built on formats/. Formulas and
-// sizes stand in wire.h.
+// Defines every wire format: scalar, built on formats/. Formulas and sizes
+// stand in wire.h.
 #pragma once
 
 #include <cstddef>

@@ -10,8 +10,8 @@ namespace {
 
 using precision::GemmRole;
 
-/// How far the products of a site look back to one of its tensors; 0: none
-/// does.
+/// Returns how many steps the products of a site look back for one of its
+/// tensors; 0 if no product looks back.
 int LengthOf(const precision::ResolvedRecipe& recipe, size_t site,
              SiteTensor tensor) {
   const precision::GemmPrecision& fprop = recipe.For(site, GemmRole::kFprop);

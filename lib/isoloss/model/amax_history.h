@@ -1,4 +1,4 @@
-// The largest magnitudes that delayed scaling looks back to.
+// Keeps the largest magnitudes that delayed scaling looks back to.
 #pragma once
 
 #include <cstddef>
@@ -15,36 +15,38 @@
 
 namespace isoloss::model {
 
-/// What of a linear layer is quantised, whichever product reads it.
+/// Names the tensor of a linear layer that is quantised, whichever product
+/// reads it.
 enum class SiteTensor { kActivation, kWeight, kGradient };
 
-/// Of each tensor that some product scales by its history: one number a step,
-/// the largest finite magnitude in the whole batch, of each expert for itself.
-/// Kept are those of the last steps, as many as the longest history asks for.
+/// Keeps one number a step for each tensor that some product scales by its
+/// history. The number is the largest finite magnitude in the whole batch; each
+/// expert has its own. The longest history decides how many steps are kept.
 class AmaxHistory {
  public:
   AmaxHistory(const Graph& graph, const precision::ResolvedRecipe& recipe);
 
   bool empty() const { return entries_.empty(); }
-  /// What a call adds to the running step; a tensor without a history is left
-  /// alone. `group`: in the whole model.
+  /// Sets a magnitude of the running step and ignores a tensor without a
+  /// history. `group` counts in the whole model.
   void Note(std::string_view site, SiteTensor tensor, size_t group, float amax);
-  /// Whether Note keeps anything of it.
+  /// Returns whether Note keeps anything of this tensor.
   bool Notes(std::string_view site, SiteTensor tensor) const {
     return Find(site, tensor) != nullptr;
   }
-  /// The largest of up to `length` steps before; none before the first step or
-  /// of no steps.
+  /// Returns the largest magnitude of up to `length` earlier steps, or nothing
+  /// before the first step or if `length` is 0.
   std::optional<float> Of(std::string_view site, SiteTensor tensor,
                           size_t group, int length) const;
 
-  /// Forgets what was noted of activations and gradients: a pass begins.
+  /// Forgets what the running step noted of activations and gradients, because
+  /// a pass begins.
   void BeginPass();
-  /// The running step becomes the newest one. Collective.
+  /// Makes the running step the newest one. Collective: all processes call it.
   void EndStep(const expert_parallel::Mesh& mesh);
 
-  /// For checkpoints: step s at row (s - 1) % rows, an entry each column, and
-  /// how many steps there were.
+  /// Checkpoints save these values: step s is row (s - 1) % rows, and each
+  /// entry has its columns. Restore takes the number of steps.
   MatrixView<float> values() { return values_.view(); }
   void Restore(int64_t steps) { steps_ = static_cast<size_t>(steps); }
 

@@ -1,4 +1,4 @@
-// Announcing parameters and what belongs to them: weights, gradients, updates.
+// Announces parameters and what belongs to them: weights, gradients, updates.
 #pragma once
 
 #include "isoloss/base/matrix.h"
@@ -8,15 +8,15 @@
 
 namespace isoloss::model {
 
-/// Announces `values`, which have the shape of `parameter`: groups are experts,
-/// and a process counts if no lower one holds the same. `tensor`: how GEMMs
-/// quantise it.
+/// Announces `values`, which have the shape of `parameter`. The row groups are
+/// experts. A process counts if no lower process holds the same values.
+/// `tensor` says how GEMMs quantise them.
 void AnnounceParameter(TensorKind kind, const Parameter& parameter,
                        MatrixView<const float> values,
                        const expert_parallel::Mesh& mesh, TapSink& sink,
                        Tensor tensor = {});
 
-/// A whole set of values, in order: kWgrad, kParameter or kUpdate.
+/// Announces all values of a set, in order, as kWgrad, kParameter or kUpdate.
 void AnnounceParameters(TensorKind kind, const ParameterSet& parameters,
                         const expert_parallel::Mesh& mesh, TapSink& sink);
 

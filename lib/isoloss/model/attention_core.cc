@@ -15,7 +15,8 @@ using kernels::Operand;
 using kernels::Rounding;
 using precision::GemmRole;
 
-/// Scores that a thread's share of a wave has: what stays in its cache.
+/// A thread's share of a wave has this many scores, so that they stay in its
+/// cache.
 constexpr size_t kWaveScores = size_t{1} << 16;
 constexpr size_t kScoreAlignment = 16;
 
@@ -30,7 +31,7 @@ size_t CountQuantized(
       products, [](const auto* product) { return product->quantized(); }));
 }
 
-/// What one call of AttentionCore does.
+/// Holds the state of one call of AttentionCore.
 class AttentionPass {
  public:
   AttentionPass(const AttentionInputs& in, const AttentionSite& scores,
@@ -100,7 +101,8 @@ class AttentionPass {
     return columns.Of(b.head, b.begin, b.keys());
   }
 
-  /// By ascending first query, as the sums over blocks are added.
+  /// Lists blocks by ascending first query, because sums over blocks are added
+  /// in this order.
   void ListBlocks() {
     size_t longest = 0;
     size_t begin = 0;
@@ -183,7 +185,7 @@ class AttentionPass {
     }
   }
 
-  /// c = left right^T, of the shape of scores.
+  /// c = left right^T, which has the shape of the scores.
   void QueueScores(const AttentionSite& site, GemmRole role,
                    const ScoreBlock& b, MatrixView<const float> left,
                    const HeadColumns<const float>& right,
@@ -199,7 +201,7 @@ class AttentionPass {
          .c = c});
   }
 
-  /// What P V reads of P, where that is quantised.
+  /// Makes the probabilities as P V reads them, if that product quantises them.
   void ReadProbabilities(std::span<const ScoreBlock> wave) {
     const auto* quantization = values_.precision.fprop.left_operand();
     if (quantization == nullptr) return;
@@ -217,7 +219,8 @@ class AttentionPass {
     });
   }
 
-  /// dQ; of dK and dV what is quantised, which is one product.
+  /// Queues dQ. Queues dK and dV as one product each, but only if the product
+  /// has a quantised operand.
   void QueueGradients(std::span<const ScoreBlock> wave,
                       const HeadColumns<const float>& dout,
                       const AttentionGradients& to) {
@@ -249,8 +252,8 @@ class AttentionPass {
     }
   }
 
-  /// Of dK and dV what is not quantised, by blocks of queries, each added to
-  /// the sum of those before it.
+  /// Computes dK and dV, unless they are quantised, by blocks of queries. Each
+  /// block is added to the sum of the blocks before it.
   void RunChains(std::span<const ScoreBlock> wave,
                  const HeadColumns<const float>& dout,
                  const AttentionGradients& to) {
@@ -270,8 +273,8 @@ class AttentionPass {
     }
   }
 
-  /// to += left^T right over one block of queries. Keys that are seen for the
-  /// first time have a sum of +0.
+  /// to += left^T right over one block of queries. The sum of a key that is
+  /// seen for the first time starts at +0.
   void QueueLink(const ScoreBlock& b, size_t from, MatrixView<const float> left,
                  const HeadColumns<const float>& right,
                  const HeadColumns<float>& to) {

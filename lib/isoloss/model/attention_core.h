@@ -1,5 +1,5 @@
-// softmax(scale * Q K^T + causal mask) V for each document and head, with the
-// precision of a recipe (docs/model.md, section 16).
+// Computes softmax(scale * Q K^T + causal mask) V for each document and head,
+// with the precision of a recipe (docs/model.md, section 16).
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,8 @@
 
 namespace isoloss::model {
 
-/// Queries are taken in blocks of so many rows, against all keys up to the
-/// block's end: about half of the score matrix is never computed. Part of the
+/// A block of this many query rows meets all keys up to the block's end, so
+/// about half of the score matrix is never computed. The number is part of the
 /// definition, because gradients of keys and values are sums over blocks.
 inline constexpr size_t kQueryBlock = 64;
 
@@ -33,11 +33,11 @@ struct AttentionInputs {
   /// Token t sees the tokens of its own document up to itself.
   std::span<const size_t> document_ends;
   float scale;
-  /// Of the output and of the gradients.
+  /// The output and the gradients are rounded to this format.
   kernels::Rounding rounding = kernels::Rounding::kFp32;
-  /// Of what random bits are drawn.
+  /// Random bits are drawn from this key.
   StepKey key = {};
-  /// Of this process, in the batch of all.
+  /// This process's first token has this number in the whole batch.
   size_t first_token = 0;
 };
 
@@ -47,44 +47,46 @@ struct AttentionGradients {
   HeadColumns<float> values;
 };
 
-/// Consecutive queries of one document under one head, against the keys up to
-/// the last of them.
+/// A block holds consecutive queries of one document and head. They meet the
+/// keys up to the last of these queries.
 struct ScoreBlock {
   size_t number;  ///< of the document and head
   size_t head;
   size_t begin;  ///< first token of the document
-  size_t first;  ///< query, counted from there
+  size_t first;  ///< first query, counted from `begin`
   size_t rows;
 
   size_t keys() const { return first + rows; }
 };
 
-/// The three products of S = Q K^T, or of O = P V.
+/// A site has the three products of S = Q K^T, or the three of O = P V.
 struct AttentionSite {
   precision::LinearPrecision precision;
   std::string name;
 };
 
 /// Scores, probabilities and their product with the values are FP32; the output
-/// is rounded once. dK and dV are sums over query blocks: each block's product
-/// is an FP32 chain over its queries, blocks are added in ascending order in
+/// is rounded once. dK and dV are sums over query blocks. Each block's product
+/// is an FP32 chain over its queries. Blocks are added in ascending order in
 /// FP32, and the sum is rounded once.
 ///
 /// If the precision quantises an operand, each head of a document is computed
-/// as a whole. A product without a quantised operand has the same bits, if all
-/// values are finite. A tensor, of which a scale may depend on every value, is
-/// one head of one document. Quantisation blocks lie along the contraction of
-/// the product that reads it. Sums are those of kernels::Gemm; dK and dV are
-/// one chain over the queries where they have a quantised operand. The mean in
-/// dS = scale P (dP - mean) is sum(dP P'), P' being what the forward product
-/// read of P: what FlashAttention computes as sum(dO O).
+/// as a whole. A product without a quantised operand then has the same bits, if
+/// all values are finite. One head of one document is one tensor, and a scale
+/// may depend on each of its values. Quantisation blocks lie along the
+/// contraction of the product that reads the tensor. Sums are those of
+/// kernels::Gemm; dK and dV are one chain over the queries if they have a
+/// quantised operand. The mean in dS = scale P (dP - mean) is sum(dP P'), where
+/// P' is P as the forward product read it. FlashAttention computes this mean as
+/// sum(dO O).
 ///
-/// Random bits: tensor (number of the document's first token in the whole
-/// batch) * heads + head of the operand's stream (StateOf), whose site is
-/// `site` and kAttentionScores or kAttentionValues.
+/// Random bits come from the operand's stream (StateOf), whose site is `site`
+/// and kAttentionScores or kAttentionValues. The tensor's number in this stream
+/// is (the number of the document's first token in the whole batch) * heads +
+/// head.
 class AttentionCore {
  public:
-  /// Buffers; one set serves all layers. Scores are computed in waves, whose
+  /// One set of buffers serves all layers. Scores are computed in waves, whose
   /// size does not depend on the batch unless one head needs more.
   struct Scratch;
 
@@ -97,8 +99,8 @@ class AttentionCore {
   void Backward(const AttentionInputs& in, const HeadColumns<const float>& dout,
                 const AttentionGradients& gradients);
 
-  /// Of the two products of a layer's forward pass and of the four of the other
-  /// those with a quantised operand.
+  /// Return how many of a layer's two forward and four backward products have a
+  /// quantised operand.
   size_t quantized_forward() const;
   size_t quantized_backward() const;
 
@@ -114,13 +116,13 @@ class AttentionCore {
 struct AttentionCore::Scratch {
   Memory& memory;
   std::vector<ScoreBlock> blocks = {};
-  std::vector<kernels::CausalBlock> wave = {};  // their memory
+  std::vector<kernels::CausalBlock> wave = {};  // memory of a wave's blocks
   Matrix<float> probabilities{memory};
   Matrix<float> gradients{memory};
   Matrix<float> read{memory};
   Matrix<float> zeros{memory};                      // [kQueryBlock, width]
   std::vector<kernels::PackedOperand> keys = {};    // of each document and head
-  std::vector<kernels::PackedOperand> values = {};  // the same
+  std::vector<kernels::PackedOperand> values = {};  // of each document and head
   std::deque<kernels::OperandState> states = {};
 };
 

@@ -144,7 +144,7 @@ void MlaAttention::RotateQueriesAndKey(MatrixView<float> queries,
                      context_.rounding, context_.executor);
 }
 
-/// Key of head h = [k_nope of head h, the one rotated k_pe of all heads].
+/// The key of head h = [k_nope of head h, the one rotated k_pe of all heads].
 void MlaAttention::AssembleKeys() {
   const ModelConfig& c = context_.config;
   const size_t nope = c.qk_nope_head_dim;
@@ -156,7 +156,8 @@ void MlaAttention::AssembleKeys() {
                      Heads(keys_.view(), nope, rope), context_.executor);
 }
 
-/// Adjoint of AssembleKeys: the gradient of k_pe is the sum over heads.
+/// Applies the adjoint of AssembleKeys: the gradient of k_pe is the sum over
+/// heads.
 void MlaAttention::DisassembleKeyGradients() {
   const ModelConfig& c = context_.config;
   const size_t nope = c.qk_nope_head_dim;

@@ -1,4 +1,4 @@
-// Multi-head latent attention (docs/model.md, section 3).
+// Computes multi-head latent attention (docs/model.md, section 3).
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace isoloss::model {
 
 class MlaAttention {
  public:
-  /// Buffers of the backward pass; one set serves all layers.
+  /// One set of buffers for the backward pass serves all layers.
   struct Scratch {
     Memory& memory;
     AttentionCore::Scratch core{memory};
@@ -29,14 +29,15 @@ class MlaAttention {
     Matrix<float> dq_low{memory};       // [T, q_lora]
   };
 
-  /// `name`: "layers.N.attention".
+  /// `name` is e.g. "layers.N.attention".
   MlaAttention(LayerContext& context, const std::string& name,
                Scratch& scratch);
 
   /// y = Attention(a). Keeps what Backward needs.
   /// Shapes   a, y [T, D].
   void Forward(MatrixView<const float> a, MatrixView<float> y);
-  /// Shapes   a as in Forward; dy, da [T, D].
+  /// da = the gradient of a, with a as in Forward.
+  /// Shapes   a, dy, da [T, D].
   void Backward(MatrixView<const float> a, MatrixView<const float> dy,
                 MatrixView<float> da);
 
@@ -50,7 +51,7 @@ class MlaAttention {
   void DisassembleKeyGradients();
   void TapRotated() const;
   AttentionInputs Inputs() const;
-  /// Columns [offset, offset + width) of each head's equal share.
+  /// Returns columns [offset, offset + width) of each head's equal share.
   template <typename T>
   HeadColumns<T> Heads(MatrixView<T> matrix, size_t offset,
                        size_t width) const {
@@ -62,7 +63,7 @@ class MlaAttention {
   std::string name_;
   Scratch& scratch_;
   AttentionCore core_;
-  // One projection wq, or wq_a, q_norm and wq_b.
+  // Queries have either the one projection wq, or wq_a, q_norm and wq_b.
   std::optional<Linear> wq_;
   std::optional<Linear> wq_a_;
   std::optional<RmsNorm> q_norm_;

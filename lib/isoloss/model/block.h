@@ -1,5 +1,5 @@
-// One pre-norm transformer block: attention and feed-forward, each with its
-// residual.
+// Computes one pre-norm transformer block: attention and feed-forward, each
+// with its residual.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace isoloss::model {
 
 class TransformerBlock {
  public:
-  /// Buffers that live within one Forward or Backward of a block; one set
+  /// One set of buffers, which live within one Forward or Backward of a block,
   /// serves all layers.
   struct Scratch {
     Memory& memory;
@@ -34,11 +34,11 @@ class TransformerBlock {
   /// until the next Forward. Each sum is rounded. x must outlive Backward.
   MatrixView<const float> Forward(MatrixView<const float> x);
 
-  /// In place: the gradient of out becomes the gradient of x. Where the
-  /// residual meets a branch, gradients are added with one rounding.
+  /// Turns the gradient of out into the gradient of x, in place. Gradients are
+  /// added with one rounding at each point where the residual meets a branch.
   void Backward(MatrixView<const float> x, MatrixView<float> dx);
 
-  /// The experts of a MoE layer, or nullptr.
+  /// Returns the experts of a MoE layer, or nullptr for a dense layer.
   MixtureOfExperts* moe() { return moe_ ? &*moe_ : nullptr; }
 
  private:
@@ -48,7 +48,7 @@ class TransformerBlock {
   RmsNorm attention_norm_;
   MlaAttention attention_;
   RmsNorm ffn_norm_;
-  // One of the two.
+  // A layer has exactly one of these two.
   std::optional<FeedForward> feed_forward_;
   std::optional<MixtureOfExperts> moe_;
 

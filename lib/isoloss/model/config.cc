@@ -13,7 +13,6 @@ namespace {
 
 using Fail = std::function<void(std::string_view key, const std::string&)>;
 
-/// Checks the values of one config.
 class Checker {
  public:
   explicit Checker(const Fail& fail) : fail_(fail) {}

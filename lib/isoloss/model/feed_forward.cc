@@ -63,7 +63,7 @@ void FeedForward::Backward(MatrixView<const float> x,
         dhidden.view(), {row_weights.gradients.data(), rows, 1},
         context_.executor);
   }
-  // Each gradient takes the place of what is read here for the last time.
+  // Each gradient overwrites a matrix that is read here for the last time.
   Matrix<float>& dgate = gate_;
   Matrix<float>& dup = dhidden;
   kernels::SwigluBackward(gate_.view(), up_.view(), dhidden.view(),
@@ -71,7 +71,7 @@ void FeedForward::Backward(MatrixView<const float> x,
                           context_.executor);
   w1_.QueueInputGradient(dgate.view(), groups, dx);
   context_.gemms.Run();
-  // Both weight gradients read x: in one batch it is packed once.
+  // Both weight gradients read x; one batch packs it only once.
   w3_.QueueBackward(x, dup.view(), groups, dx, /*addend=*/dx);
   w1_.QueueWeightGradient(x, dgate.view(), groups);
   context_.gemms.Run();

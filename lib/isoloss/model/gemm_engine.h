@@ -1,4 +1,4 @@
-// Who computes the products of a model's linear layers.
+// Defines the function that computes the products of a model's linear layers.
 #pragma once
 
 #include <cstddef>
@@ -12,19 +12,19 @@
 
 namespace isoloss::model {
 
-/// One product, and which one of the model it is.
+/// Holds one product and says which product of the model it is.
 struct GemmTask {
   kernels::GemmProblem problem;
   std::string_view site;
   precision::GemmRole role = precision::GemmRole::kFprop;
-  /// Which of the site's stacked weights: expert, counted from this process's
-  /// first; 0 elsewhere.
+  /// Chooses one of the site's stacked weights: the expert, counted from this
+  /// process's first expert. It is 0 at a site without experts.
   size_t group = 0;
 };
 
-/// Computes independent products, as kernels::GemmBatch does by default. What a
-/// recipe resolved to and how many products count as quantised is settled
-/// before an engine sees them.
+/// Computes independent products, as kernels::GemmBatch does by default. An
+/// engine changes neither the resolved recipe nor the count of quantised
+/// products.
 using GemmEngine =
     std::function<void(std::span<const GemmTask> tasks, Executor& executor)>;
 

@@ -1,4 +1,4 @@
-// Products that wait to be computed together.
+// Collects products that wait to be computed together.
 #pragma once
 
 #include <cstddef>
@@ -13,36 +13,39 @@
 
 namespace isoloss::model {
 
-/// All products of a model pass through here: those of linear layers, which an
-/// engine may compute and which are counted, and those inside attention.
+/// All products of a model pass through here. Products of linear layers are
+/// counted, and an engine may compute them; neither is true of products inside
+/// attention.
 class GemmQueue {
  public:
   explicit GemmQueue(Executor& executor) : executor_(executor) {}
 
-  /// Who computes the products of linear layers from the next Run on; empty:
-  /// kernels::GemmBatch.
+  /// Sets the engine that computes the products of linear layers from the next
+  /// Run on; an empty engine stands for kernels::GemmBatch.
   void SetEngine(GemmEngine engine) { engine_ = std::move(engine); }
 
   void Add(const GemmTask& task);
-  /// A product inside attention: no engine computes it.
+  /// Adds a product inside attention, which no engine computes.
   void AddInner(const kernels::GemmProblem& problem) {
     problems_.push_back(problem);
   }
-  /// Has the next Run tell `sink` of a product that it computes. What `tensor`
-  /// refers to must live until then.
+  /// Makes the next Run tell `sink` of a product that it computes. The memory
+  /// that `tensor` refers to must live until then.
   void Announce(TapSink& sink, const Tensor& tensor) {
     announcements_.push_back({&sink, tensor});
   }
-  /// Computes what was added since the last Run, then announces what was asked
-  /// for, in that order.
+  /// Computes the products that were added since the last Run, then makes the
+  /// announcements in the order in which they were requested.
   void Run();
-  /// Products that Add did not see, and how many of them were quantised.
+  /// Counts products that Add did not see; `quantized` of them have a quantised
+  /// operand.
   void CountOthers(size_t quantized, size_t all) {
     quantized_ += static_cast<int64_t>(quantized);
     executed_ += static_cast<int64_t>(all);
   }
 
-  /// Products so far: with a quantised operand, and all of them.
+  /// Return the number of products so far: with a quantised operand, and in
+  /// total.
   int64_t quantized() const { return quantized_; }
   int64_t executed() const { return executed_; }
 

@@ -1,4 +1,4 @@
-// The weights of GEMMs as products read them.
+// Describes the weights of GEMMs as products read them.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +16,10 @@
 
 namespace isoloss::model {
 
-/// One weight matrix, or `groups` of them stacked along the rows of one
-/// parameter. Products read the FP32 master weights, and round and quantise
-/// them as they pack them: a step meets each weight once in each orientation,
-/// so that a packed copy would cost memory and save nothing.
+/// Describes one weight matrix, or `groups` of them stacked along the rows of
+/// one parameter. Products read the FP32 master weights, and round and quantise
+/// them as they pack them. A step meets each weight once in each orientation,
+/// so a packed copy would cost memory and save nothing.
 /// Shapes   W [groups * out, in].
 struct GemmWeight {
   size_t parameter;  ///< place in a ParameterSet
@@ -29,35 +29,38 @@ struct GemmWeight {
   const precision::GemmPrecision* fprop;
   const precision::GemmPrecision* dgrad;
 
-  /// Null: not quantised. `role` is kFprop or kDgrad, here and below.
+  /// Returns null if the weight is not quantised. `role` is kFprop or kDgrad,
+  /// here and below.
   const formats::Quantization* QuantizationFor(precision::GemmRole role) const {
     return (role == precision::GemmRole::kFprop ? *fprop : *dgrad)
         .right_operand();
   }
-  /// What the quantisation of one group draws from; none if it needs nothing.
+  /// Returns the state that the quantisation of one group needs, or nothing if
+  /// it needs none.
   std::optional<kernels::OperandState> StateFor(precision::GemmRole role,
                                                 size_t group,
                                                 const StepKey& key,
                                                 const AmaxHistory& amax) const;
-  /// Of all groups; empty if they need nothing.
+  /// Returns the states of all groups, or an empty vector if the quantisation
+  /// needs none.
   std::vector<kernels::OperandState> StatesFor(precision::GemmRole role,
                                                const StepKey& key,
                                                const AmaxHistory& amax) const;
 };
 
-/// Those of one model.
+/// Holds the GEMM weights of one model.
 class GemmWeights {
  public:
-  /// The result stays where it is.
+  /// The returned reference stays valid.
   const GemmWeight& Add(GemmWeight weight) {
     return weights_.emplace_back(std::move(weight));
   }
 
-  /// Tells `amax` of all weights as they are after `rounding`.
+  /// Tells `amax` the magnitudes of all weights after `rounding`.
   void NoteAmax(const ParameterSet& master, kernels::Rounding rounding,
                 AmaxHistory& amax, Executor& executor) const;
 
-  /// Null if no product reads this parameter.
+  /// Returns null if no product reads this parameter.
   const GemmWeight* Find(size_t parameter) const;
 
  private:

@@ -27,13 +27,14 @@ constexpr double kCut = 2.0;
 constexpr InitRule kNormInit = {0.0, kNever};
 constexpr InitRule kLinearInit = {0.02, kCut};
 
-/// Of the matrices whose product is added to the residual, and of some others.
+/// Returns the rule for matrices whose product is added to the residual, and
+/// for a few more.
 InitRule DepthInit(size_t layer) {
   const auto depth = static_cast<double>(layer + 1);
   return {kLinearInit.std / std::sqrt(2.0 * depth), kCut};
 }
 
-/// Collects the parameters of one layer, or of none.
+/// Collects the model's parameters, layer by layer.
 class ParameterList {
  public:
   explicit ParameterList(const ModelConfig& config) : c_(config) {
@@ -73,7 +74,8 @@ class ParameterList {
     Add(name + ".w2", {c_.dim, hidden}, deep_);
     Add(name + ".w3", {hidden, c_.dim}, deep_);
   }
-  /// `axes`: torchtitan's letters for expert, model width and hidden width.
+  /// `axes` holds torchtitan's letters for expert, model width and hidden
+  /// width.
   void AddOfExperts(const std::string& matrix, const std::string& axes,
                     size_t rows, size_t cols, const InitRule& init) {
     const std::string experts = prefix_ + "moe.routed_experts.";
@@ -119,7 +121,7 @@ class ParameterList {
 
 // ---- tensors ---------------------------------------------------------------
 
-/// Rows of tokens, or those of the experts of a MoE layer.
+/// Says whether rows are those of tokens or of the experts of a MoE layer.
 struct Rows {
   RowUnit of = RowUnit::kTokens;
   std::string moe = {};
@@ -162,7 +164,7 @@ class Walk {
   }
 
  private:
-  // What the parts of the table are made of -----------------------------------
+  // ---- parts of the table
 
   void Add(GraphTensor tensor, const Names& inputs) {
     for (const std::string& input : inputs) {
@@ -195,14 +197,14 @@ class Walk {
     Add(TensorKind::kGradient, module, cols, inputs, rows, "");
   }
 
-  /// Of a GEMM site; a tied head has the embedding's.
+  /// Returns the parameter of a GEMM site; a tied head has the embedding's.
   size_t ParameterOf(const std::string& site) const {
     const auto found = parameters_.find(site);
     return found != parameters_.end() ? found->second
                                       : parameters_.at("tok_embeddings");
   }
 
-  /// Nothing if the site is there already.
+  /// Adds a site unless it is there already.
   void AddSite(const std::string& site) {
     // Weights are the first tensors, in the order of their parameters.
     std::string& of_weight = graph_.tensors[ParameterOf(site)].site;
@@ -226,7 +228,7 @@ class Walk {
     }
   }
 
-  /// dx = dy W + `addend`; dW is announced with all others.
+  /// dx = dy W + `addend`; dW is announced later with all weight gradients.
   void ProductGradients(const std::string& site, const Names& inputs,
                         const Names& addend = {}, const Rows& rows = {}) {
     const ParameterSpec& weight = graph_.parameters[ParameterOf(site)];
@@ -243,7 +245,8 @@ class Walk {
     Output(module, graph_.parameters[ParameterOf(module)].cols(),
            {input, module + "_weight"});
   }
-  /// The gradient of what the norm gives, if it is announced as that.
+  /// Adds the gradient of the norm's output, if it is announced under this
+  /// name.
   void NormGradient(const std::string& module, const Names& inputs,
                     const std::string& norm_input) {
     Gradient(module, graph_.parameters[ParameterOf(module)].cols(), inputs);
@@ -272,12 +275,12 @@ class Walk {
 
   // ---- the residual stream
 
-  /// Before layer n.
+  /// Returns the name of the residual stream before layer n.
   static std::string Stream(size_t n) {
     return n == 0 ? "tok_embeddings_output" : LayerName(n - 1) + "_output";
   }
-  /// What its gradient there is computed from: the branch behind it and its
-  /// norm join it.
+  /// Returns the tensors from which the stream's gradient before layer n is
+  /// computed. The next branch and its norm add to it.
   Names StreamGradient(size_t n) const {
     if (n == c_.n_layers) return {"norm_gradient", Stream(n), "norm_weight"};
     const std::string layer = LayerName(n);
@@ -309,7 +312,8 @@ class Walk {
 
   void AttentionForward(const std::string& name, const std::string& input) {
     const std::string query = IsLowRank() ? ".wq_b" : ".wq";
-    // Recipes list queries first, which are computed beside the latent.
+    // Recipes list queries first, although queries and latent are computed
+    // together.
     if (IsLowRank()) AddSite(name + ".wq_a");
     AddSite(name + query);
     Products({name + ".wkv_a", name + (IsLowRank() ? ".wq_a" : ".wq")},
@@ -327,7 +331,7 @@ class Walk {
     Output(name + ".inner_attention", c_.n_heads * c_.v_head_dim, Core(name));
     Products({name + ".wo"}, {name + ".inner_attention_output"});
   }
-  /// What queries, keys and values are made of.
+  /// Returns the tensors that make up queries, keys and values.
   Names Core(const std::string& name) const {
     return {name + ".q_pe_rotated_output", name + ".k_pe_rotated_output",
             name + (IsLowRank() ? ".wq_b_output" : ".wq_output"),
@@ -340,7 +344,7 @@ class Walk {
     Products({name + ".w2"}, {name + ".w1_output", name + ".w3_output"}, rows);
   }
 
-  /// Returns what is added to the residual.
+  /// Returns the name of the tensor that is added to the residual.
   std::string MoeForward(const std::string& name, const std::string& input) {
     const std::string router = name + ".router";
     Products({router + ".gate"}, {input});
@@ -392,7 +396,8 @@ class Walk {
     ProductGradients(name + ".w3", hidden, {name + ".w1_dgrad"}, rows);
   }
 
-  /// Returns what the gradient of its input is computed from.
+  /// Returns the tensors from which the gradient of the layer's input is
+  /// computed.
   Names MoeBackward(const std::string& name, const std::string& dy) {
     const std::string routed = name + ".routed_experts";
     const std::string router = name + ".router";

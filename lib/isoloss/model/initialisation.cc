@@ -7,8 +7,8 @@
 namespace isoloss::model {
 namespace {
 
-/// Standard normal number `index` of a stream; `attempt` counts redraws of the
-/// same number.
+/// Returns standard normal number `index` of a stream; `attempt` counts redraws
+/// of the same number.
 double Normal(const CounterRng& rng, uint64_t index, uint64_t attempt) {
   // An element index stays below 2^48, so attempts have bits of their own.
   return kernels::StandardNormal(rng.Block(index | attempt << 48));

@@ -1,4 +1,4 @@
-// What the layers of one model share.
+// Holds the state that the layers of one model share.
 #pragma once
 
 #include <deque>
@@ -32,16 +32,18 @@ struct LayerContext {
   /// See Transformer::LoadWeights.
   void LoadWeights(const ParameterSet& master);
 
-  /// Points the context at the batch of the running call.
+  /// Makes the context refer to the batch of the running call.
   void Begin(const TokenBatch& batch, TapSink* tap, ParameterSet* gradients);
 
-  /// One group of all tokens; weight gradients have one leaf per sequence.
+  /// Returns one group of all tokens, in which each sequence is a leaf of the
+  /// weight gradients.
   RowGroups SequenceLeaves() const;
-  /// One group of all tokens; leaves of kernels::kTokenLeaf tokens.
+  /// Returns one group of all tokens, with leaves of kernels::kTokenLeaf
+  /// tokens.
   RowGroups TokenLeaves() const;
 
-  /// Of the FP32 master weights: who computes with it rounds it as `rounding`
-  /// says.
+  /// Returns the FP32 master weights. A caller that computes with them rounds
+  /// them as `rounding` says.
   MatrixView<const float> Weight(size_t parameter) const {
     return master->parameters()[parameter].values.view();
   }
@@ -49,14 +51,15 @@ struct LayerContext {
     return gradients->parameters()[parameter].values.view();
   }
 
-  /// Where activations and their gradients lie.
+  /// Activations and their gradients lie in this memory.
   Memory& memory() const { return executor.memory(); }
 
-  /// Which rows of the whole batch those of `groups` are.
+  /// Returns which rows of the whole batch the rows of `groups` are.
   TensorRows RowsInBatch(const RowGroups& groups) const;
 
-  /// Announce a tensor of this process's tokens, module "prefix.name" (or
-  /// "prefix" if name is empty): what a module gives, or the gradient of that.
+  /// Announce a tensor of this process's tokens as module "prefix.name" (or
+  /// "prefix" if name is empty). The tensor is the module's output, or the
+  /// gradient of that.
   void TapOutput(std::string_view prefix, std::string_view name,
                  MatrixView<const float> values) const;
   void TapGradient(std::string_view prefix, std::string_view name,
@@ -65,7 +68,8 @@ struct LayerContext {
   const ModelConfig config;
   const Graph graph;
   const precision::ResolvedRecipe recipe;
-  /// Of weights, of activations and of their gradients.
+  /// Weights, activations and the gradients of activations are rounded to this
+  /// format.
   const kernels::Rounding rounding;
   Executor& executor;
   expert_parallel::Mesh& mesh;
@@ -73,19 +77,20 @@ struct LayerContext {
   GemmWeights gemm_weights;
   RopeTable rope;
   GemmQueue gemms;
-  /// What one Forward + Backward adds to gemms, counted as layers are built.
+  /// One Forward + Backward adds these numbers to gemms. Layers count them as
+  /// they are built.
   int64_t gemms_per_step = 0;
   int64_t quantized_gemms_per_step = 0;
 
   AmaxHistory amax;
-  /// Of the running step, for random bits.
+  /// Random bits of the running step are drawn from this key.
   StepKey key;
-  /// Of the operands of the running call: products refer to them.
+  /// Products refer to these states of the running call's operands.
   std::deque<kernels::OperandState> operand_states;
 
-  // Of the running call.
+  // The following members belong to the running call.
   TokenBatch batch;
-  size_t first_token = 0;  ///< of the batch, in that of all processes
+  size_t first_token = 0;  ///< of this process, in the whole batch
   const RoutingSource* routing = nullptr;  ///< null: the router's own choice
   RoutingEdit edit_routing;                ///< may be empty
   TapSink* tap = nullptr;

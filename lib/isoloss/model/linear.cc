@@ -12,7 +12,8 @@ namespace {
 using kernels::Contraction;
 using precision::GemmRole;
 
-/// What group g owns of a matrix; nothing of an empty one.
+/// Returns the rows that group g owns of a matrix, or nothing of an empty
+/// matrix.
 template <typename T>
 MatrixView<T> RowsOf(MatrixView<T> matrix, const RowGroups& groups, size_t g) {
   if (matrix.empty()) return matrix;
@@ -20,7 +21,7 @@ MatrixView<T> RowsOf(MatrixView<T> matrix, const RowGroups& groups, size_t g) {
   return matrix.Rows(begin, groups.begins[g + 1] - begin);
 }
 
-/// Ends of the leaves of group g, counted from its first row.
+/// Returns the ends of the leaves of group g, counted from its first row.
 std::span<const size_t> LeavesOf(const RowGroups& groups, size_t g) {
   const size_t leaves = groups.leaf_ends.size() / (groups.begins.size() - 1);
   return groups.leaf_ends.subspan(g * leaves, leaves);
@@ -176,7 +177,8 @@ const kernels::OperandState* Linear::StateOf(
   kernels::OperandState& state =
       context_.operand_states.emplace_back(model::StateOf(
           context_.key, site_, role, side, first_group + group, first_tensor));
-  // Left are x and dy; of wgrad the right is x.
+  // x is the left operand of fprop and the right operand of wgrad; the
+  // remaining operands are dy.
   const bool is_x = role == GemmRole::kFprop ||
                     (role == GemmRole::kWgrad && side == OperandSide::kRight);
   state.common.history = context_.amax.Of(

@@ -1,5 +1,5 @@
-// Linear layers as GEMM sites: fprop, dgrad and wgrad with the formats that the
-// recipe gives each of them.
+// Computes linear layers as GEMM sites: fprop, dgrad and wgrad have the formats
+// that the recipe gives each of them.
 #pragma once
 
 #include <cstddef>
@@ -20,17 +20,19 @@ namespace isoloss::model {
 struct LayerContext;
 struct GemmWeight;
 
-/// Which rows of an activation meet which of a layer's weight matrices.
+/// Says which rows of an activation meet which of a layer's weight matrices.
 struct RowGroups {
   /// Group g owns rows [begins[g], begins[g + 1]), [groups + 1].
   std::span<const size_t> begins;
-  /// Ends of the leaves of the weight gradient's sum over rows, counted from
-  /// the group's first row, [groups * leaves]; empty: each group is one leaf.
+  /// The weight gradient's sum over rows has leaves, whose ends count from the
+  /// group's first row, [groups * leaves]. If this is empty, each group is one
+  /// leaf.
   std::span<const size_t> leaf_ends;
-  /// Rows of each leaf (of each group, if it is one leaf) that are no padding,
-  /// which comes last; empty: all.
+  /// Each leaf (or group, if it is one leaf) has this many rows before its
+  /// padding; empty: no leaf has padding.
   std::span<const size_t> leaf_rows = {};
-  /// Rows that the exchange brought to this process's experts, not its tokens'.
+  /// If this is true, the exchange brought the rows to this process's experts;
+  /// otherwise they are rows of its tokens.
   bool of_experts = false;
 };
 
@@ -45,17 +47,17 @@ class Linear {
   Linear(LayerContext& context, std::string site);
 
   const std::string& site() const { return site_; }
-  /// Width of y.
+  /// Returns the width of y.
   size_t out() const { return out_; }
 
   void QueueForward(MatrixView<const float> x, const RowGroups& groups,
                     kernels::Rounding rounding, MatrixView<float> y) const;
   /// dx = dy W, rounded like activations, and dW = dy^T x, which stays FP32. An
-  /// addend is added to dx with one more rounding; it may be dx.
+  /// addend is added to dx with one more rounding; the addend may be dx itself.
   void QueueBackward(MatrixView<const float> x, MatrixView<const float> dy,
                      const RowGroups& groups, MatrixView<float> dx,
                      MatrixView<const float> addend = {}) const;
-  /// Its two parts.
+  /// These two are the parts of QueueBackward.
   void QueueInputGradient(MatrixView<const float> dy, const RowGroups& groups,
                           MatrixView<float> dx,
                           MatrixView<const float> addend = {}) const;
@@ -64,15 +66,15 @@ class Linear {
                            const RowGroups& groups) const;
 
  private:
-  /// An operand, now, and its formats in the products that read it: `first`,
-  /// whose left side it is, and `side` of wgrad.
+  /// Announces an operand at once, with its formats in the products that read
+  /// it. It is the left side of product `first`, and the `side` of wgrad.
   void AnnounceOperand(TensorKind kind, MatrixView<const float> values,
                        const RowGroups& groups, precision::GemmRole first,
                        OperandSide side) const;
   void AnnounceInputGradient(MatrixView<const float> dy,
                              const RowGroups& groups,
                              MatrixView<const float> dx) const;
-  /// A result, once it exists.
+  /// Announces a result once it exists.
   void AnnounceResult(TensorKind kind, MatrixView<const float> values,
                       const RowGroups& groups) const;
   void QueueInputGradient(size_t group, MatrixView<const float> dy,
@@ -82,26 +84,28 @@ class Linear {
                            MatrixView<const float> dy,
                            const RowGroups& groups) const;
 
-  /// Rows of group `group` as an operand that contracts their width.
+  /// Returns the rows of group `group` as an operand that contracts their
+  /// width.
   kernels::Operand Rows(precision::GemmRole role, MatrixView<const float> rows,
                         const RowGroups& groups, size_t group) const;
-  /// The same rows as an operand of wgrad, which contracts them.
+  /// Returns the same rows as an operand of wgrad, which contracts them.
   kernels::Operand Columns(OperandSide side, MatrixView<const float> rows,
                            const RowGroups& groups, size_t group) const;
   void NoteAmax(SiteTensor tensor, MatrixView<const float> rows,
                 const RowGroups& groups) const;
   const precision::GemmPrecision& PrecisionOf(precision::GemmRole role) const;
-  /// Those of all groups; empty if the quantisation needs none.
+  /// Returns the states of all groups, or an empty vector if the quantisation
+  /// needs none.
   std::vector<kernels::OperandState> StatesOf(
       const formats::Quantization* quantization, precision::GemmRole role,
       OperandSide side, const RowGroups& groups) const;
-  /// Null if the quantisation needs none.
+  /// Returns null if the quantisation needs no state.
   const kernels::OperandState* StateOf(
       const formats::Quantization* quantization, precision::GemmRole role,
       OperandSide side, const RowGroups& groups, size_t group) const;
 
-  /// The weight of group `group` as a right operand: of fprop, which contracts
-  /// its columns, or of dgrad, which contracts its rows.
+  /// Returns the weight of group `group` as a right operand. fprop contracts
+  /// its columns, dgrad its rows.
   kernels::Operand WeightOperand(precision::GemmRole role, size_t group) const;
 
   LayerContext& context_;

@@ -50,7 +50,7 @@ void MixtureOfExperts::Backward(MatrixView<const float> b,
   Scratch& s = scratch_;
   const MatrixView<const float> expert_in = exchange_->expert_in();
   s.dexpert_in.ResizeUninitialized(expert_in.rows(), b.cols());
-  // In place: what the experts gave is not needed again.
+  // This works in place, because the experts' output is not needed again.
   const MatrixView<float> dexpert_out = expert_out_.view();
   exchange_->CombineBackward(dy, dexpert_out);
   RowWeights row_weights;

@@ -1,5 +1,5 @@
-// Mixture of experts: router, routed experts, shared experts (docs/model.md,
-// section 6).
+// Computes a mixture of experts: router, routed experts, shared experts
+// (docs/model.md, section 6).
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace isoloss::model {
 
 class MixtureOfExperts {
  public:
-  /// Buffers of the backward pass; one set serves all layers.
+  /// One set of buffers for the backward pass serves all layers.
   struct Scratch {
     Memory& memory;
     Router::Scratch router{memory};
@@ -28,26 +28,26 @@ class MixtureOfExperts {
     Matrix<float> db_shared{memory};   // [T, D]
   };
 
-  /// `name`: "layers.N.moe"; `moe_layer`: N counted from the first MoE layer.
+  /// `name` is "layers.N.moe"; `moe_layer` counts from the first MoE layer.
   MixtureOfExperts(LayerContext& context, const std::string& name,
                    size_t moe_layer, Scratch& scratch);
 
   void LoadBias(std::span<const float> bias) { router_.LoadBias(bias); }
 
-  /// y = routed(b) + shared(b): the routed sum is what the exchange combines
-  /// (with `flat` rounded once), then the sum with the shared experts is
+  /// y = routed(b) + shared(b). The exchange combines the routed sum (with
+  /// `flat` it is rounded once). The sum with the shared experts' output is
   /// rounded.
   /// Shapes   b, y [T, D].
   void Forward(MatrixView<const float> b, MatrixView<float> y);
 
-  /// db collects the routed experts' contributions as the exchange adds them
-  /// (with `flat` in slot order), then that of shared experts and gate (added
-  /// to each other in FP32), with one rounding; every contribution was rounded
-  /// where it was made.
+  /// db is the sum, rounded once, of two parts. The exchange adds the routed
+  /// experts' contributions (with `flat` in slot order). The contributions of
+  /// shared experts and gate are added to each other in FP32. Each contribution
+  /// was rounded where it was made.
   void Backward(MatrixView<const float> b, MatrixView<const float> dy,
                 MatrixView<float> db);
 
-  /// Of the last Forward.
+  /// The following values belong to the last Forward.
   const expert_parallel::Exchange& exchange() const { return *exchange_; }
   MatrixView<const int32_t> expert_ids() const { return router_.expert_ids(); }
   RouterSums::Totals router_figures() const { return router_.figures(); }
@@ -59,7 +59,7 @@ class MixtureOfExperts {
             .leaf_rows = exchange_->unit_rows(),
             .of_experts = true};
   }
-  /// Do the experts weigh their rows themselves?
+  /// Returns whether the experts themselves apply the combine weights.
   bool WeighsBeforeFc2() const;
 
   LayerContext& context_;

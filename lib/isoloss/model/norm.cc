@@ -12,12 +12,13 @@ RmsNorm::RmsNorm(LayerContext& context, std::string_view parameter)
       parameter_(context.graph.ParameterIndex(parameter)),
       quantizes_gain_(context.recipe.recipe().norm_gains.has_value()) {
   if (!quantizes_gain_) return;
-  // As a product with a diagonal matrix: y, dx and the gradient.
+  // These are three products with a diagonal matrix: y, dx and the weight's
+  // gradient.
   context.gemms_per_step += 3;
   context.quantized_gemms_per_step += 2;
 }
 
-/// Both passes of a step read the same values.
+/// The forward pass calls this; the backward pass reads the same values.
 void RmsNorm::ReadGain() {
   const MatrixView<const float> gain = context_.Weight(parameter_);
   gain_.ResizeUninitialized(1, gain.cols());

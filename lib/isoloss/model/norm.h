@@ -1,4 +1,4 @@
-// RMSNorm with a trained weight (docs/model.md, section 2).
+// Computes RMSNorm with a trained weight (docs/model.md, section 2).
 #pragma once
 
 #include <cstddef>
@@ -18,14 +18,15 @@ class RmsNorm {
 
   /// Shapes   x, y [T, D]; x may be a window of a wider matrix.
   void Forward(MatrixView<const float> x, MatrixView<float> y);
-  /// Overwrites the weight's gradient, and dx unless its values are to be added
-  /// to it: the gradient of a residual's input, of which the norm is a branch.
-  /// Then the sum is rounded, too. `x` as in Forward.
+  /// Overwrites the weight's gradient. Overwrites dx, too, unless `add` is set:
+  /// then the result is added to dx, and the sum is rounded, too. A residual's
+  /// input needs this, because the norm is a branch of it. `x` is as in
+  /// Forward.
   void Backward(MatrixView<const float> x, MatrixView<const float> dy,
                 MatrixView<float> dx, bool add = false);
 
  private:
-  /// Makes gain_ what multiplies.
+  /// Fills gain_ with the values that multiply x.
   void ReadGain();
   std::span<const float> Gain() const { return {gain_.data(), gain_.cols()}; }
 

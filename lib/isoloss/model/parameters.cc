@@ -7,7 +7,8 @@
 namespace isoloss::model {
 namespace {
 
-/// Zeros of its shape; of experts, for those of the shard.
+/// Makes a parameter of zeros; a tensor of experts holds only the shard's
+/// experts.
 Parameter MakeParameter(const ParameterSpec& spec,
                         const expert_parallel::ExpertShard& experts) {
   Parameter parameter{spec, {}, 0};

@@ -1,4 +1,4 @@
-// Named tensors of the model and their initial values.
+// Holds the named tensors of the model and their initial values.
 #pragma once
 
 #include <cstddef>
@@ -15,26 +15,28 @@
 
 namespace isoloss::model {
 
-/// One trained tensor, or of one of experts this process's part. `values`
-/// flattens all but the last dimension into rows; a vector is one row.
+/// Holds one trained tensor, or this process's part of a tensor of experts.
+/// `values` flattens all but the last dimension into rows; a vector is one row.
 struct Parameter : ParameterSpec {
   Matrix<float> values;
-  /// Where its values begin in the tensor of all experts.
+  /// The values begin at this element of the tensor of all experts.
   size_t first_element = 0;
 };
 
-/// All trained tensors of a model, in torchtitan's order.
+/// Holds all trained tensors of a model, in torchtitan's order.
 class ParameterSet {
  public:
-  /// Zero tensors of the model's shapes.
+  /// Makes zero tensors of the model's shapes.
   explicit ParameterSet(const ModelConfig& config);
-  /// The same, with tensors of routed experts for `experts` only.
+  /// Does the same, but tensors of routed experts have only the part for
+  /// `experts`.
   ParameterSet(const ModelConfig& config, expert_parallel::ExpertShard experts);
 
   std::span<Parameter> parameters() { return parameters_; }
   std::span<const Parameter> parameters() const { return parameters_; }
 
-  /// Place of a parameter in parameters(); the same in every set of one model.
+  /// Returns the place of a parameter in parameters(), which is the same in
+  /// every set of one model.
   /// Errors   ConfigError that suggests the nearest name.
   size_t IndexOf(std::string_view name) const;
   Parameter& ByName(std::string_view name) {
@@ -45,7 +47,7 @@ class ParameterSet {
   }
 
   size_t value_count() const;
-  /// Digest of names, shapes and bytes, in order.
+  /// Returns a digest of names, shapes and bytes, in order.
   uint64_t Digest() const;
   void SetZero();
 
@@ -53,8 +55,8 @@ class ParameterSet {
   std::vector<Parameter> parameters_;
 };
 
-/// torchtitan's initialisation (docs/model.md, section 10): each value is a
-/// function of (seed, parameter name, element index).
+/// Fills parameters as torchtitan does (docs/model.md, section 10): each value
+/// is a function of (seed, parameter name, element index).
 void InitializeParameters(uint64_t seed, ParameterSet& parameters);
 
 }  // namespace isoloss::model

@@ -10,14 +10,14 @@
 namespace isoloss::model {
 namespace {
 
-/// Pairs between which YaRN's ramp rises from 0 to 1.
+/// YaRN's ramp rises from 0 to 1 between these two pairs.
 struct Ramp {
   double low;
   double high;
 };
 
-/// The pair (a real number) that turns `rotations` times over the original
-/// context.
+/// Returns the pair (a real number) that turns `rotations` times over the
+/// original context.
 double PairOfRotations(const ModelConfig& config, double rotations) {
   const auto width = static_cast<double>(config.qk_rope_head_dim);
   return width *
@@ -63,7 +63,8 @@ std::vector<float> RopeFrequencies(const ModelConfig& config) {
 
 void RopeTable::Reach(size_t positions) {
   if (positions <= cos_.rows()) return;
-  // Powers of two, so that slowly growing positions rebuild it rarely.
+  // The size is a power of two, so that slowly growing positions rebuild the
+  // table rarely.
   const size_t rows = std::bit_ceil(positions);
   cos_.ResizeUninitialized(rows, frequencies_.size());
   sin_.ResizeUninitialized(rows, frequencies_.size());

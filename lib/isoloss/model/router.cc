@@ -11,7 +11,7 @@
 namespace isoloss::model {
 namespace {
 
-/// How many of `ids` are not among `others`.
+/// Returns how many of `ids` are not among `others`.
 int64_t CountMissing(std::span<const int32_t> ids,
                      std::span<const int32_t> others) {
   return std::count_if(ids.begin(), ids.end(), [&](int32_t id) {

@@ -1,5 +1,5 @@
-// The router: scores, choice of experts, combine weights (docs/model.md,
-// section 6).
+// Computes the router's scores, choice of experts and combine weights
+// (docs/model.md, section 6).
 #pragma once
 
 #include <cstddef>
@@ -19,29 +19,30 @@ namespace isoloss::model {
 
 class Router {
  public:
-  /// Buffers of the backward pass; one set serves all layers.
+  /// One set of buffers for the backward pass serves all layers.
   struct Scratch {
     Memory& memory;
     Matrix<float> dlogits{memory};  // [T, E]
   };
 
-  /// `name`: "layers.N.moe.router"; `moe_layer`: N counted from the first MoE
+  /// `name` is "layers.N.moe.router"; `moe_layer` counts from the first MoE
   /// layer.
   Router(LayerContext& context, const std::string& name, size_t moe_layer,
          Scratch& scratch);
 
   void LoadBias(std::span<const float> bias);
 
-  /// Logits are never rounded: an FP32 product of b and the gate's weight.
+  /// Computes logits as an FP32 product of b and the gate's weight, and never
+  /// rounds them.
   /// Shapes   b [T, D].
   void Forward(MatrixView<const float> b);
-  /// Of the last Forward, [T, K].
+  /// Return the choice and the weights of the last Forward, [T, K].
   MatrixView<const int32_t> expert_ids() const { return expert_ids_.view(); }
   MatrixView<const float> weights() const { return weights_.view(); }
-  /// Of this process's tokens.
+  /// Returns the figures of this process's tokens.
   RouterSums::Totals figures() const { return sums_.Sum(); }
 
-  /// db: the gate's contribution, rounded like an activation.
+  /// db = the gate's contribution, rounded like an activation.
   /// Shapes   dweights [T, K]; db [T, D].
   void Backward(MatrixView<const float> b, MatrixView<const float> dweights,
                 MatrixView<float> db);

@@ -15,7 +15,7 @@
 namespace isoloss::model {
 namespace {
 
-/// Of one token's choice.
+/// Returns the digest of one token's choice.
 uint64_t RoutingDigest(size_t token, std::span<const int32_t> expert_ids) {
   const std::array<uint64_t, 2> words = {
       token, DigestOf(expert_ids.data(), expert_ids.size_bytes())};
@@ -81,7 +81,8 @@ std::vector<RouterFigures> MergeRouterFigures(
             0, mesh.processes(),
             [&](size_t process) { return of(process).entropy; }) /
         static_cast<double>(tokens);
-    // Of one expert it is zero but for rounding.
+    // The entropy of a single expert is zero, and rounding may make it
+    // negative.
     if (figures[layer].entropy_nats < 0) figures[layer].entropy_nats = 0;
   }
   return figures;

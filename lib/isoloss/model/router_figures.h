@@ -1,4 +1,4 @@
-// What is logged of one MoE layer's routing.
+// Computes the figures that are logged of one MoE layer's routing.
 #pragma once
 
 #include <cstddef>
@@ -12,19 +12,20 @@
 
 namespace isoloss::model {
 
-/// Of the whole batch; the same in every process.
+/// These figures are of the whole batch and the same in every process.
 struct RouterFigures {
-  /// Mean over tokens of the entropy of a token's scores over their sum.
+  /// This is the mean over tokens of the entropy of (a token's scores / their
+  /// sum).
   double entropy_nats = 0;
-  /// Of all (token, slot, expert).
+  /// The digest covers all (token, slot, expert).
   uint64_t digest = 0;
-  /// (token, slot) pairs of a replayed routing whose expert the router itself
-  /// would not have chosen.
+  /// Counts (token, slot) pairs of a replayed routing whose expert the router
+  /// itself would not have chosen.
   int64_t flips = 0;
 };
 
-/// One layer's figures of this process's tokens: leaves of kernels::kTokenLeaf
-/// tokens, which threads may take in any order. Memory is reused.
+/// Sums one layer's figures of this process's tokens. Threads may take the
+/// leaves of kernels::kTokenLeaf tokens in any order. Memory is reused.
 class RouterSums {
  public:
   /// Forgets the last batch.
@@ -32,11 +33,11 @@ class RouterSums {
 
   size_t leaves() const { return leaves_.size(); }
   /// Adds token `token` of this process, which is `global_token` of the batch,
-  /// to its leaf: tokens of one leaf ascend.
+  /// to its leaf. Tokens of one leaf come in ascending order.
   void Add(size_t token, size_t global_token, double entropy,
            std::span<const int32_t> expert_ids, int64_t flips);
 
-  /// Sums over all leaves: entropies go up the aligned tree.
+  /// Sums are over all leaves; entropies go up the aligned tree.
   struct Totals {
     double entropy = 0;
     uint64_t digest = 0;
@@ -49,8 +50,8 @@ class RouterSums {
   std::vector<Totals> leaves_;
 };
 
-/// Brings the sums of all processes' layers together, in one collective call;
-/// each process passes equally many.
+/// Merges the sums of all processes' layers in one collective call. Each
+/// process passes equally many layers.
 std::vector<RouterFigures> MergeRouterFigures(
     std::span<const RouterSums::Totals> layers, expert_parallel::Mesh& mesh);
 

@@ -1,4 +1,4 @@
-// Expert ids that do not come from the router's scores.
+// Defines sources of expert ids that do not come from the router's scores.
 #pragma once
 
 #include <cstddef>
@@ -8,21 +8,22 @@
 
 namespace isoloss::model {
 
-/// Chooses in the router's place; combine weights still come from its scores.
+/// Chooses experts in the router's place; combine weights still come from the
+/// router's scores.
 class RoutingSource {
  public:
   virtual ~RoutingSource() = default;
-  /// Ids of `token` of the global batch in MoE layer `layer` (from 0), in slot
-  /// order.
+  /// Writes the ids of `token` of the global batch in MoE layer `layer` (from
+  /// 0), in slot order.
   /// Shapes   expert_ids [K].
   virtual void Choose(size_t layer, size_t token,
                       std::span<int32_t> expert_ids) const = 0;
-  /// Does it stand for a choice that a router made? Then the ids that this
-  /// run's router would not have chosen are counted.
+  /// Returns whether the source stands for a choice that a router made. Then
+  /// the ids that this run's router would not have chosen are counted.
   virtual bool IsReplay() const { return true; }
 };
 
-/// What a router decided for one token.
+/// Holds the decision on one token, which a RoutingEdit may change.
 struct RoutedToken {
   size_t layer;                   ///< MoE layer, from 0
   size_t token;                   ///< of the global batch
@@ -32,13 +33,13 @@ struct RoutedToken {
   std::span<float> weights;       ///< [K]
 };
 
-/// Changes decisions once they are made, whoever made them. Called from several
-/// threads at once, for different tokens.
+/// Changes a decision after the router or the source made it. Several threads
+/// call this at once, for different tokens.
 using RoutingEdit = std::function<void(const RoutedToken& decided)>;
 
-/// Slot k of token t goes to expert (t * K + k) mod E: every expert gets the
-/// same number of tokens if E divides T * K. torchtitan's round-robin debug
-/// mode; the published speed comparisons forced balance like this.
+/// Slot k of token t goes to expert (t * K + k) mod E, so every expert gets the
+/// same number of tokens if E divides T * K. This is torchtitan's round-robin
+/// debug mode; the published speed comparisons forced balance like this.
 class ForcedBalance : public RoutingSource {
  public:
   explicit ForcedBalance(size_t experts) : experts_(experts) {}

@@ -1,4 +1,5 @@
-// Where the model announces its tensors as it computes them.
+// Defines the interface through which the model announces its tensors as it
+// computes them.
 #pragma once
 
 #include <cstddef>
@@ -13,64 +14,70 @@
 
 namespace isoloss::model {
 
-/// What a tensor is to the module that it is named after; TransformerEngine's
-/// names. Of a GEMM site: y = x W^T.
+/// Says what a tensor is to the module that it is named after. The names are
+/// TransformerEngine's. A GEMM site computes y = x W^T.
 enum class TensorKind {
   kWeight,      ///< W, as the GEMM reads it before quantisation
   kActivation,  ///< x
   kOutput,      ///< y, or the forward value of any other module
-  kGradient,    ///< dy: of the loss with respect to the output
-  kDgrad,       ///< dx; includes what was in it, if it was added to
+  kGradient,    ///< dy, the loss's gradient by the output
+  kDgrad,       ///< dx, including an addend
   kWgrad,       ///< dW, of the whole batch
   kParameter,   ///< the master weights after the step's update
-  kUpdate,      ///< what the step added to them
+  kUpdate,      ///< the step's change of the master weights
   kExpertIds,   ///< a router's choice, which OnRouting announces
 };
-/// "weight", "activation", "output", "gradient", "dgrad", "wgrad",
-/// "parameter", "update", "expert_ids".
+/// Returns "weight", "activation", "output", "gradient", "dgrad", "wgrad",
+/// "parameter", "update" or "expert_ids".
 std::string_view TensorKindName(TensorKind kind);
 
-/// Which rows of the whole batch's tensor one process announces. Group g owns
-/// rows [begins[g], begins[g + 1]); its segments end at segment_ends[g * S] …
-/// counted from its first row, S segments a group; none: one segment a group.
-/// Empty begins: rows of tokens, all in one group. Groups are experts
-/// otherwise, also if this process has only one. Sequences and units are never
-/// split, so segments are whole. Of segment i only the first segment_rows[i]
-/// rows are the batch's, the rest fills it up; none: all are.
+/// Says which rows of the whole batch's tensor one process announces. Group g
+/// owns rows [begins[g], begins[g + 1]). A group has S segments, which end at
+/// segment_ends[g * S] … counted from its first row; without segment_ends, a
+/// group is one segment. Without `begins`, rows are those of tokens, all in one
+/// group. With `begins`, groups are experts, even if this process has only one.
+/// Sequences and units are never split, so segments are whole. Only the first
+/// segment_rows[i] rows of segment i belong to the batch, and the rest is
+/// padding; without segment_rows, all rows belong to the batch.
 struct TensorRows {
   std::span<const size_t> begins = {};
   std::span<const size_t> segment_ends = {};
   std::span<const size_t> segment_rows = {};
-  /// Of begins[0], in the whole model (experts of lower processes).
+  /// Group 0 has this number in the whole model (experts of lower processes
+  /// precede it).
   size_t first_group = 0;
-  /// Of a group's first segment, in the whole batch (dispatch units of lower
-  /// copies of the experts).
+  /// A group's first segment has this number in the whole batch (dispatch units
+  /// of lower copies of the experts precede it).
   size_t first_segment = 0;
-  /// Of row 0 of tokens, in the whole batch (tokens of lower processes).
+  /// Row 0 of tokens has this number in the whole batch (tokens of lower
+  /// processes precede it).
   size_t first_row = 0;
-  /// Does this process count? Not if another one holds the same values.
+  /// A process does not count if another one holds the same values.
   bool counts = true;
 };
 
-/// One tensor at its moment. Valid during the call only.
+/// Describes one tensor at the moment of its announcement. It is valid during
+/// the call only.
 struct Tensor {
   std::string_view module = {};  ///< torchtitan's name: "layers.0.attention.wq"
   TensorKind kind = TensorKind::kOutput;
   MatrixView<const float> values = {};
   TensorRows rows = {};
-  /// How the GEMMs quantise it: along rows (fprop's x and W, dgrad's dy) and
-  /// down columns (wgrad's x and dy, dgrad's W), where blocks start anew at
-  /// each segment. Null: not a quantised operand.
+  /// GEMMs quantise the tensor along rows (fprop's x and W, dgrad's dy) and
+  /// down columns (wgrad's x and dy, dgrad's W). Blocks down columns start anew
+  /// at each segment. Null: the tensor is not a quantised operand.
   const formats::Quantization* rowwise = nullptr;
   const formats::Quantization* columnwise = nullptr;
-  /// What down columns is quantised is what `rowwise` made of the tensor.
+  /// If this is true, the columns are quantised from what `rowwise` made of the
+  /// tensor.
   bool columnwise_again = false;
-  /// What the two draw random bits from or look back to, of each group that the
-  /// process announces; empty: neither does.
+  /// The two quantisations take random bits and the history of magnitudes from
+  /// these states, one for each group that the process announces. Empty: the
+  /// quantisation needs none.
   std::span<const kernels::OperandState> rowwise_states = {};
   std::span<const kernels::OperandState> columnwise_states = {};
 
-  /// "layers.0.attention.wq_activation".
+  /// Returns e.g. "layers.0.attention.wq_activation".
   std::string Name() const;
 };
 
@@ -80,8 +87,9 @@ class TapSink {
  public:
   virtual ~TapSink() = default;
   virtual void OnTensor(const Tensor& tensor) = 0;
-  /// Expert ids in slot order (score descending, then id ascending), [T, K];
-  /// `first_token`: of the process, in the batch.
+  /// Receives expert ids in slot order (score descending, then id ascending),
+  /// [T, K]. `first_token` is the number of the process's first token in the
+  /// batch.
   virtual void OnRouting(std::string_view module,
                          MatrixView<const int32_t> expert_ids,
                          size_t first_token) = 0;

@@ -70,7 +70,7 @@ void CheckBatch(const ModelConfig& config, const TokenBatch& batch) {
 }  // namespace
 
 struct Transformer::Impl {
-  /// Without a mesh: on one rank.
+  /// Without a mesh, the model is on one rank.
   Impl(const ModelConfig& config, const precision::Recipe& recipe,
        Executor& executor, expert_parallel::Mesh* mesh)
       : own_mesh(mesh != nullptr ? nullptr
@@ -88,7 +88,8 @@ struct Transformer::Impl {
     }
   }
 
-  /// What block `layer` reads: the embedding or the block below.
+  /// Returns the input of block `layer`: the embedding or the output of the
+  /// block below.
   MatrixView<const float> BlockInput(size_t layer) const {
     return layer == 0 ? embedded.view() : block_outputs[layer - 1];
   }
@@ -108,7 +109,7 @@ struct Transformer::Impl {
   Linear head;
   kernels::EmbeddingGradient embedding_gradient;
 
-  // Of the last Forward.
+  // The following members belong to the last Forward.
   Matrix<float> embedded{context.memory()};            // [T, D]
   std::vector<MatrixView<const float>> block_outputs;  // [layers]
   Matrix<float> normalised{context.memory()};          // [T, D]
@@ -172,9 +173,10 @@ void Transformer::Impl::Backward() {
   BackwardEmbedding();
 }
 
-/// From the logits to the residual stream after the last block.
+/// Computes the gradients from the logits to the residual stream after the last
+/// block.
 void Transformer::Impl::BackwardHead() {
-  // The losses come out once more, as before.
+  // The kernel computes the losses once more, with the same values.
   const auto grad_scale =
       static_cast<float>(1.0 / static_cast<double>(counted_labels));
   kernels::CrossEntropy(logits.view(), context.batch.labels, grad_scale,
@@ -191,7 +193,8 @@ void Transformer::Impl::BackwardHead() {
 void Transformer::Impl::BackwardEmbedding() {
   context.TapGradient("tok_embeddings", "", dx.view());
   Matrix<float>& dtable = context.gradients->parameters()[embedding].values;
-  // A tied table already holds the head's gradient: head first, then embedding.
+  // A tied table already holds the head's gradient, to which the embedding's is
+  // added.
   if (!context.config.tied_embeddings) dtable.SetZero();
   embedding_gradient.Add(context.batch.tokens, context.batch.sequence_ends,
                          dx.view(), dtable.view(), context.executor);

@@ -1,5 +1,5 @@
-// The whole model: embedding, blocks, head, loss, and the backward pass in
-// reverse order.
+// Computes the whole model: embedding, blocks, head, loss, and the backward
+// pass in reverse order.
 #pragma once
 
 #include <cstddef>
@@ -26,84 +26,92 @@
 
 namespace isoloss::model {
 
-/// A model bound to one precision recipe. Keeps the activations of the last
-/// Forward for Backward; memory is reused from step to step.
+/// Computes a model under one precision recipe. Keeps the activations of the
+/// last Forward for Backward; memory is reused from step to step.
 class Transformer {
  public:
-  /// On one rank.
+  /// Makes the model on one rank.
   Transformer(const ModelConfig& config, const precision::Recipe& recipe,
               Executor& executor);
-  /// This process's share of a model on a mesh of ranks: batches are its share
-  /// of the global batch, experts and their parameters those of
-  /// mesh.experts(). All processes call every method at the same point.
+  /// Makes this process's share of a model on a mesh of ranks. Batches are the
+  /// process's share of the global batch; experts and their parameters are
+  /// those of mesh.experts(). All processes call every method at the same
+  /// point.
   Transformer(const ModelConfig& config, const precision::Recipe& recipe,
               Executor& executor, expert_parallel::Mesh& mesh);
   ~Transformer();
 
   const precision::ResolvedRecipe& recipe() const;
 
-  /// Which step's random bits quantisations draw from, from the next call on.
+  /// Sets the step whose random bits quantisations draw from the next call on.
   void SetStep(const StepKey& key);
-  /// Computes with these FP32 master weights, rounded to BF16 where it reads
-  /// them unless the recipe is FP32. They must live, and not change between a
-  /// Forward and its Backward. Call after every change of them.
+  /// Sets the FP32 master weights. The model rounds them to BF16 as it reads
+  /// them, unless the recipe is FP32. They must stay alive, and must not change
+  /// between a Forward and its Backward. Call this after every change of them.
   void LoadWeights(const ParameterSet& master);
-  /// Tells `sink` the weights of all GEMM sites as GEMMs read them before
-  /// quantisation (rounded), and all other parameters, in the order of
-  /// parameters. A tied table is "tok_embeddings".
-  /// `rounded` receives them.
+  /// Announces the weights of all GEMM sites to `sink` as GEMMs read them
+  /// before quantisation (rounded), and all remaining parameters, in the order
+  /// of parameters. A tied table is "tok_embeddings". `rounded` receives the
+  /// values.
   void AnnounceWeights(const ParameterSet& master, ParameterSet& rounded,
                        TapSink& sink) const;
-  /// Selection biases, [MoE layers, experts], FP32.
+  /// Sets the selection biases, [MoE layers, experts], FP32.
   void LoadExpertBias(MatrixView<const float> expert_bias);
 
-  /// Who chooses the experts from the next Forward on; null: the routers. Must
-  /// outlive its use.
+  /// Sets the source that chooses the experts from the next Forward on; null:
+  /// the routers choose. The source must outlive its use.
   void SetRouting(const RoutingSource* routing);
-  /// Who changes what they decided; empty: nobody.
+  /// Sets the function that changes decisions on experts and their weights;
+  /// empty: nothing changes them.
   void SetRoutingEdit(RoutingEdit edit);
-  /// Who computes the products of linear layers; empty: kernels::GemmBatch.
+  /// Sets the engine that computes the products of linear layers; empty:
+  /// kernels::GemmBatch.
   void SetGemmEngine(GemmEngine engine);
 
-  /// Rounds the weight gradients of linear layers, sums over all processes, as
-  /// the recipe asks for.
+  /// Rounds the weight gradients of linear layers, which are sums over all
+  /// processes, as the recipe asks for.
   void RoundWeightGradients(ParameterSet& gradients) const;
-  /// What delayed scaling looks back to. EndStep after each update.
+  /// Returns the history of delayed scaling. Call its EndStep after each
+  /// update.
   AmaxHistory& amax_history();
 
-  /// Mean cross-entropy in nats over the labels that count, in all processes:
-  /// token losses in FP32, leaves of 32 tokens and their tree in FP64.
+  /// Returns the mean cross-entropy in nats over the labels that count, in all
+  /// processes. Token losses are FP32; leaves of 32 tokens and their tree are
+  /// FP64.
   /// Errors   ShapeError if spans disagree, a token is outside the vocabulary
   ///          or no label counts.
   double Forward(const TokenBatch& batch, TapSink* tap = nullptr);
 
-  /// Gradients of that loss, FP32, overwritten: the part of this process's
-  /// tokens, or of its experts' rows. Uses up the activations of the Forward of
-  /// the same batch just before it.
+  /// Overwrites `gradients` with the gradients of that loss in FP32: the part
+  /// of this process's tokens, or of its experts' rows. Uses up the activations
+  /// of the Forward of the same batch just before it.
   /// Errors   ShapeError if there was no such Forward.
   void Backward(const TokenBatch& batch, ParameterSet& gradients,
                 TapSink* tap = nullptr);
 
-  /// Of the last Forward: loss of each token (0 where ignored), [T].
+  /// Returns the loss of each token in the last Forward (0 if it is ignored),
+  /// [T].
   std::span<const float> token_losses() const;
-  /// Of the last Forward, over all processes: [MoE layers, experts], each row
-  /// sums to the global batch's tokens * top_k.
+  /// Returns the counts of the last Forward over all processes, [MoE layers,
+  /// experts]. Each row sums to the global batch's tokens * top_k.
   MatrixView<const int64_t> tokens_per_expert() const;
-  /// Of the last Forward, this process's tokens, [T, top_k].
+  /// Returns the choice of this process's tokens in the last Forward, [T,
+  /// top_k].
   MatrixView<const int32_t> expert_ids(size_t moe_layer) const;
   const expert_parallel::DispatchCounts& dispatch_counts(
       size_t moe_layer) const;
 
-  /// Of the last Forward, over all processes, one of each MoE layer. All
-  /// processes call it at the same point; each gets the result.
+  /// Returns the figures of the last Forward over all processes, one for each
+  /// MoE layer. All processes call this at the same point; each gets the
+  /// result.
   std::vector<RouterFigures> MergeRouterFigures() const;
 
-  /// GEMM calls executed so far, in this process: those with a quantised
-  /// operand, and all. Each expert counts for itself, also one without tokens;
+  /// Return the number of GEMM calls in this process so far: with a quantised
+  /// operand, and in total. Each expert counts for itself, even without tokens;
   /// attention's inner products don't count.
   int64_t quantized_gemms() const;
   int64_t gemms() const;
-  /// What one Forward + Backward must add to those two.
+  /// One Forward + Backward must add these to the two numbers above.
   int64_t quantized_gemms_per_step() const;
   int64_t gemms_per_step() const;
 

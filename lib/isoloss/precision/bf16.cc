@@ -1,4 +1,4 @@
-// The baseline: BF16 operands and activations, nothing quantised.
+// Is the baseline: BF16 operands and activations, nothing quantised.
 #include "isoloss/precision/registry.h"
 
 namespace isoloss::precision::recipes {

@@ -1,4 +1,4 @@
-// FP8 as DeepSeek-V3 was trained.
+// Is the FP8 with which DeepSeek-V3 was trained.
 #include "isoloss/precision/deepseek_v3.h"
 #include "isoloss/precision/registry.h"
 

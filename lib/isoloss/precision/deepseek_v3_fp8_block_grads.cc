@@ -1,4 +1,4 @@
-// What the report of DeepSeek-V3 warns of: gradients in squares.
+// Quantises gradients in squares, of which the report of DeepSeek-V3 warns.
 #include "isoloss/precision/deepseek_v3.h"
 #include "isoloss/precision/registry.h"
 

@@ -1,4 +1,4 @@
-// No rounding below FP32 anywhere: tells rounding apart from everything else.
+// Never rounds below FP32, which tells rounding apart from everything else.
 #include "isoloss/precision/registry.h"
 
 namespace isoloss::precision::recipes {

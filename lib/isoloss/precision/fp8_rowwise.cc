@@ -1,4 +1,4 @@
-// torchao's row-wise FP8.
+// Is torchao's row-wise FP8.
 #include "isoloss/precision/operands.h"
 #include "isoloss/precision/registry.h"
 

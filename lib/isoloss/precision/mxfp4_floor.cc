@@ -1,4 +1,4 @@
-// A second negative control: four bits an element.
+// Is a second negative control, with four bits per element.
 #include "isoloss/precision/operands.h"
 #include "isoloss/precision/registry.h"
 

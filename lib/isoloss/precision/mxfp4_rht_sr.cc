@@ -1,4 +1,4 @@
-// MXFP4 made trainable: gradients are rotated and rounded stochastically.
+// Makes MXFP4 trainable: gradients are rotated and rounded stochastically.
 #include "isoloss/precision/operands.h"
 #include "isoloss/precision/registry.h"
 

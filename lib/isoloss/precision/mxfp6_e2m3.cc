@@ -1,4 +1,4 @@
-// MXFP6 with more precision.
+// Is the MXFP6 with more precision.
 #include "isoloss/precision/operands.h"
 #include "isoloss/precision/registry.h"
 

@@ -1,4 +1,4 @@
-// MXFP6 with more range.
+// Is the MXFP6 with more range.
 #include "isoloss/precision/operands.h"
 #include "isoloss/precision/registry.h"
 

@@ -1,4 +1,5 @@
-// MXFP8 under the name that torchao had for it on GPUs, with its default scale.
+// Is MXFP8 under the name that torchao had for it on GPUs, with torchao's
+// default scale.
 #include "isoloss/precision/operands.h"
 #include "isoloss/precision/registry.h"
 

@@ -1,4 +1,4 @@
-// MXFP8 under the name that torchao had for it on GPUs.
+// Is MXFP8 with RCEIL scales, under the name that torchao had for it on GPUs.
 #include "isoloss/precision/operands.h"
 #include "isoloss/precision/registry.h"
 

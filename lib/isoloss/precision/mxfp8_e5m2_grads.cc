@@ -1,4 +1,4 @@
-// A negative control: two bits of mantissa for gradients.
+// Is a negative control: gradients have two bits of mantissa.
 #include "isoloss/precision/operands.h"
 #include "isoloss/precision/registry.h"
 

@@ -1,4 +1,4 @@
-// MXFP8 with the scale rule of the OCP specification, which lets the largest
+// Is MXFP8 with the scale rule of the OCP specification, which lets the largest
 // elements of a block saturate.
 #include "isoloss/precision/operands.h"
 #include "isoloss/precision/registry.h"

@@ -1,4 +1,4 @@
-// MXFP8 as it is trained with today: E4M3 everywhere, scales rounded up.
+// Is MXFP8 as it is trained with today: E4M3 everywhere, scales rounded up.
 #include "isoloss/precision/operands.h"
 #include "isoloss/precision/registry.h"
 

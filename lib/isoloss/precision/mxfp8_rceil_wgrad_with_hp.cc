@@ -1,4 +1,4 @@
-// MXFP8 without the weight gradients.
+// Is MXFP8 with weight gradients in high precision.
 #include "isoloss/precision/operands.h"
 #include "isoloss/precision/registry.h"
 

@@ -23,13 +23,13 @@ using Operands = std::map<std::string, Quantization, std::less<>>;
 
 Operands OperandsOf(const Recipe& recipe);
 
-/// The key of the left or right operand of a product.
+/// Returns the key of the left or right operand of a product.
 std::string_view OperandKey(GemmRole role, bool left) {
   if (left) return role == GemmRole::kFprop ? "x" : "dy";
   return role == GemmRole::kWgrad ? "x" : "w";
 }
 
-/// Sections of the three products.
+/// Calls `use` for the section of each of the three products.
 template <typename Use>
 void ForEachRole(const Use& use) {
   for (const GemmRole role : kGemmRoles) use(role, GemmRoleName(role));
@@ -69,7 +69,7 @@ GemmPrecision ReadProduct(Reader fields, GemmRole role,
   return precision;
 }
 
-/// Keys x, w, dy and sums of all three products.
+/// Reads the keys x, w, dy and sums of all three products.
 LinearPrecision ReadProducts(Reader& fields, const Operands& operands) {
   LinearPrecision precision;
   ForEachRole([&](GemmRole role, std::string_view name) {
@@ -95,7 +95,7 @@ Operands ReadOperands(Reader fields) {
   return operands;
 }
 
-/// A file may be made to be slow.
+/// The number of tables is limited, because a file may be made to be slow.
 void RequireFew(const Reader& fields, std::string_view key, size_t count) {
   if (count <= kMaxPatterns) return;
   fields.Fail(key, fmt::format("holds {} tables, but a recipe has at most {} "
@@ -125,7 +125,7 @@ std::optional<Quantization> ReadNormGains(Reader& fields,
   return gains;
 }
 
-/// What nothing reads is a mistake, as an unknown key is.
+/// An operand that is never used is a mistake, as an unknown key is.
 void RequireUse(const Reader& fields, const Operands& operands,
                 const Recipe& recipe) {
   const Operands used = OperandsOf(recipe);
@@ -155,7 +155,7 @@ void RequireOwnName(const Reader& fields, const Recipe& recipe) {
 
 // ---- writing ---------------------------------------------------------------
 
-/// A key that says what the operand is.
+/// Returns a key that says what the operand is.
 std::string KeyOf(const Quantization& operand) {
   std::string key;
   for (const char c : QuantizationName(operand)) {
@@ -177,7 +177,8 @@ std::vector<const LinearPrecision*> AllProducts(const Recipe& recipe) {
   return all;
 }
 
-/// `hadamard16·te` and `hadamard16_te` are not the same.
+/// Operands such as `hadamard16·te` and `hadamard16_te` differ, but get the
+/// same key. A number is then added.
 void AddOperand(const Quantization& operand, Operands& operands) {
   std::string key = KeyOf(operand);
   for (int i = 2; operands.contains(key) && operands[key] != operand; ++i) {
@@ -259,7 +260,7 @@ class RecipeWriter {
          std::ranges::find(operands_, operand, &Operands::value_type::second)
              ->first);
   }
-  /// The lines that differ from those of `defaults`.
+  /// Writes the lines that differ from those of `defaults`.
   template <typename T>
   void Keys(T keys, T defaults) {
     Writer fields;

@@ -1,4 +1,5 @@
-// Recipes as TOML: users write their own, and registered ones are printed.
+// Reads and writes recipes as TOML. Users write their own, and registered ones
+// are printed.
 //
 //   name = "my_fp8"
 //   summary = "what it is, in a line"
@@ -15,8 +16,8 @@
 //   w = "tile"
 //   promote_every = 128
 //
-// Besides, `norm_gains` and the keys q, k, p, v, do and ds of [attention] name
-// operands (docs/model.md, section 16).
+// The recipe may also have `norm_gains`, and the keys q, k, p, v, do and ds of
+// [attention]. They name operands too (docs/model.md, section 16).
 #pragma once
 
 #include <string>
@@ -27,20 +28,20 @@
 
 namespace isoloss::precision {
 
-/// Reads the keys of one recipe. `name`: of the section that it stands in; ""
-/// reads the key `name`.
-/// Errors   ConfigError with the place: unknown keys, words that name nothing,
-///          descriptions that are wrong (WrongPrecision), a product without an
-///          operand of that name, and a name of recipes.def whose content
-///          differs from the registered recipe's.
+/// Reads the keys of one recipe. `name` is the name of its section; if it is
+/// "", the key `name` is read.
+/// Errors   ConfigError with the place. Mistakes are unknown keys, words that
+///          name nothing, wrong descriptions (WrongPrecision) and products
+///          with an operand that is not described. A name of recipes.def is
+///          one if the content differs from the registered recipe's.
 Recipe ReadRecipe(config::Reader fields, std::string_view name = "");
 
 /// Reads a whole file. `file` is its name in messages.
 Recipe ParseRecipe(std::string_view text, std::string file);
 
-/// The recipe as TOML that reads back to the same content, `section` before the
-/// names of its tables ("recipes.mine"), or "" from the top. Nothing that
-/// equals its default is printed.
+/// Returns the recipe as TOML that reads back to the same content. `section`
+/// ("recipes.mine") is put before the names of its tables; "" means the top of
+/// a file. Keys that equal their defaults are not printed.
 std::string RecipeText(const Recipe& recipe, const std::string& section = "");
 
 }  // namespace isoloss::precision

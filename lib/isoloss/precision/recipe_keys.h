@@ -1,4 +1,5 @@
-// The keys of a recipe's sections, as config::Reader and Writer take them.
+// Lists the keys of a recipe's sections, as config::Reader and Writer take
+// them.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +13,8 @@
 
 namespace isoloss::precision {
 
-/// What a .def file registers, and `value` if it is of another program.
+/// Returns the entries that a .def file registers. `value` is added if it is
+/// not one of them.
 template <typename T>
 std::vector<Named<const T*>> Entries(std::span<const T* const> registered,
                                      const T* value) {
@@ -25,7 +27,7 @@ std::vector<Named<const T*>> Entries(std::span<const T* const> registered,
   return entries;
 }
 
-/// The same, of what may be absent.
+/// Returns the same entries, and "none" for a value that may be absent.
 template <typename T>
 std::vector<Named<const T*>> EntriesOrNone(std::span<const T* const> registered,
                                            const T* value) {
@@ -37,7 +39,7 @@ std::vector<Named<const T*>> EntriesOrNone(std::span<const T* const> registered,
 inline constexpr Named<kernels::Rounding> kPrecisionNames[] = {
     {"bf16", kernels::Rounding::kBf16}, {"fp32", kernels::Rounding::kFp32}};
 
-/// [operands.<name>]. Sizes of 0: the tensor's whole extent.
+/// Visits [operands.<name>]. A size of 0 means the tensor's whole extent.
 template <typename Fields>
 void Visit(Fields& fields, formats::Quantization& operand) {
   constexpr auto kMaxBlock = static_cast<int64_t>(formats::kMaxCell);
@@ -57,7 +59,7 @@ void Visit(Fields& fields, formats::Quantization& operand) {
   fields.Integer("history", operand.history, 0, formats::kMaxHistory);
 }
 
-/// How the sums of a product are made.
+/// Visits the keys that say how the sums of a product are made.
 template <typename Fields>
 void Visit(Fields& fields, kernels::Accumulation& sums) {
   constexpr int64_t kMaxInterval = 1 << 20;
@@ -67,7 +69,7 @@ void Visit(Fields& fields, kernels::Accumulation& sums) {
   fields.Choice("outer_sums", sums.outer, kPrecisionNames);
 }
 
-/// At the top of a recipe, besides `name`, `sites` and tables.
+/// Visits the keys that are at the top, except `name`, `sites` and tables.
 template <typename Fields>
 void Visit(Fields& fields, Recipe& recipe) {
   constexpr int64_t kMaxLayers = 1 << 16;

@@ -1,4 +1,4 @@
-// The functions behind recipes.def, one per file.
+// Declares the functions that are registered in recipes.def, one per file.
 #pragma once
 
 #include "isoloss/precision/recipe.h"

@@ -16,13 +16,13 @@ bool MayMatchNothing(std::string_view pattern) {
   return pattern.ends_with('?');
 }
 
-/// The pattern without its mark.
+/// Returns the pattern without its `?`.
 std::string_view Text(std::string_view pattern) {
   if (MayMatchNothing(pattern)) pattern.remove_suffix(1);
   return pattern;
 }
 
-/// N of "layers.N.…", or no number.
+/// Returns N if the site is "layers.N.…", else nullopt.
 std::optional<size_t> LayerOf(std::string_view site) {
   constexpr std::string_view kPrefix = "layers.";
   if (!site.starts_with(kPrefix)) return std::nullopt;
@@ -43,7 +43,7 @@ size_t LayersOf(std::span<const Site> sites) {
   return layers;
 }
 
-/// Why a site that patterns choose stays as it is; "" if it does not.
+/// Says why a site that patterns choose stays as it is; "" if it does not.
 std::string ReasonToKeep(const Recipe& recipe, const Site& site,
                          size_t layers) {
   if (const auto layer = LayerOf(site.name)) {
@@ -89,7 +89,8 @@ ResolvedSite Resolve(const Recipe& recipe, const Site& site, size_t layers) {
   return resolved;
 }
 
-/// The dot-separated parts of all names: what patterns are usually made of.
+/// Returns the dot-separated parts of all names, of which patterns are usually
+/// made.
 std::vector<std::string> NameParts(std::span<const ResolvedSite> sites) {
   std::vector<std::string> parts;
   for (const ResolvedSite& resolved : sites) {
@@ -146,8 +147,8 @@ void RequireSelection(const Recipe& recipe, const std::string& pattern,
              recipe.name, pattern, excluded->site, excluded->reason);
 }
 
-/// Throws if an override is for no site that the patterns select, or if those
-/// before it have taken all of them.
+/// Throws if no site that the patterns select matches an override, or if the
+/// overrides before it have taken all such sites.
 void RequireUse(const Recipe& recipe, size_t index,
                 std::span<const ResolvedSite> sites) {
   const std::vector<std::string>& patterns = recipe.overrides[index].sites;
@@ -164,7 +165,7 @@ void RequireUse(const Recipe& recipe, size_t index,
              recipe.name, index + 1, fmt::join(patterns, "`, `"));
 }
 
-/// Before anything is matched.
+/// Runs before anything is matched.
 void RequireFewPatterns(const Recipe& recipe) {
   std::vector<const std::vector<std::string>*> lists = {&recipe.include,
                                                         &recipe.exclude};

@@ -1,4 +1,4 @@
-// Named choices of GEMM sites that people quantise.
+// Names choices of GEMM sites that people quantise.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace isoloss::precision {
 
-/// Patterns as a Recipe has them.
+/// Holds the patterns as a Recipe has them.
 struct SitePreset {
   std::string name;
   std::vector<std::string> include;
@@ -17,10 +17,11 @@ struct SitePreset {
   std::string source;
 };
 
-/// The first is that of the registered recipes.
+/// Returns all presets. The registered recipes have the first one.
 std::span<const SitePreset> AllSitePresets();
 
-/// The one that the key `sites` names; null if there is no such key.
+/// Returns the preset that the key `sites` names, or null if there is no such
+/// key.
 /// Errors   ConfigError that lists the names and suggests the nearest.
 const SitePreset* ReadSitePreset(config::Reader& fields);
 

@@ -1,4 +1,5 @@
-// TransformerEngine's FP8 with one scale a tensor, from the tensor itself.
+// Is TransformerEngine's FP8 with one scale per tensor, which follows from the
+// tensor itself.
 #include "isoloss/precision/operands.h"
 #include "isoloss/precision/registry.h"
 

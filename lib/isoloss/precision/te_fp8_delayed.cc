@@ -1,4 +1,5 @@
-// TransformerEngine's first FP8 recipe: scales from the steps before.
+// Is TransformerEngine's first FP8 recipe, whose scales follow from earlier
+// steps.
 #include "isoloss/precision/operands.h"
 #include "isoloss/precision/registry.h"
 

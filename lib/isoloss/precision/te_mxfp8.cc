@@ -1,4 +1,4 @@
-// TransformerEngine's MXFP8.
+// Is TransformerEngine's MXFP8.
 #include "isoloss/precision/operands.h"
 #include "isoloss/precision/registry.h"
 

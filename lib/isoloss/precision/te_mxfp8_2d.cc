@@ -1,4 +1,4 @@
-// TransformerEngine's MXFP8 with square blocks of weights, so that W and its
+// Is TransformerEngine's MXFP8 with square blocks of weights, so that W and its
 // transpose are the same numbers.
 #include "isoloss/precision/operands.h"
 #include "isoloss/precision/registry.h"

@@ -1,4 +1,4 @@
-// TransformerEngine's NVFP4.
+// Is TransformerEngine's NVFP4.
 #include "isoloss/precision/operands.h"
 #include "isoloss/precision/registry.h"
 

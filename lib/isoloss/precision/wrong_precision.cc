@@ -43,7 +43,8 @@ std::string WrongAccumulation(const GemmPrecision& precision) {
   return "";
 }
 
-/// Of what is no operand of a linear layer.
+/// Says what is wrong with a description that is not for a linear layer's
+/// operand.
 std::string WrongOutsideSites(const Quantization& quantization) {
   std::string wrong = WrongQuantization(quantization);
   if (!wrong.empty()) return wrong;

@@ -16,7 +16,7 @@ using formats::ScaleFormat;
 
 constexpr size_t kDirectionRun = 1024;
 
-/// `counts`: pairs and underflows, too.
+/// With `counts` pairs and underflows are counted, too.
 void AddRowErrors(std::span<const float> elements,
                   std::span<const float> quantized, bool counts,
                   DirectionSums& sums) {
@@ -31,7 +31,7 @@ void AddRowErrors(std::span<const float> elements,
   sums.underflows += errors.underflows;
 }
 
-/// What an element's magnitude is beyond if it saturates. Scales that are no
+/// An element whose magnitude exceeds this limit saturates. Scales that are no
 /// powers of two are rounded a few times in FP32, which saturates nothing.
 double LimitOf(const Quantization& quantization, double scale) {
   const bool rounded = quantization.scale_format == ScaleFormat::kFp32 ||
@@ -40,7 +40,7 @@ double LimitOf(const Quantization& quantization, double scale) {
          scale * (rounded ? 1 + 0x1p-20 : 1);
 }
 
-/// A block's largest magnitude, the first of equals, is counted at its place.
+/// Counts the place of a block's largest magnitude, the first of equals.
 void TallyPlace(MatrixView<const float> block, DirectionSums& sums) {
   float largest = 0;
   size_t place = 0;

@@ -13,14 +13,14 @@
 
 namespace isoloss::probes {
 
-/// Numbers that are added up, or the largest taken of.
+/// These numbers are added up, or the largest of them is taken.
 struct DirectionSums {
   ExactSum errors, products, quantized, squares;
   int64_t pairs = 0;
   int64_t underflows = 0;
   kernels::BlockTally blocks;
   double is_quantized = 0;  ///< 1: yes
-  // Of scales that are stored as numbers, not as E8M0.
+  // These belong to scales that are stored as numbers, not as E8M0.
   int64_t nan_scales = 0;
   double largest_scale = -std::numeric_limits<double>::infinity();
   double negated_least_scale = -std::numeric_limits<double>::infinity();

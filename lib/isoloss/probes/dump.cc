@@ -22,8 +22,8 @@ namespace {
 static_assert(std::is_trivially_copyable_v<TensorStates> &&
               sizeof(TensorStates) % sizeof(int32_t) == 0);
 
-/// A row's words on the way: its place, whether a segment begins with it, what
-/// quantisations of the segment draw from, its elements' bits.
+/// A row travels as these words: its place, whether a segment begins with it,
+/// the states of the segment's quantisations, and its elements' bits.
 enum Word : size_t {
   kGroup,
   kSegment,
@@ -33,7 +33,7 @@ enum Word : size_t {
   kHeadWords = kStates + sizeof(TensorStates) / sizeof(int32_t)
 };
 
-/// All rows of this process, padded to `rows`; group -1 is no row.
+/// Returns all rows of this process, padded to `rows`. Group -1 is no row.
 std::vector<int32_t> WordsOf(const model::Tensor& tensor, size_t rows) {
   const size_t cols = tensor.values.cols();
   const size_t width = kHeadWords + cols;
@@ -55,7 +55,7 @@ std::vector<int32_t> WordsOf(const model::Tensor& tensor, size_t rows) {
   return words;
 }
 
-/// WordsOf of all processes, as many rows of each.
+/// Gathers WordsOf of all processes, with the same number of rows of each.
 std::vector<int32_t> GatherRows(const model::Tensor& tensor,
                                 expert_parallel::Mesh& mesh) {
   const auto mine = static_cast<int32_t>(tensor.values.rows());
@@ -66,7 +66,8 @@ std::vector<int32_t> GatherRows(const model::Tensor& tensor,
   return expert_parallel::Gather(mesh, WordsOf(tensor, most));
 }
 
-/// The rows of all processes, each `width` words, in the order of their places.
+/// Returns the rows of all processes, each `width` words, in the order of
+/// their places.
 std::vector<const int32_t*> InOrder(const std::vector<int32_t>& words,
                                     size_t width) {
   std::vector<const int32_t*> rows;
@@ -79,7 +80,7 @@ std::vector<const int32_t*> InOrder(const std::vector<int32_t>& words,
   return rows;
 }
 
-/// Values of the whole batch, and where blocks down columns end.
+/// Takes values of the whole batch, and where blocks down columns end.
 void TakeRows(const std::vector<const int32_t*>& rows,
               runlog::DumpedTensor& tensor) {
   const auto cols = static_cast<size_t>(tensor.cols);
@@ -102,7 +103,7 @@ void Append(const Matrix<T>& from, std::vector<U>& to) {
   to.insert(to.end(), from.data(), from.data() + from.size());
 }
 
-/// Of the segments that have rows.
+/// Returns the states of the segments that have rows.
 std::vector<TensorStates> StatesIn(const std::vector<const int32_t*>& rows) {
   std::vector<TensorStates> all;
   for (const int32_t* row : rows) {
@@ -115,7 +116,8 @@ std::vector<TensorStates> StatesIn(const std::vector<const int32_t*>& rows) {
   return all;
 }
 
-/// An operand that is no MX blocks, segment by segment.
+/// Quantises an operand that is no MX blocks, segment by segment. Returns its
+/// cells.
 runlog::DumpedCells CellsOf(const model::Tensor& tensor, Direction direction,
                             const std::vector<TensorStates>& states,
                             const runlog::DumpedTensor& dumped) {
@@ -169,7 +171,7 @@ void QuantizeColumns(const formats::Quantization& spec,
   }
 }
 
-/// Both directions of an operand.
+/// Sets both directions of an operand.
 void Quantize(const model::Tensor& tensor,
               const std::vector<TensorStates>& states,
               runlog::DumpedTensor& dumped) {
@@ -204,7 +206,8 @@ bool TensorDumper::Matches(std::string_view name) const {
   return precision::FirstMatch(patterns_, name) != nullptr;
 }
 
-/// Whether rows are dumped that the choice `expert_ids` sent to their experts.
+/// Returns whether rows are dumped that the choice `expert_ids` sent to their
+/// experts.
 bool TensorDumper::MatchesRowsOf(const std::string& expert_ids) const {
   const runlog::GraphColumns& tensors = graph_.tensors;
   const auto choice = std::ranges::find(tensors.name, expert_ids);
@@ -262,7 +265,7 @@ void TensorDumper::AddRouting(std::string_view module,
                                  .order = order_,
                                  .cols = static_cast<int64_t>(values.cols())};
   TakeRows(InOrder(words, kHeadWords + values.cols()), dumped);
-  // No operand has blocks here; a process begins one for itself.
+  // Each process begins a segment, but no operand has blocks here.
   dumped.segment_ends = {dumped.rows};
   dump_.tensors.push_back(std::move(dumped));
 }

@@ -1,4 +1,4 @@
-// Whole tensors of a step, from the rows that processes hold.
+// Collects whole tensors of a step from the rows that processes hold.
 #pragma once
 
 #include <cstddef>
@@ -23,17 +23,18 @@ class TensorDumper {
   /// `graph` knows all tensors that are added; it must outlive the dumper.
   explicit TensorDumper(const runlog::ModelGraph& graph) : graph_(graph) {}
 
-  /// `patterns` as in ProbeOptions; none: no tensor.
+  /// `patterns` are as in ProbeOptions, but an empty list takes no tensor.
   void Begin(int64_t step, std::vector<std::string> patterns);
-  /// Takes the tensor if its name matches. Collective then.
+  /// Takes the tensor if its name matches. The call is then collective.
   void Add(const model::Tensor& tensor, expert_parallel::Mesh& mesh);
   /// Takes a router's choice as "<module>_expert_ids", [tokens, slots], if its
-  /// name or that of rows of its experts matches. Collective then. It has the
-  /// order of the tensor behind it: no tensor of the model, it takes no place.
+  /// name or that of rows of its experts matches. The call is then collective.
+  /// The choice has the order of the next tensor, as it is no tensor of the
+  /// model and takes no place.
   void AddRouting(std::string_view module, MatrixView<const int32_t> expert_ids,
                   size_t first_token, expert_parallel::Mesh& mesh);
-  /// In process 0, if there is any tensor: folder/run.dump-000120.h5. Makes the
-  /// folder if need be.
+  /// Process 0 writes folder/run.dump-000120.h5 if there is any tensor, and
+  /// makes the folder if need be.
   /// Errors   IoError naming the file.
   void Write(const std::filesystem::path& folder, const std::string& run) const;
 
@@ -47,7 +48,7 @@ class TensorDumper {
   runlog::TensorDump dump_;
 };
 
-/// "NAME.dump-000120.h5".
+/// Returns "NAME.dump-000120.h5".
 std::string DumpFileName(const std::string& run, int64_t step);
 
 }  // namespace isoloss::probes

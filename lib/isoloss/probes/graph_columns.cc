@@ -8,10 +8,10 @@
 namespace isoloss::probes {
 namespace {
 
-/// Behind operands that were quantised before.
+/// The name of an operand that was quantised before ends with this.
 const std::string kAgain = " again";
 
-/// Of the left operand, with how the product's sums are made.
+/// Returns the name of the left operand and of the way the product is summed.
 std::string LeftName(const precision::GemmPrecision& product) {
   const std::string sums = precision::AccumulationName(product.accumulation);
   return precision::OperandName(product.left) +
@@ -50,8 +50,8 @@ void AppendProducts(const std::string& site, size_t groups,
                        (products.wgrad.right_again ? kAgain : ""));
 }
 
-/// Products of attention and norms, where the recipe quantises them. A norm is
-/// a product whose W is diagonal.
+/// Adds products of attention and norms, if the recipe quantises them. A norm
+/// is a product whose W is diagonal.
 void AppendOutsideSites(const model::Graph& graph,
                         const precision::Recipe& recipe,
                         runlog::RecipeColumns& to) {

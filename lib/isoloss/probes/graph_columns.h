@@ -1,4 +1,4 @@
-// The model's graph and recipe as logs carry them.
+// Writes the model's graph and recipe as logs carry them.
 #pragma once
 
 #include "isoloss/model/graph.h"

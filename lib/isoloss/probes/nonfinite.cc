@@ -24,7 +24,8 @@ int64_t CountIn(const float* row, size_t cols) {
   return count;
 }
 
-/// Number of row `row` (of `runs`) among the rows that are no padding.
+/// Returns the number of row `row` (of `runs`) among the rows that are no
+/// padding.
 size_t NumberOfRow(const std::vector<RowRun>& runs, size_t row) {
   size_t before = 0;
   for (const RowRun& run : runs) {

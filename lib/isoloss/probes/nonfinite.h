@@ -1,4 +1,4 @@
-// Where the first NaN or infinity of a step came from.
+// Finds where the first NaN or infinity of a step came from.
 #pragma once
 
 #include <cstddef>
@@ -14,25 +14,25 @@
 
 namespace isoloss::probes {
 
-/// A tensor with elements that are NaN or infinite.
+/// Such a tensor has elements that are NaN or infinite.
 struct NonFinite {
   std::string name;   ///< Tensor::Name()
   int64_t count = 0;  ///< in all processes
   int64_t elements = 0;
-  /// The first process that has one, and the first one's place in that
-  /// process's rows, padding left out.
+  /// `process` is the first that has such an element. `row` and `col` are the
+  /// place of its first one among its rows, padding left out.
   size_t process = 0;
   size_t row = 0;
   size_t col = 0;
 
-  /// "layers.1.moe.routed_experts.w2_output: 3 of 8192 elements are NaN or
-  /// infinite, the first in row 7, column 12"; names the process if there are
-  /// several.
+  /// Returns "layers.1.moe.routed_experts.w2_output: 3 of 8192 elements are
+  /// NaN or infinite, the first in row 7, column 12"; names the process if
+  /// there are several.
   std::string Describe(size_t processes) const;
 };
 
-/// Counts what is not finite in each tensor of a step, to run one again whose
-/// loss or gradient norm is not.
+/// Counts the values that are not finite in each tensor. A step whose
+/// loss or gradient norm is not finite is run again with this counter.
 class NonFiniteCounter : public model::TapSink {
  public:
   explicit NonFiniteCounter(Executor& executor) : executor_(executor) {}
@@ -42,9 +42,9 @@ class NonFiniteCounter : public model::TapSink {
                  MatrixView<const int32_t> /*expert_ids*/,
                  size_t /*first_token*/) override {}
 
-  /// All tensors that have one, in the order of computation: the first is the
-  /// producer. Collective over the processes of the mesh, which saw the same
-  /// tensors; each gets the result.
+  /// Returns all tensors that have such an element, in the order of
+  /// computation: the first is the producer. Collective over the processes of
+  /// the mesh, which saw the same tensors; each gets the result.
   std::vector<NonFinite> Finish(expert_parallel::Mesh& mesh) const;
 
  private:

@@ -1,5 +1,5 @@
-// What products make of the tensors that an operand consists of, for operands
-// that no packed kernel takes.
+// Quantises the tensors of an operand as products do, for operands that no
+// packed kernel takes.
 #pragma once
 
 #include "isoloss/base/matrix.h"
@@ -11,15 +11,16 @@ namespace isoloss::probes {
 
 enum class Direction { kRowwise, kColumnwise };
 
-/// Of one direction; null: not quantised.
+/// Returns the quantisation of one direction; null if it is not quantised.
 const formats::Quantization* QuantizationOf(const model::Tensor& tensor,
                                             Direction direction);
 
-/// Is it a quantised operand, and not one of MX blocks of the tensor's own
-/// values? Down columns what `rowwise` made of them may be quantised.
+/// Returns whether it is a quantised operand, and not one of MX blocks of the
+/// tensor's own values. Down columns the results of `rowwise` may be
+/// quantised.
 bool IsGeneral(const model::Tensor& tensor, Direction direction);
 
-/// What the quantisations of one tensor of an operand draw from.
+/// The quantisations of one tensor of an operand take these states.
 struct TensorStates {
   formats::TensorState rowwise = {};
   formats::TensorState columnwise = {};
@@ -31,16 +32,17 @@ struct TensorStates {
 
 TensorStates StatesOf(const model::Tensor& tensor, const RowRun& run);
 
-/// One tensor of an operand: columns are the contraction axis, so columns of
-/// the announced values are rows if they are quantised down columns.
+/// Holds one tensor of an operand. Its columns are the contraction axis, so
+/// columns of the announced values are rows here if they are quantised down
+/// columns.
 struct OperandTensor {
   Matrix<float> elements;  ///< what is quantised: after a transform
-  /// The announced ones, likewise; empty if these are `elements`.
+  /// These are the announced values, likewise; empty if they equal `elements`.
   Matrix<float> announced;
   formats::QuantizedTensor quantized;
 };
 
-/// `rows`: those of the tensor, all of `of` that matters but its values.
+/// `rows` are those of the tensor. Of `of` all but its values counts.
 OperandTensor QuantizeTensor(MatrixView<const float> rows,
                              const model::Tensor& of, Direction direction,
                              const TensorStates& states);

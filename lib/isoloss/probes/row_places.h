@@ -10,9 +10,9 @@
 
 namespace isoloss::probes {
 
-/// Independent of who holds the row. Of tokens: group 0, segment 0, and the
-/// token's number in the batch; of experts: the expert, the dispatch unit and
-/// the row's number in it.
+/// A place does not depend on who holds the row. A token has group 0, segment
+/// 0 and its number in the batch. An expert's row has the expert, the dispatch
+/// unit and the row's number in that unit.
 struct RowPlace {
   uint64_t group = 0;
   uint64_t segment = 0;
@@ -21,8 +21,8 @@ struct RowPlace {
   friend auto operator<=>(const RowPlace&, const RowPlace&) = default;
 };
 
-/// Rows whose places have consecutive positions: those of one tensor of an
-/// operand. Blocks down columns end with it.
+/// The places of a run's rows have consecutive positions. The rows belong to
+/// one tensor of an operand, and blocks down columns end with it.
 struct RowRun {
   size_t begin = 0;
   size_t end = 0;
@@ -31,12 +31,13 @@ struct RowRun {
   size_t segment = 0;  ///< among those of the group in the process
 };
 
-/// The segments of all groups that have rows besides padding, in the order of
-/// rows and without padding: what fills lists up is in no figure.
+/// Returns the segments of all groups that have rows besides padding, in the
+/// order of rows and without padding. Rows that fill lists up are in no
+/// figure.
 /// Errors   none; asserts that segments with padding cover `row_count` rows.
 std::vector<RowRun> RunsOf(const model::TensorRows& rows, size_t row_count);
 
-/// Calls visit(row, place, run) for rows [first, end) in order.
+/// Gives visit(row, place, run) the rows [first, end) in order.
 template <typename Visit>
 void ForEachPlace(const std::vector<RowRun>& runs, size_t first, size_t end,
                   const Visit& visit) {

@@ -17,11 +17,11 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-/// Elements of a row that are one part of every sum; 32 such rows and what
-/// quantisation makes of them stay in the second-level cache.
+/// A part of every sum has this number of elements of a row. 32 such rows and
+/// their quantised values stay in the second-level cache.
 constexpr size_t kRun = 1024;
 
-// What sums consist of: exact sums, integers, and numbers of which the largest
+// Sums consist of exact sums, integers, and numbers of which the largest
 // counts.
 template <typename Sums>
 auto ExactSumsOf(Sums& s) {
@@ -79,7 +79,7 @@ auto MaximaOf(Sums& s) {
   };
 }
 
-/// Rows of one block down the columns.
+/// These rows make one block down the columns.
 struct RowBlock {
   size_t first;
   size_t count;
@@ -115,7 +115,7 @@ void AddMoments(std::span<const float> run, TensorSums& sums) {
       std::max(sums.negated_smallest, -static_cast<double>(moments.smallest));
 }
 
-/// What packed kernels take of a tensor's quantisation; null: nothing.
+/// Returns the quantisation that packed kernels take; null if there is none.
 const formats::Quantization* PackedOf(const model::Tensor& tensor,
                                       Direction direction) {
   return IsGeneral(tensor, direction) ? nullptr
@@ -133,7 +133,7 @@ void AddTile(const model::Tensor& tensor, MatrixView<const float> tile,
     kernels::TallyBlocksAlong(run, rowwise, sums.rowwise.blocks);
   }
   kernels::TallyBlocksDown(tile, columnwise, sums.columnwise.blocks);
-  // Kept from call to call.
+  // The scratch is kept from call to call.
   static thread_local Matrix<float> scratch(formats::kMxBlockSize, kRun);
   const auto quantized =
       scratch.view().Rows(0, tile.rows()).Cols(0, tile.cols());
@@ -177,9 +177,9 @@ void AddGeneral(const model::Tensor& tensor, std::span<const RowRun> segments,
   }
 }
 
-/// (squares - sum^2 / count) / (count - 1). For a mean that is large beside the
-/// deviation nearly everything cancels, so the difference is of numbers of
-/// twice 53 bits.
+/// Computes (squares - sum^2 / count) / (count - 1). If the mean is large
+/// beside the deviation nearly everything cancels, so numbers of twice 53 bits
+/// are subtracted.
 double Variance(const ExactSum& exact_sum, const ExactSum& exact_squares,
                 double count) {
   if (count < 2) return kNan;
@@ -196,7 +196,7 @@ double Variance(const ExactSum& exact_sum, const ExactSum& exact_squares,
   return std::max(deviations, 0.0) / (count - 1);
 }
 
-/// Entropy over its largest value.
+/// Returns the entropy, divided by its largest value.
 double Spread(std::span<const int64_t> places) {
   double all = 0;
   for (const int64_t count : places) all += static_cast<double>(count);
@@ -213,7 +213,8 @@ double RangeInBits(const DirectionSums& sums) {
   return sums.blocks.range > 0 ? portable::Log2(sums.blocks.range) : kNan;
 }
 
-/// Distance between the statistics of the two directions.
+/// A statistic of the second direction follows that of the first at this
+/// distance.
 constexpr size_t kColumnwise =
     runlog::kStat_underflows_num_columnwise - runlog::kStat_underflows_num;
 static_assert(runlog::kStat_block_argmax_spread_columnwise -
@@ -240,7 +241,7 @@ void FinishErrors(const DirectionSums& sums, double elements, size_t offset,
   stat(runlog::kStat_sqnr) =
       squares > 0 ? 10 * portable::Log10(squares / errors) : kNan;
   stat(runlog::kStat_signed_gain) = products / squares;
-  // By Cauchy and Schwarz at most 1, but for the rounding.
+  // By Cauchy and Schwarz the cosine is at most 1, but for the rounding.
   const double norms = std::sqrt(squares * sums.quantized.Value());
   stat(runlog::kStat_cosine) =
       norms > 0 ? std::clamp(products / norms, -1.0, 1.0) : kNan;

@@ -1,5 +1,5 @@
-// Statistics of one tensor of the whole batch, from the pieces that processes
-// hold.
+// Computes statistics of one tensor of the whole batch from the pieces that
+// processes hold.
 #pragma once
 
 #include <array>
@@ -17,16 +17,16 @@
 
 namespace isoloss::probes {
 
-/// The statistics of runlog/tensor_statistics.def, NaN where not defined, and
-/// how many blocks got each E8M0 byte.
+/// Holds the statistics of runlog/tensor_statistics.def, NaN where not
+/// defined, and how many blocks got each E8M0 byte.
 struct TensorStatistics {
   std::array<double, runlog::kTensorStatisticCount> values;
   std::array<int32_t, runlog::kScaleBytes> e8m0_histogram{};
   std::array<int32_t, runlog::kScaleBytes> e8m0_histogram_columnwise{};
 };
 
-/// What is added up of a tensor, or the largest taken of; what the smallest is
-/// wanted of is negated.
+/// These numbers of a tensor are added up, or their largest is taken. A number
+/// of which the smallest is wanted is negated.
 struct TensorSums {
   ExactSum sum, magnitudes, squares;
   int64_t elements = 0;
@@ -51,11 +51,11 @@ class TensorAccumulator {
   /// Adds the rows that this process holds.
   void Add(const model::Tensor& tensor, Executor& executor);
 
-  /// Everything as integers that processes add up and as numbers of which they
-  /// take the largest, appended; equally many in each process.
+  /// Appends all numbers: integers that processes add up and numbers of which
+  /// they take the largest. Each process appends equally many.
   void Pack(std::vector<int64_t>& sums, std::vector<double>& maxima) const;
-  /// Takes over what Pack's numbers became, from the front of both spans, which
-  /// it shortens.
+  /// Takes over Pack's numbers after the exchange, from the front of both
+  /// spans, which it shortens.
   void Unpack(std::span<const int64_t>& sums, std::span<const double>& maxima);
 
   TensorStatistics Finish() const;

@@ -12,7 +12,7 @@
 namespace isoloss::probes {
 namespace {
 
-/// Each bit of the result depends on each of x; one to one.
+/// Maps x one to one. Each bit of the result depends on each bit of x.
 /// Source   SplitMix64's finaliser (Steele, Lea, Flood, OOPSLA 2014; constants
 ///          of Stafford's variant 13).
 uint64_t Mix(uint64_t x) {

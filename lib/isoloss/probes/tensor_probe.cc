@@ -33,7 +33,7 @@ class Stopwatch {
   Clock::time_point start_ = Clock::now();
 };
 
-/// Takes, element by element, the largest of all processes.
+/// Takes the largest value of all processes, element by element.
 std::vector<double> LargestOfAll(const std::vector<double>& mine,
                                  expert_parallel::Mesh& mesh) {
   const std::vector<double> all = expert_parallel::Gather(mesh, mine);
@@ -139,7 +139,7 @@ void TensorProbe::EndStep(runlog::RunLog& rows) {
   }
 }
 
-/// Digests travel as halves, whose sums are far below 2^63.
+/// Digests are exchanged as halves, whose sums are far below 2^63.
 void TensorProbe::Merge() {
   std::vector<int64_t> sums;
   std::vector<double> maxima;

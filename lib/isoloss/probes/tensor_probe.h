@@ -1,4 +1,4 @@
-// Logs statistics, digests and dumps of tensors at chosen steps.
+// Writes statistics, digests and dumps of tensors at chosen steps to logs.
 #pragma once
 
 #include <cstddef>
@@ -17,63 +17,67 @@
 
 namespace isoloss::probes {
 
-/// Steps 1 … first, then every `every`-th; 0: none.
+/// Steps 1 to `first` are chosen, then every `every`-th; 0 chooses none.
 struct StepChoice {
   int64_t first = 0;
   int64_t every = 0;
 
   bool Includes(int64_t step) const;
-  /// Does it include any step?
+  /// Returns whether any step is chosen.
   bool any() const { return first > 0 || every > 0; }
 };
 
-/// What to log. Patterns are matched against Tensor::Name() as by
-/// precision::SiteMatches; none: every tensor.
+/// The options choose what is logged. Patterns are matched against
+/// Tensor::Name() as by precision::SiteMatches; an empty list takes every
+/// tensor.
 struct ProbeOptions {
   StepChoice statistics = {};
   std::vector<std::string> statistics_tensors = {};
   StepChoice digests = {};
   std::vector<std::string> dump_tensors = {};  ///< empty: no dump
   std::vector<int64_t> dump_steps = {};
-  /// Where dumps go: FOLDER/NAME.dump-000120.h5.
+  /// Dumps go to FOLDER/NAME.dump-000120.h5.
   std::filesystem::path dump_folder = {};
   std::string run_name = {};
   runlog::ModelGraph graph = {};  ///< of dumps: it knows all tensors
 };
 
-/// Collective over the processes of a mesh, which all see the same tensors in
-/// the same order, each name once, in every step that it wants.
+/// The probe is collective over the processes of a mesh. In every step that it
+/// wants, all see the same tensors in the same order, each name once.
 class TensorProbe : public model::TapSink {
  public:
   TensorProbe(ProbeOptions options, expert_parallel::Mesh& mesh,
               Executor& executor);
   ~TensorProbe() override;
 
-  /// Does this step need to be listened to?
+  /// Returns whether the probe needs the tensors of this step.
   bool Wants(int64_t step) const;
-  /// Before the first tensor of a step that it wants.
+  /// This precedes the first tensor of a step that the probe wants.
   void BeginStep(int64_t step);
   void OnTensor(const model::Tensor& tensor) override;
-  /// Has a digest only, as "<module>_expert_ids".
+  /// A choice of experts has only a digest, as "<module>_expert_ids".
   void OnRouting(std::string_view module, MatrixView<const int32_t> expert_ids,
                  size_t first_token) override;
-  /// After the last tensor. Merges over processes and sets rows.tensors, one
-  /// row; in process 0 only, and not at a step of dumps alone. Writes the dump.
+  /// This follows the last tensor. It merges over processes and writes the
+  /// dump. In process 0 only, and not at a step of dumps alone, it sets
+  /// rows.tensors, one row.
   ///
-  /// The options alone decide what columns there are, so those of all steps fit
-  /// together: digests of every tensor if any step has them, and then every
-  /// tensor has a column, else those whose statistics are asked for; all
-  /// statistics and histograms if any step has them. What a step was not asked
-  /// for is 0 in a digest or histogram and NaN in a statistic.
+  /// The options alone decide which columns there are, so those of all steps
+  /// fit together. If any step has digests, every tensor has a column and a
+  /// digest. Otherwise the tensors whose statistics are asked for have one.
+  /// All statistics and histograms are there if any step has them. A value
+  /// that a step was not asked for is 0 in a digest or histogram and NaN in a
+  /// statistic.
   /// Errors   IoError if the dump can't be written.
   void EndStep(runlog::RunLog& rows);
 
-  /// Time spent in this object so far, and how many steps it listened to.
+  /// Returns the time spent in this object so far. steps() counts the steps
+  /// whose tensors it got.
   double seconds() const { return seconds_; }
   int64_t steps() const { return steps_; }
 
  private:
-  /// One column.
+  /// A slot becomes one column.
   struct Slot {
     std::string name;
     uint64_t digest = 0;  ///< of this process's rows; then of all
@@ -82,7 +86,7 @@ class TensorProbe : public model::TapSink {
     TensorAccumulator statistics = {};
   };
 
-  /// The slot of the next tensor.
+  /// Returns the slot of the next tensor.
   Slot& NextSlot(const std::string& name);
   void Merge();
   void AppendTo(runlog::TensorColumns& columns) const;

@@ -43,7 +43,7 @@ Document TestDocument(const ArmTest& test) {
   return document;
 }
 
-/// The arm's tests, below its title.
+/// Returns the arm's tests, below its title.
 Document ArmDocument(const ControlArm& arm, std::string title) {
   Document document;
   document.Put("arm", arm.arm);

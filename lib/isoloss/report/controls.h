@@ -1,4 +1,4 @@
-// Reports the verdicts on null arms and the control, beside the candidate.
+// Shows the verdicts on null arms and the control, beside the candidate's.
 #pragma once
 
 #include <string>
@@ -8,16 +8,16 @@
 
 namespace isoloss::report {
 
-/// "came out worse, as it must" and the like, of the control.
+/// Returns "came out worse, as it must" or the like, for the control.
 std::string ControlFinding(const gate::ControlArm& control);
 
-/// "control: none named" and the like, in one line; says why if the verdict has
-/// no such part.
+/// Returns "control: none named" or the like, in one line; says why if the
+/// verdict has no such part.
 std::string ControlStatement(const gate::Judgement& judgement);
 
-/// Key `controls` of verdict.json; for people lines of at most 80 columns:
-/// level L5's tests of the candidate, the null arms and the control, if there
-/// is any such arm, and the statement.
+/// Returns the key `controls` of verdict.json. People read lines of at most 80
+/// columns: the statement, and if there are such arms, level L5's tests of the
+/// candidate, the null arms and the control.
 document::Document ControlsDocument(const gate::Judgement& judgement);
 
 }  // namespace isoloss::report

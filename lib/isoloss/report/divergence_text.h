@@ -10,16 +10,17 @@
 
 namespace isoloss::report {
 
-/// Lines of text with their ends: the first difference with both values, the
-/// tensors before it that agree, at which steps tensors can be compared, and
-/// names that only one log has.
+/// Returns lines of text with their ends: the first difference with both
+/// values, the earlier tensors that agree, at which steps tensors can be
+/// compared, and names that only one log has.
 std::string RenderDivergence(const compare::DivergenceReport& report,
                              const compare::DivergenceOptions& options);
 
-/// How many choices of experts differ, by layer: in all steps and in the last.
+/// Says how many choices of experts differ, by layer: in all steps and in the
+/// last one.
 std::string RenderRouting(const compare::RoutingDifference& routing);
 
-/// A table; "" if there is nothing in it.
+/// Returns a table; "" if there is nothing in it.
 std::string RenderLargest(
     const std::vector<compare::LargestDifference>& largest);
 

@@ -16,7 +16,7 @@ using compare::BlockDifference;
 using compare::OperationError;
 using compare::TensorDifference;
 
-/// What is not finite is null: codes and scale say what it is.
+/// A value that is not finite becomes null; its codes and scale say what it is.
 Json ValuesJson(const std::vector<float>& values) {
   Json list = Json::array();
   for (const float value : values) {

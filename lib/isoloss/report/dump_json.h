@@ -8,7 +8,7 @@
 
 namespace isoloss::report {
 
-/// How `a` and `b` differ, and which operation adds error.
+/// Says how `a` and `b` differ, and which operation adds error.
 document::Json DumpComparisonJson(const runlog::TensorDump& a,
                                   const runlog::TensorDump& b,
                                   const compare::DumpDifference& difference,

@@ -29,7 +29,7 @@ std::string CodesText(const std::vector<uint8_t>& codes, size_t first) {
 
 constexpr size_t kValuesPerLine = 4;
 
-/// "    values A 0.5 -1 ...", over as many lines as it takes.
+/// Returns "    values A 0.5 -1 ...", over as many lines as it takes.
 std::string ValuesText(std::string_view side,
                        const std::vector<float>& values) {
   std::string text;
@@ -43,7 +43,7 @@ std::string ValuesText(std::string_view side,
   return text + "\n";
 }
 
-/// Of E8M0: "0x78 (2^-7)".
+/// Returns the text of an E8M0 scale: "0x78 (2^-7)".
 std::string ScaleText(uint8_t scale) {
   constexpr int kBias = 127;
   constexpr int kNan = 255;
@@ -69,7 +69,7 @@ std::string SideText(std::string_view side,
   return text + ValuesText(side, block.values);
 }
 
-/// What the first differing element is computed from.
+/// Shows the operands from which the first differing element is computed.
 std::string OperandsText(const compare::DumpDifference& difference) {
   std::string text;
   for (const compare::OperandBlock& block : difference.operands) {
@@ -85,7 +85,7 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
-/// Where the codes of two lines differ: "^^" below them.
+/// Marks where the codes of two lines differ, with "^^" below them.
 std::string MarksText(const BlockDifference& block, size_t first) {
   std::string marks;
   const size_t end = std::min(first + kCodesPerLine, block.codes_a.size());
@@ -122,7 +122,8 @@ std::string BlockText(std::string_view title, std::string_view format,
          ValuesText("B", block->decoded_b);
 }
 
-/// Of an operand that has cells.
+/// Describes the first differing cell of an operand; "" if the operand has no
+/// cells.
 std::string CellText(std::string_view title, const std::string& format,
                      const std::optional<compare::CellDifference>& cell) {
   if (!cell) return "";
@@ -140,7 +141,7 @@ std::string HexBits(float value) {
 
 std::string ElementsText(const TensorDifference& tensor) {
   if (tensor.first_elements.empty()) return "";
-  // A value of BF16 is one of FP32 whose last 16 bits are 0.
+  // A BF16 value is an FP32 value whose last 16 bits are 0.
   const int64_t unit = tensor.is_bf16 ? 1 << 16 : 1;
   std::string text = fmt::format(
       "  First elements of {} of {} that differ (largest |A - B| {:.9g}, "
@@ -193,7 +194,7 @@ std::string FirstText(const compare::DumpDifference& difference) {
   return text + ElementsText(first) + OperandsText(difference);
 }
 
-/// The first `rows` that add anything; "" if none does.
+/// Lists the first `rows` operations that add any error; "" if none does.
 std::string AddingText(std::string_view title,
                        const std::vector<compare::OperationError>& operations,
                        size_t rows) {

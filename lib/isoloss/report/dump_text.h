@@ -8,12 +8,13 @@
 
 namespace isoloss::report {
 
-/// Lines of text with their ends: the first tensor that differs with its first
-/// differing block (scale bytes and codes of both) and elements, then a table
-/// of all that differ.
+/// Returns lines of text with their ends: the first tensor that differs with
+/// its first differing block (scale bytes and codes of both) and elements, then
+/// a table of all tensors that differ.
 std::string RenderDumpDifference(const compare::DumpDifference& difference);
 
-/// The first operation that adds error, and a table of those that add most.
+/// Returns the first operation that adds error, and a table of the operations
+/// that add most.
 std::string RenderErrorGrowth(const compare::ErrorGrowth& growth);
 
 }  // namespace isoloss::report

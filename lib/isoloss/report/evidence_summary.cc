@@ -16,7 +16,7 @@ namespace {
 
 using document::Document;
 
-/// Names of a list, on one line.
+/// Returns the names of a list, on one line.
 template <typename T>
 std::string NumbersText(const std::vector<T>& values) {
   constexpr size_t kListed = 6;

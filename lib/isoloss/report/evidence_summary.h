@@ -1,5 +1,5 @@
-// Probe logs and null ensembles at a glance: what `isoloss show` and `isoloss
-// probe` print of them.
+// Shows probe logs and null ensembles at a glance, for `isoloss show` and
+// `isoloss probe`.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace isoloss::report {
 
-/// An element that no order of accumulation explains.
+/// No order of accumulation explains this element.
 struct WorstElement {
   std::string tensor;
   int64_t step = 0;
@@ -25,7 +25,7 @@ struct WorstElement {
   double ratio = 0;     ///< error over its bound; infinite if one is not finite
 };
 
-/// What the oracle found in one case.
+/// The oracle found this in one case.
 struct ProbeCaseSummary {
   std::string name;
   int64_t steps = 0;
@@ -38,7 +38,7 @@ struct ProbeCaseSummary {
   int64_t tokens = 0;         ///< routed
   int64_t token_flips = 0;
   int64_t token_other = 0;
-  /// Of the elements that are not explained the one with the largest ratio;
+  /// Among the elements that are not explained, this one has the largest ratio;
   /// empty if there is none.
   std::optional<WorstElement> worst;
 };
@@ -48,7 +48,7 @@ struct ProbeSummary {
   ProbeCaseSummary total;  ///< over all cases; its name is "all"
   bool complete = false;   ///< all cases were probed to their last step
 
-  /// Rounding explains all that differs, and nothing is missing.
+  /// Returns whether rounding explains all differences, and nothing is missing.
   bool passed() const {
     return complete && total.other == 0 && total.token_other == 0;
   }
@@ -56,15 +56,15 @@ struct ProbeSummary {
 
 ProbeSummary SummarizeProbe(const runlog::ProbeLog& log);
 
-/// A row for each case, and routing.
+/// Returns a row for each case, and the routing.
 document::Document DocumentOf(const ProbeSummary& summary);
 
-/// One line: PASS or FAIL, why, and the exit code. `what` was probed: "arm
-/// mxfp8, seed 1".
+/// Returns one line: PASS or FAIL, why, and the exit code. `what` was probed:
+/// "arm mxfp8, seed 1".
 document::Document ProbeVerdict(const ProbeSummary& summary,
                                 const std::string& what);
 
-/// How far a quantity of a member lies from that of its reference, as
+/// Says how far a quantity of a member lies from that of its reference, as
 /// (member - reference) / reference.
 struct Spread {
   std::string quantity;     ///< "loss_nats", "grad_norm"

@@ -18,7 +18,7 @@ using foreign::Series;
 
 constexpr size_t kNameWidth = 19;
 
-/// A long name has a line of its own, since names of one log begin and end
+/// Gives a long name a line of its own, since names of one log begin and end
 /// alike.
 std::string NameCell(const std::string& name) {
   std::string shown = Printable(name);
@@ -31,7 +31,8 @@ std::string NameCell(const std::string& name) {
   return fmt::format("{}\n  {:<{}}", shown, "", kNameWidth);
 }
 
-/// What the judge takes it for: of several losses one counts.
+/// Returns the quantity for which the judge takes the series; "" if a different
+/// series of that quantity counts.
 std::string_view MeaningOf(const ForeignRun& run, const Series& series) {
   const bool counts = run.Main(series.quantity) == &series;
   return counts ? foreign::QuantityName(series.quantity) : "";
@@ -43,7 +44,7 @@ std::string DigitsText(const foreign::Digits& digits) {
   return fmt::format("{} decimals", digits.decimals);
 }
 
-/// Values that are not finite are their names.
+/// Returns the values; a value that is not finite is written as its name.
 document::Value ValuesOf(const Series& series) {
   if (std::ranges::all_of(series.value,
                           [](double value) { return std::isfinite(value); })) {

@@ -1,4 +1,4 @@
-// Shows the content of other programs' logs, for people and for programs.
+// Shows the content of foreign programs' logs, for people and for programs.
 #pragma once
 
 #include <string>
@@ -9,15 +9,15 @@
 
 namespace isoloss::report {
 
-/// A table of each run's series, then its findings. `file` is what was read;
-/// names are made printable.
+/// Returns a table of each run's series, then its findings. `file` is the file
+/// that was read; names are made printable.
 ///
-/// For programs {"file", "runs": [{"name", "format", "step_unit", "step_base",
+/// Programs read {"file", "runs": [{"name", "format", "step_unit", "step_base",
 /// "seed", "findings", "series": [{"name", "quantity", "averaging", "decimals",
 /// "significant", "scientific", "exact", "repeated", "copies", "step",
 /// "value"}]}]}. Values that are not finite are the strings "nan", "inf" and
-/// "-inf". Steps and values may be as many as a file has bytes, so that they
-/// are left out unless `with_values`.
+/// "-inf". Steps and values are left out unless `with_values`, because there
+/// may be as many as a file has bytes.
 document::Document DocumentOf(const std::string& file,
                               const std::vector<foreign::ForeignRun>& runs,
                               bool with_values);

@@ -20,12 +20,12 @@ using formats::Binade;
 using formats::Format;
 using formats::FormatRange;
 
-/// Columns that one binade of the table is drawn in.
+/// One binade of the table is drawn in this number of columns.
 constexpr int kBinadeColumns = 32;
-/// Binades from which on equal ones are left out.
+/// From this number of binades on, equal ones are left out.
 constexpr size_t kMostRows = 24;
 
-/// More digits than any number of a format has.
+/// Returns the exact decimal: no number of a format has as many as 150 digits.
 std::string ExactDecimal(double value) {
   return fmt::format("{:.150g}", value);
 }
@@ -36,8 +36,8 @@ std::string PowerText(double power) {
 
 double Decibels(double ratio) { return 20 * std::log10(ratio); }
 
-/// Lines of at most `width` columns, the first behind `label`, the others as
-/// far to the right; words are cut if they are too long for one.
+/// Returns lines of at most `width` columns. The first follows `label`, and the
+/// rest are indented as far; words that are too long for one line are cut.
 std::string Wrapped(std::string label, std::string_view text, size_t width) {
   const size_t room = width - label.size();
   std::string lines;
@@ -56,7 +56,7 @@ std::string CodesText(uint32_t first, uint32_t last) {
   return fmt::format("{:#x} to {:#x}", first, last);
 }
 
-/// "infinity 0x7c, 0xfc; NaN 0x7d to 0x7f, 0xfd to 0xff; +0 and -0".
+/// Returns "infinity 0x7c, 0xfc; NaN 0x7d to 0x7f, 0xfd to 0xff; +0 and -0".
 std::string SpecialsText(const Format& format) {
   if (format.twos_complement) {
     return fmt::format("one zero; {:#x} is {}, which no value gets",
@@ -82,15 +82,15 @@ std::string BitsText(const Format& format) {
   return fmt::format("1-{}-{}", format.exponent_bits, format.mantissa_bits);
 }
 
-/// Of `count` values in a column, where `most` is the largest of all columns:
-/// eight heights, by logarithm.
+/// Draws a column of `count` values, where `most` is the largest count of all
+/// columns. It has one of eight heights, by logarithm.
 std::string Bar(int64_t count, int64_t most, bool ascii) {
   if (count == 0) return " ";
   const double share = (1 + std::log2(static_cast<double>(count))) /
                        (1 + std::log2(static_cast<double>(most)));
   const int level = std::clamp(static_cast<int>(std::ceil(8 * share)), 1, 8);
   if (ascii) return std::string(1, ".:-=+*#@"[level - 1]);
-  // U+2581 to U+2588.
+  // The bars are U+2581 to U+2588.
   return {'\xE2', '\x96', static_cast<char>(0x80 + level)};
 }
 
@@ -100,7 +100,7 @@ std::string Bars(const std::vector<int64_t>& counts, int64_t most, bool ascii) {
   return text.substr(0, text.find_last_not_of(' ') + 1);
 }
 
-/// The number of values in each of `columns` equal parts of log2.
+/// Returns the number of values in each of `columns` equal parts of log2.
 std::vector<int64_t> SpreadOver(const Format& format, const Binade& binade,
                                 int columns) {
   std::vector<int64_t> counts(static_cast<size_t>(columns));
@@ -117,13 +117,13 @@ int64_t Most(const std::vector<int64_t>& counts) {
   return *std::max_element(counts.begin(), counts.end());
 }
 
-/// All values on one log axis, and below it where powers of two stand.
+/// Draws all values on one log axis, and the powers of two below it.
 std::string AxisText(const Format& format, const FormatRange& range,
                      const TextStyle& style) {
   const int binades = static_cast<int>(range.binades.size());
   const int columns = std::max(style.width / binades, 1);
   const int together = (binades + style.width - 1) / style.width;
-  // Columns of several binades are whole at the upper end.
+  // If a column holds several binades, the columns at the upper end are whole.
   const int skipped = (together - binades % together) % together;
   std::vector<int64_t> counts;
   for (int i = 0; i < binades; ++i) {
@@ -167,7 +167,8 @@ std::string BinadeLine(const Format& format, const Binade& binade, int64_t most,
       Bars(SpreadOver(format, binade, kBinadeColumns), most, ascii));
 }
 
-/// A line for each binade, upwards; of many that are alike the first and last.
+/// Returns a line for each binade, upwards; of many that are alike only the
+/// first and last.
 std::string BinadesText(const Format& format, const FormatRange& range,
                         const TextStyle& style) {
   int64_t most = 1;

@@ -1,4 +1,4 @@
-// Number formats as text and as JSON: what `isoloss lab formats` prints.
+// Writes number formats as text and as JSON, for `isoloss lab formats`.
 #pragma once
 
 #include <span>
@@ -10,12 +10,13 @@
 
 namespace isoloss::report {
 
-/// A table: name, bits, range, specials, and the source below each.
+/// Returns a table with name, bits, range and specials, and the source below
+/// each format.
 std::string RenderFormats(std::span<const formats::Format* const> all,
                           const document::TextStyle& style);
 
-/// All of one format: its range in exact decimals, its values on a log axis,
-/// and each binade's spacing and worst relative error with its values.
+/// Returns all of one format: its range in exact decimals, its values on a log
+/// axis, and each binade's spacing and worst relative error with its values.
 std::string RenderFormat(const formats::Format& format,
                          const document::TextStyle& style);
 

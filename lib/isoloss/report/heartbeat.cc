@@ -20,7 +20,8 @@ using Seconds = std::chrono::duration<double>;
 constexpr Seconds kFirst{10};
 constexpr Seconds kInterval{30};
 
-/// ISOLOSS_HEARTBEAT_SECONDS in place of both; 0 or less: never.
+/// Returns ISOLOSS_HEARTBEAT_SECONDS, which replaces both intervals; 0 or less:
+/// never.
 Seconds Given(Seconds usual) {
   const char* text = std::getenv("ISOLOSS_HEARTBEAT_SECONDS");
   if (text == nullptr) return usual;

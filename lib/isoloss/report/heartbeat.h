@@ -1,5 +1,6 @@
-// What long work is doing, on standard error: in place on a terminal, elsewhere
-// a line now and then, so that a log shows that the program lives.
+// Shows on standard error what long work is doing. On a terminal it redraws the
+// line in place. In a log it writes a line now and then, which shows that the
+// program lives.
 #pragma once
 
 #include <chrono>
@@ -12,22 +13,22 @@
 
 namespace isoloss::report {
 
-/// Draws on standard error: is it a terminal that knows escape sequences?
+/// Returns whether standard error is a terminal that knows escape sequences.
 bool DrawsOnErrors();
 
-/// "1:02:03 left" of `left` pieces of work if `done` took `seconds`; "" if that
-/// can't be told yet.
+/// Returns "1:02:03 left" for `left` pieces of work if `done` took `seconds`;
+/// "" if that can't be told yet.
 std::string TimeLeft(double seconds, double done, double left);
 
-/// Calls for a line after the first seconds and then at intervals, from a
-/// thread of its own, while it exists. On a terminal it shows what Set was
-/// given, in one line.
+/// Writes a line after the first seconds and then at intervals, from its own
+/// thread, while it exists. On a terminal it shows the text of Set, in one
+/// line.
 class Heartbeat {
  public:
-  /// Lines are what Set was given last.
+  /// Each line is the text that was last given to Set.
   Heartbeat();
-  /// Lines are what `text` says at that time; "" prints nothing. It is called
-  /// from another thread, and never on a terminal.
+  /// Each line is what `text` returns at that time; "" prints nothing. It is
+  /// called from a different thread, and never on a terminal.
   explicit Heartbeat(std::function<std::string()> text);
   ~Heartbeat();
   Heartbeat(const Heartbeat&) = delete;
@@ -35,7 +36,7 @@ class Heartbeat {
 
   /// Sets the text of the work that is going on now. Thread-safe.
   void Set(const std::string& text);
-  /// Erases the line of a terminal, so that other text can follow.
+  /// Erases the line of a terminal, so that further text can follow.
   void Clear();
 
  private:
@@ -47,7 +48,7 @@ class Heartbeat {
   std::condition_variable ended_;
   bool end_ = false;
   std::string text_;
-  std::thread thread_;  // last: it uses the others
+  std::thread thread_;  // last: it uses the members above
 };
 
 }  // namespace isoloss::report

@@ -23,7 +23,8 @@ Json Sealed(Json json) {
   return json;
 }
 
-/// File names are bytes of the system's choice: what is not UTF-8 is replaced.
+/// File names are bytes of the system's choice, so bytes that are no UTF-8 are
+/// replaced.
 std::string TextOf(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -47,7 +47,8 @@ void LiveScreen::Draw(const LivePicture& picture,
     return;
   }
   last_ = Lines(picture, path);
-  // Other screen, no cursor; then each line over the one that was there.
+  // Opens the alternate screen without a cursor, then draws each line over the
+  // earlier one.
   std::string text = inside_ ? "" : "\x1b[?1049h\x1b[?25l";
   inside_ = true;
   text += "\x1b[H";
@@ -72,7 +73,7 @@ std::vector<std::string> LiveScreen::Lines(
   if (!picture.empty()) {
     lines = DrawLiveRuns(picture.runs, rows, Style(), picture.job);
   }
-  // One line more would scroll.
+  // One more line would make the terminal scroll.
   lines.resize(std::min(lines.size(), static_cast<size_t>(rows)));
   return lines;
 }

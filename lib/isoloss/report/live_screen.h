@@ -1,4 +1,4 @@
-// Live runs on a terminal, or line by line where there is none.
+// Shows live runs on a terminal, or line by line in a file.
 #pragma once
 
 #include <filesystem>
@@ -11,7 +11,7 @@
 
 namespace isoloss::report {
 
-/// One picture: the runs that are there and the job that makes them.
+/// A picture shows the existing runs and the job that makes them.
 struct LivePicture {
   std::vector<LiveRun> runs;
   std::optional<LiveJob> job;
@@ -19,8 +19,9 @@ struct LivePicture {
   bool empty() const { return runs.empty() && !job; }
 };
 
-/// Draws on standard output, over what it drew before, on the terminal's other
-/// screen: pictures leave no trace among the lines above, but for the last one.
+/// Draws on standard output, over the picture before, on the terminal's
+/// alternate screen. Pictures leave no trace among the earlier lines, except
+/// for the last picture.
 class LiveScreen {
  public:
   explicit LiveScreen(bool ascii);
@@ -28,9 +29,9 @@ class LiveScreen {
   LiveScreen(const LiveScreen&) = delete;
   LiveScreen& operator=(const LiveScreen&) = delete;
 
-  /// `path` is named while nothing is there.
+  /// The text names `path` while there is nothing to show.
   void Draw(const LivePicture& picture, const std::filesystem::path& path);
-  /// The whole picture, wherever it goes.
+  /// Draws the whole picture, on a terminal or in a file.
   void DrawOnce(const LivePicture& picture) const;
 
  private:
@@ -40,7 +41,7 @@ class LiveScreen {
 
   const bool terminal_;
   const bool ascii_;
-  bool inside_ = false;  // the other screen
+  bool inside_ = false;  // on the alternate screen
   std::vector<std::string> last_;
 };
 

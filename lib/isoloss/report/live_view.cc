@@ -25,16 +25,17 @@ using document::TextStyle;
 
 constexpr size_t kPaceSteps = 20;
 constexpr size_t kLastEvents = 3;
-/// Lines of a run besides its chart and events: head, bar, axis and labels.
+/// A run takes these lines besides its chart and events: head, bar, axis and
+/// labels.
 constexpr int kLinesBesides = 6;
 constexpr int kHighestChart = 8;
 constexpr int kLowestChart = 3;
 constexpr int kNarrowestChart = 30;
 constexpr int kNarrowestBar = 10;
-/// "  42 %  ", before the bar.
+/// The bar follows "  42 %  ".
 constexpr int kBarHead = 8;
-/// A journal that was quiet for this many steps, and this long, is remarkable:
-/// the run may have been killed.
+/// A journal that was quiet for this many steps, and this long, is remarkable,
+/// because the run may have been killed.
 constexpr double kQuietSteps = 10;
 constexpr double kQuietSeconds = 30;
 
@@ -74,7 +75,7 @@ int64_t LastStep(const runlog::RunLog& log) {
   return log.steps.step.empty() ? 0 : log.steps.step.back();
 }
 
-/// "3.2145", or "-" for a column that the log lacks.
+/// Returns "3.2145", or "-" for a column that the log lacks.
 std::string LastText(const std::vector<double>& values) {
   return values.empty() ? "-" : fmt::format("{:.4f}", values.back());
 }
@@ -96,7 +97,7 @@ std::string LeftText(const LiveRun& run, const Pace& pace) {
   return DurationText(std::max(left, 0.0) * pace.step_seconds);
 }
 
-/// The first of `lines` that fits; else the last, cut.
+/// Returns the first of `lines` that fits, or else the last line, cut.
 std::string FirstThatFits(const std::vector<std::string>& lines, int columns) {
   for (const std::string& line : lines) {
     if (ClipLine(line, columns) == line) return line;
@@ -104,7 +105,8 @@ std::string FirstThatFits(const std::vector<std::string>& lines, int columns) {
   return ClipLine(lines.back(), columns);
 }
 
-/// "step 120 of 600  loss 3.2145 nats  grad norm 0.8123", or less of it.
+/// Returns "step 120 of 600  loss 3.2145 nats  grad norm 0.8123", or a shorter
+/// text.
 std::string NumbersText(const LiveRun& run,
                         int columns = std::numeric_limits<int>::max()) {
   const auto& s = run.log.steps;
@@ -292,7 +294,7 @@ LiveJob JobOf(const std::vector<std::string>& planned, int64_t steps,
       continue;
     }
     left -= std::min(static_cast<double>(LastStep(run->log)), all);
-    // The job goes on with it, when its turn comes.
+    // The job goes on with this run when its turn comes.
     if (!IsUnderWay(run->state)) {
       job.waiting.push_back(name);
     } else if (const auto pace = PaceOf(run->log.steps)) {

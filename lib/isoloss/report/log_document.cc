@@ -19,9 +19,9 @@ namespace {
 using document::Document;
 using document::Line;
 
-// Logs of other programs tell less: nothing stands for what they lack.
+// Logs of foreign programs tell less: values that they lack are left out.
 
-/// `word` and the value, or "" without one.
+/// Returns `word` and the value, or "" without a value.
 std::string Prefixed(const char* word, const std::string& value) {
   return value.empty() ? "" : word + value;
 }
@@ -90,8 +90,8 @@ std::string ByteText(double bytes) {
                         : fmt::format("{:.1f} MiB", bytes / 0x1p20);
 }
 
-/// Where experts lived and how rows travelled; nothing for logs that do not
-/// say.
+/// Says where experts lived and how rows travelled; adds nothing for logs that
+/// do not say it.
 void AddExchange(const runlog::RunLog& log, Document& document) {
   const runlog::Provenance& p = log.provenance;
   document.AddField("exchange", p.exchange);
@@ -128,7 +128,7 @@ void AddLosses(const runlog::RunLog& log, Document& document) {
   }
 }
 
-/// One line; a kind that says that something went wrong stands out.
+/// Returns one line; a kind that says that something went wrong stands out.
 Document EventDocument(const runlog::Event& event) {
   Document document;
   document.Put("kind", event.kind);
@@ -148,7 +148,8 @@ Document EventDocument(const runlog::Event& event) {
   return document;
 }
 
-/// On one line each, as the arm above it.
+/// Adds the experiment and the maker, on one line each, like the arm above
+/// them.
 void AddMadeBy(const runlog::Provenance& p, Document& document) {
   const std::string experiment = ExperimentText(p);
   if (!experiment.empty()) document.Say("experiment  " + experiment, 2);

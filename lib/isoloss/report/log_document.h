@@ -11,7 +11,7 @@
 
 namespace isoloss::report {
 
-/// A run log and what is said of it besides.
+/// Holds a run log and further facts about it.
 struct ShownRun {
   const std::string& file;
   const runlog::RunLog& log;
@@ -21,14 +21,14 @@ struct ShownRun {
   bool with_recipe = false;  ///< with what each GEMM got
 };
 
-/// The document has all attributes by their names on disk, and nothing for
+/// The document has all attributes by their names on disk, and no text for
 /// people.
 document::Document ProvenanceDocument(const runlog::Provenance& provenance);
 
-/// `file`, who made the run, its mesh, loss curve, `summary` and events.
+/// Shows `file`, who made the run, its mesh, loss curve, `summary` and events.
 document::Document DocumentOf(const ShownRun& run);
 
-/// The documents hold what SummarizeProbe and SummarizeEnsemble say of them.
+/// Shows the results of SummarizeProbe or SummarizeEnsemble.
 document::Document DocumentOf(const runlog::ProbeLog& log,
                               const std::string& file);
 document::Document DocumentOf(const runlog::Ensemble& ensemble,

@@ -60,7 +60,7 @@ std::string DrawNodeTable(const std::vector<NodeRow>& rows,
   std::string text;
   for (size_t line = 0; line < lines.size(); ++line) {
     for (size_t i = 0; i + 1 < kNodeColumns; ++i) {
-      // Names to the left, numbers to the right.
+      // Names are aligned left, and numbers right.
       text += i == 1 ? fmt::format("{:<{}}  ", lines[line][i], widths[i])
                      : fmt::format("{:>{}}  ", lines[line][i], widths[i]);
     }

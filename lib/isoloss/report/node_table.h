@@ -1,4 +1,4 @@
-// The table of a job's processes and what was measured at each.
+// Draws the table of a job's processes and their measurements.
 #pragma once
 
 #include <string>
@@ -17,13 +17,14 @@ struct NodeRow {
   double read_bytes_per_second = 0;
   double link_bytes_per_second = 0;  ///< of its slowest link
   double link_seconds = 0;           ///< one way, of its slowest link
-  /// Of its clock before that of the file system; shown where the rate is.
+  /// Says how far its clock is ahead of the file system's; shown where the rate
+  /// is.
   double clock_seconds_ahead = 0;
   bool sick = false;
   bool noted = false;
 };
 
-/// One line for each, below a line of titles.
+/// Returns one line for each row, below a line of titles.
 std::string DrawNodeTable(const std::vector<NodeRow>& rows,
                           const document::TextStyle& style);
 

@@ -15,12 +15,12 @@ namespace {
 using document::EscapedMarkup;
 using document::Json;
 
-/// The browser loads and runs nothing but what is in the page.
+/// The browser loads and runs only what is in the page.
 constexpr std::string_view kPagePolicy =
     "default-src 'none'; script-src 'unsafe-inline'; style-src "
     "'unsafe-inline'; img-src data:";
 
-/// Policy, title and style.
+/// Returns the policy, the title and the style.
 std::string Style(const Json& data) {
   std::string text = "<meta http-equiv=\"Content-Security-Policy\" content=\"" +
                      std::string(kPagePolicy) + "\">\n<title>";
@@ -54,7 +54,8 @@ void Replace(std::string_view name, const std::string& text,
 std::string RenderPage(const Json& data) {
   std::string page(page_files::Html());
   ISOLOSS_ASSERT(page.starts_with(kPageFirstLine));
-  // From the end: what is put in can't hold a marker that is still to come.
+  // Replaces the last marker first, so that inserted text can't be mistaken for
+  // a marker that is still to come.
   Replace("SCRIPTS", Scripts(), page);
   Replace("DATA",
           "<script type=\"application/json\" id=\"data\">" + PageJson(data) +

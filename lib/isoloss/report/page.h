@@ -1,4 +1,4 @@
-// The report page: one HTML file that needs no other.
+// Makes the report page, a single HTML file that needs no further file.
 #pragma once
 
 #include <string>
@@ -8,15 +8,15 @@
 
 namespace isoloss::report {
 
-/// The first line of every page, by which a later one knows that it may replace
-/// it.
+/// The first line of every page tells a later call that it may replace the
+/// page.
 inline constexpr std::string_view kPageFirstLine =
     "<!DOCTYPE html><!-- isoloss report -->\n";
 
-/// The page of PageData's object: style, data, chart.js and the scripts of
-/// lib/isoloss/report/page in it, under a
-/// Content-Security-Policy that loads nothing else. No text of `data` is HTML:
-/// the title is escaped, and all else is JSON, in which `<` is escaped.
+/// Returns the page of PageData's object. It contains style, data, chart.js and
+/// the scripts of lib/isoloss/report/page, under a Content-Security-Policy that
+/// loads nothing more. No text of `data` is HTML: the title is escaped, and the
+/// rest is JSON, in which `<` is escaped.
 std::string RenderPage(const document::Json& data);
 
 }  // namespace isoloss::report

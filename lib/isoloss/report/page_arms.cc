@@ -17,7 +17,8 @@ using document::Json;
 
 using compare::Run;
 
-/// `json` at these keys, one below the other; null if there is no such place.
+/// Returns the value of `json` at these keys, one below the next; null if there
+/// is no such place.
 template <typename... Keys>
 const Json& At(const Json& json, const char* key, Keys... keys) {
   static const Json kNull;
@@ -30,15 +31,15 @@ const Json& At(const Json& json, const char* key, Keys... keys) {
   }
 }
 
-/// "" if there is none.
+/// Returns the text at these keys; "" if there is none.
 template <typename... Keys>
 std::string TextAt(const Json& json, Keys... keys) {
   const Json& text = At(json, keys...);
   return text.is_string() ? text.get<std::string>() : "";
 }
 
-/// The verdicts name each arm's purpose; a candidate comes before any other
-/// purpose.
+/// Returns each arm's purpose as the verdicts name it; a candidate comes before
+/// any further purpose.
 std::map<std::string, std::string> RolesIn(const std::vector<Json>& verdicts) {
   std::map<std::string, std::string> roles;
   for (const Json& verdict : verdicts) {
@@ -53,7 +54,7 @@ std::map<std::string, std::string> RolesIn(const std::vector<Json>& verdicts) {
   return roles;
 }
 
-/// In the order of their first run.
+/// Returns the names in the order of their first run.
 std::vector<std::string> ArmNames(std::span<const Run> runs) {
   std::vector<std::string> names;
   for (const Run& run : runs) {
@@ -85,7 +86,7 @@ std::string BaselineOf(std::span<const Run> runs,
   return names.front();
 }
 
-/// Longer names are nobody's.
+/// No arm has a longer name.
 constexpr size_t kMostNameBytes = 200;
 
 PageArm ArmOf(const std::string& name, std::string role,
@@ -99,11 +100,12 @@ PageArm ArmOf(const std::string& name, std::string role,
   return arm;
 }
 
-// Two versions of one arm.
+// These endings tell two versions of one arm apart.
 constexpr const char* kNow = " now";
 constexpr const char* kApproved = " approved";
 
-/// Arms of a verdict on a regression, each beside its approved runs.
+/// Returns the arms of a verdict on a regression, each beside its approved
+/// runs.
 PageArms BesideApproved(std::span<const Run> runs,
                         std::span<const Run> approved) {
   PageArms page;
@@ -122,7 +124,7 @@ PageArms BesideApproved(std::span<const Run> runs,
   return page;
 }
 
-/// The order on the page.
+/// Returns a purpose's place in the order on the page.
 size_t Rank(std::string_view role) {
   constexpr std::string_view kRoles[] = {"baseline", "candidate", "null",
                                          "control"};
@@ -161,7 +163,7 @@ PageArms BesideBaseline(std::span<const Run> runs,
   return page;
 }
 
-/// Whether the page has the run.
+/// Returns whether the page has the run.
 bool Has(const PageArms& page, const Run* run) {
   return std::ranges::any_of(page.arms, [run](const PageArm& arm) {
     return std::ranges::count(arm.runs, &run->log, &PageRun::log) != 0;

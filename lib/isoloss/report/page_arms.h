@@ -1,5 +1,5 @@
-// Decides which arms the report page has, the purpose of each, and which are
-// compared.
+// Decides which arms the report page has, the purpose of each arm, and which
+// arms are compared.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +15,11 @@
 
 namespace isoloss::report {
 
-/// Runs that a page has; further ones are left out.
+/// A page has at most this number of runs; further runs are left out.
 inline constexpr size_t kMostPageRuns = 400;
 
-/// Two arms of the page, by seed. Points into the runs it was made from.
+/// Pairs two arms of the page, by seed. Points into the runs from which it was
+/// made.
 struct PagePair {
   std::string role = {};      ///< the candidate's
   std::string baseline = {};  ///< names of arms of the page
@@ -31,22 +32,22 @@ struct PageArms {
   std::vector<PagePair> pairs;
 };
 
-/// The arms of `runs`: the baseline, candidates, null arms, the control,
-/// others; of equal ones that of the first run first. The baseline is that of
-/// `verdicts`, else `baseline`, else what the first run calls so, else the
-/// first. With verdicts, candidates, null arms and control are those that they
-/// name; without one, a null arm is one by what its log says
-/// (compare::IsNullOf), and all others are candidates. Each is paired with the
-/// baseline. Of a verdict on a regression the baseline is the arm's own runs in
-/// `approved`, whose arm is named "ARM approved" here, beside "ARM
-/// now".
+/// Returns the arms of `runs`: the baseline, candidates, null arms, the
+/// control, then the rest. Within one purpose the arms keep the order of their
+/// first runs. The baseline is that of `verdicts`, else `baseline`, else the
+/// arm that the first run calls so, else the first arm. With verdicts,
+/// candidates, null arms and control are the arms that they name. Without a
+/// verdict, a null arm is one by its log (compare::IsNullOf), and all further
+/// arms are candidates. Each is paired with the baseline. For a verdict on a
+/// regression the baseline is the arm's own runs in `approved`. Their arm is
+/// then named "ARM approved", beside "ARM now".
 /// Notes    which runs are left out.
 PageArms ArmsOfPage(std::span<const compare::Run> runs,
                     std::span<const compare::Run> approved,
                     const std::vector<document::Json>& verdicts,
                     std::string_view baseline, PageBudget& budget);
 
-/// Calls the arms of verdicts on a regression as the page does.
+/// Gives the arms of verdicts on a regression the names that the page uses.
 void NameSides(const PageArms& page, std::vector<document::Json>& verdicts);
 
 }  // namespace isoloss::report

@@ -24,7 +24,8 @@ using document::Json;
 /// A page holds at most this number of evaluations, of all runs together.
 constexpr size_t kMostHeldOut = 20'000;
 
-/// The first run, of ascending seeds, that has what `has` asks for; else null.
+/// Returns the first run, in ascending seeds, for which `has` is true; else
+/// null.
 template <typename Has>
 const runlog::RunLog* FirstLog(const PageArm& arm, const Has& has) {
   const auto found = std::ranges::find_if(
@@ -32,7 +33,7 @@ const runlog::RunLog* FirstLog(const PageArm& arm, const Has& has) {
   return found == arm.runs.end() ? nullptr : found->log;
 }
 
-/// Texts of it in full are for `isoloss show`.
+/// Shortens long texts; `isoloss show` prints them in full.
 Json ProvenanceOf(const runlog::Provenance& provenance, PageBudget& budget) {
   Json json = document::ToJson(ProvenanceDocument(provenance));
   for (auto& [key, value] : json.items()) {
@@ -58,8 +59,8 @@ Json ArmJson(const PageArm& arm, int64_t bin, size_t most_held_out,
   return json;
 }
 
-/// What the arm's runs hold besides curves, once these have their place. `arms`
-/// share what is left.
+/// Adds what the arm's runs hold besides curves, after the curves have taken
+/// their room. `arms` share the rest.
 void AddDetails(const PageArm& arm, size_t arms, Json& json,
                 PageBudget& budget) {
   const size_t share = budget.left() / arms;
@@ -76,7 +77,7 @@ void AddDetails(const PageArm& arm, size_t arms, Json& json,
       [](const auto& log) { return !log.tensors.step.empty(); });
 }
 
-/// Null if the verdict has no such number.
+/// Returns a number of a verdict; null if the verdict has no such number.
 Json NumberAt(const std::vector<Json>& verdicts, const std::string& candidate,
               const char* part, const char* key) {
   // A null arm or a control is tested as its candidate is.
@@ -94,7 +95,7 @@ Json NumberAt(const std::vector<Json>& verdicts, const std::string& candidate,
   return found == nullptr ? Json(nullptr) : *found;
 }
 
-/// Of the loss; null where the verdict's margin is one of tokens.
+/// Returns the margin of the loss; null if the verdict's margin is in tokens.
 Json MarginOf(const std::vector<Json>& verdicts, const std::string& candidate) {
   const Json tokens =
       NumberAt(verdicts, candidate, "policy", "margin_tokens_percent");
@@ -102,7 +103,7 @@ Json MarginOf(const std::vector<Json>& verdicts, const std::string& candidate) {
   return NumberAt(verdicts, candidate, "policy", "margin_percent");
 }
 
-/// What people call each check.
+/// Returns the name of each check for people.
 Json CheckTitlesJson() {
   Json titles = Json::object();
   for (const gate::CheckTitle& check : gate::CheckTitles()) {
@@ -135,7 +136,7 @@ std::string TitleOf(const PageContent& content,
   if (arms.empty()) return "isoloss";
   const auto& name = arms.front().runs.front().log->provenance.experiment_name;
   if (!name.empty()) return name;
-  // Logs of other programs belong to no experiment.
+  // Logs of foreign programs belong to no experiment.
   std::string names;
   for (const PageArm& arm : arms) {
     names += (names.empty() ? "" : " and ") + arm.name;
@@ -143,7 +144,7 @@ std::string TitleOf(const PageContent& content,
   return names;
 }
 
-/// All of one page, in the order in which it gets its room.
+/// Builds all parts of a page, in the order in which they get their room.
 class PageBuilder {
  public:
   explicit PageBuilder(const PageContent& content) : content_(content) {

@@ -1,5 +1,5 @@
-// The data of the report page: one JSON object, which the page's scripts draw.
-// docs/report.md says what is in it.
+// Makes the data of the report page: one JSON object, which the page's scripts
+// draw. docs/report.md describes its content.
 #pragma once
 
 #include <span>
@@ -12,16 +12,17 @@
 
 namespace isoloss::report {
 
-/// All that a page can show. Points into what it is of; what is empty or null
-/// has no part on the page.
+/// Holds all that a page can show. It points to its sources; an empty or null
+/// member has no part on the page.
 struct PageContent {
   std::string title = {};  ///< "": the name of the runs' experiment
   std::span<const compare::Run> runs = {};
-  /// Earlier runs that a verdict on a regression was given against.
+  /// A verdict on a regression compares with these earlier runs.
   std::span<const compare::Run> approved = {};
-  /// Objects of verdict.json, each of one candidate.
+  /// These are objects of verdict.json, each of one candidate.
   const std::vector<document::Json>* verdicts = nullptr;
-  /// Arm that others are compared with, where no verdict says; "": the first.
+  /// The arm with which the remaining arms are compared, if no verdict says so;
+  /// "": the first arm is used.
   std::string baseline = {};
   std::span<const gate::Probe> probes = {};
   std::span<const gate::NullEnsemble> ensembles = {};
@@ -29,9 +30,9 @@ struct PageContent {
   std::vector<std::string> notes = {};     ///< sentences for the reader
 };
 
-/// The object. Curves keep each step while they have at most kMostCurveValues
-/// values; with all that is left out or thinned, which it says, what PageJson
-/// makes of it has at most kMostPageBytes - kMostFrameBytes bytes.
+/// Returns the object. Curves keep each step while they have at most
+/// kMostCurveValues values. The object says what was left out or thinned.
+/// PageJson then makes at most kMostPageBytes - kMostFrameBytes bytes of it.
 document::Json PageData(const PageContent& content);
 
 }  // namespace isoloss::report

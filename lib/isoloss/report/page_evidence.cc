@@ -26,7 +26,7 @@ constexpr size_t kMostFlipBytes = 200'000;
 constexpr size_t kMostProbes = 100;
 constexpr size_t kMostEnvelopeSteps = 5'000;
 
-/// Cuts lists to `entries` and texts to `bytes`, all the way down.
+/// Cuts lists to `entries` and texts to `bytes`, at every depth.
 void Shorten(Json& json, size_t entries, size_t bytes) {
   if (json.is_string()) {
     json = ClippedText(json.get_ref<const std::string&>(), bytes);
@@ -42,7 +42,8 @@ size_t SizeOf(const std::vector<Json>& verdicts) {
   return PageJson(Json(verdicts)).size();
 }
 
-/// Percent of the reference's loss, of each member; steps that all have.
+/// Returns the difference of each member in percent of the reference's loss, at
+/// the steps that both have.
 std::vector<std::vector<double>> MemberCurves(
     const runlog::Ensemble& ensemble) {
   std::vector<std::vector<double>> curves;
@@ -58,11 +59,12 @@ std::vector<std::vector<double>> MemberCurves(
   return curves;
 }
 
-/// NaN if either is.
+/// Both functions return NaN if a or b is NaN.
 double Lower(double a, double b) { return a < b || std::isnan(a) ? a : b; }
 double Upper(double a, double b) { return a > b || std::isnan(a) ? a : b; }
 
-/// Percent of choices, mean over each bin, and the first step of each.
+/// Returns the percent of choices that flipped, as the mean over each bin, and
+/// the first step of each bin.
 Json FlipsJson(const compare::RoutingDifference& difference) {
   Json json{{"step", Json::array()}, {"percent", Json::array()}};
   const size_t steps = difference.step.size();

@@ -1,5 +1,5 @@
-// The files of lib/isoloss/report/page and chart.js, as the build put them into
-// the program (lib/cmake/EmbedPage.cmake).
+// Holds the files of lib/isoloss/report/page and chart.js, as the build put
+// them into the program (lib/cmake/EmbedPage.cmake).
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@ namespace isoloss::report::page_files {
 
 std::string_view Html();
 std::string_view Style();
-/// chart.js first, then ours in their order.
+/// Returns chart.js first, then the page's own scripts in their order.
 std::span<const std::string_view> Scripts();
 
 }  // namespace isoloss::report::page_files

@@ -35,7 +35,7 @@ size_t Points(size_t steps, int64_t bin) {
   return (steps + width - 1) / width;
 }
 
-/// Means of `bin` values each, the last one of what is left.
+/// Returns means of `bin` values each; the last mean is of the rest.
 template <typename T>
 std::vector<double> Thinned(const std::vector<T>& values, int64_t bin) {
   std::vector<double> means;
@@ -66,7 +66,7 @@ size_t Columns(const StepColumns& steps) {
   return columns;
 }
 
-/// Of the points: the first step of each.
+/// Returns the first step of each point.
 Json StepJson(const std::vector<int64_t>& step, int64_t bin) {
   const auto width = static_cast<size_t>(bin);
   if (IsRegular(step)) {
@@ -90,7 +90,7 @@ Json HeldOutJson(const runlog::EvalColumns& eval, size_t most) {
   return json;
 }
 
-/// The last ones.
+/// Returns the last events.
 Json EventsJson(const std::vector<runlog::Event>& events, PageBudget& budget) {
   Json list = Json::array();
   const size_t first = events.size() - std::min(events.size(), kMostEvents);
@@ -101,7 +101,7 @@ Json EventsJson(const std::vector<runlog::Event>& events, PageBudget& budget) {
   return list;
 }
 
-/// "finished", "aborted" or "interrupted".
+/// Returns "finished", "aborted" or "interrupted".
 const char* StateName(const runlog::RunLog& log) {
   const RunState state = StateOf(log, /*has_journal=*/false);
   if (state == RunState::kAborted) return "aborted";
@@ -122,7 +122,7 @@ int64_t CurveBin(const std::vector<PageArm>& arms) {
     }
     return sum;
   };
-  // Points that are not full make it a little more than this.
+  // Points that are not full may make the bin a little larger than this.
   auto bin = static_cast<int64_t>((values(1) + kMostCurveValues - 1) /
                                   kMostCurveValues);
   bin = std::max<int64_t>(bin, 1);

@@ -20,8 +20,8 @@ using document::Json;
 using runlog::MoeColumns;
 using runlog::TensorColumns;
 
-/// Statistics that the page draws, without `_columnwise`; the most important
-/// first. Those that a log does not have are passed over.
+/// The page draws these statistics, without `_columnwise`; the most important
+/// come first. Statistics that a log does not have are passed over.
 constexpr std::string_view kShown[] = {
     "sqnr_db",     "saturated%",
     "underflows%", "dynamic_range",
@@ -30,14 +30,16 @@ constexpr std::string_view kShown[] = {
     "signed_gain", "block_argmax_spread",
 };
 
-/// Its place in kTensorStatistics; kTensorStatisticCount if there is none.
+/// Returns the statistic's place in kTensorStatistics; kTensorStatisticCount if
+/// there is none.
 size_t StatisticNamed(std::string_view name) {
   const auto found = std::ranges::find(runlog::kTensorStatistics, name,
                                        &runlog::TensorStatistic::name);
   return static_cast<size_t>(found - std::begin(runlog::kTensorStatistics));
 }
 
-/// Places of kShown, each followed by its `_columnwise`.
+/// Returns the places of kShown, each followed by the place of its
+/// `_columnwise`.
 std::vector<size_t> ShownStatistics() {
   std::vector<size_t> places;
   for (const std::string_view name : kShown) {
@@ -49,7 +51,8 @@ std::vector<size_t> ShownStatistics() {
   return places;
 }
 
-/// The rows of a [S_t, N] column, one after another; {} if none has a number.
+/// Returns the rows of a [S_t, N] column, one after the next; {} if none has a
+/// number.
 std::vector<double> Rows(const std::vector<double>& column, size_t count,
                          const std::vector<size_t>& rows) {
   std::vector<double> values;
@@ -65,8 +68,9 @@ std::vector<double> Rows(const std::vector<double>& column, size_t count,
   return defined ? values : std::vector<double>();
 }
 
-/// Module and operand ("activation") of each, as the model's graph says; of a
-/// log without one, the parts before and after the last `_`.
+/// Returns module and operand ("activation") of each tensor, as the model's
+/// graph says. For a log without a graph they are the parts before and after
+/// the last `_`.
 Json NamesJson(const runlog::RunLog& log) {
   const runlog::GraphIndex graph(log.provenance.graph);
   Json list = Json::array();
@@ -107,7 +111,8 @@ Json StepsJson(const std::vector<int64_t>& step,
   return list;
 }
 
-/// Bytes and counts of one step's tensors that are not 0: [N] of pairs.
+/// Returns the bytes and counts of one step's tensors that are not 0, as [N] of
+/// pairs.
 Json HistogramsAt(const std::vector<int32_t>& histogram, size_t count,
                   size_t row) {
   Json tensors = Json::array();
@@ -123,7 +128,8 @@ Json HistogramsAt(const std::vector<int32_t>& histogram, size_t count,
   return tensors;
 }
 
-/// One direction; a step without room has no pairs. Null without a column.
+/// Returns the histograms of one direction; a step without room has no pairs.
+/// Null without a column.
 Json HistogramJson(const std::vector<int32_t>& histogram, size_t count,
                    const std::vector<size_t>& rows, size_t& bytes,
                    PageBudget& budget) {
@@ -163,7 +169,7 @@ Json ScalesJson(const TensorColumns& tensors, const std::vector<size_t>& rows,
                                        rows, half, budget)}};
 }
 
-/// Rows of all steps of one bin.
+/// Joins the rows of all steps into bins.
 struct Bins {
   size_t steps = 0;
   size_t width = 1;
@@ -171,7 +177,7 @@ struct Bins {
   size_t count() const { return (steps + width - 1) / width; }
 };
 
-/// Mean over each bin of a [S, width] column, [bins, width].
+/// Returns the mean over each bin of a [S, width] column, as [bins, width].
 template <typename T>
 std::vector<double> BinMeans(const std::vector<T>& column, size_t width,
                              const Bins& bins) {
@@ -190,10 +196,10 @@ std::vector<double> BinMeans(const std::vector<T>& column, size_t width,
   return means;
 }
 
-/// Base64 makes 16 bytes of three float32.
+/// Base64 makes 16 bytes of three float32 values.
 constexpr double kBytesPerValue = 16.0 / 3.0;
 
-/// Values that `bytes` have room for.
+/// Returns how many values fit into `bytes`.
 size_t ValuesIn(size_t bytes) {
   return static_cast<size_t>(static_cast<double>(bytes) / kBytesPerValue);
 }

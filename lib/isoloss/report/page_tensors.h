@@ -10,24 +10,24 @@
 
 namespace isoloss::report {
 
-/// Steps with statistics of tensors that a page shows.
+/// A page shows at most this number of steps with statistics of tensors.
 inline constexpr size_t kMostTensorSteps = 12;
 
-// Each is null if the log has nothing of the kind, takes at most `bytes` of the
-// budget, and notes what it leaves out of `arm`.
+// Each result is null if the log has nothing of its kind. Each function takes
+// at most `bytes` of the budget, and notes what it leaves out of `arm`.
 
-/// Statistics of tensors at up to kMostTensorSteps steps, fewer if there is no
-/// room, and the histograms of their E8M0 scales at as many of these, the last
-/// one first.
+/// Returns statistics of tensors at up to kMostTensorSteps steps, fewer if
+/// there is no room. The histograms of their E8M0 scales come from as many of
+/// these steps as fit, the last step first.
 document::Json TensorsJson(const runlog::RunLog& log, const std::string& arm,
                            size_t bytes, PageBudget& budget);
 
-/// Tokens of each expert and the entropy of the router, means over bins of
-/// steps.
+/// Returns the tokens of each expert and the entropy of the router, as means
+/// over bins of steps.
 document::Json MoeJson(const runlog::RunLog& log, const std::string& arm,
                        size_t bytes, PageBudget& budget);
 
-/// Bytes from rank to rank, and sums over all steps.
+/// Returns the bytes from rank to rank, and the sums over all steps.
 document::Json ExchangeJson(const runlog::RunLog& log, const std::string& arm,
                             size_t bytes, PageBudget& budget);
 

@@ -66,7 +66,7 @@ std::string Encode(std::span<const T> values) {
   return std::move(text).Finish();
 }
 
-/// Ends no code point in its middle.
+/// Returns the front of a text, without cutting a code point.
 std::string_view Front(std::string_view text, size_t bytes) {
   while (bytes > 0 && (static_cast<uint8_t>(text[bytes]) & 0xc0) == 0x80) {
     --bytes;
@@ -87,8 +87,8 @@ std::string Float32Base64(std::span<const int64_t> values) {
 Json ShortNumber(double value) {
   const auto single = static_cast<float>(value);
   if (!std::isfinite(single)) return nullptr;
-  // The double that the shortest text of the float32 stands for: JSON then
-  // shows that text.
+  // Returns the double that the shortest text of the float32 stands for,
+  // because JSON then shows that text.
   return std::strtod(fmt::format("{}", single).c_str(), nullptr);
 }
 

@@ -18,7 +18,7 @@ using document::Document;
 using gate::Judgement;
 using gate::PrecisionMeasures;
 
-/// "337 k", three digits.
+/// Returns "337 k", with three digits.
 std::string Short(double number) {
   const char* prefix = "";
   for (const char* next : {" k", " M", " G", " T"}) {
@@ -43,7 +43,7 @@ std::string Trained(const compare::TrainingScale& trained) {
   return text;
 }
 
-/// "bf16 4.310 (held-out 4.352)".
+/// Returns "bf16 4.310 (held-out 4.352)".
 std::string ArmBits(const ArmSummary& arm) {
   if (!arm.final_loss_nats.has_value()) return "";
   std::string text =
@@ -74,23 +74,24 @@ std::string Learnt(const Judgement& judgement) {
   return text + corpus;
 }
 
-/// "+0.013": to a thousandth, without a sign of zero's.
+/// Returns "+0.013", rounded to a thousandth; a zero gets no minus sign.
 std::string Signed(double percent) {
   return fmt::format("{:+.3f}", std::round(1000 * percent) / 1000 + 0.0);
 }
 
-/// " [-0.100 %, +0.200 %]"; "" if there is none, as of a single pair.
+/// Returns " [-0.100 %, +0.200 %]"; "" if there is no interval, as for a single
+/// pair.
 std::string Interval(double lower, double upper) {
   if (!std::isfinite(lower) || !std::isfinite(upper)) return "";
   return fmt::format(" [{} %, {} %]", Signed(lower), Signed(upper));
 }
 
-/// Of a mean over seeds.
+/// Returns the text of a mean over seeds.
 std::string Mean(const stats::MeanInterval& of) {
   return fmt::format("{} %{}", Signed(of.mean), Interval(of.lower, of.upper));
 }
 
-/// `of_what` the percents are, after a space; "" for the loss.
+/// `of_what` says what the percents are of, after a space; "" for the loss.
 std::string CouldSee(const gate::Sensitivity& of, const char* of_what) {
   return fmt::format(
       "{}: PASS with probability {:.2f} if there is no difference, FAIL with "
@@ -217,7 +218,7 @@ Document SensitivityDocument(const gate::Sensitivity& of) {
   return document;
 }
 
-/// Mean loss of an arm, in bits; null if it has none.
+/// Returns the mean loss of an arm, in bits; null if it has none.
 Document LearntDocument(const ArmSummary& arm) {
   const auto bits = [](const std::optional<double>& nats) {
     return nats ? std::optional(compare::BitsOf(*nats)) : std::nullopt;

@@ -1,4 +1,4 @@
-// The evidence that a verdict on precision rests on.
+// Writes the evidence for a verdict on precision.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace isoloss::report {
 
-/// The document is the key `precision` of verdict.json, and for people a
-/// section with a line or two for each thing. It requires judgement.precision.
+/// Returns the key `precision` of verdict.json, and for people a section with a
+/// line or two for each item. It requires judgement.precision.
 document::Document PrecisionDocument(const gate::Judgement& judgement);
 
-/// What was tried, and that nothing else was: model, tokens, corpus, schedule
-/// and seeds, in a sentence.
+/// Says in a sentence what was tried, and that nothing more was: model, tokens,
+/// corpus, schedule and seeds.
 std::string ValidFor(const gate::Judgement& judgement);
 
 }  // namespace isoloss::report

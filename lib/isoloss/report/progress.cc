@@ -19,8 +19,9 @@ constexpr size_t kNarrowestStepBar = 4;
 constexpr size_t kWidestName = 32;
 constexpr size_t kNarrowestName = 4;
 
-/// Columns and rows that may be used: a line as wide as the terminal would
-/// wrap, a block as high would scroll, and the next redraw miss its place.
+/// Says how many columns and rows may be used. A line as wide as the terminal
+/// would wrap, a block as high as the terminal would scroll, and the next
+/// redraw would miss its place.
 struct Space {
   size_t columns = 79;
   size_t rows = 23;
@@ -129,7 +130,7 @@ void Progress::Redraw() {
   }
   text += TotalLine(space.columns) + "\x1b[K\n";
   ++lines_drawn_;
-  // Lines of the picture before that this one does not have.
+  // Clears the lines of the earlier picture that this one does not have.
   for (size_t i = lines_drawn_; i < before; ++i) text += "\x1b[K\n";
   if (lines_drawn_ < before) {
     text += fmt::format("\x1b[{}F", before - lines_drawn_);
@@ -146,7 +147,7 @@ std::string Progress::BarLine(const Bar& bar, size_t columns) const {
                                           steps.size(), steps, bar.loss_nats);
   const size_t taken = name.size() + numbers.size() + 4;
   if (columns < taken + kNarrowestStepBar) {
-    // Numbers rather than the whole of a long name.
+    // Numbers are kept rather than the whole of a long name.
     const size_t room = columns - std::min(columns, numbers.size() + 2);
     return Clip(Clip(name, std::max(room, kNarrowestName)) + "  " + numbers,
                 columns);
@@ -170,7 +171,7 @@ std::string Progress::TotalLine(size_t columns) const {
       std::chrono::duration<double>(Clock::now() - start_).count(),
       static_cast<double>(done - skipped_), static_cast<double>(all - done));
   const std::string comma = left.empty() ? "" : ", ";
-  // The narrower, the less is said; how long it takes is said to the last.
+  // Narrower lines say less; the time left is dropped last.
   for (const std::string& line :
        {fmt::format("{} % done, {} of {} runs finished{}{}", percent, finished,
                     bars_.size(), comma, left),

@@ -12,12 +12,13 @@
 
 namespace isoloss::report {
 
-/// One bar per run in progress with its loss, and the time left for all of
-/// them. Redrawn in place on a terminal, within its width and height; elsewhere
-/// a line when a run ends, and a heartbeat. Thread-safe.
+/// Shows one bar per run in progress with its loss, and the time left for all
+/// runs. On a terminal it is redrawn in place, within the width and height. In
+/// a file it is a line when a run ends, and a heartbeat. Thread-safe.
 class Progress {
  public:
-  /// `names` of the runs, in the order of their bars; `steps` each will take.
+  /// `names` are those of the runs, in the order of their bars; each run will
+  /// take `steps`.
   Progress(std::vector<std::string> names, int64_t steps);
   ~Progress();
   Progress(const Progress&) = delete;
@@ -31,7 +32,7 @@ class Progress {
   void Skip(size_t run);
   /// Prints a line above the bars.
   void Say(const std::string& text);
-  /// Erases the bars, so that other text can follow.
+  /// Erases the bars, so that further text can follow.
   void Clear();
 
  private:
@@ -43,14 +44,14 @@ class Progress {
     bool finished = false;
   };
 
-  /// Line by line, and never from the top left corner to the end of the
+  /// Draws line by line, and never from the top left corner to the end of the
   /// screen: tmux takes that for a screen that is left, and keeps it.
   void Redraw();
   void Erase();
-  /// At most `columns` wide, without a line end.
+  /// Returns a line at most `columns` wide, without a line end.
   std::string BarLine(const Bar& bar, size_t columns) const;
   std::string TotalLine(size_t columns) const;
-  /// What runs now, for a line of a file.
+  /// Returns the runs in progress, for a line of a file.
   std::string Beat();
 
   const bool terminal_;
@@ -63,7 +64,7 @@ class Progress {
   int64_t skipped_ = 0;  // steps that took none of the time
   Clock::time_point last_draw_;
   size_t lines_drawn_ = 0;
-  std::optional<Heartbeat> heartbeat_;  // last: it asks the others
+  std::optional<Heartbeat> heartbeat_;  // last: it asks the members above
 };
 
 }  // namespace isoloss::report

@@ -14,13 +14,13 @@ namespace {
 using document::Document;
 using document::Line;
 
-/// Sites of which the log says the same.
+/// Groups the sites of which the log says the same.
 struct Group {
-  std::string_view said;  ///< behind the site's name: products and reason
+  std::string_view said;  ///< after the site's name: products and reason
   std::string sites;      ///< with commas
 };
 
-/// The next line; it is taken from `text`.
+/// Returns the next line, and removes it from `text`.
 std::string_view TakeLine(std::string_view& text) {
   const std::string_view line = text.substr(0, text.find('\n'));
   text.remove_prefix(std::min(line.size() + 1, text.size()));
@@ -42,7 +42,7 @@ std::vector<Group> Groups(std::string_view text) {
   return groups;
 }
 
-/// "fprop e4m3 x e4m3": the name in a column of its own.
+/// Adds "fprop e4m3 x e4m3" with the name in its own column.
 void AddProduct(std::string_view product, Document& document) {
   const std::string_view name = product.substr(0, product.find(' '));
   product.remove_prefix(std::min(name.size() + 1, product.size()));

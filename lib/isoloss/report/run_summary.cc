@@ -17,7 +17,7 @@ namespace {
 using document::Document;
 using runlog::RunLog;
 
-/// What the tensor table shows; all of it is in JSON.
+/// The tensor table shows these statistics; JSON has all of them.
 constexpr size_t kShownStatistics[] = {
     runlog::kStat_l2_norm,       runlog::kStat_mean,
     runlog::kStat_std,           runlog::kStat_cur_amax,
@@ -37,7 +37,7 @@ std::span<const T> RowOf(const std::vector<T>& values, size_t row,
   return {values.data() + row * width, width};
 }
 
-/// The row of the wanted step, or the last one.
+/// Returns the row of the wanted step, or the last row.
 std::optional<size_t> ChosenRow(const std::vector<int64_t>& steps,
                                 const std::optional<int64_t>& wanted) {
   if (steps.empty()) return std::nullopt;
@@ -60,7 +60,7 @@ void CountNonfinite(const RunLog& log, RunSummary& summary) {
   }
 }
 
-/// The `top` largest; what is not finite comes first.
+/// Returns the `top` largest values; values that are not finite come first.
 std::vector<NamedValue> Largest(const std::vector<std::string>& names,
                                 std::span<const double> values, size_t top) {
   std::vector<NamedValue> all;
@@ -129,8 +129,8 @@ void SummarizeLayers(const RunLog& log, const RunSummaryOptions& options,
                            : fmt::format("steps {}", fmt::join(steps, ", ")));
 }
 
-/// The last row with statistics of any tensor, whose `numel` is a number then,
-/// or the last one.
+/// Returns the last row with statistics of any tensor, or else the last row. A
+/// row has statistics if a tensor's `numel` is a number.
 std::optional<size_t> LastTensorRow(const runlog::TensorColumns& tensors) {
   const auto& numel = tensors.statistics[runlog::kStat_numel];
   const size_t width = std::max<size_t>(1, tensors.names.size());
@@ -182,7 +182,7 @@ void SummarizeTensors(const RunLog& log, const RunSummaryOptions& options,
   }
 }
 
-/// The parameters with the largest values of one kind.
+/// Adds the parameters with the largest values of one kind.
 void AddLargest(const char* title, std::string key,
                 const std::vector<NamedValue>& values,
                 const RunSummary& summary, Document& document) {
@@ -239,7 +239,7 @@ void AddLayers(const RunSummary& summary, Document& document) {
   document.Add(std::move(table));
 }
 
-/// The digest stands a space apart from the numbers.
+/// The leading space sets the digest apart from the numbers.
 constexpr const char* kDigestLabel = " digest";
 
 Document TensorRow(const TensorSummary& tensor) {

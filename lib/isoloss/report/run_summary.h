@@ -1,4 +1,4 @@
-// One run at a glance: what `isoloss show` prints.
+// Shows one run at a glance, for `isoloss show`.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@
 
 namespace isoloss::report {
 
-/// A parameter and one of its quantities.
+/// Holds a parameter and one of its quantities.
 struct NamedValue {
   std::string name;
   double value = 0;
 };
 
-/// One MoE layer at the last step; empty: not logged.
+/// Describes one MoE layer at the last step; empty: not logged.
 struct LayerSummary {
   int64_t layer = 0;
   std::optional<double> router_entropy_nats;
@@ -29,8 +29,9 @@ struct LayerSummary {
   std::optional<int64_t> routing_flips;
 };
 
-/// One tensor at one step: its digest in hexadecimal ("" if it has none) and
-/// the statistics of kTensorStatistics, NaN where it lacks one.
+/// Describes one tensor at one step. It has a digest in hexadecimal ("" if
+/// there is none) and the statistics of kTensorStatistics, NaN where it lacks
+/// one.
 struct TensorSummary {
   std::string name;
   std::string digest;
@@ -43,7 +44,8 @@ struct RunSummary {
   std::optional<double> loss_nats;
   std::optional<double> grad_norm;
   std::optional<double> held_out_loss_nats;
-  /// Steps with a loss or gradient that is NaN or infinite, and the first.
+  /// Counts the steps with a loss or gradient that is NaN or infinite, and
+  /// keeps the first one.
   int64_t nonfinite_steps = 0;
   std::optional<int64_t> first_nonfinite_step;
   std::optional<int64_t> parameter_step;
@@ -56,25 +58,27 @@ struct RunSummary {
 };
 
 struct RunSummaryOptions {
-  /// Parameters and tensors at this step; empty: each at the last one logged,
-  /// tensors at the last one with statistics if there is any.
+  /// Takes parameters and tensors of this step. Empty: the last logged step of
+  /// each kind, for tensors the last step with statistics if there is any.
   std::optional<int64_t> step;
-  /// Which tensors to list; empty: none.
+  /// Decides which tensors to list; empty: none.
   std::function<bool(std::string_view name)> wants_tensor;
   size_t top = 5;  ///< parameters to list
 };
 
-/// Errors   ConfigError if the log does not have the step; if tensors are asked
-/// for and the log has none at that
-///          step, or none of a wanted name; it lists what there is.
+/// Summarises a run.
+/// Errors   ConfigError if the log does not have the step. It is also thrown if
+///          tensors are wanted and the log has none at that step, or none of a
+///          wanted name; it lists the existing ones.
 RunSummary SummarizeRun(const runlog::RunLog& log,
                         const RunSummaryOptions& options);
 
-/// Of an expert count each: the busiest over the mean; empty for no tokens.
+/// Returns the busiest expert's count over the mean of all experts; empty for
+/// no tokens.
 std::optional<double> LoadMaxOverMean(const int64_t* tokens, size_t experts);
 
-/// Non-finite values, parameters, layers, tensors. What the log lacks is left
-/// out.
+/// Shows non-finite values, parameters, layers and tensors. Parts that the log
+/// lacks are left out.
 document::Document DocumentOf(const RunSummary& summary);
 
 }  // namespace isoloss::report

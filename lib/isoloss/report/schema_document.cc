@@ -32,7 +32,7 @@ struct DescribedGroup {
   std::vector<DescribedDataset> datasets;
 };
 
-/// "only with MoE layers" and the like; "" for kAlways.
+/// Returns "only with MoE layers" or the like; "" for kAlways.
 std::string_view ConditionText(When when) {
   switch (when) {
     case When::kAlways:
@@ -77,7 +77,7 @@ std::string SinceText(int64_t version) {
   return version > 1 ? fmt::format(" (from version {})", version) : "";
 }
 
-/// The type of a column with its shape: "float64 [rows, layers]".
+/// Returns the type of a column with its shape: "float64 [rows, layers]".
 std::string TypeText(const Column& column) {
   if (column.role == Role::kRunVersion) {
     return fmt::format("int64, {}; older ones are read too", column.newest);

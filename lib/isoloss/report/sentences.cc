@@ -29,19 +29,20 @@ const Check* GatingCheck(const Judgement& judgement, std::string_view name) {
   return found == judgement.checks.end() ? nullptr : &*found;
 }
 
-/// "+0.022 %": to at least a hundredth of the margin, so that a figure on
-/// either side of it does not look as if it lay on it.
+/// Returns "+0.022 %", rounded to at least a hundredth of the margin. A figure
+/// beside the margin then does not look as if it were equal to it.
 std::string Percent(double value, double margin) {
   if (!std::isfinite(value)) return "not finite";
   const double decimals = std::clamp(std::ceil(2 - std::log10(margin)), 1., 9.);
   const double unit = std::pow(10, decimals);
-  // Without a sign of zero's.
+  // Adding 0 removes the sign of a negative zero.
   return fmt::format("{:+.{}f} %", std::round(value * unit) / unit + 0.0,
                      static_cast<int>(decimals));
 }
 
-/// "final loss +0.020 % (-0.050 % to +0.090 %, 8 seed pairs)"; of a margin in
-/// tokens they are tokens. "" if the check measured nothing.
+/// Returns "final loss +0.020 % (-0.050 % to +0.090 %, 8 seed pairs)"; the
+/// figures are tokens if the margin is in tokens. "" if the check measured
+/// nothing.
 std::string FigureText(const Check* check, const gate::Policy& policy) {
   if (check == nullptr || !check->value || !check->pairs) return "";
   const double margin = policy.Margin();
@@ -55,14 +56,14 @@ std::string FigureText(const Check* check, const gate::Policy& policy) {
                      Percent(*check->value, margin), spread);
 }
 
-/// Whether the course of training is no reason for a PASS.
+/// Returns whether the course of training is no reason for a PASS.
 bool LeftTheCourse(const Check& check) {
   return check.name == kTrajectory && check.outcome != Outcome::kPass;
 }
 
-/// The figure of the check of L5 that decided, and, where the question stays
-/// open, what the course of training says; failing that, that of the final
-/// loss.
+/// Returns the figure of the check of L5 that decided. If the question stays
+/// open, it adds what the course of training says. Without a figure it returns
+/// that of the final loss.
 std::string DecidingFigure(const Judgement& judgement) {
   std::string text;
   for (const Check* check : Deciding(judgement)) {
@@ -97,7 +98,7 @@ std::string Claim(const Judgement& judgement) {
                            judgement.baseline.arm, Margin(policy));
 }
 
-/// "the check "final loss" (L5)", or how many there are beside it.
+/// Returns "the check "final loss" (L5)", and the number of further checks.
 std::string Named(const std::vector<const Check*>& checks) {
   if (checks.empty()) return "no check at all";
   std::string text =
@@ -110,8 +111,8 @@ std::string Named(const std::vector<const Check*>& checks) {
   return text;
 }
 
-/// Of a regression whose losses are all equal; "" of others. No more is said to
-/// be equal than was compared.
+/// Says that all losses of a regression are equal; "" if they differ or this is
+/// no regression. It claims no more equality than was compared.
 std::string PassesAsEqual(const Judgement& judgement) {
   if (!IsRegression(judgement)) return "";
   const Check* bits = GatingCheck(judgement, "bit_equal");
@@ -127,7 +128,8 @@ std::string PassesAsEqual(const Judgement& judgement) {
       note.empty() ? "" : " ", note);
 }
 
-/// What else a PASS rests on than the end; "" if nothing was judged.
+/// Says that a PASS rests on the course of training, too; "" if it was not
+/// judged.
 std::string CourseText(const Judgement& judgement) {
   return GatingCheck(judgement, kTrajectory) == nullptr
              ? ""
@@ -269,7 +271,7 @@ std::string ValueText(const Check& check) {
                            : fmt::format("{:.5g}", *check.value);
 }
 
-/// Pairs that part at a step of training, the earliest first.
+/// Returns the pairs that part at a step of training, the earliest first.
 std::vector<gate::SeedDivergence> PartedSeeds(const Judgement& judgement) {
   std::vector<gate::SeedDivergence> parted;
   std::ranges::copy_if(judgement.divergences, std::back_inserter(parted),
@@ -282,8 +284,8 @@ std::vector<gate::SeedDivergence> PartedSeeds(const Judgement& judgement) {
   return parted;
 }
 
-/// "Later part seed 4 at step 61, seed 5 at step 81." of those that do so after
-/// the first; how many they are, if they are many.
+/// Returns "Later part seed 4 at step 61, seed 5 at step 81." for the seeds
+/// that part after the first; only their number if they are many.
 std::string LaterSeeds(std::span<const gate::SeedDivergence> parted) {
   constexpr size_t kMost = 3;
   std::vector<std::string> later;
@@ -298,8 +300,8 @@ std::string LaterSeeds(std::span<const gate::SeedDivergence> parted) {
              : fmt::format(" {} others part later.", later.size());
 }
 
-/// How far pairs are equal before they part; "" if not even the first steps of
-/// the earliest are, or if none parts.
+/// Says how far pairs are equal before they part; "" if none parts, or if even
+/// the first steps of the earliest differ.
 std::string WhereTheyPart(const Judgement& judgement) {
   const std::vector<gate::SeedDivergence> parted = PartedSeeds(judgement);
   // The first few losses may agree by their rounding alone.
@@ -329,7 +331,7 @@ std::string WhereTheyPart(const Judgement& judgement) {
 }  // namespace
 
 bool TellsRelation(const Check& check) {
-  // Of pairs that are none by their spread there is evidence.
+  // If the pairs were refused because of their spread, the check has evidence.
   return check.name == "first_step" && check.gates && check.evidence.empty();
 }
 

@@ -1,5 +1,5 @@
-// The sentences of a verdict. Names of users and files stand in them as logs
-// have them: formats escape them.
+// Makes the sentences of a verdict. Names of users and files stand in them as
+// logs have them; each output format escapes them.
 #pragma once
 
 #include <cstdint>
@@ -16,27 +16,29 @@ namespace isoloss::report {
 /// +0.090 %, 8 seed pairs)." The outcome's word stands beside it.
 std::string HeadlineOf(const gate::Judgement& judgement);
 
-/// The checks that made the outcome what it is.
+/// Returns the checks that decided the outcome.
 std::vector<const gate::Check*> Deciding(const gate::Judgement& judgement);
 
-/// Whether the check found that all losses of one arm follow from the other's,
-/// as in another unit: that explains what others found.
+/// Returns whether the check found that all losses of one arm follow from those
+/// of the second arm, as in a different unit. Such a relation explains the
+/// findings of further checks.
 bool TellsRelation(const gate::Check& check);
 
-/// "1 step", "2 steps".
+/// Returns "1 step", "2 steps".
 std::string Count(int64_t count, std::string_view what);
 
-/// "oracle" (L2), with the quotes.
+/// Returns "oracle" (L2), with the quotes.
 std::string LevelText(const gate::LevelOutcome& level);
 
-/// "mean paired loss difference +0.022 % within +-0.25 %": quantity, value,
-/// relation, limit and unit, as far as the check has them.
+/// Returns "mean paired loss difference +0.022 % within +-0.25 %": quantity,
+/// value, relation, limit and unit, as far as the check has them.
 std::string StatementOf(const gate::Check& check);
 
-/// The check "final loss" (L5) passes: STATEMENT (EVIDENCE).
+/// Returns: The check "final loss" (L5) passes: STATEMENT (EVIDENCE).
 std::string SentenceOf(const gate::Check& check);
 
-/// Says why, on the line of the verdict: "9 checks pass; no evidence: L2".
+/// Returns the reasons on the line of the verdict: "9 checks pass; no evidence:
+/// L2".
 std::string VerdictReasons(const gate::Judgement& judgement);
 
 }  // namespace isoloss::report

@@ -46,7 +46,7 @@ bool KnowsEscapes(int descriptor) {
 }
 
 bool LocaleIsAscii() {
-  // The first that is set decides (POSIX, 8.2).
+  // The first variable that is set decides (POSIX, 8.2).
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     const char* value = std::getenv(name);
     if (value == nullptr || *value == '\0') continue;

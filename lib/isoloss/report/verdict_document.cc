@@ -154,7 +154,7 @@ void AddArms(const Judgement& judgement, Document& document) {
   for (const ArmRow& row : TableRows()) {
     const std::string baseline = row.cell(judgement.baseline);
     const std::string candidate = row.cell(judgement.candidate);
-    // The logs of other programs do not tell everything.
+    // The logs of foreign programs do not tell everything.
     if (!judgement.origin.empty() && is_unknown(baseline) &&
         is_unknown(candidate)) {
       continue;
@@ -168,7 +168,7 @@ void AddArms(const Judgement& judgement, Document& document) {
   document.Add(std::move(table));
 }
 
-/// How good the losses are in absolute terms.
+/// Says how good the losses are in absolute terms.
 void AddEntropies(const Judgement& judgement, Document& document) {
   std::vector<std::string> lines;
   for (const ArmSummary* arm : {&judgement.baseline, &judgement.candidate}) {
@@ -228,11 +228,12 @@ Document MeasureDocument(const gate::Measure& measure) {
   return document;
 }
 
-/// In place of the outcome of a check that another level made unnecessary.
+/// This text replaces the outcome of a check that a different level made
+/// unnecessary.
 constexpr std::string_view kNotNeeded = "not needed";
 
-/// OUTCOME level name: statement (evidence), and what to do on a line of its
-/// own. Outcomes are padded to `outcome_width`.
+/// Writes OUTCOME level name: statement (evidence), and what to do on a
+/// separate line. Outcomes are padded to `outcome_width`.
 Document CheckDocument(const Check& check, size_t outcome_width) {
   Document document = CheckMembers(check);
   const std::string_view word =
@@ -281,7 +282,7 @@ void AddChecks(const Judgement& judgement, Document& document) {
   });
 }
 
-/// The tensors of level L3 that stand out; not a gate.
+/// Lists the tensors of level L3 that stand out; they are not a gate.
 void AddTensors(const Judgement& judgement, Document& document) {
   constexpr size_t kShown = 10;
   size_t shown = 0;
@@ -303,7 +304,7 @@ void AddTensors(const Judgement& judgement, Document& document) {
   }
 }
 
-/// Rules that other projects' users know.
+/// Adds rules that users of different projects know.
 void AddPeers(const Judgement& judgement, Document& document) {
   if (judgement.origin.empty()) return;
   document.Put("origin", judgement.origin);
@@ -335,8 +336,8 @@ void AddWarnings(const Judgement& judgement, Document& document) {
   }
 }
 
-/// "PASS  mxfp8 against bf16: ... (exit code 0)": one line, however long, which
-/// scripts look for.
+/// Writes "PASS  mxfp8 against bf16: ... (exit code 0)" on one line, however
+/// long, because scripts look for it.
 void AddEnd(const Judgement& judgement, Document& document) {
   document.Say("");
   document.Add(

@@ -6,8 +6,8 @@
 
 namespace isoloss::report {
 
-/// The document says everything there is to say. People read what was compared,
-/// a table of both arms, their loss curves and difference, measures, checks and
+/// The document contains the whole verdict. People read what was compared, a
+/// table of both arms, their loss curves and difference, measures, checks and
 /// warnings, and the verdict on a line that scripts look for. Programs read the
 /// object of verdict.json without its digest (docs/verdict.schema.json). Every
 /// number was computed before.

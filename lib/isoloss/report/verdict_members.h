@@ -1,5 +1,5 @@
-// The members of verdict.json. They hold figures that no text shows as they
-// are.
+// Makes the members of verdict.json. They hold figures that no text shows
+// unchanged.
 #pragma once
 
 #include "isoloss/document/document.h"
@@ -8,7 +8,7 @@
 namespace isoloss::report {
 
 /// The members leave out measures, controls, checks, peers, tensors, precision
-/// and warnings, since people read these, too.
+/// and warnings, which are also shown to people.
 document::Document VerdictMembers(const gate::Judgement& judgement);
 
 document::Document CheckMembers(const gate::Check& check);

@@ -24,7 +24,8 @@ using gate::Outcome;
 
 // ---- reasons ---------------------------------------------------------------
 
-/// "All 7 checks of the log integrity (L0) pass: seeds, same configuration, …".
+/// Returns "All 7 checks of the log integrity (L0) pass: seeds, same
+/// configuration, …".
 std::vector<std::string> WhatPassed(const Judgement& judgement) {
   std::vector<std::string> sentences;
   for (const gate::LevelOutcome& level : judgement.levels) {
@@ -34,7 +35,7 @@ std::vector<std::string> WhatPassed(const Judgement& judgement) {
       if (!check.gates || check.level != level.name) continue;
       only = &check;
       titles.push_back(check.title);
-      // Their figures are what a pass is about.
+      // A pass is about the figures of these checks.
       if (check.pairs) sentences.push_back(SentenceOf(check));
     }
     if (only == nullptr || only->pairs) continue;
@@ -58,7 +59,7 @@ std::vector<std::string> Reasons(const Judgement& judgement) {
 
 // ---- what it could have seen -----------------------------------------------
 
-/// Of all tests of L5.
+/// Describes the sensitivity of all tests of L5.
 std::string SensitivityText(const std::vector<gate::Sensitivity>& tests,
                             const gate::Policy& policy) {
   std::string detectable;
@@ -95,8 +96,8 @@ std::string ControlText(const Judgement& judgement) {
                      ControlFinding(*controls.control));
 }
 
-/// Whether chance alone reaches across the whole margin in a test, so that the
-/// test says nothing of the candidate either.
+/// Returns whether chance alone reaches across the whole margin in a test, so
+/// that the test says nothing of the candidate either.
 bool CrossesBothEnds(const gate::ArmTest& test) {
   return test.lower && test.upper &&
          *test.lower<-test.margin&& * test.upper> test.margin;
@@ -119,8 +120,8 @@ std::string NullText(const gate::ControlArm& arm) {
                         : "was not seen outside the margin");
 }
 
-/// The sentences name the levels that lacked evidence. For other programs'
-/// runs, whose users do not know it, they say how to make it.
+/// Names the levels that lacked evidence. For foreign programs' runs it also
+/// says how to make the evidence, because their users do not know it.
 std::vector<std::string> WhatLevelsLack(const Judgement& judgement) {
   std::vector<std::string> levels;
   std::vector<std::string> remedies;
@@ -247,7 +248,7 @@ document::Check CheckOf(const gate::Check& check,
           .explains = TellsRelation(check)};
 }
 
-/// A level that has no check says why it has none.
+/// Adds the levels that have no check, with the reason.
 void AddLevelsWithoutChecks(const Judgement& judgement,
                             std::vector<document::Check>& checks) {
   for (const gate::LevelOutcome& level : judgement.levels) {
@@ -267,7 +268,8 @@ void AddLevelsWithoutChecks(const Judgement& judgement,
   }
 }
 
-/// "" of another program's runs, whose logs know none.
+/// Returns the experiment's name; "" for a foreign program's runs, whose logs
+/// know none.
 std::string ExperimentPrefix(const Judgement& judgement) {
   return judgement.experiment.empty() ? "" : judgement.experiment + ": ";
 }

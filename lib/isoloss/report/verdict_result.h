@@ -1,4 +1,4 @@
-// A verdict as people and CI systems are told of it.
+// Tells people and CI systems of a verdict.
 #pragma once
 
 #include <string>
@@ -9,21 +9,22 @@
 
 namespace isoloss::report {
 
-/// The result has sentences, checks and the difference along training. Every
-/// number was computed before. A check that does not gate is kSkipped, or
-/// kNoticed if it did not pass; a level without any check is a skipped check.
-/// An INVALID verdict holds nowhere, and could have seen nothing. `file` is
-/// what the verdict is about, as the repository names it; may be empty.
+/// Returns sentences, checks and the difference along training. Every number
+/// was computed before. A check that does not gate is kSkipped, or kNoticed if
+/// it did not pass; a level without any check is a skipped check. An INVALID
+/// verdict holds nowhere, and could have seen nothing. `file` is the file that
+/// the verdict is about, as the repository names it; may be empty.
 document::Result ResultOf(const gate::Judgement& judgement, std::string file);
 
-/// Makes the same for one screen. Long names are cut to a quarter of its width.
+/// Returns a shorter result for one screen. Long names are cut to a quarter of
+/// its width.
 document::Result BriefResultOf(const gate::Judgement& judgement,
                                const document::TextStyle& style);
 
-/// Two versions of one arm are "approved" and "ARM now".
+/// Gives two versions of one arm the names "approved" and "ARM now".
 gate::Judgement WithSides(gate::Judgement judgement);
 
-/// The paired loss difference of each step; its title names both arms.
+/// Draws the paired loss difference of each step; its title names both arms.
 document::Chart DifferenceChart(const gate::Judgement& judgement);
 
 }  // namespace isoloss::report

@@ -86,7 +86,7 @@ void ColumnCheck::CheckColumn(const Column& column) {
 
 bool ColumnCheck::MayBeMissing(const Column& column, size_t expected) const {
   const Field& field = column.field;
-  // /moe/expert_ids alone tells how wide it is, and without it that is 0.
+  // Only /moe/expert_ids itself tells its width, which is 0 if it is missing.
   const bool tells_width = rows_ > 0 && field.when == When::kRouting;
   return (expected == 0 && !tells_width) ||
          std::max(field.since, group_->since) > version_ ||
@@ -126,7 +126,7 @@ void ColumnCheck::ReportLength(const Column& column, size_t found,
          fmt::to_string(expected));
 }
 
-/// "at step 5, layer 0, expert 3".
+/// Returns "at step 5, layer 0, expert 3".
 std::string ColumnCheck::PlaceOf(const Column& column, size_t place) const {
   std::string text;
   for (auto axis = column.axes.rbegin(); axis != column.axes.rend(); ++axis) {

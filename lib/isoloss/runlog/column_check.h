@@ -1,4 +1,4 @@
-// Holds the values of columns against their domains.
+// Checks that the values of columns lie in their domains.
 #pragma once
 
 #include <cstddef>
@@ -14,14 +14,14 @@
 
 namespace isoloss::runlog {
 
-/// What to do about a violation.
+/// Tells what to do about a violation.
 std::string_view RemedyOf(Fault fault);
 
-/// Checks the groups of a log in memory.
+/// Compares the groups of a log in memory with their schema.
 class ColumnCheck {
  public:
-  /// `is_due` says whether the run records such columns; those of layouts after
-  /// `version` it can't have.
+  /// `is_due` says whether the run records such columns; the log can't have
+  /// columns of layouts after `version`.
   ColumnCheck(const View& log, int64_t version,
               std::function<bool(When)> is_due)
       : log_(log), version_(version), is_due_(std::move(is_due)) {}
@@ -32,10 +32,10 @@ class ColumnCheck {
   }
 
   std::vector<Violation> violations;
-  /// Bits of the relations whose columns hold a wrong value: they are broken
-  /// by that, and say nothing new.
+  /// The columns of these relations hold a wrong value. The relations are
+  /// broken by that, and say nothing new. Sets are bits by Relation.
   uint32_t spoilt_relations = 0;
-  /// Whether every column is as long as it must be.
+  /// True if every column is as long as it must be.
   bool lengths_fit = true;
 
  private:
@@ -51,7 +51,7 @@ class ColumnCheck {
   View log_;
   int64_t version_;
   std::function<bool(When)> is_due_;
-  // Of the group that is checked.
+  // The following members describe the group that is checked.
   const Group* group_ = nullptr;
   size_t rows_ = 0;
   const std::vector<int64_t>* steps_ = nullptr;  ///< if they must ascend

@@ -1,4 +1,4 @@
-// The digest of a log's content.
+// Computes the digest of a log's content.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace isoloss::runlog {
 
-/// Of what is neither empty, 0 nor a clock, so that later versions may add
-/// columns; 16 hexadecimal digits.
+/// Returns a digest of 16 hexadecimal digits. Columns that are empty, 0 or a
+/// clock do not change it, so that later versions may add columns.
 std::string ContentDigest(const Schema& schema, const View& log);
 std::string ContentDigest(const ProbeLog& log);
 

@@ -1,4 +1,4 @@
-// Which statistics of a tensor have a meaning, and so a value.
+// Decides which statistics of a tensor have a meaning, and so a value.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -11,8 +11,8 @@
 namespace isoloss::runlog {
 namespace {
 
-/// For each tensor, whether it has a segment of rows for each expert's tokens;
-/// also if the log's layout does not say.
+/// Tells for each tensor whether it has a segment of rows for each expert's
+/// tokens; true also if the log's layout does not say.
 std::vector<bool> MayBeOfExperts(const RunLog& log) {
   std::vector<bool> of_experts(log.tensors.names.size(), true);
   if (log.provenance.graph.empty()) return of_experts;
@@ -24,9 +24,9 @@ std::vector<bool> MayBeOfExperts(const RunLog& log) {
   return of_experts;
 }
 
-/// Whether some full block has an element other than 0. The log knows elements
-/// n and blocks b, of which f are full and the others have 1 to 31 elements:
-/// f >= n - 31 b, and f <= (n - b) / 31.
+/// True if some full block has an element other than 0, false if none has. The
+/// log knows elements n and blocks b, of which f are full and the rest have 1
+/// to 31 elements: f >= n - 31 b, and f <= (n - b) / 31.
 std::optional<bool> HasFullBlock(const TensorEntry& entry, size_t direction,
                                  bool of_experts) {
   const std::span<const int32_t> histogram = entry.Blocks(direction);
@@ -42,8 +42,8 @@ std::optional<bool> HasFullBlock(const TensorEntry& entry, size_t direction,
   double full = std::max(0.0, n - kPartial * blocks);
   const size_t spread = direction + kStat_block_argmax_spread;
   // A tensor of as many elements and blocks at another step shows that there
-  // are some. A hundred steps are enough to look at. But what experts get is
-  // divided otherwise in each step: 114 rows may be 4 blocks as 57 + 57, or as
+  // are some. A hundred steps are enough to look at. But the rows of experts
+  // are divided anew in each step: 114 rows may be 4 blocks as 57 + 57, or as
   // 31 + 30 + 28 + 25.
   const bool divided_anew = direction == kColumnwise && of_experts;
   const size_t rows = divided_anew ? 0 : std::min<size_t>(entry.rows(), 100);
@@ -58,8 +58,8 @@ std::optional<bool> HasFullBlock(const TensorEntry& entry, size_t direction,
   return all_zero ? std::nullopt : std::optional(true);
 }
 
-/// Whether a statistic must have a value (true), must be NaN (false) or may be
-/// either.
+/// Returns true if a statistic must have a value, false if it must be NaN, and
+/// nothing if it may be either.
 std::optional<bool> DueOfQuantisation(const TensorEntry& entry,
                                       size_t statistic, size_t direction,
                                       bool of_experts) {
@@ -89,7 +89,7 @@ std::optional<bool> DueOfQuantisation(const TensorEntry& entry,
                  ? std::optional(entry[kStat_l2_norm] > 0)
                  : std::nullopt;
     case kStat_cosine:
-      // It needs a dequantised element that is not zero.
+      // The statistic needs a dequantised element that is not zero.
       return clean && !scales.transformed &&
                      entry[direction + kStat_underflows_num] +
                              entry[kStat_zeros_num] <
@@ -137,12 +137,12 @@ std::optional<bool> Due(const TensorEntry& entry, size_t statistic,
   }
   const size_t direction =
       statistic >= kStat_underflows_num_columnwise ? kColumnwise : 0;
-  // A program may log other statistics of quantisation than this one.
+  // Another program may log other statistics of quantisation but not this one.
   if (!entry.Has(direction + kStat_underflows_num)) return std::nullopt;
   return DueOfQuantisation(entry, statistic, direction, of_experts);
 }
 
-/// Steps that have statistics and those that have not.
+/// Checks which steps have statistics and which have none.
 std::string WrongStatisticSteps(const RunLog& log) {
   const TensorColumns& tensors = log.tensors;
   const auto& numel = tensors.statistics[kStat_numel];

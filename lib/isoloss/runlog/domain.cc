@@ -9,7 +9,7 @@
 namespace isoloss::runlog {
 namespace {
 
-/// A bound as people write it.
+/// Writes a bound as people do.
 std::string Bound(double value) {
   if (std::fabs(value) == kMostFp32) {
     return value < 0 ? "-FLT_MAX" : "FLT_MAX";
@@ -36,7 +36,7 @@ bool Domain::Contains(double value) const {
 bool Domain::Contains(int64_t value) const {
   if (is_text()) return true;
   if (nonzero_ && value == 0) return false;
-  // As whole numbers: 2^53 + 1 has no FP64 of its own.
+  // `value` is compared as a whole number: 2^53 + 1 is no FP64 number.
   constexpr double kBeyond = 0x1p63;
   const bool above =
       least_ < -kBeyond ||

@@ -20,7 +20,7 @@ namespace {
 
 // ---- probe logs ------------------------------------------------------------
 
-/// What is said of the element with the largest error.
+/// Says what is wrong with the element of the largest error; "" if nothing is.
 std::string WrongWorst(const OracleColumns& oracle, size_t i) {
   if (oracle.other[i] > 0) return "";
   const bool none = oracle.worst_row[i] == -1;
@@ -50,8 +50,9 @@ std::string WrongWorst(const OracleColumns& oracle, size_t i) {
   return "";
 }
 
-/// Each element is equal, a flip or another one, and what is said of the worst
-/// one fits. A probe's other rules are the gate's (gate/probe_completeness.h).
+/// Requires that each element is equal, a flip or another one, and that the
+/// worst element fits. The gate checks a probe's further rules
+/// (gate/probe_completeness.h).
 std::string WrongOracleRow(const OracleColumns& oracle, size_t i) {
   const double elements = static_cast<double>(oracle.elements[i]);
   const double parts = static_cast<double>(oracle.equal[i]) +
@@ -72,13 +73,13 @@ std::string WrongOracleRow(const OracleColumns& oracle, size_t i) {
   return WrongWorst(oracle, i);
 }
 
-/// Of the columns that layout 2 brought.
+/// Finds contradictions between the columns that came with layout 2.
 std::string WrongOracleShape(const OracleColumns& oracle, size_t i) {
   if (oracle.flips_toward_zero[i] > oracle.flips[i]) {
     return fmt::format("{} flips_toward_zero, but {} flips in all",
                        oracle.flips_toward_zero[i], oracle.flips[i]);
   }
-  // Sums of the same numbers in another order.
+  // The same numbers are added in another order.
   constexpr double kRounding = 1 + 1e-9;
   if (oracle.repeated_flips[i] > oracle.flips[i] ||
       oracle.expected_repeated_flips[i] >
@@ -134,7 +135,7 @@ void Add(std::vector<Violation>& violations, const std::string& text) {
       {Fault::kFile, fmt::format("{}. {}", text, RemedyOf(Fault::kFile))});
 }
 
-/// Reports the first row that does not lie behind the one before it.
+/// Reports the first row that does not come after the row before it.
 template <typename Key>
 void CheckAscending(const char* group, const char* columns, size_t rows,
                     const Key& key, std::vector<Violation>& violations) {
@@ -147,7 +148,7 @@ void CheckAscending(const char* group, const char* columns, size_t rows,
   }
 }
 
-/// Of an isoloss' run, whose steps all have been run again.
+/// Requires of an isoloss run that all of its steps were run again.
 void CheckPlainSteps(const ProbeLog& log, std::vector<Violation>& violations) {
   for (size_t i = 0; i < log.plain_steps.step.size(); ++i) {
     if (log.plain_steps.step[i] == static_cast<int64_t>(i) + 1) continue;
@@ -158,7 +159,7 @@ void CheckPlainSteps(const ProbeLog& log, std::vector<Violation>& violations) {
   }
 }
 
-/// Each tensor of a step once.
+/// Requires that each tensor of a step occurs once.
 void CheckPrecisionOrder(const PrecisionColumns& precision,
                          std::vector<Violation>& violations) {
   std::set<std::pair<int64_t, int64_t>> seen;
@@ -173,8 +174,8 @@ void CheckPrecisionOrder(const PrecisionColumns& precision,
   }
 }
 
-/// Rows stand in the order in which the probe met them, so that a step that is
-/// counted twice or for another one shows.
+/// Rows have the order in which the probe met them, which shows if a step is
+/// counted twice or in place of another one.
 void CheckOrder(const ProbeLog& log, std::vector<Violation>& violations) {
   const auto& oracle = log.oracle;
   const auto cases = static_cast<int64_t>(log.cases.size());
@@ -221,8 +222,8 @@ void CheckComparisons(const ProbeLog& log, std::vector<Violation>& violations) {
   CheckOrder(log, violations);
 }
 
-/// Where the scores of each router stand in /tensors: a choice of experts reads
-/// them.
+/// Returns the places of each router's scores in /tensors: a choice of experts
+/// reads them.
 std::set<int64_t> PlacesOfScores(const ProbeLog& log) {
   const GraphIndex graph(log.provenance.graph);
   std::set<std::string_view> scores;
@@ -241,7 +242,8 @@ std::set<int64_t> PlacesOfScores(const ProbeLog& log) {
   return places;
 }
 
-/// A router scores each token for each expert.
+/// Requires tokens times experts scores, since a router scores each token for
+/// each expert.
 void CheckRoutedTokens(const ProbeLog& log,
                        std::vector<Violation>& violations) {
   const Recording recording(log.provenance);
@@ -252,7 +254,8 @@ void CheckRoutedTokens(const ProbeLog& log,
                     "it must say how many experts there are",
                     recording.missing_keys()));
   }
-  // By case and step: the tokens of each layer, in the order of the layers.
+  // Lists for each case and step how many scores each layer has, in the order
+  // of the layers.
   std::map<std::pair<int64_t, int64_t>, std::vector<int64_t>> scored;
   const auto& oracle = log.oracle;
   const std::set<int64_t> of_scores = PlacesOfScores(log);
@@ -293,8 +296,8 @@ void CheckGraph(const ModelGraph& graph, std::vector<Violation>& violations) {
 
 namespace {
 
-/// Only a run that isoloss trained has these; `origin` alone must not spare it
-/// the rules of such runs.
+/// Only a run that isoloss trained has these attributes; `origin` alone must
+/// not spare it the rules of such runs.
 void CheckOrigin(const Provenance& provenance,
                  std::vector<Violation>& violations) {
   for (const auto& [name, value] :
@@ -315,8 +318,8 @@ void CheckOrigin(const Provenance& provenance,
                   provenance.origin.format, provenance.tool_version));
 }
 
-/// Of another program's run: what it has must be a value, but nobody knows what
-/// it was to record.
+/// Checks another program's run. All that it has must be a value, but nobody
+/// knows which columns it should have recorded.
 std::vector<Violation> CheckForeign(const RunLog& log) {
   ColumnCheck check(View(log), log.schema_version, [](When) { return false; });
   check.Check(PartOf(&RunLog::provenance, OriginGroup()));
@@ -330,8 +333,8 @@ std::vector<Violation> CheckForeign(const RunLog& log) {
 std::vector<Violation> CheckDomains(const RunLog& log) {
   if (!log.provenance.Knows(Fact::kRecording)) return CheckForeign(log);
   const Recording recording(log.provenance);
-  // Bytes between pairs are written down at evaluations, and only those that
-  // belong to the mesh that /exchange tells of.
+  // Bytes between pairs are written at evaluations, and only while the mesh is
+  // that of /exchange.
   const bool has_pairs =
       !log.eval.step.empty() && log.eval.step.back() > 0 && !ChangedMesh(log);
   ColumnCheck check(View(log), log.schema_version, [&](When when) {
@@ -370,8 +373,8 @@ std::vector<Violation> CheckDomains(const RunLog& log) {
 
 namespace {
 
-/// Of operations that another program recorded: no graph and no experiment says
-/// what should be there.
+/// Checks operations that another program recorded. No graph and no experiment
+/// says which rows they should have.
 std::vector<Violation> CheckForeign(const ProbeLog& log) {
   ColumnCheck check(View(log), kSchemaVersion, [](When) { return true; });
   check.Check(PartOf(&ProbeLog::provenance, OriginGroup()));

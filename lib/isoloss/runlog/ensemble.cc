@@ -21,19 +21,19 @@
 namespace isoloss::runlog {
 namespace {
 
-/// Of what each member has of its own: far above that of any ensemble, whose
-/// members are some dozens.
+/// Limits the bytes that each member adds: far more than an ensemble needs,
+/// which has some dozens of members.
 constexpr size_t kMaxMemberBytes = size_t{128} << 20;
 
-/// Rows of all members below each other, with the member of each: a few long
-/// datasets instead of many short ones.
+/// Holds the rows of all members one after the other, with the member of each:
+/// a few long datasets instead of many short ones.
 template <typename Part>
 struct Stacked {
   std::vector<int64_t> member;
   Part columns;
 };
 
-/// An ensemble as it is on disk.
+/// Holds an ensemble as it is on disk.
 struct Tables {
   std::string kind;
   int64_t run_schema_version = kSchemaVersion;
@@ -68,7 +68,7 @@ void TakeLabels(const Part& from, Part& to) {
   }
 }
 
-/// Whether parameters are those of another member.
+/// Compares the labels of two members, which only parameters have.
 template <typename Part>
 bool SameLabels(const Part& a, const Part& b) {
   if constexpr (std::is_same_v<Part, ParameterColumns>) {
@@ -123,7 +123,7 @@ Tables TablesOf(const Ensemble& ensemble) {
   return tables;
 }
 
-/// The rows of one member.
+/// Returns the rows of one member.
 template <typename Part>
 Part Unstack(const Stacked<Part>& from, size_t member) {
   const auto [first, last] = std::equal_range(
@@ -167,7 +167,7 @@ Ensemble EnsembleOf(const Tables& tables, EnsembleKind kind) {
   return ensemble;
 }
 
-/// A table of which each row has its member.
+/// Describes a table whose rows each name their member.
 template <typename Part>
 Group TableOf(const char* name, const char* description,
               Stacked<Part> Tables::*table, bool required = true) {
@@ -181,7 +181,7 @@ Group TableOf(const char* name, const char* description,
   return {name, description, 1, PartOf(table, std::move(columns))};
 }
 
-/// Attributes of the reference's runs: "reference_<name>".
+/// The attributes of the reference's runs are called "reference_<name>".
 Group ReferenceGroup() {
   Group group = PartOf(&Tables::reference_provenance, AttributeGroup());
   for (Column& column : group.columns) {
@@ -246,7 +246,7 @@ const Schema& TableSchema() {
   return schema;
 }
 
-/// With the digest of all of it.
+/// Adds the digest of all tables.
 Schema FileTables() {
   return Joined(
       {TableSchema(),
@@ -294,7 +294,7 @@ EnsembleKind CheckedKind(const std::string& path, const Tables& tables) {
          "`benign` or `seeds`");
 }
 
-/// Each member gets the labels of all.
+/// Each member gets the labels of the whole table.
 void CheckLabels(const std::string& path, const Tables& tables) {
   size_t bytes = sizeof(EnsembleMember);
   for (const auto* names : {&tables.parameters.columns.names,
@@ -339,7 +339,7 @@ std::string_view EnsembleKindName(EnsembleKind kind) {
 
 namespace {
 
-/// What does not fit in the first steps of one run.
+/// Says which columns contradict each other in the first steps of one run.
 std::vector<std::string> BrokenRun(const StepColumns& steps,
                                    const ParameterColumns& parameters,
                                    const Provenance& provenance) {
@@ -365,7 +365,8 @@ std::vector<std::string> BrokenRun(const StepColumns& steps,
   return broken;
 }
 
-/// Rows of teacher-forced steps: each place once, within the run.
+/// Requires of rows of teacher-forced steps that each place occurs once and
+/// lies within the run.
 std::string BrokenProbe(const EnsembleMember& member, int64_t steps_planned) {
   const auto wrong = [&](const char* group, const std::vector<int64_t>& step,
                          const std::vector<int64_t>& place) -> std::string {
@@ -387,7 +388,7 @@ std::string BrokenProbe(const EnsembleMember& member, int64_t steps_planned) {
                       : text;
 }
 
-/// What of one member does not hold.
+/// Says which rules one member breaks.
 std::vector<std::string> BrokenMember(const Ensemble& ensemble, size_t i) {
   const EnsembleMember& member = ensemble.members[i];
   std::vector<std::string> broken;
@@ -421,7 +422,7 @@ std::vector<std::string> BrokenMember(const Ensemble& ensemble, size_t i) {
   return broken;
 }
 
-/// Of another program's runs: their steps are those that were logged.
+/// Checks another program's runs, whose steps are those that were logged.
 std::vector<Violation> CheckForeign(const Ensemble& ensemble) {
   std::vector<Violation> violations;
   for (size_t i = 0; i < ensemble.members.size(); ++i) {

@@ -23,7 +23,7 @@ std::string JsonText(const std::string& text) {
   return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-/// RFC 4180, section 2.6 and 2.7.
+/// Quotes a text as RFC 4180, sections 2.6 and 2.7, asks.
 std::string CsvText(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   std::string quoted = "\"";
@@ -47,7 +47,7 @@ void Append(std::string& line, double value, ExportFormat format) {
   if (std::isfinite(value)) {
     const size_t begin = line.size();
     fmt::format_to(std::back_inserter(line), "{}", value);
-    // Else readers take it for an integer, which has no -0.
+    // Without a point readers take it for an integer, which has no -0.
     if (line.find_first_of(".e", begin) == std::string::npos) line += ".0";
     return;
   }
@@ -57,7 +57,7 @@ void Append(std::string& line, double value, ExportFormat format) {
   Append(line, std::string(name), format);
 }
 
-/// One axis of an array: its extent and what its places are called.
+/// Describes one axis of an array: its extent and the names of its places.
 struct AxisPlaces {
   size_t size = 0;
   const std::vector<std::string>* names = nullptr;
@@ -68,7 +68,7 @@ struct AxisPlaces {
   }
 };
 
-/// A dataset whose first axis is the group's rows.
+/// The first axis of a dataset is the group's rows.
 struct Dataset {
   std::string name;
   std::string unit;
@@ -82,7 +82,7 @@ struct Dataset {
   }
 };
 
-/// Where an axis has names in its group; null if it has none.
+/// Returns the names that a group has for an axis; null if it has none.
 const std::vector<std::string>* NamesOf(const Group& group, const Axis& axis,
                                         const View& log) {
   for (const Column& column : group.columns) {
@@ -94,8 +94,8 @@ const std::vector<std::string>* NamesOf(const Group& group, const Axis& axis,
   return nullptr;
 }
 
-/// What appends the value at an index, from the log or from a copy of values
-/// that stand in no vector of it.
+/// Returns a function that appends the value at an index. It reads the log, or
+/// a copy of values that no vector of the log holds.
 std::function<void(std::string&, size_t)> AppenderOf(const Column& column,
                                                      const View& log,
                                                      ExportFormat format) {
@@ -113,7 +113,7 @@ std::function<void(std::string&, size_t)> AppenderOf(const Column& column,
       });
 }
 
-/// The datasets of one group that the log has.
+/// Returns the datasets of one group that the log has.
 std::vector<Dataset> DatasetsOf(const Group& group, const View& log,
                                 ExportFormat format) {
   const size_t rows = log.Count(group.columns.front());
@@ -135,7 +135,7 @@ std::vector<Dataset> DatasetsOf(const Group& group, const View& log,
   return datasets;
 }
 
-/// "name.label.label[unit]" for the place `index` of a row.
+/// Returns "name.label.label[unit]" for the place `index` of a row.
 std::string ColumnName(const Dataset& dataset, size_t index) {
   std::string suffix;
   for (size_t i = dataset.axes.size(); i-- > 0;) {
@@ -148,8 +148,8 @@ std::string ColumnName(const Dataset& dataset, size_t index) {
   return CsvText(dataset.name + suffix + unit);
 }
 
-/// The places that get a line each in CSV: those of the first axis, if the
-/// schema names them. Null: a row is one line.
+/// Returns the places that have a line each in CSV: those of the first axis, if
+/// the schema names them. Null if a row is one line.
 const AxisPlaces* NamedPlaces(const std::vector<Dataset>& datasets) {
   for (const Dataset& dataset : datasets) {
     if (!dataset.axes.empty() && dataset.axes[0].names != nullptr) {
@@ -159,7 +159,7 @@ const AxisPlaces* NamedPlaces(const std::vector<Dataset>& datasets) {
   return nullptr;
 }
 
-/// `dataset` at one named place: without its first axis.
+/// Returns `dataset` at one named place, that is without its first axis.
 Dataset AtPlace(const Dataset& dataset) {
   Dataset rest = dataset;
   if (!rest.axes.empty()) rest.axes.erase(rest.axes.begin());
@@ -179,7 +179,7 @@ std::string CsvHead(const std::vector<Dataset>& datasets) {
   return fmt::format("{}\n", fmt::join(names, ","));
 }
 
-/// All cells of `dataset` in row `row`, or of one place there.
+/// Appends all cells of `dataset` in row `row`, or those of one place there.
 void AppendCells(const Dataset& dataset, size_t row,
                  const std::optional<size_t>& place, std::string& line) {
   size_t width = dataset.Width();
@@ -194,7 +194,7 @@ void AppendCells(const Dataset& dataset, size_t row,
   }
 }
 
-/// Passes the lines of a row on; returns how many.
+/// Passes on the lines of a row; returns how many there are.
 size_t WriteCsvRow(const std::vector<Dataset>& datasets, size_t row,
                    const std::function<void(std::string_view line)>& write) {
   const AxisPlaces* places = NamedPlaces(datasets);
@@ -214,8 +214,8 @@ size_t WriteCsvRow(const std::vector<Dataset>& datasets, size_t row,
   return lines;
 }
 
-/// The values from `index` on, nested from axis `depth` on. Returns the index
-/// behind them.
+/// Appends the values from `index` on, nested from axis `depth` on. Returns the
+/// index after them.
 size_t AppendNested(const Dataset& dataset, size_t depth, size_t index,
                     std::string& line) {
   if (depth == dataset.axes.size()) {

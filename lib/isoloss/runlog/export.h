@@ -1,5 +1,5 @@
-// A run log or probe log as text for other programs: one group as CSV or as
-// JSON lines.
+// Writes one group of a run log or probe log as text for other programs: as CSV
+// or as JSON lines.
 #pragma once
 
 #include <cstdint>
@@ -18,35 +18,34 @@ enum class ExportFormat {
   kJsonl,  ///< one JSON object per row and line
 };
 
-/// A group of the schema, and how many rows `log` has in it.
+/// Tells how many rows `log` has in a group of the schema.
 struct GroupRows {
   std::string name;
   size_t rows = 0;
 };
 
-/// All groups, in the order of the schema.
+/// Returns all groups in the order of the schema.
 std::vector<GroupRows> GroupsOf(const RunLog& log);
 std::vector<GroupRows> GroupsOf(const ProbeLog& log);
 
 /// Passes the text of group `group` to `write`, a line with its end at a time.
-/// What a log does not hold is left out.
+/// Columns that a log lacks are left out.
 ///
 /// Returns how many rows it wrote.
 ///
-/// CSV    Groups whose places the schema names, /tensors and /parameters, have
-///        a line for each row and name, with the name in the second column,
+/// CSV    In groups whose places the schema names, /tensors and /parameters,
+///        each row and name has a line, with the name in the second column,
 ///        "name". A column is named "dataset[unit]", or "dataset" if it has no
-///        unit. Arrays are laid out flat, axes in order: "dataset.label[unit]",
-///        the label being the place's name if the schema names it, else its
+///        unit. Arrays are laid out flat, axes in order: "dataset.label[unit]".
+///        The label is the place's name if the schema names it, else its
 ///        number from 0: "tokens_per_expert.0.15[token]".
 /// JSONL  Keys are datasets. An array is an object keyed by label if the schema
 ///        names its places, else a list; further axes nest.
 /// Exact  A floating-point number is the shortest decimal that reads back to
-///        the same bits, and always has a point or an exponent, so that the
+///        the same bits. It always has a point or an exponent, so that the
 ///        sign of zero survives. NaN and infinities are NaN, Infinity and
-///        -Infinity; in JSON these are strings. Of a NaN only that it is one
-///        survives.
-/// Errors ConfigError that lists the groups if there is no such one.
+///        -Infinity; in JSON these are strings. The bits of a NaN are lost.
+/// Errors ConfigError that lists the groups if none is called `group`.
 size_t ExportGroup(const RunLog& log, std::string_view group,
                    ExportFormat format,
                    const std::function<void(std::string_view line)>& write);

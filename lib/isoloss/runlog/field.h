@@ -1,4 +1,5 @@
-// What the datasets and attributes of a log are called, hold and stand for.
+// Describes the datasets and attributes of a log: their names, units and
+// meanings.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@
 
 namespace isoloss::runlog {
 
-/// Which runs record a column; recording.h tells whether one does.
+/// Says which runs record a column; recording.h decides whether one run does.
 enum class When {
   kAlways,
   kExperts,     ///< there are MoE layers
@@ -23,20 +24,21 @@ enum class When {
   kReplay,      ///< `routing.mode = "replay"`
 };
 
-/// What a dataset or attribute is called, counted in, stands for and may hold.
+/// Gives a dataset or attribute its name, unit, meaning and domain.
 struct Field {
   std::string name;
   const char* unit;
   const char* description;
   Domain domain;
   int64_t since = 1;  ///< version of the run log's layout that brought it
-  /// False of a clock, an accident or a circumstance: equal runs need not have
-  /// equal values.
+  /// A clock, an accident or a circumstance is not reproducible: equal runs
+  /// need not have equal values.
   bool reproducible = true;
   When when = When::kAlways;
-  /// Of an attribute: one that is empty is not written.
+  /// An optional attribute is not written if it is empty.
   bool optional = false;
-  // How it is compared: by default to the bit, after all that has a turn.
+  // By default a column is compared to the bit, after all columns that have a
+  // turn.
   Turn turn = Turn::kMeasured;
   Scale scale = Scale::kOwn;
   Scope scope = Scope::kTraining;
@@ -47,7 +49,8 @@ struct Field {
     field.since = version;
     return field;
   }
-  /// Who, where and how, not what.
+  /// The field tells who made the run, where and how, and may differ if the run
+  /// is repeated.
   Field Circumstance() const {
     Field field = *this;
     field.reproducible = false;
@@ -81,9 +84,9 @@ struct Field {
   }
 };
 
-/// Text of an attribute of a file as it may be shown: Printable, on one line
-/// but where many belong to it. A line end elsewhere would forge lines of a
-/// report.
+/// Returns the text of a file's attribute as it may be shown: Printable, and on
+/// one line unless the attribute has many lines. A line end elsewhere would
+/// forge lines of a report.
 std::string ShownText(const Field& field, std::string_view text);
 
 }  // namespace isoloss::runlog

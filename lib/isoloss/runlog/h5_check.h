@@ -1,4 +1,4 @@
-// For sources that call HDF5: its failures as exceptions.
+// Turns failures of HDF5 into exceptions, for sources that call it.
 #pragma once
 
 #include <hdf5.h>
@@ -12,7 +12,7 @@ namespace isoloss::runlog::h5 {
 /// Throws a Failure with the library's reasons, and clears them.
 [[noreturn]] void ThrowFailure(const char* call, std::string_view object);
 
-/// HDF5 reports every failure as a negative number.
+/// HDF5 returns a negative number at every failure.
 template <typename Result>
 Result Check(Result result, const char* call, std::string_view object = "") {
   if (result < 0) ThrowFailure(call, object);

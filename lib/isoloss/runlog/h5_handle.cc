@@ -52,8 +52,8 @@ Handle TypeOfString() {
   return type;
 }
 
-/// Rows of a chunk: as many as there are, within 64 and 64 KiB, so that a short
-/// log is a small file and a long one has few chunks.
+/// Returns the rows of a chunk: as many as the dataset has, but from 64 rows to
+/// 64 KiB. So a short log is a small file and a long log has few chunks.
 hsize_t ChunkRows(hsize_t rows, hsize_t width) {
   const hsize_t most = std::max<hsize_t>(1, 8192 / std::max<hsize_t>(1, width));
   return std::clamp<hsize_t>(rows, std::min<hsize_t>(64, most), most);
@@ -122,8 +122,9 @@ Handle OpenImage(std::span<const std::byte> image) {
   const Handle access = PropertyList(H5P_FILE_ACCESS);
   Check(H5Pset_fapl_core(access.get(), image.size(), /*backing_store=*/false),
         "H5Pset_fapl_core");
-  // HDF5 would copy the bytes twice. Of a file that is open for reading it asks
-  // for memory of that size, to which it copies them, and gives it back.
+  // HDF5 would copy the bytes twice: it allocates memory of that size for a
+  // file that is opened for reading, copies the bytes there, and frees it.
+  // These callbacks let it use the caller's bytes.
   H5FD_file_image_callbacks_t in_place = {};
   in_place.udata = const_cast<std::byte*>(image.data());
   in_place.image_malloc = [](size_t, H5FD_file_image_op_t, void* bytes) {
@@ -228,7 +229,7 @@ Handle CreateDataset(const Handle& parent, const char* name, const Handle& type,
   if (H5Tis_variable_str(type.get()) <= 0) {
     Check(H5Pset_fletcher32(properties.get()), "H5Pset_fletcher32", name);
   }
-  // The same log gives the same bytes.
+  // Without times the same log gives the same bytes.
   Check(H5Pset_obj_track_times(properties.get(), false),
         "H5Pset_obj_track_times", name);
   return {Check(H5Dcreate2(parent.get(), name, type.get(), space.get(),

@@ -1,4 +1,4 @@
-// HDF5 for the run log: one checked function per C call, ids that close
+// Wraps HDF5 for the run log: one checked function per C call, ids that close
 // themselves, and the library's error stack as an exception instead of text on
 // stderr. Files are read through h5_tree.h.
 #pragma once
@@ -14,19 +14,19 @@
 
 namespace isoloss::runlog::h5 {
 
-/// hid_t, without hdf5.h in every includer.
+/// This type is hid_t, so that includers do not need hdf5.h.
 using Id = int64_t;
 
-/// HDF5 refused a call. The text names the call, its object and the library's
-/// reasons from the outermost to the innermost.
+/// HDF5 refused a call. The text names the call and its object, and gives the
+/// library's reasons from the outermost to the innermost.
 class Failure : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// Exclusive use of the library, which may be built without thread safety, with
-/// its automatic error printing off. Every other function here needs one alive
-/// on the calling thread.
+/// Gives one thread exclusive use of the library, which may be built without
+/// thread safety. Its automatic error printing is off meanwhile. The functions
+/// below need a Session alive on the calling thread.
 class Session {
  public:
   Session();
@@ -62,32 +62,33 @@ class Handle {
   int (*close_)(Id) = nullptr;
 };
 
-/// A new file in memory, in the earliest format. Nothing of it reaches a disk:
-/// HDF5 cannot report a full one reliably, so the caller writes its FileImage.
+/// Makes a new file in memory, in the earliest format. HDF5 never writes it to
+/// a disk, since it cannot report a full disk reliably: the caller writes its
+/// FileImage.
 Handle CreateFileInMemory();
-/// The bytes of a file, as they would stand on disk.
+/// Returns the bytes of a file, as they would be on disk.
 std::vector<std::byte> FileImage(const Handle& file);
-/// Opens the bytes of a file, which must outlive it, for reading. HDF5 can
-/// crash on bytes that it did not write.
+/// Opens the bytes of a file for reading; they must outlive the handle. HDF5
+/// can crash on bytes that it did not write.
 Handle OpenImage(std::span<const std::byte> image);
 
 Handle CreateGroup(const Handle& parent, const char* name);
 
-/// The types of our files, with one type in memory and on disk: uint8_t, float
+/// Our files have these types, the same in memory and on disk: uint8_t, float
 /// and int32_t (datasets only), int64_t, double, bool (as h5py stores it),
 /// std::string (UTF-8, any length).
 template <typename T>
 Handle TypeOf();
 bool SameType(const Handle& a, const Handle& b);
-/// For messages: "64-bit float", "fixed-length string", ...
+/// Returns "64-bit float", "fixed-length string", ... for messages.
 std::string Describe(const Handle& type);
 
-/// An empty dataset [extent] that grows along its first axis. One with many
-/// values in a row is compressed.
+/// Creates an empty dataset [extent] that grows along its first axis. It is
+/// compressed if it has many values in a row.
 Handle CreateDataset(const Handle& parent, const char* name, const Handle& type,
                      std::span<const uint64_t> extent);
 
-/// A whole dataset. `values` has as many elements.
+/// Writes a whole dataset, which has as many elements as `values`.
 template <typename T>
 void WriteDataset(const Handle& dataset, std::span<const T> values);
 

@@ -1,5 +1,5 @@
-// How the process that runs HDF5 hands a tree to the one that wants it: a
-// stream of bytes, host byte order.
+// The process that runs HDF5 passes a tree to its parent as a stream of bytes
+// in host byte order.
 //
 //   object  := uint8 is_group, [values], uint32 count, {text, values},
 //              uint32 count, {text, object}
@@ -20,12 +20,13 @@
 namespace isoloss::runlog::h5 {
 
 inline constexpr size_t kStreamAlignment = 8;
-/// Axes of an array, and groups within each other: far above what we write.
+/// An array has at most this many axes, and groups are nested at most this
+/// deep: far more than we write.
 inline constexpr size_t kMaxAxes = 8;
 inline constexpr size_t kMaxDepth = 8;
 
-/// What is at the front of the shared memory. A child that did not set `state`
-/// did not come to its end.
+/// The shared memory begins with this head. A child that did not set `state`
+/// did not complete its work.
 struct StreamHead {
   enum State : uint64_t { kUnfinished = 0, kDone, kRefused };
   State state;
@@ -53,7 +54,7 @@ class StreamWriter {
   void Align() {
     Take((kStreamAlignment - used_ % kStreamAlignment) % kStreamAlignment);
   }
-  /// The next `bytes`, to be filled.
+  /// Returns the next `bytes`, which the caller fills.
   std::byte* Take(size_t bytes) {
     if (bytes > memory_.size() - used_) throw Full("the file holds too much");
     std::byte* place = memory_.data() + used_;

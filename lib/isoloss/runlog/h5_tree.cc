@@ -19,7 +19,7 @@
 namespace isoloss::runlog::h5 {
 namespace {
 
-/// Of each ValueType.
+/// Describes one ValueType.
 struct TypeFacts {
   std::string_view name;
   size_t bytes;
@@ -34,11 +34,11 @@ constexpr TypeFacts kTypes[] = {{"unsigned 8-bit integer", 1},
                                 {"other", 0}};
 static_assert(std::size(kTypes) == static_cast<size_t>(ValueType::kOther) + 1);
 
-/// The stream is not what h5_stream.h says: the process that made it went
+/// The stream breaks the rules of h5_stream.h: the process that made it went
 /// astray.
 class BadStream : public std::exception {};
 
-/// Takes a stream apart. It may be anything.
+/// Parses a stream, which may hold any bytes.
 class StreamReader {
  public:
   explicit StreamReader(std::span<const std::byte> stream) : stream_(stream) {}
@@ -97,7 +97,7 @@ class StreamReader {
     return values;
   }
 
-  /// That there are as many values as the extent says.
+  /// Throws unless there are as many values as the extent says.
   void CheckBytes(const Values& values) {
     const auto& extent = values.extent;
     const bool is_empty =

@@ -1,6 +1,7 @@
-// What an HDF5 file holds, without HDF5: a plain tree of groups, datasets and
-// attributes. HDF5 itself sees the bytes of a file only in a process of its own
-// (docs/run-log.md, "Hostile files"), which hands the tree over.
+// Holds the content of an HDF5 file without HDF5: a plain tree of groups,
+// datasets and attributes. HDF5 itself sees the bytes of a file only in a
+// process of its own (docs/run-log.md, "Hostile files"), which passes on the
+// tree.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +20,7 @@ class SharedMemory;
 
 namespace isoloss::runlog::h5 {
 
-/// The types of our files; see TypeOf in h5_handle.h.
+/// Our files have these types; see TypeOf in h5_handle.h.
 enum class ValueType : uint8_t {
   kUint8,
   kFloat,
@@ -43,12 +44,13 @@ constexpr ValueType ValueTypeOf() {
   return ValueType::kOther;
 }
 
-/// For messages: "64-bit float", ...
+/// Returns "64-bit float", ... for messages.
 std::string_view Describe(ValueType type);
-/// Of one value in the tree; 0 of strings, which have no fixed size.
+/// Returns the bytes of one value in the tree; 0 if it is a string, which has
+/// no fixed size.
 size_t SizeOf(ValueType type);
 
-/// The values of a dataset or an attribute.
+/// Holds the values of a dataset or an attribute.
 struct Values {
   ValueType type = ValueType::kOther;
   std::string type_name;         ///< for messages
@@ -66,34 +68,35 @@ struct Object {
   std::map<std::string, Values, std::less<>> attributes;
   std::map<std::string, Object, std::less<>> members;  ///< of a group
 
-  /// Null if there is none of that name.
+  /// Returns null if there is no attribute of that name.
   const Values* Attribute(std::string_view name) const;
   const Object* Member(std::string_view name) const;
 };
 
-/// Of T's type only. A bool is true unless its byte is 0; texts are Printable.
+/// Copies values, which must have T's type. A bool is true unless its byte is
+/// 0; texts are Printable.
 template <typename T>
 std::vector<T> Copied(const Values& values);
 template <typename T>
 T One(const Values& values);
-/// A text of an attribute as it stands in the file.
+/// Returns the text of an attribute as the file has it.
 std::string RawText(const Values& values);
 
-/// How much of a file is wanted.
+/// Says how much of a file is wanted.
 enum class Part : uint8_t {
   kAll,
   kAttributes,  ///< of the root only
 };
 
-/// Owns what its objects refer to.
+/// Owns the memory of its objects.
 class Tree {
  public:
   /// Lets HDF5 read the bytes of a file in a process of its own. `name` is for
   /// messages.
   /// Errors   FormatError if the file breaks a rule of "Hostile files" in
-  ///          docs/run-log.md, or HDF5 can't read it, crashes on
-  ///          it, or takes more than its share of time or memory; IoError
-  ///          if the system has no process or memory for it.
+  ///          docs/run-log.md; if HDF5 can't read it, crashes on it, or takes
+  ///          more than its share of time or memory; IoError if the system has
+  ///          no process or memory for it.
   Tree(std::span<const std::byte> file, const std::string& name,
        Part part = Part::kAll);
   ~Tree();
@@ -101,7 +104,7 @@ class Tree {
   Tree& operator=(const Tree&) = delete;
 
   const Object& root() const { return root_; }
-  /// What it takes to copy all of its values; see read_limit.h.
+  /// Returns the bytes that a copy of all its values takes; see read_limit.h.
   size_t value_bytes() const { return value_bytes_; }
 
  private:

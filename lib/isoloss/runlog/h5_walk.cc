@@ -22,14 +22,15 @@ namespace isoloss::runlog::h5 {
 namespace {
 
 constexpr size_t kMebibyte = size_t{1} << 20;
-/// Deflate's best: 258 bytes for 2 bits.
+/// Deflate makes at best 2 bits of 258 bytes.
 constexpr uint64_t kMaxDeflateRatio = 1032;
-/// Largest chunk of a small dataset; we write 64 KiB, h5py up to 1 MiB.
+/// A small dataset has no larger chunk; we write 64 KiB, h5py up to 1 MiB.
 constexpr uint64_t kSmallChunk = 4 * kMebibyte;
-/// Objects and attributes. The largest tensor dump has some thousands.
+/// Limits the number of objects and attributes. The largest tensor dump has
+/// some thousands.
 constexpr size_t kMaxObjects = size_t{1} << 17;
-/// Of one object: HDF5 takes the square of their number in time. A null
-/// ensemble has 72.
+/// An object has at most this many attributes, since HDF5's time grows with the
+/// square of their number. A null ensemble has 72.
 constexpr size_t kMaxAttributes = 256;
 
 /// The file breaks a rule. The text completes "FILE: ".
@@ -43,7 +44,7 @@ template <typename... Args>
   throw Refusal(fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// What variable-length strings may take, all together.
+/// All variable-length strings together may take `left` more bytes.
 struct TextBudget {
   size_t left;
   bool exceeded = false;
@@ -52,7 +53,7 @@ struct TextBudget {
 
 void* AllocateText(size_t bytes, void* budget) {
   auto& texts = *static_cast<TextBudget*>(budget);
-  // Each has a NUL, which is not in the file.
+  // Each string has a NUL, which is not in the file.
   if (bytes > texts.left + 1) {
     texts.exceeded = true;
     return nullptr;
@@ -121,7 +122,7 @@ class Walker {
         path, kMaxObjects);
   }
 
-  /// Refuses what two links lead to, and so any cycle.
+  /// Refuses an object to which two links lead, and so any cycle.
   void CheckNew(const Handle& object, const std::string& path) {
     H5O_info_t info = {};
     Check(H5Oget_info2(object.get(), &info, H5O_INFO_BASIC), "H5Oget_info2",
@@ -165,7 +166,8 @@ class Walker {
     out_.Put(static_cast<uint32_t>(names.size()));
     for (const std::string& name : names) {
       const std::string member_path = fmt::format("{}/{}", path, name);
-      // HDF5 would take it for a path, whose links nobody has looked at.
+      // HDF5 would take such a name for a path, whose links nobody has looked
+      // at.
       if (name.empty() || name == "." || name.find('/') != std::string::npos) {
         Refuse("{} is no name of a member", member_path);
       }
@@ -266,8 +268,8 @@ class Walker {
     }
   }
 
-  /// Refuses what lies in other files or comes from other filters than ours.
-  /// Returns whether one compresses.
+  /// Refuses values that lie in other files or come from filters that are not
+  /// ours. Returns whether a filter compresses.
   static bool CheckLayout(const Handle& layout, const std::string& path) {
     const H5D_layout_t kind =
         Check(H5Pget_layout(layout.get()), "H5Pget_layout", path);
@@ -306,7 +308,7 @@ class Walker {
     return filters.count(H5Z_FILTER_DEFLATE) > 0;
   }
 
-  /// HDF5 gets a buffer for each whole chunk.
+  /// HDF5 allocates a buffer for each whole chunk.
   static void CheckChunks(const Handle& layout,
                           const std::vector<uint64_t>& extent, uint64_t count,
                           uint64_t value_bytes, const std::string& path) {
@@ -329,7 +331,8 @@ class Walker {
     }
   }
 
-  /// Values of `extent`, if the file can hold them.
+  /// Returns the number of values of `extent`; refuses it if the file can't
+  /// hold them.
   uint64_t CheckedCount(const std::vector<uint64_t>& extent,
                         uint64_t value_bytes, bool is_deflated,
                         const std::string& path) {
@@ -465,9 +468,9 @@ void LeaveReason(std::string_view reason, std::span<std::byte> memory) {
 Budget::Budget(size_t file_bytes)
     : texts(std::min(file_bytes, kMaxTextBytes)),
       values(ReadLimit()),
-      // Names, types and extents take up to 16 times what they take in a file.
+      // Names, types and extents take up to 16 times their bytes in a file.
       stream(values + texts + 16 * file_bytes + 16 * kMebibyte),
-      // Strings, a chunk in several states, and HDF5's tables of what it knows.
+      // HDF5 holds strings, a chunk in several states, and its own tables.
       memory(file_bytes + texts + values / 2 + 128 * kMebibyte),
       seconds(4 + static_cast<int>(file_bytes / (32 * kMebibyte))) {}
 

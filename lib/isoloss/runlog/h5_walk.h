@@ -1,4 +1,4 @@
-// The part of reading that runs HDF5 on bytes that nobody trusts.
+// Runs HDF5 on bytes that nobody trusts; this is one part of reading a file.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace isoloss::runlog::h5 {
 
-/// What a file may ask for, by its size.
+/// Limits, by the size of a file, the objects and bytes for which it may ask.
 struct Budget {
   explicit Budget(size_t file_bytes);
 
@@ -19,9 +19,9 @@ struct Budget {
   int seconds;    ///< of processor time
 };
 
-/// Walks `file` and leaves a StreamHead with a stream, or with the reason why
-/// the file is refused, in `memory`. Never throws. The library's mutex must be
-/// free or held by the caller; to be called in a process of its own.
+/// Walks `file` and leaves a StreamHead in `memory`, with a stream or with the
+/// reason why the file is refused. Never throws. Must be called in a process of
+/// its own, and the library's mutex must be free or held by the caller.
 void WalkFile(std::span<const std::byte> file, const Budget& budget, Part part,
               std::span<std::byte> memory) noexcept;
 

@@ -38,7 +38,7 @@ constexpr bool kHasSanitizer = true;
 constexpr bool kHasSanitizer = false;
 #endif
 
-// Exit statuses of a child.
+// A child returns one of these exit statuses.
 constexpr int kOutOfMemory = 1;
 constexpr int kThrew = 2;
 constexpr int kNotConfined = 3;
@@ -50,7 +50,7 @@ constexpr int kNotConfined = 3;
              action, std::generic_category().message(errno));
 }
 
-/// Of this process, in bytes.
+/// Returns the address space of this process in bytes.
 size_t AddressSpace() {
   size_t pages = 0;
   const auto close = [](std::FILE* file) { std::fclose(file); };
@@ -68,8 +68,8 @@ void Limit(int resource, rlim_t soft, rlim_t hard) {
   ::setrlimit(static_cast<__rlimit_resource>(resource), &limit);
 }
 
-/// Refuses all system calls but those of a computation (seccomp(2)). Where the
-/// system has no such filter the limits below are what there is.
+/// Refuses all system calls but those of a computation (seccomp(2)). A system
+/// without such filters has only the limits below.
 void AllowComputingOnly() {
 #if defined(__x86_64__)
   constexpr uint32_t kArchitecture = AUDIT_ARCH_X86_64;
@@ -109,7 +109,7 @@ void AllowComputingOnly() {
   }
 }
 
-/// Gives up all that the process has from its parent, but memory and `keep`.
+/// Gives up all that the process has from its parent except memory and `keep`.
 void GiveUpRights(const IsolationLimits& limits, size_t mapped, int keep) {
   // A terminal's signals are the parent's business; faults still end it.
   sigset_t all;
@@ -138,12 +138,13 @@ void GiveUpRights(const IsolationLimits& limits, size_t mapped, int keep) {
   AllowComputingOnly();
 }
 
-/// The end of process `child`, which closes the other end of `pipe` with it.
-/// Returns its status as of waitpid; `too_long` if it had to be ended.
+/// Waits until process `child` ends, which then closes its end of `pipe`.
+/// Returns its status as of waitpid; `too_long` is true if the child was
+/// killed.
 int WaitFor(pid_t child, const Descriptor& pipe, int seconds, bool& too_long) {
-  // Slices, so that the time in which both processes were stopped (a shell's
-  // job control) counts as one. Another child of this process that has the
-  // pipe too costs a slice.
+  // The wait is divided into slices: time in which both processes were stopped
+  // (a shell's job control) counts as one slice. If another child of this
+  // process has the pipe too, it costs a slice.
   constexpr int kSliceMilliseconds = 100;
   int slices = 2 * seconds * 1000 / kSliceMilliseconds;
   int status = 0;
@@ -164,7 +165,7 @@ int WaitFor(pid_t child, const Descriptor& pipe, int seconds, bool& too_long) {
   }
 }
 
-/// How a child ended, for a message; "" if its work returned.
+/// Tells for a message how a child ended; "" if its work returned.
 std::string EndOf(int status, bool too_long, const IsolationLimits& limits) {
   if (too_long || (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU)) {
     return fmt::format("took more than {} s of processor time or {} s",

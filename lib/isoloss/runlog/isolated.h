@@ -1,6 +1,6 @@
-// Work on bytes that nobody trusts, in a process of its own: it can compute and
-// fill memory that it shares with its parent, and nothing else. A crash in it
-// is a sentence for a message.
+// Runs work on bytes that nobody trusts in a process of its own. The process
+// can only compute, and fill memory that it shares with its parent. A crash in
+// it becomes a sentence for a message.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace isoloss::runlog {
 
-/// Memory that a process shares with the processes it forks. What nobody writes
-/// takes no place.
+/// A process shares this memory with the processes that it forks. Pages that
+/// nobody writes take no place.
 class SharedMemory {
  public:
   /// Errors   IoError if the system has no address space for it.

@@ -35,7 +35,7 @@ constexpr size_t kCrcBytes = sizeof(uint32_t);
 constexpr size_t kHeadBytes =
     kJournalMagic.size() + sizeof(uint32_t) + kCrcBytes;
 
-/// Far above that of any run, whose log must be readable too.
+/// No run's journal comes near this limit, since its log must be readable, too.
 constexpr uint64_t kMaxBytes = uint64_t{8} << 30;
 
 enum RecordKind : uint32_t { kProvenance = 1, kRows = 2 };
@@ -94,16 +94,17 @@ void CheckHead(std::span<const std::byte> bytes, const std::string& name) {
   }
 }
 
-/// A journal in memory or on disk, of which one piece is held at a time.
+/// Reads a journal in memory or on disk, of which one piece is held at a time.
 struct Source {
   uint64_t size;
-  /// The bytes [offset, offset + count), until the next call.
+  /// Returns the bytes [offset, offset + count), which are valid until the next
+  /// call.
   std::function<std::span<const std::byte>(uint64_t offset, uint64_t count)>
       fetch;
 };
 
-/// The whole record at `begin`; empty if it is cut off, damaged or not the one
-/// with `number`, and `note` says which.
+/// Returns the whole record at `begin`. Returns nothing if the record is cut
+/// off, damaged or without `number`, and `note` says which.
 /// Errors   FormatError if no record of ours is as long as it says.
 std::span<const std::byte> WholeRecord(const Source& source, uint64_t begin,
                                        uint64_t number, std::string& note) {
@@ -140,7 +141,7 @@ std::span<const std::byte> WholeRecord(const Source& source, uint64_t begin,
   return record;
 }
 
-/// That no step is missing: a run resumes behind the last one.
+/// Throws if a step is missing: a run resumes after the last one.
 void CheckNoGap(const RunLog& rows, const RunLog& log) {
   const std::vector<int64_t>& before = log.steps.step;
   int64_t last = before.empty() ? 0 : before.back();
@@ -155,7 +156,8 @@ void CheckNoGap(const RunLog& rows, const RunLog& log) {
   }
 }
 
-/// That each axis with rows has names for its places, as HDF5 files have.
+/// Requires that each axis with rows has names for its places, as HDF5 files
+/// have.
 void CheckLabels(const RunLog& log) {
   const View view(log);
   for (const Group& group : RowGroups()) {
@@ -174,7 +176,7 @@ void CheckLabels(const RunLog& log) {
   }
 }
 
-/// Texts count over all records: those of one are few.
+/// Texts are counted over all records, since one record has few.
 void CheckEvents(const std::vector<Event>& events, size_t& text_bytes) {
   for (const Event& event : events) {
     text_bytes += event.kind.size() + event.text.size();
@@ -258,8 +260,9 @@ auto Uninterrupted(const Call& call) {
 
 JournalWriter::JournalWriter(fs::path path, uint64_t size, uint64_t records)
     : path_(std::move(path)), size_(size), records_(records) {
-  // At the end, wherever another process has put it: two writers can mix
-  // records, which the numbers tell, but not overwrite one.
+  // Records are appended at the end of the file, even if another process has
+  // moved the end. Two writers can mix records, which the numbers show, but not
+  // overwrite one.
   fd_ = Uninterrupted([this] {
     return ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
   });
@@ -317,7 +320,7 @@ void JournalWriter::Append(uint32_t kind, std::span<const std::byte> payload) {
   std::copy(payload.begin(), payload.end(), record.begin() + sizeof(head));
   Store(Crc32c(std::span(record).first(checked)), record.data() + checked);
 
-  // Behind a torn record a whole one would be lost.
+  // A reader would lose a whole record that follows a torn one.
   if (torn_) CutOff();
   Write(record);
   size_ += record.size();

@@ -1,4 +1,4 @@
-// The append-only file that a live run is kept in. It is the truth until the
+// Keeps a live run in an append-only file. This file is the truth until the
 // run's HDF5 file is whole: HDF5 alone does not survive every kill or full disk
 // (docs/sources.md).
 //
@@ -20,19 +20,19 @@
 
 namespace isoloss::runlog {
 
-/// The first bytes of a journal.
+/// A journal begins with these bytes.
 inline constexpr std::string_view kJournalMagic = "isolossJ";
-/// Of head and records. Rows follow the layout, so a column more or less is
-/// another version.
+/// Head and records have this version. Rows follow the layout, so a column more
+/// or less is another version.
 inline constexpr uint32_t kJournalVersion = 6;
 
-/// What a journal holds.
+/// Holds the content of a journal.
 struct JournalContent {
   RunLog log;  ///< the last provenance, and all rows in order
   uint64_t records = 0;
   uint64_t valid_bytes = 0;  ///< up to the end of the last whole record
   uint64_t torn_bytes = 0;   ///< behind it
-  /// "" or a sentence that says what was left out, and where.
+  /// Says in a sentence which bytes were left out, and why; "" if none were.
   std::string note;
 };
 
@@ -41,9 +41,9 @@ class JournalWriter {
  public:
   /// Starts a new file; replaces one of that name.
   static JournalWriter Create(const std::filesystem::path& path);
-  /// Goes on behind the last whole record; what is torn behind it is cut off.
+  /// Continues after the last whole record; torn bytes at the end are cut off.
   static JournalWriter Continue(const std::filesystem::path& path);
-  /// The same of a file whose content has been read.
+  /// Does the same with a file whose content has been read.
   static JournalWriter Continue(const std::filesystem::path& path,
                                 const JournalContent& content);
 
@@ -51,21 +51,20 @@ class JournalWriter {
   JournalWriter& operator=(JournalWriter&&) = delete;
   ~JournalWriter();
 
-  /// A record each. When they return the record survives the death of the
-  /// process; after Sync that of the machine.
-  /// Errors   IoError with the system's reason (disk full, …). What was written
+  /// Each call appends one record. After it the record survives the death of
+  /// the process; after Sync, the death of the machine. Errors   IoError with
+  /// the system's reason (disk full, …). The written part
   ///          of the record is cut off again if that can be done; a reader
   ///          leaves it out in any case.
   void Append(const Provenance& provenance);
-  /// The rows of `rows` (its provenance is ignored).
+  /// Appends the rows of `rows`; its provenance is ignored.
   void Append(const RunLog& rows);
   void Sync();
-  /// Whether the file still has its name: what is appended to one that was
-  /// removed or replaced is lost with this process.
+  /// True if the file still has its name. Records appended to a file that was
+  /// removed or replaced are lost with this process.
   bool IsInPlace() const;
 
-  /// Gives the file another name in its folder, for good; replaces one of that
-  /// name.
+  /// Renames the file in its folder, for good; replaces a file of that name.
   void Rename(const std::filesystem::path& path);
 
  private:
@@ -83,19 +82,19 @@ class JournalWriter {
   bool torn_ = false;  // something stands behind them
 };
 
-/// Reads all whole records from the front. A record that is cut off, whose CRC
-/// is wrong or whose number is not the next one ends it: it and what is behind
-/// it is left out, and the note says so.
+/// Reads all whole records from the front. Reading ends at a record that is cut
+/// off, whose CRC is wrong or whose number is not the next one. That record and
+/// all bytes after it are left out, and the note says so.
 /// Errors   IoError if the file can't be opened; FormatError if the head is not
 ///          a journal's or of another schema version, or if a record with a
 ///          right CRC is not what its kind promises.
 JournalContent ReadJournal(const std::filesystem::path& path);
 
-/// The same of a journal in memory; `name` is for messages.
+/// Does the same with a journal in memory; `name` is for messages.
 JournalContent ParseJournal(std::span<const std::byte> bytes,
                             const std::string& name);
 
-/// Whether the file begins as a journal of any version does.
+/// True if the file begins as a journal of any version does.
 /// Errors   IoError if it can't be read.
 bool HasJournalHead(const std::filesystem::path& path);
 

@@ -1,4 +1,4 @@
-// Which datasets and attributes a run log's file has, empty ones too.
+// Lists the datasets and attributes that a run log's file has, empty ones too.
 #pragma once
 
 #include <filesystem>
@@ -7,7 +7,8 @@
 
 namespace isoloss::runlog {
 
-/// The paths of all datasets and attributes of a run log's file, sorted:
+/// Returns the paths of all datasets and attributes of a run log's file,
+/// sorted:
 /// "/steps/loss_nats", "/steps/loss_nats@unit", "@seed". A reader takes a
 /// column that is missing for an empty one, and holds types and units to the
 /// schema.

@@ -17,7 +17,7 @@
 namespace isoloss::runlog {
 namespace {
 
-/// What holds for all tensors of a kind.
+/// Describes all tensors of a kind.
 struct TensorKind {
   std::string_view name;
   std::string_view phase;
@@ -39,8 +39,8 @@ constexpr TensorKind kTensorKinds[] = {
 };
 constexpr std::string_view kUnits[] = {"tokens", "expert_tokens", "parameter"};
 
-/// A tensor that each GEMM site or parameter has once, and what else of the
-/// site or parameter it reads.
+/// Each GEMM site or parameter has this tensor once; it reads the named parts
+/// of the same site or parameter.
 struct Part {
   std::string_view kind;
   std::string_view reads[2] = {};
@@ -56,13 +56,13 @@ constexpr Part kSiteParts[] = {
 constexpr Part kParameterParts[] = {
     {"weight"}, {"wgrad"}, {"update", {"wgrad"}}, {"parameter", {"update"}}};
 
-/// Null if there is none of this name.
+/// Returns null if there is no kind of this name.
 const TensorKind* KindOf(std::string_view name) {
   const auto* kind = std::ranges::find(kTensorKinds, name, &TensorKind::name);
   return kind == std::end(kTensorKinds) ? nullptr : kind;
 }
 
-/// Whether columns of a group are equally long.
+/// Checks that columns of a group are equally long.
 std::string WrongLengths(const ModelGraph& graph) {
   const View view(graph);
   for (const Group& group : SchemaOf<ModelGraph>()) {
@@ -88,7 +88,7 @@ std::string WrongInitialValues(const GraphColumns& tensors, size_t i) {
   const bool is_drawn = kind == "weight" && deviation >= 0 && cut >= 0;
   const bool is_none =
       kind != "weight" && std::isnan(deviation) && std::isnan(cut);
-  // Weights of such a model would overflow in their first product.
+  // Weights of a larger deviation would overflow in their first product.
   constexpr double kLargest = 0x1p10;
   if (!(is_drawn && deviation <= kLargest) && !is_none) {
     return fmt::format(
@@ -140,7 +140,7 @@ std::string WrongTensor(const GraphColumns& tensors, size_t i) {
 std::string WrongTensors(const GraphColumns& tensors) {
   std::set<std::string_view> names;
   std::map<std::string_view, size_t> first_of;  // parameters
-  // By MoE layer and kind.
+  // The tensors of tokens are counted by MoE layer and kind.
   std::map<std::string_view, std::map<std::string_view, size_t>> choices;
   for (size_t i = 0; i < tensors.name.size(); ++i) {
     std::string wrong = WrongTensor(tensors, i);
@@ -177,7 +177,8 @@ std::string WrongTensors(const GraphColumns& tensors) {
   return "";
 }
 
-/// Where the inputs of each tensor begin, which ascend by tensor, and end.
+/// Returns where the inputs of each tensor begin, and where the last ones end.
+/// Inputs ascend by tensor.
 std::vector<size_t> Begins(const ModelGraph& graph) {
   std::vector<size_t> begins(graph.tensors.name.size() + 1, 0);
   for (const int64_t tensor : graph.inputs.tensor) {
@@ -208,8 +209,9 @@ std::string WrongInputs(const ModelGraph& graph) {
   return "";
 }
 
-/// Each tensor reads as many as its kind does. What nothing reads is the end of
-/// a step: a choice of experts, a parameter or the loss.
+/// Requires that each tensor reads as many tensors as its kind does. A tensor
+/// that nothing reads must be the end of a step: a choice of experts, a
+/// parameter or the loss.
 std::string WrongReaders(const ModelGraph& graph) {
   const GraphColumns& tensors = graph.tensors;
   const std::vector<size_t> begins = Begins(graph);
@@ -249,8 +251,8 @@ std::string WrongReaders(const ModelGraph& graph) {
       losses);
 }
 
-/// That each owner, a GEMM site or a parameter, has each of its parts once and
-/// that they read each other. `owners` names that of each tensor.
+/// Requires that each owner, a GEMM site or a parameter, has each of its parts
+/// once and that they read each other. `owners` names the owner of each tensor.
 std::string WrongParts(const ModelGraph& graph, const char* column,
                        const std::vector<std::string>& owners,
                        std::span<const Part> parts) {
@@ -299,8 +301,8 @@ std::string WrongParts(const ModelGraph& graph, const char* column,
   return "";
 }
 
-/// Whether a row of /recipe beside those of GEMM sites is one of `modules`, a
-/// norm, or one product of it, which attention has.
+/// True if a row of /recipe that is no GEMM site is one of `modules`, as a norm
+/// is, or one product of it, as attention has.
 bool IsPartOf(const std::set<std::string_view>& modules, std::string_view row) {
   return modules.contains(row) ||
          modules.contains(row.substr(0, row.rfind('.')));

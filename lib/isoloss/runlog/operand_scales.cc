@@ -7,7 +7,7 @@
 namespace isoloss::runlog {
 namespace {
 
-/// "1x128"
+/// Returns true for a word such as "1x128".
 bool IsCell(std::string_view word) {
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
   const size_t x = word.find('x');
@@ -28,7 +28,7 @@ OperandScales OperandScales::Of(std::string_view description) {
     const std::string_view word = description.substr(0, end);
     if (number == 1) {
       scales.none = word == "none";
-      // The rules of other scales.
+      // Recipes with these words have scales of another kind.
       scales.e8m0 = !scales.none && word != "te" && word != "deepgemm" &&
                     word != "torchao";
     }

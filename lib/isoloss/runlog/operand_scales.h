@@ -1,4 +1,5 @@
-// What /recipe says of the scales of a log's quantised tensors, for rules.
+// Reads from /recipe, for the rules of relations.h, how a log's quantised
+// tensors are scaled.
 #pragma once
 
 #include <array>
@@ -9,21 +10,22 @@
 
 namespace isoloss::runlog {
 
-/// Of one operand. Those of MX if nothing is known of it.
+/// Describes the scales of one operand; MX scales are assumed if nothing is
+/// known of it.
 struct OperandScales {
   bool e8m0 = true;    ///< bytes, which the histogram counts
   bool none = false;   ///< elements are casts
   bool blocks = true;  ///< one scale for 32 elements along the contraction
   bool transformed = false;  ///< statistics are of other elements
 
-  /// Of a description in words: "e4m3·rceil". What follows a space is how the
-  /// operand came to be.
+  /// Reads a description in words, such as "e4m3·rceil". Words after a space
+  /// tell how the operand was made.
   static OperandScales Of(std::string_view description);
 
   bool operator==(const OperandScales&) const = default;
 };
 
-/// For each tensor of /tensors, along rows and down columns.
+/// Returns the scales of each tensor of /tensors, along rows and down columns.
 std::vector<std::array<OperandScales, 2>> OperandScalesOf(const RunLog& log);
 
 }  // namespace isoloss::runlog

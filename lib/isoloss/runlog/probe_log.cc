@@ -12,7 +12,7 @@
 namespace isoloss::runlog {
 namespace {
 
-/// That every place of `column` is one of a list with `size` entries.
+/// Requires that every place of `column` is in a list with `size` entries.
 void CheckPlaces(ErrorKind error, const std::string& file,
                  std::string_view column, const std::vector<int64_t>& places,
                  std::string_view list, size_t size) {
@@ -39,7 +39,8 @@ void CheckPlaces(ErrorKind error, const std::string& file,
               log.tensors.size());
 }
 
-/// Each element flips with a probability.
+/// Each element flips with a probability, so the sum is between 0 and their
+/// number.
 void CheckExpectedFlips(const std::string& file, const OracleColumns& oracle) {
   for (size_t i = 0; i < oracle.step.size(); ++i) {
     const double expected = oracle.expected_flips[i];

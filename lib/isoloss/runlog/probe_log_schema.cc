@@ -5,7 +5,7 @@
 namespace isoloss::runlog {
 namespace {
 
-/// The version of the layout that brought what is told of flips' shape.
+/// The columns on the shape of flips came with this version of the layout.
 constexpr int64_t kShape = 2;
 
 }  // namespace
@@ -59,7 +59,7 @@ Columns ListOf(const PlainStepColumns& /*part*/) {
 
 namespace {
 
-/// A group in which all columns are required.
+/// Makes a group in which all columns are required.
 template <typename Part>
 Group Required(const char* name, const char* description,
                Part ProbeLog::*part) {

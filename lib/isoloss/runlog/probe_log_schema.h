@@ -1,4 +1,4 @@
-// The schema of a probe log, parts of which an ensemble shares.
+// Describes the schema of a probe log, parts of which an ensemble shares.
 #pragma once
 
 #include "isoloss/runlog/probe_log.h"
@@ -15,10 +15,10 @@ Columns ListOf(const PrecisionColumns& part);
 Columns ListOf(const RoutingFlipColumns& part);
 Columns ListOf(const PlainStepColumns& part);
 
-/// The groups of comparisons, of a ProbeLog.
+/// Returns the groups of a ProbeLog that compare two arms.
 std::span<const Group> ComparisonGroups();
-/// /plain_steps of another program's operations: the values that were recorded,
-/// or NaN.
+/// /plain_steps of another program's operations holds the values that were
+/// recorded, or NaN.
 const Group& ForeignStepGroup();
 
 }  // namespace isoloss::runlog

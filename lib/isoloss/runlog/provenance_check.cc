@@ -15,7 +15,7 @@ namespace {
 
 using Texts = std::vector<std::string>;
 
-/// Whether the parameters and tensors of the log are the graph's.
+/// Checks that the parameters and tensors of the log are in the graph.
 void CheckNames(const RunLog& log, Texts& wrong) {
   const GraphColumns& graph = log.provenance.graph.tensors;
   std::set<std::string_view> parameters(graph.parameter.begin(),
@@ -47,7 +47,8 @@ void CheckNames(const RunLog& log, Texts& wrong) {
       log.parameters.names.size(), named.size(), parameters.size()));
 }
 
-/// Names of texts that are empty, though a log of this layout always has them.
+/// Returns the names of texts that are empty, though a log of this layout
+/// always has them.
 std::vector<std::string_view> EmptyTexts(const RunLog& log) {
   std::vector<std::string_view> names;
   for (const Column& column : AttributeGroup().columns) {
@@ -62,7 +63,8 @@ std::vector<std::string_view> EmptyTexts(const RunLog& log) {
   return names;
 }
 
-/// Ranks form whole copies of the experts, and no node has more of them.
+/// Requires that ranks form whole copies of the experts, and that no node has
+/// more ranks than there are.
 void CheckMesh(const Provenance& provenance, Texts& wrong) {
   const int64_t copies = provenance.expert_data_parallel;
   if (provenance.ranks_per_node <= provenance.ranks &&
@@ -97,8 +99,7 @@ void CheckArms(const Provenance& provenance, Texts& wrong) {
                   provenance.recipe, asked, provenance.arm));
 }
 
-/// What attributes must hold, and what they must agree in with each other and
-/// with the graph.
+/// Finds attributes that contradict each other or the graph.
 void CheckAttributes(const RunLog& log, Texts& wrong) {
   const Provenance& provenance = log.provenance;
   for (const std::string_view name : EmptyTexts(log)) {

@@ -1,4 +1,4 @@
-// What the attributes and names of a run log must agree in.
+// Checks that the attributes and names of a run log agree.
 #pragma once
 
 #include <string>
@@ -8,9 +8,10 @@
 
 namespace isoloss::runlog {
 
-/// Of a log whose graph is whole: names of parameters and tensors that the
-/// graph does not have, texts that are empty, and attributes that do not follow
-/// from experiment_text and the graph. Each is a clause without a remedy.
+/// Checks a log whose graph is whole. Returns a clause without a remedy for
+/// each fault: names of parameters and tensors that the graph does not have,
+/// texts that are empty, and attributes that do not follow from experiment_text
+/// and the graph.
 std::vector<std::string> WrongProvenance(const RunLog& log);
 
 }  // namespace isoloss::runlog

@@ -1,5 +1,5 @@
-// The attributes of files and the groups of a model's graph and recipe: what
-// all logs share.
+// Defines the parts of a schema that all logs share: the attributes of files
+// and the groups of a model's graph and recipe.
 #include <cstdint>
 #include <string>
 #include <vector>

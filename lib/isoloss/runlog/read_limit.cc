@@ -16,7 +16,8 @@ constexpr size_t kUsualMiB = 384;
 constexpr size_t kMostMiB = kMiB;  // a tebibyte
 constexpr const char* kVariable = "ISOLOSS_MEMORY_MIB";
 
-/// Of all files that are held, beyond twice their sizes.
+/// Counts the bytes of all files that are held, beyond twice their sizes on
+/// disk.
 std::atomic<size_t> held{0};
 
 size_t LimitOf(const char* text) {

@@ -22,7 +22,7 @@ template <typename T>
              path, column, row, found, rule);
 }
 
-/// All that search a log by step rely on it.
+/// Functions that search a log by step rely on this check.
 void CheckSteps(const std::string& path, const Group& group,
                 const RunLog& log) {
   if (!group.HasSteps()) return;

@@ -23,10 +23,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of the time, building the partial log takes one part in this many.
+/// Building the partial log takes at most one part in this many of the time.
 constexpr int kPause = 20;
 
-/// Where a journal is made that is to replace another one.
+/// Returns the path of a journal that is made to replace another one.
 fs::path NextJournal(const RunPaths& paths) {
   return paths.folder / fmt::format(".{}.journal.new.tmp", paths.name);
 }
@@ -61,14 +61,14 @@ void RemoveTemporaries(const RunPaths& paths) {
 
 namespace {
 
-/// Whether a killed process may have left temporary files: all but the first
-/// are made beside a journal. To look for them means to read the whole folder,
-/// in which thousands of other runs may lie.
+/// True if a killed process may have left temporary files: all but the first
+/// are made beside a journal. A search for them would read the whole folder, in
+/// which thousands of further runs may lie.
 bool IsLeftBehind(const RunPaths& paths) {
   return fs::exists(paths.Journal()) || fs::exists(NextJournal(paths));
 }
 
-/// Removes a file at the end, which then may be missing.
+/// Removes a file in the destructor, where the file may be missing.
 class Remover {
  public:
   explicit Remover(fs::path path) : path_(std::move(path)) {}
@@ -86,10 +86,11 @@ double UnixSeconds() {
       .count();
 }
 
-/// The new journal is whole, under another name, before anything goes, so that
-/// a full disk costs nothing. Checkpoints go before the journal they belong to:
-/// without them a resumed run begins at step 0. The finished log goes last: as
-/// long as it is there the earlier run counts as finished.
+/// The new journal is whole, under another name, before anything is removed, so
+/// that a full disk costs nothing. Checkpoints are removed before the journal
+/// to which they belong: without them a resumed run begins at step 0. The
+/// finished log is removed last: as long as it is there, the earlier run counts
+/// as finished.
 JournalWriter Begin(const RunPaths& paths, const Provenance& provenance) {
   const fs::path next = NextJournal(paths);
   const Remover remover(next);
@@ -107,7 +108,7 @@ int64_t LastStep(const RunLog& log) {
   return log.steps.step.empty() ? 0 : log.steps.step.back();
 }
 
-/// A journal of all of `log`, on disk under the name NextJournal().
+/// Writes a journal of all of `log` to NextJournal(), on disk.
 JournalWriter MakeWhole(const RunPaths& paths, const RunLog& log) {
   JournalWriter journal = JournalWriter::Create(NextJournal(paths));
   journal.Append(log.provenance);
@@ -116,7 +117,7 @@ JournalWriter MakeWhole(const RunPaths& paths, const RunLog& log) {
   return journal;
 }
 
-/// Opens the journal to go on with `log`, of which it must have all steps.
+/// Opens the journal to continue `log`. A journal that lacks steps is replaced.
 JournalWriter Continue(const RunPaths& paths, const RunLog& log) {
   if (HasJournalHead(paths.Journal())) {
     const JournalContent content = ReadJournal(paths.Journal());
@@ -128,7 +129,8 @@ JournalWriter Continue(const RunPaths& paths, const RunLog& log) {
   }
   const Remover remover(NextJournal(paths));
   JournalWriter journal = MakeWhole(paths, log);
-  // A copy: a kill must not leave the run without a journal.
+  // The damaged journal is copied, not moved: a kill must not leave the run
+  // without a journal.
   std::error_code error;
   fs::copy_file(paths.Journal(), paths.DamagedJournal(),
                 fs::copy_options::overwrite_existing, error);
@@ -146,8 +148,8 @@ bool AreOfOneRun(const Provenance& a, const Provenance& b) {
          a.seed == b.seed;
 }
 
-/// That the file is what was to be written, for it is about to be all that is
-/// left of the run.
+/// Throws unless the file holds `log`, since the file will be all that is left
+/// of the run.
 void CheckWritten(const RunLog& log, const fs::path& path) {
   const RunLog written = ReadRunLog(path, Maker::kThisRun);
   const std::string difference = FirstDifference(log, written);
@@ -261,8 +263,8 @@ void Recorder::Append(const RunLog& rows) {
   }
   DropRowsOf(log_, fresh);
   if (HasNoRows(fresh)) return;
-  // Before the journal has it: a step that the log can't take would be lost
-  // with all before it.
+  // The order is checked before the journal has the rows: a step that the log
+  // can't take would be lost with all before it.
   CheckOrder(fresh, log_);
   CheckSize(fresh, log_);
   if (journal_) journal_->Append(fresh);
@@ -270,8 +272,8 @@ void Recorder::Append(const RunLog& rows) {
   KeepJournalInPlace();
 }
 
-/// Behind each append, so that what is acknowledged stands in a file that the
-/// next execution finds.
+/// Runs after each append, so that the next execution finds all acknowledged
+/// rows in a file.
 void Recorder::KeepJournalInPlace() {
   if (!journal_ || journal_->IsInPlace()) return;
   if (!fs::is_directory(paths_->folder)) {

@@ -1,6 +1,6 @@
-// The files of one run, from its first step to its last: a journal that every
-// step is appended to, an HDF5 file built from the same rows every few seconds,
-// and the final one.
+// Keeps the files of one run from its first step to its last: a journal to
+// which every step is appended, an HDF5 file built from the same rows every few
+// seconds, and the final one.
 #pragma once
 
 #include <chrono>
@@ -16,18 +16,19 @@
 
 namespace isoloss::runlog {
 
-/// Where a run's files lie.
+/// Says where a run's files lie.
 struct RunPaths {
   std::filesystem::path folder;
   std::string name;  ///< "mxfp8-seed1"
 
-  /// Of the run that a log, a partial log or a journal belongs to.
+  /// Returns the paths of the run to which a log, a partial log or a journal
+  /// belongs.
   static RunPaths Of(const std::filesystem::path& file);
 
   std::filesystem::path Log() const;         ///< NAME.h5: the run has ended
   std::filesystem::path PartialLog() const;  ///< NAME.partial.h5: it has not
   std::filesystem::path Journal() const;     ///< NAME.journal
-  /// NAME.journal.damaged: one that PartialLog() knew more than.
+  /// NAME.journal.damaged: a journal that had fewer steps than PartialLog().
   std::filesystem::path DamagedJournal() const;
   std::filesystem::path Checkpoints() const;  ///< NAME.checkpoints/
 };
@@ -38,73 +39,73 @@ struct RunPaths {
 /// Errors   IoError if one can't be removed.
 void RemoveTemporaries(const RunPaths& paths);
 
-/// Removes what only a live run needs: journal, partial log, temporaries.
+/// Removes files that only a live run needs: journal, partial log, temporaries.
 /// Errors   IoError if one can't be removed.
 void RemoveLiveFiles(const RunPaths& paths);
 
-/// What is known of a run that has not ended: ReadJournal's content of
-/// Journal(), but with the log of PartialLog() if that is of the same
-/// experiment, arm and seed, and the journal's head is damaged or damage cuts
-/// off steps that PartialLog() has. The note says so; a Recorder that goes on
+/// Reads a run that has not ended: ReadJournal's content of Journal(). The log
+/// of PartialLog() replaces the journal's in two cases, if it is of the same
+/// experiment, arm and seed: the journal's head is damaged, or damage cuts off
+/// steps that PartialLog() has. The note says so; a Recorder that continues
 /// with these rows writes a new journal.
-/// Errors   as ReadJournal if PartialLog() is of no help. Whether it belongs to
-///          the run can't be told from a journal whose provenance is lost: the
-///          caller looks at the log's, as always.
+/// Errors   as ReadJournal if PartialLog() is of no help. A journal whose
+///          provenance is lost does not tell if it belongs to the run: the
+///          caller looks at the log's provenance, as always.
 JournalContent ReadJournalOrPartial(const RunPaths& paths);
 
 class Recorder {
  public:
   /// Keeps the log in memory only.
   explicit Recorder(Provenance provenance);
-  /// A new run: what an earlier one left under these names is removed, the
-  /// journal begins with `provenance`. Nothing is removed before the new
-  /// journal is on disk; a kill in between leaves what the earlier run left, or
-  /// this run at its beginning.
+  /// Starts a new run: files that an earlier run left under these names are
+  /// removed, and the journal begins with `provenance`. Nothing is removed
+  /// before the new journal is on disk. A kill in between leaves the files of
+  /// the earlier run, or this run at its beginning.
   Recorder(RunPaths paths, Provenance provenance);
-  /// Goes on with what ReadJournal or ReadJournalOrPartial found, from
-  /// behind `step`: steps that it has beyond are computed again, and must come
-  /// out the same.
-  /// A journal that has fewer steps than `recorded`, or no head, is copied to
-  /// DamagedJournal() and replaced by one that has these rows.
+  /// Continues after `step` with the rows that ReadJournal or
+  /// ReadJournalOrPartial found. Later steps of `recorded` are computed again,
+  /// and must come out the same. A journal that has fewer steps than
+  /// `recorded`, or no head, is copied to DamagedJournal() and replaced by one
+  /// that has these rows.
   /// Errors   FormatError if `recorded` ends before `step`.
   Recorder(RunPaths paths, Provenance provenance, RunLog recorded,
            int64_t step);
 
-  /// What one step adds; rows of `rows` have steps above those given before.
-  /// Returns when the journal has it, and has its name: one that was removed or
-  /// replaced meanwhile is written anew whole, which an event of kind "damage"
-  /// tells. Rows of a step that the journal already has are compared instead.
-  /// After an error the log is as before.
+  /// Appends the rows of one step; rows of `rows` have steps above those given
+  /// before. Returns when the journal has them under its own name. A journal
+  /// that was removed or replaced meanwhile is written anew whole, and an event
+  /// of kind "damage" tells it. Rows of a step that the journal already has are
+  /// compared instead. After an error the log is as before.
   /// Errors   IoError if the folder was removed or renamed;
   ///           FormatError if a step that is computed again differs
   ///          (FirstDifference): the program or the machine does not compute
   ///          what it did; ShapeError as AppendRows; IoError as JournalWriter.
   void Append(const RunLog& rows);
   void AddEvent(const std::string& kind, const std::string& text);
-  /// `call` is called before a journal that was removed is written anew; what
-  /// it throws ends that.
+  /// `call` is called before a journal that was removed is written anew; if it
+  /// throws, the journal is not written.
   void OnJournalLost(std::function<void()> call) {
     on_journal_lost_ = std::move(call);
   }
 
   /// Builds PartialLog() if it was built `seconds` ago or longer, and at least
-  /// 20 times as long ago as that took: the whole log is built each time, which
-  /// shall take no more than about 5 % of a run however long that becomes.
+  /// 20 times as long ago as the build took. The whole log is built each time,
+  /// which must take no more than about 5 % of a run however long that becomes.
   void Refresh(double seconds);
-  /// Nothing is lost from here on: what a checkpoint needs. Its cost does not
-  /// grow with the log; PartialLog() is left to Refresh.
+  /// Nothing that was appended is lost after this call, as a checkpoint needs.
+  /// Its cost does not grow with the log; PartialLog() is left to Refresh.
   void SyncJournal();
-  /// SyncJournal, and PartialLog() is up to date: for the end of a run that is
-  /// not finished.
+  /// Runs SyncJournal and brings PartialLog() up to date, at the end of a run
+  /// that is not finished.
   void Sync();
   /// Writes the final provenance and Log(), which gets its name when it has
   /// been read back, then removes journal and PartialLog(). A run that was
-  /// interrupted is not finished: Sync it.
+  /// interrupted is not finished: call Sync.
   /// Errors   as WriteRunLog and ReadRunLog; the journal is then kept.
   void Finish(const Provenance& provenance);
 
   const RunLog& log() const { return log_; }
-  /// The last step of the log; 0 if it has none.
+  /// Returns the last step of the log; 0 if it has none.
   int64_t last_step() const;
 
  private:
@@ -114,7 +115,7 @@ class Recorder {
   void KeepJournalInPlace();
 
   std::optional<RunPaths> paths_;  // none: in memory only
-  // Equal to what the journal holds: it gets everything first.
+  // The log equals the journal, to which everything is appended first.
   RunLog log_;
   std::optional<JournalWriter> journal_;
   std::function<void()> on_journal_lost_;

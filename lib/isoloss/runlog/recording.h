@@ -1,5 +1,5 @@
-// What a run was asked to record: which columns its log must have, and rows of
-// which steps.
+// Tells what a run was asked to record: the columns that its log must have, and
+// the steps whose rows it must have.
 #pragma once
 
 #include <cstdint>
@@ -13,29 +13,29 @@
 
 namespace isoloss::runlog {
 
-/// The keys of a resolved experiment, `section.key`, and their values as they
-/// stand there.
+/// Returns the keys of a resolved experiment, `section.key`, with their values
+/// as written there.
 std::map<std::string, std::string> KeysOf(const std::string& experiment_text);
 
-/// Reads the attributes of a run, its experiment's text above all. What the
-/// text lacks was not asked for, and counts as 0.
+/// Reads the attributes of a run, its experiment's text above all. Keys that
+/// the text lacks were not asked for, and count as 0.
 class Recording {
  public:
   explicit Recording(const Provenance& provenance);
 
-  /// The keys of the text that are needed to know all of this and are missing
-  /// or no numbers, divided by commas; "" if there are none.
+  /// Returns the keys that this class needs and the text lacks, or has without
+  /// a number, divided by commas; "" if there are none.
   const std::string& missing_keys() const { return missing_keys_; }
 
-  /// By the attributes alone; kPairs depends on what was recorded, too.
+  /// Decides by the attributes alone; kPairs depends on the recorded rows, too.
   bool IsDue(When when) const;
   bool HasStatistics(int64_t step) const { return statistics_.Includes(step); }
   bool HasDigests(int64_t step) const { return digests_.Includes(step); }
 
-  /// Steps of /eval of a run that ended after step `last`: `eval_every`,
-  /// twice as many, ... and the last one planned, from 0.
+  /// Returns the steps of /eval of a run that ended after step `last`: 0, the
+  /// multiples of `eval_every` and the last one planned.
   std::vector<int64_t> EvaluatedSteps(int64_t last) const;
-  /// Steps of /tensors likewise.
+  /// Returns likewise the steps of /tensors.
   std::vector<int64_t> TensorSteps(int64_t last) const;
 
   int64_t moe_layers() const { return moe_layers_; }
@@ -44,7 +44,7 @@ class Recording {
   int64_t eval_sequences() const { return eval_sequences_; }
 
  private:
-  /// The first steps, and every few ones.
+  /// The set contains the first steps and each multiple of `every`.
   struct Steps {
     int64_t first = 0;
     int64_t every = 0;

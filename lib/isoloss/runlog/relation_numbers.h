@@ -1,4 +1,4 @@
-// Comparing and adding recorded numbers, for the rules of relations.h alone.
+// Compares and adds recorded numbers, for the rules of relations.h alone.
 #pragma once
 
 #include <algorithm>
@@ -10,10 +10,11 @@
 
 namespace isoloss::runlog {
 
-/// What follows from recorded numbers by a few FP64 operations.
+/// Numbers that follow from recorded ones by a few FP64 operations agree to
+/// this tolerance.
 inline constexpr double kExact = 1e-12;
 
-/// False for NaN.
+/// Returns false for NaN.
 inline bool Near(double a, double b, double tolerance = kExact) {
   return a == b ||
          std::abs(a - b) <= tolerance * std::max(std::abs(a), std::abs(b));

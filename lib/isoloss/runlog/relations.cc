@@ -12,8 +12,8 @@
 namespace isoloss::runlog {
 namespace {
 
-/// Statistics of other programs, whose FP32 buffers round some ten times; ours
-/// are good to 1e-15.
+/// Programs with FP32 buffers round statistics some ten times; ours are good to
+/// 1e-15.
 constexpr double kStatistic = 1e-5;
 
 // ---- routing ---------------------------------------------------------------
@@ -46,7 +46,7 @@ double Routed(const MoeColumns& moe, size_t at) {
   return Sum(moe.tokens_per_expert, at * Size(moe.experts), Size(moe.experts));
 }
 
-/// Whether /moe says for each step who got how many tokens.
+/// True if /moe says for each step how many tokens each expert got.
 bool HasCounts(const RunLog& log) {
   return !log.moe.tokens_per_expert.empty() &&
          log.moe.step.size() == log.steps.step.size();
@@ -69,7 +69,7 @@ std::string WrongLoad(const RunLog& log) {
       }
       if (Near(loads[row], expected)) continue;
     } else if (!recording.missing_keys().empty()) {
-      // The log does not say what it follows from.
+      // The log lacks the numbers from which this one follows.
       if (std::isnan(loads[row]) == std::isnan(loads[0]) &&
           (log.moe.layers == 0 || !std::isnan(loads[0]))) {
         continue;
@@ -212,7 +212,8 @@ namespace {
 
 // ---- exchange --------------------------------------------------------------
 
-/// As ForEachLayer, for logs whose /exchange has the rows of /moe.
+/// Does the same as ForEachLayer, for logs whose /exchange has the rows of
+/// /moe.
 template <typename Visit>
 std::string ForEachExchange(const RunLog& log, const Visit& visit) {
   const MoeColumns& moe = log.moe;
@@ -331,8 +332,8 @@ std::string WrongPairs(const RunLog& log) {
       x.bytes_received.empty()) {
     return "";
   }
-  // They are written down at evaluations, the last time at the last one within
-  // these steps.
+  // Bytes by pair are written at evaluations, the last time at the last
+  // evaluation within these steps.
   const auto& evaluated = log.eval.step;
   const auto behind = x.step.empty()
                           ? evaluated.begin()

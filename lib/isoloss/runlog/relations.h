@@ -1,4 +1,4 @@
-// Rules that a run log's columns obey together.
+// Declares the rules that a run log's columns obey together.
 #pragma once
 
 #include <span>
@@ -13,24 +13,25 @@ namespace isoloss::runlog {
 // NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding)
 struct RelationRule {
   Relation relation;
-  /// What holds, as `isoloss show --schema` prints it after a column's range.
+  /// `isoloss show --schema` prints this rule after a column's range.
   const char* rule;
   Fault fault;
-  /// Where it does not hold first, with numbers; "" if it holds. Columns are as
-  /// long as they must be; what was not recorded is empty, and holds.
+  /// Returns the first place at which the rule is broken, with numbers; "" if
+  /// it holds. Columns are as long as they must be; a rule holds for columns
+  /// that were not recorded, which are empty.
   std::string (*broken)(const RunLog& log);
 };
 
-/// Where each rule does not hold, as RelationRule::broken.
+/// Each function finds where its rule is broken, as RelationRule::broken.
 #define ISOLOSS_RELATION(relation, broken, ...) \
   std::string broken(const RunLog& log);
 #include "isoloss/runlog/relations.def"
 #undef ISOLOSS_RELATION
 
-/// Whether the run went on with another mesh, which ends /exchange.
+/// True if the run went on with another mesh, which ends /exchange.
 bool ChangedMesh(const RunLog& log);
 
-/// In the order of Relation.
+/// Returns the rules in the order of Relation.
 std::span<const RelationRule> RelationRules();
 
 }  // namespace isoloss::runlog

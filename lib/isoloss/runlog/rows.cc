@@ -15,13 +15,13 @@
 namespace isoloss::runlog {
 namespace {
 
-/// As a reader counts them (read_limit.h).
+/// Counts values as a reader does (read_limit.h).
 size_t ValueBytes(const Column& column) {
   return column.type == ValueType::kString ? kTextBytes
                                            : h5::SizeOf(column.type);
 }
 
-/// That both are labels alike, or one side has none.
+/// Requires that both sides have the same labels, or one side has none.
 void CheckLabels(const std::string& name, const std::vector<std::string>& a,
                  const std::vector<std::string>& b) {
   if (a.empty() || b.empty() || a == b) return;
@@ -85,7 +85,7 @@ void Take(const Column& column, const View& from, MutableView to) {
   });
 }
 
-/// Leaves the rows [begin, end) of a group with steps.
+/// Keeps the rows [begin, end) of a group with steps.
 void Keep(const Group& group, size_t begin, size_t end, MutableView log) {
   for (const Column& column : group.columns) {
     if (column.role == Role::kLabels || log.Count(column) == 0) continue;
@@ -99,7 +99,7 @@ void Keep(const Group& group, size_t begin, size_t end, MutableView log) {
   }
 }
 
-/// How many of ascending `steps` are at most `step`.
+/// Returns how many of ascending `steps` are at most `step`.
 size_t CountUpTo(const std::vector<int64_t>& steps, int64_t step) {
   return static_cast<size_t>(
       std::upper_bound(steps.begin(), steps.end(), step) - steps.begin());
@@ -139,7 +139,7 @@ void CheckAppend(const RunLog& rows, const RunLog& log) {
   }
 }
 
-/// All that search a log by step rely on it.
+/// Functions that search a log by step rely on this check.
 void CheckOrder(const RunLog& rows, const RunLog& log) {
   for (const Group& group : RowGroups()) {
     if (!group.HasSteps()) continue;

@@ -1,4 +1,4 @@
-// Pieces of a run log: what one step adds to it.
+// Appends to a run log, and encodes, the rows that one step adds to it.
 #pragma once
 
 #include <cstddef>
@@ -19,24 +19,26 @@ namespace isoloss::runlog {
 ///          `log` is then as it was.
 void AppendRows(const RunLog& rows, RunLog& log);
 
-/// The same of rows that were checked.
+/// Does the same with rows that were checked.
 void TakeRows(const RunLog& rows, RunLog& log);
 
-/// Throws what AppendRows would, but for sizes and the order of steps: rows of
-/// steps that `log` has already fit too.
+/// Throws as AppendRows, but not for sizes and the order of steps: rows of
+/// steps that `log` has already fit, too.
 void CheckAppend(const RunLog& rows, const RunLog& log);
 
-/// That steps ascend over both logs, from 0 to kMaxCounted, in each group.
+/// Throws unless steps ascend over both logs, from 0 to kMaxCounted, in each
+/// group.
 /// Errors   ShapeError naming the group and the step.
 void CheckOrder(const RunLog& rows, const RunLog& log);
 
-/// That no dataset of `log` would have more than `limit` values with those of
-/// `rows`, nor all together more bytes than ReadLimit(): a reader would refuse
-/// the log. Errors   ConfigError naming it.
+/// Throws if a dataset of `log` with the values of `rows` would have more than
+/// `limit` values, or all datasets more bytes than ReadLimit(): a reader would
+/// refuse the log.
+/// Errors   ConfigError naming it.
 void CheckSize(const RunLog& rows, const RunLog& log,
                int64_t limit = kMaxValues);
 
-/// What all values of `log` count for in ReadLimit().
+/// Returns the bytes for which all values of `log` count in ReadLimit().
 size_t ValueBytesOf(const RunLog& log);
 
 /// Removes the rows of steps above `step`. /exchange_pairs, which can't be
@@ -44,21 +46,21 @@ size_t ValueBytesOf(const RunLog& log);
 /// happened.
 void KeepRowsUpTo(int64_t step, RunLog& log);
 
-/// Removes from `rows` what `log` has already: labels, and of each group the
-/// rows of steps up to its last one there. Events stay.
+/// Removes labels and rows from `rows` that `log` has already: in each group,
+/// the rows of steps up to the group's last step in `log`. Events stay.
 void DropRowsOf(const RunLog& log, RunLog& rows);
 
-/// Makes every NaN the positive one without payload: which of them comes out
-/// of an operation is an accident of compiler and instruction set.
+/// Makes every NaN the positive one without payload: compiler and instruction
+/// set decide by accident which NaN an operation returns.
 void UnifyNans(RunLog& rows);
 
-/// Whether a group of `rows` begins with steps that `log` may have already.
+/// True if a group of `rows` begins with steps that `log` may have already.
 bool HaveCommonSteps(const RunLog& rows, const RunLog& log);
 
-/// Whether there is nothing in `rows` to append.
+/// True if there is nothing in `rows` to append.
 bool HasNoRows(const RunLog& rows);
 
-/// Every row as bytes, little-endian, and back. The layout is
+/// Encodes every row as bytes, little-endian, and decodes it. The layout is
 /// defined by rows_codec.cc.
 /// Errors   FormatError if the bytes are not what EncodeRows writes; ShapeError
 ///          if a column is not as long as its group's rows need.
@@ -67,11 +69,11 @@ RunLog DecodeRows(std::span<const std::byte> bytes);
 std::vector<std::byte> EncodeProvenance(const Provenance& provenance);
 Provenance DecodeProvenance(std::span<const std::byte> bytes);
 
-/// The first value that differs between two logs in their common steps, in the
-/// order of the schema, as "/group/dataset at step S: A against B"; "" if
-/// there is none. Bits are compared: a NaN equals itself, 0 is not -0. Columns
-/// that one log lacks, events and what Field::reproducible excludes (clocks,
-/// /exchange's waits) are left out.
+/// Returns the first value that differs between two logs in their common steps,
+/// in the order of the schema, as "/group/dataset at step S: A against B".
+/// Returns "" if there is none. Bits are compared: a NaN equals itself, 0 is
+/// not -0. Columns that one log lacks, events and columns that are not
+/// Field::reproducible (clocks, /exchange's waits) are left out.
 std::string FirstDifference(const RunLog& a, const RunLog& b);
 
 }  // namespace isoloss::runlog

@@ -1,6 +1,6 @@
-// Rows and provenance as bytes. Nothing is said twice: how many values a
-// dataset has follows from its group's rows and its axes, so that a count can't
-// contradict what it counts.
+// Encodes rows and provenance as bytes. Nothing is written twice: the number of
+// values in a dataset follows from its group's rows and its axes, so that no
+// count can contradict the values.
 #include <fmt/format.h>
 
 #include <bit>
@@ -17,10 +17,10 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-/// Ranks that a journal may name; far above any run.
+/// A journal may name at most this many ranks, far more than any run has.
 constexpr int64_t kMaxCount = int64_t{1} << 20;
 
-/// What follows the byte before a dataset's axes.
+/// Says in which form a dataset follows: the byte before its axes.
 enum Form : uint8_t { kEmpty = 0, kDense = 1, kSparse = 2 };
 
 /// A sparse dataset names each of these places even if its value is 0, so that
@@ -33,7 +33,7 @@ bool IsNamed(uint64_t index, int32_t value) {
 
 constexpr uint64_t kEntryBytes = sizeof(uint64_t) + sizeof(int32_t);
 
-/// Whether `entries` named values and their number are shorter than all values.
+/// True if `entries` named values and their number are shorter than all values.
 bool SparseIsSmaller(uint64_t entries, uint64_t values) {
   return sizeof(uint64_t) + entries * kEntryBytes < values * sizeof(int32_t);
 }
@@ -79,7 +79,7 @@ class Encoder {
   }
 };
 
-/// Takes values from the front of bytes that may be anything.
+/// Takes values from the front of bytes, which may be anything.
 class Decoder {
  public:
   explicit Decoder(std::span<const std::byte> bytes)
@@ -91,7 +91,7 @@ class Decoder {
     std::memcpy(&value, Bytes(sizeof(T), what).data(), sizeof(T));
     return value;
   }
-  /// An attribute.
+  /// Takes an attribute.
   template <typename T>
   void Take(const Column& column, T& value) {
     const std::string& name = column.field.name;
@@ -115,7 +115,7 @@ class Decoder {
     texts_left_ -= bytes.size();
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
-  /// Nothing is allocated before it is known that the bytes are there.
+  /// Nothing is allocated before the bytes are known to be there.
   template <typename T>
   void TakeAll(uint64_t count, std::string_view what, std::vector<T>& values) {
     if (count > uint64_t{kMaxValues}) {
@@ -131,11 +131,11 @@ class Decoder {
       const auto bytes = Bytes(count * sizeof(T), what);
       Spend(bytes.size(), what);
       values.resize(count);
-      // No bytes have no address, which memcpy must not get.
+      // An empty span has no address, which memcpy must not get.
       if (count > 0) std::memcpy(values.data(), bytes.data(), bytes.size());
     }
   }
-  /// As PutSparse writes them and not otherwise.
+  /// Takes a sparse dataset, and only in the form that PutSparse writes.
   void TakeSparse(uint64_t count, std::string_view what,
                   std::vector<int32_t>& values) {
     const auto entries = Take<uint64_t>(what);
@@ -162,7 +162,7 @@ class Decoder {
     }
     if (named < count) Reject(what, fmt::format("place {} is missing", named));
   }
-  /// Counts the memory of what is about to be taken.
+  /// Counts the memory of values that are about to be taken.
   void Spend(uint64_t bytes, std::string_view what) {
     if (bytes > memory_left_) {
       Reject(what, fmt::format("the record holds more than {} MiB of values, "
@@ -245,7 +245,7 @@ void EncodeColumn(const Group& group, const Column& column, const View& rows,
   });
 }
 
-/// Reads the axes of one dataset and agrees on them with those before it.
+/// Reads the axes of one dataset, which must agree with those before it.
 /// Returns the product, within kMaxValues.
 uint64_t DecodeAxes(const Column& column, const std::string& name,
                     MutableView rows, uint64_t count, Decoder& in) {

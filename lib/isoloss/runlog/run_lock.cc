@@ -18,7 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Who has the lock, as the file says. It may be out of date: a hint only.
+/// Returns the holder of the lock that the file names. It may be out of date
+/// and is only a hint.
 std::string Holder(const Descriptor& file) {
   std::array<char, 24> text{};
   const ssize_t size = ::pread(file.get(), text.data(), text.size(), 0);
@@ -28,7 +29,7 @@ std::string Holder(const Descriptor& file) {
   return fmt::format(" (process {})", pid.substr(0, end));
 }
 
-/// Nothing depends on it, so a full disk is no reason to stop.
+/// Nothing depends on this text, so a full disk is no reason to stop.
 void NameHolder(const Descriptor& file) {
   const std::string pid = fmt::format("{}\n", ::getpid());
   if (::ftruncate(file.get(), 0) != 0) return;
@@ -61,7 +62,7 @@ void RunLock::Renew() {
 
 void RunLock::Take() {
   int result = 0;
-  // A holder that ends removes the file: then this one is on a removed file.
+  // A holder that ends removes the file: then this lock is on a removed file.
   do {
     file_ = OpenOwnFile(path_, "lock");
     do {
@@ -82,7 +83,8 @@ void RunLock::Take() {
   }
 }
 
-/// While it is held, so that nobody has got it in between.
+/// The file is removed while the lock is held, so that nobody else can get the
+/// lock in between.
 RunLock::~RunLock() {
   if (IsStillAt(file_.get(), path_)) ::unlink(path_.c_str());
 }

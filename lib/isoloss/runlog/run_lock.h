@@ -1,4 +1,4 @@
-// One process at a time works on the files of a run.
+// Lets only one process at a time work on the files of a run.
 #pragma once
 
 #include "isoloss/base/files.h"
@@ -6,21 +6,21 @@
 
 namespace isoloss::runlog {
 
-/// Held from construction to destruction or the death of the process, however
-/// it dies. The file `.NAME.lock` that it is on is removed at the end, and may
-/// stay behind a process that was killed.
+/// Holds a lock on the file `.NAME.lock` from construction to destruction or to
+/// the death of the process. The destructor removes the file; a process that
+/// was killed may leave it.
 class RunLock {
  public:
-  /// Makes the folder if it is missing. Where the file system has no locks
-  /// there is no protection.
+  /// Makes the folder if it is missing. A file system without locks gives no
+  /// protection.
   /// Errors   IoError if another process has it, or the file can't be opened.
   explicit RunLock(const RunPaths& paths);
   ~RunLock();
-  /// Takes it again if its file was removed from under it.
+  /// Takes the lock again if its file was removed.
   /// Errors   IoError if another process has got it since.
   void Renew();
-  /// Whether a process that was killed had left the file behind, and with it
-  /// perhaps temporary files of the run.
+  /// True if a killed process left the file, and with it perhaps temporary
+  /// files of the run.
   bool is_inherited() const { return is_inherited_; }
 
   RunLock(const RunLock&) = delete;

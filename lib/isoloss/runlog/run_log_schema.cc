@@ -1,4 +1,5 @@
-// The groups of a run log: one row for each step, evaluation or event.
+// Defines the groups of a run log: each has one row for each step, evaluation
+// or event.
 #include <cstdint>
 
 #include "isoloss/runlog/schema.h"
@@ -26,7 +27,7 @@ Columns EvalList() {
   };
 }
 
-/// The index of a group that has a row for every step, or for some.
+/// Returns the index of a group that has a row for every step, or for some.
 Field StepIndex(Relation relation) {
   return {"step", "step", "Number of the optimizer step, from 1",
           Domain::Step().With(relation)};
@@ -163,7 +164,7 @@ Columns PairList() {
 Columns EventList() {
   const auto events = &RunLog::events;
   return {
-      // Until the year 10000.
+      // The largest time is the last second of year 9999.
       {{"unix_seconds", "s", "Time since 1970-01-01 00:00 UTC",
         Domain::Real(0, 253402300799).Accusing(Fault::kFile)},
        events,

@@ -1,5 +1,5 @@
-// The description of a log as data: every group, dataset and attribute with its
-// name, unit, meaning, domain and place in memory, listed once. Reader, writer,
+// Describes a log as data: every group, dataset and attribute with its name,
+// unit, meaning, domain and place in memory, listed once. Reader, writer,
 // journal, digests, checks, comparison, export and `isoloss show --schema` are
 // loops over it.
 #pragma once
@@ -22,10 +22,10 @@ namespace isoloss::runlog {
 
 using h5::ValueType;
 
-/// An offset of what has no place in memory.
+/// Columns that have no place in memory have this offset.
 inline constexpr size_t kNowhere = std::numeric_limits<size_t>::max();
 
-/// Bytes between the beginning of an object and one of its members.
+/// Returns the bytes between the beginning of an object and one of its members.
 template <typename Owner, typename Member>
 size_t OffsetOf(Member Owner::*member) {
   static const Owner owner{};
@@ -34,13 +34,13 @@ size_t OffsetOf(Member Owner::*member) {
       reinterpret_cast<const std::byte*>(&owner));
 }
 
-/// What a column is in its group.
+/// Says what a column means in its group.
 enum class Role : uint8_t {
-  // Attributes of the file.
+  // The following are attributes of the file.
   kOwnVersion,  ///< of a layout that is built of parts of the run log's
   kRunVersion,  ///< of the run log's layout
   kAttribute,
-  // Datasets of a group.
+  // The following are datasets of a group.
   kIndex,   ///< [rows]: the first column, which all others are as long as
   kRows,    ///< [rows, axes...], row-major, or absent
   kPlaces,  ///< 0, 1, ...: the index of a group whose rows are an axis' places
@@ -49,7 +49,7 @@ enum class Role : uint8_t {
   kMember,  ///< [rows]: one member of each event
 };
 
-/// An extent of an array besides its rows.
+/// Describes an extent of an array besides its rows.
 struct Axis {
   template <typename Owner>
   Axis(const char* axis_name, int64_t Owner::*size)
@@ -59,9 +59,9 @@ struct Axis {
   size_t offset;  ///< of its size, an int64_t
 };
 
-/// A dataset or an attribute.
+/// Describes a dataset or an attribute.
 struct Column {
-  /// A version that the log does not keep.
+  /// Makes a version that the log does not keep.
   Column(Role version, Field what, int64_t newest_version)
       : field(std::move(what)), role(version), newest(newest_version) {}
   template <typename Owner>
@@ -82,7 +82,7 @@ struct Column {
         type(h5::ValueTypeOf<T>()),
         offset(OffsetOf(values)),
         axes(std::move(of)) {}
-  /// One whose group has a struct for a single row.
+  /// Makes a column whose group has a struct for a single row.
   template <typename Owner, typename Row, typename T>
   Column(Field what, std::vector<T> Owner::*values, T Row::*value)
       : Column(std::move(what), values) {
@@ -109,23 +109,23 @@ struct Column {
     column.required = true;
     return column;
   }
-  /// There even if it is empty.
+  /// The column is there even if it is empty.
   Column Required() const {
     Column column = *this;
     column.required = true;
     return column;
   }
-  /// Of a log of version `version` of its own layout or later.
+  /// The column exists from version `version` of the log's own layout on.
   Column Since(int64_t version) const {
     Column column = *this;
     column.own_since = version;
     return column;
   }
-  /// Whether its values stand in a std::vector of the log.
+  /// True if a std::vector of the log holds its values.
   bool IsRecorded() const {
     return role != Role::kPlaces && role != Role::kMember;
   }
-  /// Whether its values replace those of the log, instead of following them.
+  /// True if its values replace those of the log, instead of following them.
   bool IsWhole() const {
     return role == Role::kSquare || role == Role::kLabels;
   }
@@ -133,7 +133,8 @@ struct Column {
   Field field;
   Role role = Role::kRows;
   ValueType type = ValueType::kInt64;
-  /// Of its vector or value; kPlaces: of their number; kMember: of the events.
+  /// The column's vector or value lies at this offset. For kPlaces their number
+  /// lies there; for kMember, the events.
   size_t offset = kNowhere;
   size_t in_row = kNowhere;  ///< of its value in one row or event
   std::vector<Axis> axes = {};
@@ -149,19 +150,20 @@ using View = BasicView<const std::byte>;
 using MutableView = BasicView<std::byte>;
 struct AnyView {};
 
-/// Datasets that have the same rows; without a name, attributes of the file.
+/// The datasets of a group have the same rows; a group without a name holds
+/// attributes of the file.
 struct Group {
   Group(const char* group_name, const char* meaning, int64_t since_version,
         Columns of);
 
   bool IsFile() const { return name.empty(); }
-  /// Whether its rows belong to steps, which its index tells.
+  /// True if its rows belong to steps, which its index tells.
   bool HasSteps() const {
     return columns.front().role == Role::kIndex &&
            columns.front().type == ValueType::kInt64;
   }
   bool HasEvents() const { return columns.front().role == Role::kMember; }
-  /// Those that the version of the log's own layout has.
+  /// Returns the columns that the version of the log's own layout has.
   std::span<const Column> ColumnsIn(const View& log) const;
   std::string PathOf(const Column& column) const;  ///< "/steps/lr"
 
@@ -172,10 +174,10 @@ struct Group {
   size_t own_version = kNowhere;  ///< of the version of the log's own layout
 };
 
-/// A log, in its order on disk.
+/// Describes a log, in its order on disk.
 using Schema = std::vector<Group>;
 
-/// The schema of a log or of a part of it: a RunLog, a Provenance, a
+/// Returns the schema of a log or of a part of it: of a RunLog, a Provenance, a
 /// ModelGraph, a ProbeLog or an Ensemble on disk.
 template <typename Log>
 const Schema& SchemaOf();
@@ -186,20 +188,20 @@ const Schema& SchemaOf<Provenance>();
 template <>
 const Schema& SchemaOf<ModelGraph>();
 
-/// The version of the run log's layout that brought the graph.
+/// The graph came with this version of the run log's layout.
 inline constexpr int64_t kGraphVersion = 5;
 
-/// The groups of a RunLog that are no part of its provenance: those of steps
-/// and of events.
+/// Returns the groups of a RunLog that are no part of its provenance: those of
+/// steps and of events.
 std::span<const Group> RowGroups();
-/// Attributes of a Provenance: of every file, and of files of another program's
-/// run.
+/// Return the attributes of a Provenance: those of every file, and those of
+/// files of another program's run.
 const Group& AttributeGroup();
 const Group& OriginGroup();
-/// All of a Provenance, as files have it.
+/// Returns all parts of a Provenance, as files have them.
 Schema FileSchema();
 
-/// The columns of a part of a log whose rows are appended or stacked.
+/// Returns the columns of a part of a log whose rows are appended or stacked.
 Columns ListOf(const StepColumns& part);
 Columns ListOf(const ParameterColumns& part);
 template <typename Part>
@@ -208,7 +210,7 @@ const Columns& ColumnsOf() {
   return columns;
 }
 
-/// Parts of a member of a larger log.
+/// Moves columns of a part to the log whose member the part is.
 template <typename Log, typename Part>
 Columns PartOf(Part Log::*part, Columns columns) {
   const size_t offset = OffsetOf(part);
@@ -228,11 +230,11 @@ Schema PartOf(Part Log::*part, Schema schema) {
   for (Group& group : schema) group = PartOf(part, std::move(group));
   return schema;
 }
-/// Schemas and groups, one after the other.
+/// Returns all schemas, one after the other.
 Schema Joined(const std::vector<Schema>& parts);
 
-/// The memory that the columns of a schema lie in: an object of the type that
-/// they were listed for, or a part of it.
+/// Gives access to the memory in which the columns of a schema lie: an object
+/// of the type for which they were listed, or a part of it.
 template <typename Byte>
 class BasicView : AnyView {
  public:
@@ -242,7 +244,7 @@ class BasicView : AnyView {
   template <typename Log>
   requires(!std::is_base_of_v<AnyView, Log>) explicit BasicView(Log& log)
       : base_(reinterpret_cast<Byte*>(&log)) {}
-  /// A mutable view is one to read, too.
+  /// A mutable view can be read, too.
   operator View() const requires(!std::is_const_v<Byte>) {
     return View(*base_);
   }
@@ -258,12 +260,14 @@ class BasicView : AnyView {
   Like<int64_t>& Size(const Axis& axis) const {
     return At<int64_t>(axis.offset);
   }
-  /// The steps that the rows of a group belong to; null if it has none.
+  /// Returns the steps to which the rows of a group belong; null if it has
+  /// none.
   Like<std::vector<int64_t>>* Steps(const Group& group) const {
     return group.HasSteps() ? &Values<int64_t>(group.columns.front()) : nullptr;
   }
 
-  /// Calls visit(value) with an attribute: int64_t, double, bool, std::string.
+  /// Calls visit(value) with an attribute, which is an int64_t, double, bool or
+  /// std::string.
   template <typename Visit>
   decltype(auto) WithValue(const Column& column, Visit&& visit) const {
     switch (column.type) {
@@ -278,8 +282,8 @@ class BasicView : AnyView {
     }
   }
   /// Calls visit(values) with a dataset's std::vector of int32_t, int64_t,
-  /// double or std::string. The values of kPlaces and kMember are copies, which
-  /// a mutable view has no use for.
+  /// double or std::string. The values of kPlaces and kMember are copies, for
+  /// which a mutable view has no use.
   template <typename Visit>
   decltype(auto) WithValues(const Column& column, Visit&& visit) const {
     switch (column.type) {
@@ -301,7 +305,8 @@ class BasicView : AnyView {
     if (column.role == Role::kMember) return Values<Event>(column).size();
     return WithValues(column, [](const auto& values) { return values.size(); });
   }
-  /// Values in one row. An axis that nothing is known of has none.
+  /// Returns the number of values in one row. An axis that was not recorded has
+  /// none.
   size_t Width(const Column& column) const {
     size_t width = 1;
     for (const Axis& axis : column.axes) {
@@ -309,7 +314,8 @@ class BasicView : AnyView {
     }
     return width;
   }
-  /// Rows that a column of the group must have, labels one.
+  /// Returns the number of rows that a column of the group must have; labels
+  /// have one.
   size_t Rows(const Group& group, const Column& column) const {
     return column.role == Role::kLabels ? 1 : Count(group.columns.front());
   }

@@ -143,8 +143,8 @@ class Reader {
                              group_->PathOf(group_->columns.front())));
   }
 
-  /// That an array is [rows_, axes...]; an axis of 0 may have any length, and
-  /// has that of the file from then on.
+  /// Requires that an array is [rows_, axes...]. An axis of 0 may have any
+  /// length, and keeps the file's length from then on.
   void TakeExtent(const Column& column, const std::vector<uint64_t>& extent) {
     bool fits = extent.size() == column.axes.size() + 1 && extent[0] == rows_;
     std::string expected = fmt::format("[{}", rows_);
@@ -205,7 +205,7 @@ class Reader {
 
   // ---- rules ---------------------------------------------------------------
 
-  /// That no reader can overflow when it counts with it.
+  /// Requires that no reader can overflow when it counts with `value`.
   void CheckCountable(std::string_view object, int64_t value) const {
     if (value >= 0 && value <= kMaxCounted) return;
     Reject(object, fmt::to_string(value),

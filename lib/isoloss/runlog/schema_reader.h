@@ -1,4 +1,4 @@
-// Reads what a schema lists from the tree of a file.
+// Reads from the tree of a file the columns that a schema lists.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace isoloss::runlog {
 
-/// Fills the log that `schema` describes; accepts nothing but what the schema
-/// says. What the file's version does not know is left alone. `path` and `kind`
-/// are for messages.
+/// Fills the log that `schema` describes; accepts nothing that the schema does
+/// not allow. Columns that the file's version does not have are left alone.
+/// `path` and `kind` are for messages.
 /// Errors   FormatError naming the file and the object.
 void ReadColumns(const h5::Object& file, const std::string& path,
                  const FileKind& kind, const Schema& schema, MutableView log);

@@ -1,4 +1,4 @@
-// Writes what a schema lists into an HDF5 file.
+// Writes into an HDF5 file the columns that a schema lists.
 #pragma once
 
 #include <string>

@@ -16,11 +16,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of files without a trailer, which are old or cut off.
+/// Files without a trailer, which are old or cut off, have at most this many
+/// bytes.
 constexpr uint64_t kMaxUnsealedBytes = uint64_t{64} << 20;
 
-/// The whole file: what was checked is what HDF5 reads, whatever happens to the
-/// file meanwhile. A large one is not loaded before its ends look right.
+/// Reads the whole file: HDF5 reads the bytes that were checked, even if the
+/// file changes meanwhile. A large file is not loaded before its ends look
+/// right.
 std::vector<std::byte> ReadBytes(const fs::path& path, const FileKind& kind) {
   const Descriptor file = OpenFile(path);
   const uint64_t size = FileSize(file, path);

@@ -1,5 +1,5 @@
-// HDF5 files with the trailer of trailer.h: written whole or not at all, read
-// only if no byte has changed.
+// Writes HDF5 files with the trailer of trailer.h, whole or not at all, and
+// reads them only if no byte has changed.
 #pragma once
 
 #include <cstddef>
@@ -15,20 +15,20 @@
 
 namespace isoloss::runlog {
 
-/// Largest step and number in an attribute that a reader takes: every double up
-/// to it is exact, and sums of a few can't overflow.
+/// A reader takes no larger step or number in an attribute: every double up to
+/// it is exact, and sums of a few can't overflow.
 inline constexpr int64_t kMaxCounted = int64_t{1} << 53;
 
-/// A larger file is neither written nor read: far above any log of ours.
+/// A larger file is neither written nor read; no log of ours comes near it.
 inline constexpr size_t kMaxSealedBytes = size_t{256} << 20;
 
-/// The file is of another kind than the reader's, and says so.
+/// The file says that it is of another kind than the reader wants.
 class WrongKindError : public Error {
  public:
   WrongKindError(const FileKind& found, const std::string& message)
       : Error(ErrorKind::kFormat, message), found_(&found) {}
 
-  /// One of trailer.h.
+  /// Returns one of the kinds in trailer.h.
   const FileKind& found() const { return *found_; }
 
  private:
@@ -42,8 +42,8 @@ class WrongKindError : public Error {
 void WriteSealedFile(const std::filesystem::path& path, const FileKind& kind,
                      const std::function<void(const h5::Handle& file)>& encode);
 
-/// The one way to what is in an HDF5 file. Lets `decode` read the tree of its
-/// groups. What it returns is to be kept with what was read.
+/// Is the only way to the content of an HDF5 file. Lets `decode` read the tree
+/// of its groups. The caller keeps the returned charge as long as the content.
 /// Errors   IoError if it can't be read; WrongKindError if it is of another
 ///          kind; FormatError if it was changed, breaks a rule of h5_tree.h, is
 ///          too large, or holds too much.
@@ -52,8 +52,8 @@ ReadCharge ReadSealedFile(
     const std::function<void(const h5::Object& root)>& decode,
     Maker maker = Maker::kAnybody);
 
-/// The kind whose version, and no other, is among the attributes of the file's
-/// root. Null: there is no such kind, or the file can't be read.
+/// Returns the only kind whose version is among the attributes of the file's
+/// root. Null if there is no such kind, or the file can't be read.
 const FileKind* KindOf(const std::filesystem::path& path);
 
 }  // namespace isoloss::runlog

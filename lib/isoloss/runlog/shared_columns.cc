@@ -14,7 +14,7 @@
 namespace isoloss::runlog {
 namespace {
 
-/// The one row of labels.
+/// Labels have only this row.
 constexpr SharedRow kNoStep;
 
 std::unordered_map<std::string, size_t> Places(
@@ -33,7 +33,7 @@ void MatchLabels(SharedGroup& group, const View& a, const View& b) {
   }
 }
 
-/// Of what all steps together gave; `before` has these steps.
+/// Returns the row of totals over all steps; `before` has these steps.
 std::vector<SharedRow> TotalRow(const Group& before, const View& log_a,
                                 const View& log_b) {
   const auto* a = log_a.Steps(before);
@@ -42,7 +42,7 @@ std::vector<SharedRow> TotalRow(const Group& before, const View& log_a,
   return {{0, 0, a->back()}};
 }
 
-/// From axis number `from` on.
+/// Compares the axes from number `from` on.
 std::optional<ExtentDifference> AxisDifference(const Column& column,
                                                const View& a, const View& b,
                                                size_t from) {
@@ -53,7 +53,7 @@ std::optional<ExtentDifference> AxisDifference(const Column& column,
   return std::nullopt;
 }
 
-/// What a place of an axis is called: "MoE layer 2".
+/// Returns the name of a place of an axis, such as "MoE layer 2".
 std::string AxisPlace(std::string_view axis, size_t place) {
   if (axis == "layers") return fmt::format("MoE layer {}", place);
   if (axis == "sequences") return fmt::format("held-out sequence {}", place);
@@ -81,8 +81,8 @@ BasicStatistics BasicsOf(const Group& group, const View& log) {
   return {find(kStat_numel), find(kStat_l1_norm), find(kStat_l2_norm)};
 }
 
-/// Of the elements of the tensor at `index` of one log; 0 if that does not
-/// hold what it takes.
+/// Returns the magnitude of the elements of the tensor at `index` of one log; 0
+/// if the log lacks the statistics for it.
 double Magnitude(const BasicStatistics& basic, Scale scale, size_t index) {
   const double sum = At(basic.l1_norm, index);
   double magnitude = sum;
@@ -103,13 +103,14 @@ double LargestOfRow(const std::vector<double>& values, size_t row,
   return largest;
 }
 
-/// What the tolerance is a share of besides the larger value.
+/// Returns the quantity, besides the larger value, of which the tolerance is a
+/// share.
 double ScaleOf(const SharedValue& value) {
   const SharedColumn& column = *value.column;
   const Field& field = column.field();
   if (std::string_view(field.unit) == "%") return 100;
-  // The remainder of a cancellation says nothing about how well it is
-  // determined: that is a matter of what was summed.
+  // The remainder of a cancellation does not tell how exact it is: that depends
+  // on the numbers that were summed.
   if (field.scale == Scale::kOwn) return 0;
   if (field.scale == Scale::kRow) {
     return std::max(LargestOfRow(column.a.Values<double>(*column.of),
@@ -121,7 +122,7 @@ double ScaleOf(const SharedValue& value) {
                   Magnitude(column.group->basic_b, field.scale, value.b));
 }
 
-/// Is the field NaN for a tensor that is not quantised?
+/// True if the field is NaN for a tensor that is not quantised.
 bool OfQuantization(const Domain& domain) {
   return domain.Has(Relation::kShares) || domain.Has(Relation::kScales) ||
          domain.Has(Relation::kErrors);
@@ -145,7 +146,7 @@ bool Agree(const T& a, const T& b, const SharedValue& value, const Rule& rule) {
   return false;
 }
 
-/// Whether a digest of a row is not 0.
+/// True if a digest of a row is not 0.
 bool HasDigests(const View& log, const Column& column, size_t row,
                 size_t width) {
   if (column.type != ValueType::kInt64) return true;
@@ -159,8 +160,8 @@ bool HasStatistics(const BasicStatistics& basic, size_t index) {
   return basic.numel == nullptr || !std::isnan(At(basic.numel, index));
 }
 
-/// Whether both texts say, in the same words, of which tensors at which steps
-/// statistics are recorded.
+/// True if both texts say, in the same words, of which tensors and at which
+/// steps statistics are recorded.
 bool SameStatistics(const Provenance& a, const Provenance& b) {
   const auto of_a = KeysOf(a.experiment_text);
   const auto of_b = KeysOf(b.experiment_text);
@@ -346,7 +347,7 @@ void SharedColumns::Add(const SharedGroup& group, const Column& column) {
   const bool in_steps = group.of->HasSteps() && !is_labels;
   const size_t rows_a = in_steps ? a_.Steps(*group.of)->size() : 1;
   const size_t rows_b = in_steps ? b_.Steps(*group.of)->size() : 1;
-  // A column that is not as long as its rows need is an integrity rule's.
+  // An integrity rule reports a column that is not as long as its rows need.
   if (rows_a == 0 || rows_b == 0 || of_a % rows_a != 0 || of_b % rows_b != 0) {
     return;
   }

@@ -1,6 +1,6 @@
-// Two run logs side by side: every column that both have, its rows matched by
-// step and its places by label, and the search for what differs. Which columns
-// are compared, and how, follows from the schema: no comparison lists them.
+// Compares two run logs: matches every column that both have, its rows by step
+// and its places by label, and finds the first difference. The schema decides
+// which columns are compared, and how: no comparison lists them.
 #pragma once
 
 #include <cstddef>
@@ -19,14 +19,14 @@
 
 namespace isoloss::runlog {
 
-/// A name that two lists share, and its place in each.
+/// A name occurs in two lists, at these places.
 struct SharedName {
   size_t a = 0;
   size_t b = 0;
 };
 
-/// Two lists of names, matched. Of a name that a list repeats its first place
-/// counts.
+/// Finds the names that two lists share. If a list repeats a name, its first
+/// place counts.
 struct MatchedNames {
   std::vector<SharedName> shared;  ///< in the order of `a`
   std::vector<std::string> only_a;
@@ -35,7 +35,7 @@ struct MatchedNames {
 MatchedNames MatchNames(const std::vector<std::string>& a,
                         const std::vector<std::string>& b);
 
-/// Rows of one step in two logs.
+/// Both logs have a row of this step.
 struct SharedRow {
   size_t a = 0;
   size_t b = 0;
@@ -48,28 +48,31 @@ struct SharedRow {
 std::vector<SharedRow> MatchRows(const std::vector<int64_t>& a,
                                  const std::vector<int64_t>& b);
 
-/// NaN equals a NaN of the same bits, 0 is not -0.
+/// NaN equals a NaN of the same bits; 0 is not -0.
 bool SameBits(double a, double b);
 template <typename T>
 bool SameBits(const T& a, const T& b) {
   return a == b;
 }
-/// The same of equally many.
+/// Compares two spans of the same length likewise.
 bool EqualBits(std::span<const double> a, std::span<const double> b);
 
-/// Columns of /tensors that say what others mean; null where a log has none.
+/// These columns of /tensors are needed to understand further ones; null if a
+/// log lacks them.
 struct BasicStatistics {
   const std::vector<double>* numel = nullptr;
   const std::vector<double>* l1_norm = nullptr;
   const std::vector<double>* l2_norm = nullptr;
 };
 
-/// A group of both logs. One without steps, /exchange_pairs, is a single row of
-/// the last step of the group before it if that is the same in both.
+/// Both logs have this group. /exchange_pairs, which has no steps, is a single
+/// row of the last step of the group before it, if that step is the same in
+/// both.
 struct SharedGroup {
   const Group* of = nullptr;
   std::vector<SharedRow> rows = {};
-  /// Of the axis that has labels; those of the logs, if there is one.
+  /// The names are those of the axis that has labels; the labels are those of
+  /// the logs, if there is such an axis.
   MatchedNames names = {};
   const std::vector<std::string>* labels_a = nullptr;
   const std::vector<std::string>* labels_b = nullptr;
@@ -82,7 +85,7 @@ struct SharedGroup {
   std::vector<int64_t> Steps() const;
 };
 
-/// An axis of a column that is not as long in both logs.
+/// The axis of a column is not as long in both logs.
 struct ExtentDifference {
   std::string_view of;  ///< "experts"
   int64_t a = 0;
@@ -91,7 +94,7 @@ struct ExtentDifference {
   std::string Text() const;  ///< "5 against 6 experts"
 };
 
-/// A reproducible dataset that both logs have values of.
+/// Both logs have values of this reproducible dataset.
 struct SharedColumn {
   const SharedGroup* group = nullptr;
   const Column* of = nullptr;
@@ -103,20 +106,20 @@ struct SharedColumn {
   /// Places are matched by the group's labels; each has `inner` values.
   bool labelled = false;
   size_t inner = 0;
-  /// What keeps it from being compared, if anything does.
+  /// Different extents, if there are any, prevent a comparison.
   std::optional<ExtentDifference> extents = {};
 
   const Field& field() const { return of->field; }
   const char* quantity() const {
     return field().shown == nullptr ? field().name.c_str() : field().shown;
   }
-  /// Does it hold values, rather than the steps or labels of others?
+  /// True if it holds values, rather than steps or labels.
   bool HoldsValues() const {
     return of->role == Role::kRows || of->role == Role::kSquare;
   }
 };
 
-/// One value of a column in both logs.
+/// Holds the indices of one value of a column in both logs.
 struct SharedValue {
   const SharedColumn* column = nullptr;
   SharedRow row;
@@ -126,40 +129,42 @@ struct SharedValue {
 
   using Value = std::variant<int64_t, double, std::string>;
   std::pair<Value, Value> Values() const;
-  /// "MoE layer 2, expert 5", "w1" or "x_output, byte 3"; "" if a row of the
-  /// column is one value.
+  /// Returns "MoE layer 2, expert 5", "w1" or "x_output, byte 3"; "" if a row
+  /// of the column is one value.
   std::string Place() const;
 };
 
-/// When do two values agree?
+/// Decides when two values agree.
 struct Rule {
-  /// Empty: to the bit. Else if they differ by no more than this share of the
-  /// field's scale; NaN and infinities agree with their like only.
+  /// Without a tolerance values agree only to the bit. With one they agree if
+  /// they differ by no more than this share of the field's scale; NaN and
+  /// infinities agree only with their like.
   std::optional<double> tolerance = {};
-  /// Pass over what one log has NaN for because its recipe does not quantise.
+  /// Values are skipped that are NaN in one log because its recipe does not
+  /// quantise.
   bool where_both_quantize = false;
-  /// All of every row, by place: also values of a tensor that one log did not
-  /// record at the step.
+  /// All values of every row are compared, by place: also values of a tensor
+  /// that one log did not record at the step.
   bool whole_rows = false;
 };
 
-/// The first value of a row that differs, in the order of A's places.
+/// Returns the first value of a row that differs, in the order of A's places.
 std::optional<SharedValue> FirstDifferent(const SharedColumn& column,
                                           const SharedRow& row,
                                           const Rule& rule);
 
-/// Whether both logs recorded something of the column in this row, and of a
-/// place in it: a row of digests that are all 0 has none, and of a tensor
-/// whose `numel` is NaN there are no statistics. If both runs were asked for
-/// the same statistics, one log is enough: the other one lacks something.
+/// True if both logs recorded values of the column in this row, or at one place
+/// in it. A row of digests that are all 0 has none, and a tensor whose `numel`
+/// is NaN has no statistics. If both runs were asked for the same statistics,
+/// one log is enough: the second log lacks values that it should have.
 bool IsRecorded(const SharedColumn& column, const SharedRow& row);
 bool IsRecorded(const SharedColumn& column, const SharedRow& row, size_t place);
 
-/// Columns that are compared place by place, so that a tensor's statistics come
-/// before those of the next tensor.
+/// A band is compared place by place, so that a tensor's statistics come before
+/// those of the next tensor.
 using Band = std::vector<const SharedColumn*>;
 
-/// The first difference of some steps.
+/// Describes the first difference of some steps.
 struct StepDifference {
   SharedValue value;
   std::optional<int64_t> last_equal_step;
@@ -172,15 +177,16 @@ class SharedColumns {
   SharedColumns(const SharedColumns&) = delete;
   SharedColumns& operator=(const SharedColumns&) = delete;
 
-  /// In the order of the schema.
+  /// Returns all columns in the order of the schema.
   const std::vector<SharedColumn>& all() const { return columns_; }
-  /// Those with values whose scope both runs share: of the ranks and what
-  /// travels between them only if mesh and exchange are the same.
+  /// Returns columns with values whose scope both runs share. Columns of the
+  /// ranks and of the traffic between them belong only if mesh and exchange are
+  /// the same.
   Band Comparable() const;
-  /// Likewise those that are not compared, because their extents differ.
+  /// Returns likewise columns that are not compared, because extents differ.
   Band OtherExtents() const;
   const SharedGroup& group(const char* name) const;
-  /// Steps that any group but /eval has in both logs, ascending.
+  /// Returns the steps that any group but /eval has in both logs, ascending.
   std::vector<int64_t> Steps() const;
 
  private:
@@ -194,7 +200,8 @@ class SharedColumns {
   bool same_mesh_ = false;
 };
 
-/// The first difference step by step, in each step by band, in a band by place.
+/// Finds the first difference step by step, in each step by band, in a band by
+/// place.
 std::optional<StepDifference> FirstInSteps(const std::vector<int64_t>& steps,
                                            const std::vector<Band>& bands,
                                            const Rule& rule);

@@ -44,7 +44,7 @@ std::string WrongStepRows(const RunLog& log) {
 
 namespace {
 
-/// Where `found` is not what the experiment asks for.
+/// Says where `found` differs from the steps for which the experiment asks.
 std::string Difference(const char* group, const std::vector<int64_t>& found,
                        const std::vector<int64_t>& expected) {
   const auto [a, b] = std::mismatch(found.begin(), found.end(),
@@ -83,7 +83,7 @@ std::string WrongEvaluations(const RunLog& log) {
   if (!recording.missing_keys().empty() || last == 0) return "";
   auto expected = recording.EvaluatedSteps(last);
   if (log.eval.step == expected) return "";
-  // A step that ends a run by its numbers is not evaluated.
+  // If the numbers of a step end a run, that step is not evaluated.
   if (!log.provenance.complete && expected.back() == last) {
     expected.pop_back();
     if (log.eval.step == expected) return "";
@@ -133,7 +133,7 @@ std::string WrongNorms(const RunLog& log) {
     for (size_t j = i * count; j < (i + 1) * count; ++j) {
       squares += parts[j] * parts[j];
     }
-    // What is not finite lies outside of its column's domain.
+    // A norm that is not finite lies outside of its column's domain.
     const double norm = std::sqrt(squares);
     if (!std::isfinite(whole[i]) || !std::isfinite(norm) ||
         Near(whole[i], norm, tolerance)) {

@@ -37,7 +37,7 @@ int64_t RoundUp(int64_t count, int64_t multiple) {
 
 int64_t Blocks(int64_t elements) { return RoundUp(elements, kBlock) / kBlock; }
 
-/// Of all segments down a column.
+/// Returns the number of blocks of all segments down a column.
 int64_t ColumnBlocks(const DumpedTensor& tensor) {
   int64_t blocks = 0;
   int64_t begin = 0;
@@ -63,7 +63,7 @@ bool ExtentsFit(const DumpedCells& cells) {
          std::ranges::max(e) <= kMaxValues;
 }
 
-/// Of one direction, "codes_rowwise" and so on.
+/// Shows `visitor` the cells of one direction: "codes_rowwise" and so on.
 template <typename Visitor, typename Tensor, typename Cells>
 void VisitCells(Visitor& visitor, const Tensor& tensor, bool columnwise,
                 Cells& cells) {
@@ -83,8 +83,8 @@ void VisitCells(Visitor& visitor, const Tensor& tensor, bool columnwise,
                 {tensors.size()});
 }
 
-/// Calls visitor.Text, .Number and .Array for each part of a tensor's group, in
-/// the order in which later ones depend on earlier ones.
+/// Calls visitor.Text, .Number and .Array for each part of a tensor's group.
+/// Parts come after those on which they depend.
 template <typename Visitor, typename Tensor>
 void VisitTensor(Visitor& visitor, Tensor& tensor) {
   visitor.Text("module", tensor.module);
@@ -125,7 +125,7 @@ class GroupWriter {
   void Number(const char* name, int64_t number) {
     h5::WriteAttribute(group_, name, number);
   }
-  /// Empty extent: as long as it is.
+  /// An empty extent means the length of `values`.
   template <typename T>
   void Array(const char* name, const std::vector<T>& values, Extent extent) {
     if (extent.empty()) extent = {values.size()};
@@ -185,7 +185,8 @@ T ReadAttribute(const std::string& path, const std::string& where,
   return h5::One<T>(*attribute);
 }
 
-/// Reads a dataset of the given extent; empty: of any length.
+/// Reads a dataset of the given extent, or of any length if the extent is
+/// empty.
 template <typename T>
 std::vector<T> ReadArray(const std::string& path, const std::string& where,
                          const h5::Object& parent, const char* name,
@@ -249,7 +250,7 @@ class GroupReader {
   const h5::Object* group_;
 };
 
-/// Of the parts that a dump shares with run logs.
+/// Returns the schema of the parts that a dump shares with run logs.
 const Schema& GraphWithVersion() {
   static const Schema schema =
       Joined({{Group("", "", 1,
@@ -263,7 +264,7 @@ const Schema& GraphWithVersion() {
   return schema;
 }
 
-/// That the graph is whole and knows each tensor.
+/// Requires that the graph is whole and knows each tensor.
 void CheckGraph(const TensorDump& dump, const std::string& path) {
   const std::string wrong = WrongGraph(dump.graph);
   if (!wrong.empty()) Reject(path, "the graph", wrong, "whole");

@@ -1,5 +1,5 @@
-// Whole tensors of one step, written by `--dump`: one HDF5 file with a group
-// for each tensor, the graph, and the trailer of trailer.h.
+// Writes and reads the whole tensors of one step for `--dump`: one HDF5 file
+// with a group for each tensor, the graph, and the trailer of trailer.h.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,13 @@
 
 namespace isoloss::runlog {
 
-/// A quantised operand that is no MX blocks: the tensors that it consists of,
-/// one for each segment, as a GEMM reads them, with columns along the
-/// contraction. All numbers of a tensor stand together, row-major.
+/// Holds a quantised operand that is no MX blocks. It consists of one tensor
+/// for each segment, as a GEMM reads them, with columns along the contraction.
+/// All numbers of a tensor stand together, row-major.
 struct DumpedCells {
-  /// Rows and columns that share a scale, 0 for all of a tensor's, and what the
-  /// tensor's columns are filled up to a multiple of.
+  /// Three numbers: the rows and the columns that share a scale, 0 if all of a
+  /// tensor share it, and the number to a multiple of which the tensor's
+  /// columns are filled up.
   std::vector<int64_t> extents = {};
   std::vector<int32_t> codes = {};
   std::vector<float> scales = {};         ///< what codes stand for
@@ -27,11 +28,11 @@ struct DumpedCells {
   bool operator==(const DumpedCells&) const = default;
 };
 
-/// Does a dumped operand's format say that it has cells? It is a description in
-/// words joined by dots then, else the element format of MX blocks.
+/// True if a dumped operand's format says that it has cells. Then the format is
+/// a description in words joined by dots, else the element format of MX blocks.
 bool HasCells(std::string_view format);
 
-/// One tensor of an operand with cells, and where its numbers begin.
+/// Describes one tensor of an operand with cells, and where its numbers begin.
 struct CellTensor {
   int64_t first_row = 0;  ///< among the dumped ones
   int64_t rows = 0;       ///< of the operand
@@ -47,7 +48,7 @@ struct CellTensor {
   }
 };
 
-/// A tensor of the whole batch, row-major, rows in an order that does not
+/// Holds a tensor of the whole batch, row-major. The order of rows does not
 /// depend on ranks or processes.
 struct DumpedTensor {
   std::string name = {};    ///< "layers.0.attention.wq_activation"
@@ -57,26 +58,26 @@ struct DumpedTensor {
   int64_t rows = 0;
   int64_t cols = 0;
   std::vector<float> values = {};  ///< [rows, cols]
-  /// Where blocks down a column end: the ends of all segments that have rows.
+  /// Blocks down a column end here: at the ends of all segments that have rows.
   std::vector<int64_t> segment_ends = {};
-  /// MX element format of the operand, codes and E8M0 scales: blocks of 32
-  /// along a row; empty: the tensor is no such operand.
+  /// An MX operand has an element format, codes and E8M0 scales, in blocks of
+  /// 32 along a row. The format is empty if the tensor is no such operand.
   std::string format_rowwise = {};
   std::vector<uint8_t> codes_rowwise = {};   ///< [rows, cols]
   std::vector<uint8_t> scales_rowwise = {};  ///< [rows, ceil(cols / 32)]
-  /// The same down columns, anew in each segment.
+  /// The operand is also stored down columns, with new blocks in each segment.
   std::string format_columnwise = {};
   std::vector<uint8_t> codes_columnwise = {};  ///< [rows, cols]
   std::vector<uint8_t> scales_columnwise =
       {};  ///< [blocks of all segments, cols]
-  /// Instead of blocks, if the format HasCells.
+  /// Cells replace blocks if the format HasCells.
   DumpedCells cells_rowwise = {};
   DumpedCells cells_columnwise = {};
 
   bool operator==(const DumpedTensor&) const = default;
 };
 
-/// Of each segment. Requires extents as described.
+/// Returns the cells of each segment. Requires extents as described.
 std::vector<CellTensor> CellTensorsOf(const DumpedTensor& tensor,
                                       bool columnwise);
 
@@ -94,7 +95,8 @@ struct TensorDump {
   }
 };
 
-/// Below the folder of the run log, so that the *.h5 there are run logs only.
+/// Dumps lie below the folder of the run log, so that the *.h5 there are run
+/// logs only.
 inline constexpr const char* kDumpFolder = "dumps";
 
 /// Replaces an existing file in one step.

@@ -1,5 +1,5 @@
-// The statistics of one tensor at one step, for the rules of
-// tensor_relations.cc alone.
+// Gives the rules of tensor_relations.cc access to the statistics of one tensor
+// at one step.
 #pragma once
 
 #include <fmt/format.h>
@@ -18,11 +18,11 @@
 
 namespace isoloss::runlog {
 
-/// Distance between the statistics of the two directions.
+/// The statistics of the two directions lie this far from each other.
 inline constexpr size_t kColumnwise =
     kStat_underflows_num_columnwise - kStat_underflows_num;
 
-/// The statistics of one tensor at one step.
+/// Reads the statistics of one tensor at one step.
 class TensorEntry {
  public:
   TensorEntry(const TensorColumns& tensors,
@@ -37,7 +37,7 @@ class TensorEntry {
   bool Has(size_t statistic) const {
     return !tensors_.statistics[statistic].empty();
   }
-  /// NaN if the log does not have the column.
+  /// Returns NaN if the log does not have the column.
   double operator[](size_t statistic) const {
     return Has(statistic) ? tensors_.statistics[statistic][at_] : std::nan("");
   }
@@ -48,7 +48,7 @@ class TensorEntry {
     const double nonfinite = (*this)[kStat_nonfinite_num];
     return (*this)[kStat_numel] - (std::isnan(nonfinite) ? 0 : nonfinite);
   }
-  /// Whether statistics of quantisation are of all elements.
+  /// True if statistics of quantisation are of all elements.
   bool Clean(size_t direction) const {
     return finite() == (*this)[kStat_numel] && finite() > 0 &&
            (*this)[direction + kStat_nan_blocks] == 0 &&
@@ -61,14 +61,15 @@ class TensorEntry {
     return fmt::format("{} is {}", kTensorStatistics[statistic].name,
                        std::isnan(value) ? "NaN" : fmt::format("{}", value));
   }
-  /// Its place among the tensors.
+  /// Returns the tensor's place among the tensors.
   size_t tensor() const { return at_ % tensors_.names.size(); }
-  /// The same tensor in another row.
+  /// Returns the same tensor in another row.
   TensorEntry InRow(size_t row) const {
     return {tensors_, scales_, row * tensors_.names.size() + tensor()};
   }
   size_t rows() const { return tensors_.step.size(); }
-  /// How many blocks got each scale byte; empty if that was not recorded.
+  /// Returns how many blocks got each scale byte; empty if that was not
+  /// recorded.
   std::span<const int32_t> Blocks(size_t direction) const {
     const auto& histogram = direction == 0 ? tensors_.e8m0_histogram
                                            : tensors_.e8m0_histogram_columnwise;
@@ -96,7 +97,7 @@ template <typename Find>
 std::string ForEachEntry(const RunLog& log, const Find& find) {
   const TensorColumns& tensors = log.tensors;
   const size_t count = tensors.names.size();
-  // Without it nobody knows which tensors were logged.
+  // Without numel nobody knows which tensors were logged.
   if (tensors.statistics[kStat_numel].empty()) return "";
   const auto scales = OperandScalesOf(log);
   for (size_t at = 0; at < tensors.step.size() * count; ++at) {

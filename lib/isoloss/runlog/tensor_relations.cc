@@ -15,11 +15,11 @@ namespace {
 
 /// Programs with FP32 buffers round some ten times; ours are good to 1e-15.
 constexpr double kTolerance = 1e-5;
-/// That tolerance of a ratio of squares, 10 log10(1 + 2e-5) = 9e-5 dB, and some
-/// for a program that logs decibels in FP32.
+/// A ratio of squares has this tolerance: 10 log10(1 + 2e-5) = 9e-5 dB, and
+/// some for a program that logs decibels in FP32.
 constexpr double kDecibel = 1e-3;
 
-/// As ForEachEntry, for tensors with elements.
+/// Does the same as ForEachEntry, but only for tensors with elements.
 template <typename Find>
 std::string ForEachFilled(const RunLog& log, const Find& find) {
   return ForEachEntry(log, [&](const TensorEntry& entry) -> std::string {
@@ -27,16 +27,17 @@ std::string ForEachFilled(const RunLog& log, const Find& find) {
   });
 }
 
-/// |a - b| is beyond the rounding of numbers as large as `scale`, or one of
-/// them is infinite. NaN stands for what was not recorded.
+/// True if |a - b| is beyond the rounding of numbers as large as `scale`, or
+/// one of them is infinite. NaN stands for a number that was not recorded.
 bool Apart(double a, double b, double scale) {
   if (std::isnan(a) || std::isnan(b) || std::isnan(scale)) return false;
   const double allowed = kTolerance * std::abs(scale);
   return !(std::isfinite(allowed) && std::abs(a - b) <= allowed);
 }
 
-/// The elements other than zero, m of n, lie between the smallest magnitude
-/// and the largest one: their number and dynamic ranges fit the norms.
+/// Checks that the m of n elements that are not zero lie between the smallest
+/// magnitude and the largest one: their number and dynamic ranges fit the
+/// norms.
 std::string RangesOf(const TensorEntry& e) {
   const double n = e.finite();
   const double zeros = e[kStat_zeros_num];
@@ -47,20 +48,21 @@ std::string RangesOf(const TensorEntry& e) {
   const auto two = [&](size_t a, size_t b) {
     return fmt::format("{}, but {} of {} elements", e.Shown(a), e.Shown(b), n);
   };
-  // Comparisons with NaN, for what the log does not have, are false.
+  // Columns that the log lacks are NaN, and comparisons with NaN are false.
   if ((amax == 0 && nonzero > 0) || (amax > 0 && nonzero <= 0)) {
     return two(kStat_zeros_num, kStat_cur_amax);
   }
   if (zeros > 0 && e[kStat_min] > 0) return two(kStat_zeros_num, kStat_min);
   if (zeros > 0 && e[kStat_max] < 0) return two(kStat_zeros_num, kStat_max);
-  // |x|_1 <= m |x|_max, and |x|_1 <= sqrt(m) |x|_2.
+  // The m nonzero elements obey |x|_1 <= m |x|_max, and |x|_1 <= sqrt(m) |x|_2.
   constexpr double kMore = 1 + kTolerance;
   if (l1 > nonzero * amax * kMore) return two(kStat_zeros_num, kStat_l1_norm);
   if (l1 > std::sqrt(nonzero) * l2 * kMore) {
     return two(kStat_zeros_num, kStat_l2_norm);
   }
   const double range = e[kStat_dynamic_range];
-  // At most 277 bits, in FP32 good to 277 * 2^-24 of which 2^ makes 1.2e-5.
+  // The range is at most 277 bits and in FP32 good to 277 * 2^-24, of which 2^
+  // makes 1.2e-5.
   constexpr double kBits = 1 + 10 * kTolerance;
   if (nonzero * amax * portable::Pow(2.0, -range) > l1 * kBits) {
     return two(kStat_dynamic_range, kStat_l1_norm);
@@ -96,7 +98,7 @@ std::string NormsOf(const TensorEntry& e) {
         e.Shown(kStat_l2_norm), e.Shown(kStat_mean), e.Shown(kStat_variance),
         n);
   }
-  // |x|_2 <= |x|_1 <= sqrt(n) |x|_2 and |x|_max <= |x|_2.
+  // Any tensor has |x|_2 <= |x|_1 <= sqrt(n) |x|_2 and |x|_max <= |x|_2.
   if (l2 > l1 * (1 + kTolerance) || l1 > std::sqrt(n) * l2 * (1 + kTolerance)) {
     return Two(e, kStat_l1_norm, kStat_l2_norm);
   }
@@ -109,7 +111,7 @@ std::string NormsOf(const TensorEntry& e) {
 std::string MomentsOf(const TensorEntry& e) {
   const double n = e.finite();
   const double amax = e[kStat_cur_amax];
-  // Comparisons with NaN, for what the log does not have, are false.
+  // Columns that the log lacks are NaN, and comparisons with NaN are false.
   if (e[kStat_zeros_num] > n) return Two(e, kStat_zeros_num, kStat_numel);
   if (e[kStat_nonfinite_num] > e[kStat_numel]) {
     return Two(e, kStat_nonfinite_num, kStat_numel);
@@ -155,8 +157,8 @@ std::string SharesOf(const TensorEntry& e) {
   return "";
 }
 
-/// Blocks by scale byte of one direction, where the log has them.
-/// What of the histogram's places does not fit the statistics.
+/// Compares the histogram of one direction, blocks by scale byte, with the
+/// statistics if the log has it. Says which of its places do not fit.
 std::string PlacesOf(const TensorEntry& e, size_t direction,
                      std::span<const int32_t> counts) {
   const size_t smallest = direction + kStat_scale_inv_min;
@@ -188,7 +190,7 @@ std::string HistogramOf(const TensorEntry& e, size_t direction) {
   const bool quantised =
       e.Defined(direction + kStat_underflows_num) && scales.e8m0;
   const double numel = e[kStat_numel];
-  // A block has 1 to 32 elements; another cell has at least one, too.
+  // A block has 1 to 32 elements; a cell of another shape has at least one.
   const bool of_32 = scales.blocks && !scales.transformed;
   const double most = scales.transformed ? kBlockSize * numel : numel;
   if (quantised ? (blocks > most || (of_32 && kBlockSize * blocks < numel))
@@ -242,8 +244,9 @@ std::string ErrorsOf(const TensorEntry& e, size_t direction) {
   const double gain = e[direction + kStat_signed_gain];
   const double cosine = e[direction + kStat_cosine];
   if (std::isnan(share) || std::isnan(gain) || std::isnan(cosine)) return "";
-  // |x - q|^2 = |x|^2 - 2 <x, q> + |q|^2, over |x|^2. The inner product is 0,
-  // and |q| unknown, if the cosine is; else |q| / |x| is their ratio.
+  // The error is |x - q|^2 = |x|^2 - 2 <x, q> + |q|^2, over |x|^2. If the
+  // cosine is 0, so is the inner product, and |q| is unknown; else |q| / |x| is
+  // their ratio.
   const double ratio = cosine == 0 ? 0 : gain / cosine;
   const double merged = 1 - 2 * gain + ratio * ratio;
   const bool fits =

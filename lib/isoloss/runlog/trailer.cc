@@ -20,7 +20,7 @@ static_assert(std::endian::native == std::endian::little);
 
 constexpr std::string_view kMagic = "isolossT";
 constexpr std::string_view kSignature = "\x89HDF\r\n\x1a\n";
-/// The first version with a trailer.
+/// Files have a trailer from this version on.
 constexpr int64_t kSince = 3;
 
 struct Trailer {
@@ -31,7 +31,7 @@ struct Trailer {
 static_assert(sizeof(Trailer) == kTrailerBytes);
 static_assert(kSignature.size() == kSignatureBytes);
 
-/// What stands where a trailer would; zeros if nothing does.
+/// Returns the bytes at the place of a trailer; zeros if there are none.
 Trailer TrailerOf(std::span<const std::byte> bytes) {
   Trailer trailer{};
   if (bytes.size() >= kTrailerBytes) {
@@ -48,11 +48,11 @@ std::string_view Text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// The value of attribute schema_version as the versions without a trailer
-/// wrote it: an attribute message of version 1 (HDF5 File Format Specification
-/// 2.0, IV.A.2.m) with a name of 15 bytes padded to 16, an integer type of 12
-/// bytes padded to 16, and a scalar space of 8. HDF5 can't be asked: what has
-/// no trailer may be the damaged front of a newer file.
+/// Returns the attribute schema_version as versions without a trailer wrote it.
+/// There it is an attribute message of version 1 (HDF5 File Format
+/// Specification 2.0, IV.A.2.m). The name of 15 bytes is padded to 16, an
+/// integer type of 12 bytes to 16, and a scalar space has 8. HDF5 can't be
+/// asked: a file without a trailer may be the damaged front of a newer one.
 std::optional<int64_t> VersionWithoutHdf5(std::string_view data) {
   constexpr size_t kNameBytes = 16;
   constexpr std::string_view kHead("\x01\x00\x0f\x00\x0c\x00\x08\x00", 8);

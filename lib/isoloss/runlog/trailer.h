@@ -1,6 +1,6 @@
-// What stands behind the HDF5 data of our files, and is checked before HDF5
-// sees any of it: HDF5 1.10 can crash or hang on one flipped bit of its
-// bookkeeping. HDF5 itself does not look behind the end that its superblock
+// Appends and checks a trailer after the HDF5 data of our files. It is checked
+// before HDF5 sees any byte: HDF5 1.10 can crash or hang on one flipped bit of
+// its bookkeeping. HDF5 itself does not look beyond the end that its superblock
 // names.
 //
 // Trailer, little-endian: 8 bytes "isolossT", uint64 length of the HDF5 data,
@@ -19,7 +19,7 @@ namespace isoloss::runlog {
 inline constexpr size_t kTrailerBytes = 24;
 inline constexpr size_t kSignatureBytes = 8;
 
-/// What a file is.
+/// Describes one kind of file.
 struct FileKind {
   std::string_view name;     ///< "run log"
   std::string_view maker;    ///< the command that writes it
@@ -37,10 +37,10 @@ inline constexpr FileKind kTensorDumpFile = {
 /// Appends the trailer of `image`.
 void AppendTrailer(std::vector<std::byte>& image);
 
-/// Whether a file begins as HDF5 does.
+/// True if a file begins as HDF5 does.
 bool HasSignature(std::span<const std::byte> bytes);
-/// Whether `bytes` end with the trailer of a file of `file_bytes`, its digest
-/// aside.
+/// True if `bytes` end with the trailer of a file of `file_bytes`; the digest
+/// is not checked.
 bool HasTrailer(std::span<const std::byte> bytes, uint64_t file_bytes);
 
 /// The HDF5 data of the `bytes` of a file of that kind. `name` is for messages.

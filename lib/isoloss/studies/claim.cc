@@ -1,5 +1,4 @@
-// isoloss study claim: something that was published, put to the test at a size
-// that trains here.
+// isoloss study claim: tests a published claim at a size that trains here.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -30,14 +29,15 @@ using estimators::ClaimVerdict;
 using estimators::Contrast;
 using estimators::Measure;
 
-/// The folder's name, of "published/floor/" too.
+/// Returns the folder's name, even if the path ends in a slash
+/// ("published/floor/").
 std::string NameOf(const fs::path& folder) {
   fs::path path = fs::absolute(folder).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();
   return path.filename().string();
 }
 
-/// Arms of a cell that contrasts name.
+/// Returns the arms of a cell that contrasts name.
 std::set<std::string> ArmsOf(const estimators::Claim& claim,
                              const std::string& cell) {
   std::set<std::string> arms;
@@ -47,7 +47,7 @@ std::set<std::string> ArmsOf(const estimators::Claim& claim,
   return arms;
 }
 
-/// Leaves the named arms; refuses a name without one.
+/// Keeps only the named arms; refuses a name without an arm.
 void KeepArms(const std::set<std::string>& names,
               train::Experiment& experiment) {
   std::vector<std::string> known;
@@ -83,16 +83,16 @@ void CheckShares(const estimators::Claim& claim, const Cell& cell) {
   }
 }
 
-/// Neither names nor TOML hold a zero.
+/// Neither names nor TOML hold a zero character.
 constexpr std::string_view kSeparator("\0", 1);
 
-/// Half-width of a t interval of n seeds in standard deviations.
+/// Returns the half-width of a t interval of n seeds, in standard deviations.
 double HalfWidth(size_t seeds, double alpha) {
   const auto count = static_cast<double>(seeds);
   return stats::StudentTQuantile(1 - alpha / 2, count - 1) / std::sqrt(count);
 }
 
-/// A note on what fewer seeds can't show.
+/// Returns a note on what fewer seeds can't show.
 std::string FewerSeedsNote(const estimators::Claim& claim, size_t own,
                            size_t given) {
   const double alpha = claim.Error();
@@ -100,7 +100,8 @@ std::string FewerSeedsNote(const estimators::Claim& claim, size_t own,
       "{} seeds instead of {}: intervals of gaps are about {:.1f} times as "
       "wide.",
       given, own, HalfWidth(given, alpha) / HalfWidth(own, alpha));
-  // All runs of one arm against none of the other.
+  // In the clearest case all runs of one arm diverge, and no run of the other
+  // arm.
   const auto n = static_cast<int64_t>(given);
   const double least = stats::FisherExactGreater(n, n, 0, n);
   const bool rates = std::ranges::count(claim.contrasts, Measure::kDivergence,
@@ -133,7 +134,7 @@ CurvesByArm ReadExperiments(const Plan& plan, const Cell& cell) {
   return by_arm;
 }
 
-/// Without runs of arms that there are none of.
+/// Leaves out arms that have no runs.
 estimators::CellCurves CurvesOf(const Plan& plan, const Cell& cell) {
   const train::Experiment& experiment = cell.experiment;
   const auto tokens_per_step = static_cast<double>(
@@ -180,7 +181,7 @@ class Claim : public Study {
              .most = 10'000}};
   }
 
-  /// Arms that no contrast names are left out.
+  /// Leaves out arms that no contrast names.
   Plan MakePlan(const Request& request) override {
     Plan plan{.kind = "claim", .folder = request.out, .cells = {}, .text = {}};
     if (plan.folder.empty()) {
@@ -260,7 +261,7 @@ class Claim : public Study {
     return read;
   }
 
-  /// A cell that trains the experiment of `cell`.
+  /// Returns a cell that trains the experiment of `cell`.
   Cell ExperimentCell(const estimators::ClaimCell& cell,
                       const std::set<std::string>& arms) const {
     Cell result{.name = cell.name,

@@ -1,4 +1,4 @@
-// A judged claim as text, JSON and picture.
+// Writes a judged claim as text, JSON and a picture.
 
 #include <fmt/format.h>
 
@@ -101,7 +101,7 @@ void PutContrast(const Contrast& contrast, Document& document) {
   document.Put("other_reference", contrast.other_reference);
 }
 
-/// A contrast with what the runs say of it.
+/// Returns a contrast with the findings of its runs.
 Document ContrastDocument(const ContrastResult& result) {
   const Contrast& contrast = result.contrast;
   Document document;
@@ -186,14 +186,15 @@ std::string_view ClaimColour(estimators::ClaimVerdict verdict) {
              : document::colour::kOrange;
 }
 
-/// One, or both of `within`, in ascending order.
+/// Returns one bound, or both bounds of `within` in ascending order.
 std::vector<double> BoundsOf(const Contrast& contrast) {
   if (contrast.relation != estimators::Relation::kWithin)
     return {contrast.bound};
   return {-contrast.bound, contrast.bound};
 }
 
-/// The claim's or control's side is green, the other one red.
+/// Draws the side of the claim or control in green, and the opposite side in
+/// red.
 document::PictureStrip ContrastStrip(const ContrastResult& result) {
   constexpr size_t kLetters = 118;
   const Contrast& contrast = result.contrast;

@@ -1,4 +1,4 @@
-// Each study's result as a document and a picture.
+// Turns each study's result into a document and a picture.
 #pragma once
 
 #include "isoloss/compare/width_transfer.h"
@@ -12,7 +12,7 @@
 
 namespace isoloss::studies {
 
-// A document is text and JSON (docs/studies.schema.json).
+// Each document is text and JSON (docs/studies.schema.json).
 
 document::Document LadderDocument(const estimators::LadderStatement& statement);
 document::Document StressDocument(const estimators::StressMap& map);
@@ -22,23 +22,23 @@ document::Document IndicatorsDocument(
 document::Document WidthsDocument(const compare::WidthTransfer& transfer);
 document::Document ClaimDocument(const estimators::ClaimResult& result);
 
-/// The gap of each arm over the operations of a training: measured cells, and
-/// the predictions of all laws at the sizes that were asked for.
+/// Draws the gap of each arm over the operations of a training: the measured
+/// cells, and the predictions of all laws at the requested sizes.
 document::Picture LadderPicture(const estimators::LadderStatement& statement);
-/// Cells in the colour of what happened: divergence, a gap whose interval lies
-/// above 0 or below it, or neither.
+/// Colours each cell by its result: divergence, a gap whose interval lies above
+/// 0 or below it, or neither.
 document::Picture StressPicture(const estimators::StressMap& map);
-/// The frontier of the gap over the speed-up of the 671B model, with published
-/// sets as points; below it the harm of each product.
+/// Draws the frontier of the gap over the speed-up of the 671B model, with
+/// published sets as points. The harm of each product is drawn below it.
 document::Picture SitesPicture(const estimators::SitesStatement& statement);
-/// A panel for each rule: how far the judged runs are from its level over the
-/// steps, with a mark where a run diverged.
+/// Draws a panel for each rule. It shows how far the judged runs are from the
+/// rule's level over the steps, with a mark where a run diverged.
 document::Picture IndicatorsPicture(
     const estimators::IndicatorStatement& statement);
-/// A row for each operand: its SQNR at the real width, and the interval that
-/// narrow models predict.
+/// Draws a row for each operand: its SQNR at the real width, and the interval
+/// that narrow models predict.
 document::Picture WidthsPicture(const compare::WidthTransfer& transfer);
-/// Each contrast's estimate and interval on an axis of its own, between its
+/// Draws each contrast's estimate and interval on its own axis, between its
 /// sides.
 document::Picture ClaimPicture(const estimators::ClaimResult& result);
 

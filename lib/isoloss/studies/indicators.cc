@@ -1,5 +1,5 @@
-// isoloss study indicators: what the recorded indicators of a stress study
-// announced.
+// isoloss study indicators: decides whether the recorded indicators of a stress
+// study announced its divergences.
 
 #include <fmt/format.h>
 
@@ -27,7 +27,7 @@ using estimators::RuleStatement;
 using estimators::RunAlarm;
 using estimators::RunShare;
 
-/// Subfolders by name.
+/// Returns the subfolders, sorted by name.
 std::vector<fs::path> FoldersIn(const fs::path& folder) {
   std::vector<fs::path> folders;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
@@ -37,7 +37,8 @@ std::vector<fs::path> FoldersIn(const fs::path& folder) {
   return folders;
 }
 
-/// A cell's experiment is named after the study's and the cell.
+/// Removes `end` from a name: a cell's experiment is named after the study and
+/// the cell.
 std::string NameWithout(const std::string& end, std::string name) {
   if (name.ends_with(end)) name.resize(name.size() - end.size());
   return name;
@@ -58,8 +59,8 @@ class Indicators : public Study {
     return {.kind = "indicators", .folder = folder_, .cells = {}, .text = {}};
   }
 
-  /// It judges indicators, not recipes: whatever it finds, it passes. Without a
-  /// divergence that could have been announced it is inconclusive.
+  /// Passes whatever it finds, because it judges indicators, not recipes.
+  /// Without a divergence that could have been announced it is inconclusive.
   std::optional<Answer> Judge(const Plan& plan, bool /*may_train*/) override {
     if (!fs::is_directory(plan.folder / treatments::kIndicatorFolder) ||
         !fs::is_directory(plan.folder / "cells")) {
@@ -84,8 +85,8 @@ class Indicators : public Study {
   }
 
  private:
-  /// All finished runs of a cell. Runs without records are named in the notes,
-  /// as is a cell without runs.
+  /// Reads all finished runs of a cell. The notes name runs without records and
+  /// a cell without runs.
   void ReadCell(const fs::path& folder, const fs::path& cell) {
     const std::string name = cell.filename().string();
     if (campaign::LogsIn(cell).empty()) {
@@ -112,7 +113,7 @@ class Indicators : public Study {
   std::string experiment_;
 };
 
-/// "31 [22, 50]"; negative: towards what is harmless.
+/// Returns "31 [22, 50]"; a negative number tends towards harmless values.
 std::string DoublingText(const std::optional<Growth>& growth) {
   if (!growth) return "-";
   if (!growth->IsSettled()) return "none";
@@ -136,7 +137,7 @@ std::string RuleLine(const RuleStatement& rule) {
       RunShareText(rule.announced), lead, RunShareText(rule.false_alarms));
 }
 
-/// Sentences on what the figures can't say.
+/// Returns sentences on what the figures can't say.
 std::vector<std::string> Cautions(const IndicatorStatement& statement) {
   std::vector<std::string> cautions;
   if (statement.Diverged(/*judged=*/true) == 0) {
@@ -164,7 +165,7 @@ std::vector<std::string> Cautions(const IndicatorStatement& statement) {
   return cautions;
 }
 
-/// Doublings per step, towards what is alarming.
+/// Puts doublings per step; positive numbers tend towards alarming values.
 void PutGrowth(const char* key, const std::optional<Growth>& growth,
                Document& document) {
   if (!growth) return document.Put(key, {});
@@ -266,8 +267,8 @@ Document IndicatorsDocument(const IndicatorStatement& statement) {
 
 namespace {
 
-/// One run's distance from its level; a gap where nothing was measured. On the
-/// lower edge a mark for the step at which it diverged.
+/// Adds one run's distance from its level, with a gap where nothing was
+/// measured. A mark on the lower edge shows the step at which the run diverged.
 void AddCurve(const IndicatorRun& run, const RuleStatement& rule, double level,
               document::PicturePanel& panel) {
   const std::string_view ink =
@@ -289,8 +290,8 @@ void AddCurve(const IndicatorRun& run, const RuleStatement& rule, double level,
 
 document::PicturePanel RulePanel(const IndicatorStatement& statement,
                                  const RuleStatement& rule, double last_step) {
-  /// Doublings from the level that a panel shows; what is further away is drawn
-  /// at its edge.
+  /// A panel shows this many doublings from the level; a value further away is
+  /// drawn at its edge.
   constexpr double kReach = 6;
   document::PicturePanel panel{
       .title = rule.rule.Name(),
@@ -310,7 +311,7 @@ document::PicturePanel RulePanel(const IndicatorStatement& statement,
       .rules = {{.at = 0, .colour = document::colour::kInk}},
       .width = 430,
       .height = 210};
-  // Runs that diverged are drawn above the others.
+  // Runs that diverged are drawn above the rest.
   for (const bool diverged : {false, true}) {
     for (const RunAlarm& alarm : rule.runs) {
       const IndicatorRun& run = statement.runs[alarm.run];

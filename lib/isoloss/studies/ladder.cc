@@ -1,5 +1,5 @@
-// isoloss study ladder: one experiment at several sizes, and what they say of a
-// size that nobody trained.
+// isoloss study ladder: trains one experiment at several sizes, and predicts
+// the gap at a size that nobody trained.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -26,23 +26,26 @@ using estimators::ScaleVerdict;
 
 constexpr double kBudgetMinutes = 90;
 constexpr double kSecondsOfAMinute = 60;
-/// The most millions of parameters, and the most tokens for each.
+/// This is the limit of the millions of parameters, and of the tokens for each
+/// parameter.
 constexpr double kLargestFactor = 1e6;
 /// A rung warms up in at most this share of its steps.
 constexpr int64_t kWarmupShare = 10;
-/// A held-out loss of fewer sequences is noisier than the seeds are.
+/// The held-out loss of fewer sequences varies more than the loss between
+/// seeds.
 constexpr size_t kEvaluatedSequences = 64;
-/// Repeated more often, tokens teach less (Muennighoff et al., 2305.16264).
+/// Tokens teach less if they are repeated more often (Muennighoff et al.,
+/// 2305.16264).
 constexpr double kMostReadings = 4;
 
-/// A cell with its size.
+/// A rung is a cell with its size.
 struct Rung {
   estimators::Size size;
   Cell cell;
   bool affordable = true;
 };
 
-/// One rung's experiment.
+/// Returns one rung's experiment.
 train::Experiment RungExperiment(const train::Experiment& base,
                                  const model::ModelConfig& model,
                                  const estimators::Size& size, size_t seeds,
@@ -66,7 +69,7 @@ train::Experiment RungExperiment(const train::Experiment& base,
   return experiment;
 }
 
-/// Two rungs of one model and as many tokens would be the same runs.
+/// Refuses two rungs with equal models and tokens: they would be the same runs.
 void RefuseTwins(const std::vector<Rung>& rungs, const Rung& rung) {
   for (const Rung& known : rungs) {
     const bool same = known.size.parameters == rung.size.parameters &&
@@ -111,8 +114,8 @@ std::vector<estimators::Size> ParseSizes(const std::vector<std::string>& at) {
 
 using EndsBySeed = std::map<int64_t, RunEnd>;
 
-/// Adds a rung to an arm: the seeds that both arms ended with a loss. Seeds
-/// that are missing, or that diverged in this arm alone, leave a doubt.
+/// Adds a rung to an arm, with the seeds for which both arms ended with a loss.
+/// A seed leaves a doubt if it is missing, or if it diverged in this arm alone.
 void AddRung(const Rung& rung, const EndsBySeed& baseline,
              const EndsBySeed& ends, estimators::LadderArm& arm) {
   const std::string& name = rung.cell.name;
@@ -155,7 +158,7 @@ estimators::ArmRole RoleOf(const campaign::ArmRoles& roles,
                               : estimators::ArmRole::kCandidate;
 }
 
-/// Unsafe candidates fail, and unsettled ones are inconclusive.
+/// Unsafe candidates fail; unsettled candidates are inconclusive.
 ExitCode LadderCode(const LadderStatement& statement) {
   ExitCode code = ExitCode::kPass;
   for (const estimators::ArmStatement& arm : statement.arms) {
@@ -293,7 +296,7 @@ class Ladder : public Study {
   }
 
  private:
-  /// Sizes and seeds of --quick, which tell nothing of large models.
+  /// Sets the sizes and seeds of --quick, which tell nothing of large models.
   void MakeQuick(Plan& plan) {
     millions_ = {0.1, 0.2, 0.34};
     ratios_ = {1};
@@ -304,7 +307,7 @@ class Ladder : public Study {
         "4.");
   }
 
-  /// All rungs with what they take, ascending in operations.
+  /// Makes all rungs with their costs, in ascending order of operations.
   void MakeRungs(size_t held_out_tokens, bool estimate) {
     for (const double millions : millions_) {
       const model::ModelConfig model =
@@ -335,8 +338,8 @@ class Ladder : public Study {
         rungs_, {}, [](const Rung& rung) { return rung.size.Flops(); });
   }
 
-  /// Leaves out what the budget does not hold, from the most expensive one on.
-  /// Without a budget the sizes that an earlier call has chosen stay.
+  /// Leaves out rungs until the rest fits the budget, the most expensive rungs
+  /// first. Without a budget it keeps the sizes that an earlier call chose.
   void ChooseAffordable(bool estimated, Plan& plan) {
     const std::filesystem::path kept = plan.folder / campaign::kPlanFile;
     const bool chosen = (!budget_minutes_ || !estimated) &&
@@ -373,7 +376,7 @@ class Ladder : public Study {
         fmt::join(left_out, ", ")));
   }
 
-  /// Notes on what the ladder can't say.
+  /// Adds notes on what the ladder can't say.
   void AddLimits(double corpus_tokens, Plan& plan) const {
     if (plan.cells.size() < estimators::kCellsOfALaw) {
       plan.notes.push_back(fmt::format(

@@ -1,4 +1,4 @@
-// A ladder as text, JSON and picture.
+// Writes a ladder as text, JSON and a picture.
 
 #include <fmt/format.h>
 
@@ -23,7 +23,7 @@ using estimators::ScaleVerdict;
 using estimators::SizeStatement;
 
 std::string GapNumber(double nats) {
-  // A gap beyond it is no prediction: a bigram's loss is less than that.
+  // A larger gap is no prediction: even a bigram's loss is smaller.
   constexpr double kLargestGap = 10;
   if (std::fabs(nats) > kLargestGap) {
     return fmt::format("{} {:g}", nats > 0 ? "above" : "below",
@@ -41,7 +41,8 @@ void PutGap(const char* key, const GapInterval& gap, Document& document) {
   document.PutInterval(key, gap.estimate, gap.lower, gap.upper);
 }
 
-/// The remedy for a size that is not settled. Doubts are named elsewhere.
+/// Returns the remedy for a size that is not settled. Doubts are named
+/// elsewhere.
 std::string RemedyText(const SizeStatement& size, bool doubts) {
   if (size.verdict != ScaleVerdict::kInconclusive) return "";
   const bool below = std::ranges::all_of(size.fits, [&](const GapFit& fit) {
@@ -216,8 +217,8 @@ std::string_view ColourOf(estimators::Form form) {
   return document::colour::kGreen;
 }
 
-/// Gaps span orders of magnitude on both sides of 0: their axis is linear up to
-/// the margin, and logarithmic beyond.
+/// Gaps span orders of magnitude on both sides of 0. Their axis is therefore
+/// linear up to the margin, and logarithmic beyond.
 void AddGap(const estimators::Size& size, const GapInterval& gap,
             std::string_view colour, double shift, double margin,
             PicturePanel& panel) {
@@ -269,7 +270,7 @@ PicturePanel ArmPanel(const ArmStatement& arm,
                            .colour = document::colour::kZeroLine,
                            .dashes = "1 3"});
     panel.labels.push_back({.x = x, .text = size.name});
-    // Its own margin, which may be less than that of the dashed line.
+    // This size's margin may be smaller than the margin of the dashed line.
     panel.marks.push_back({.x = x,
                            .y = size.margin_nats,
                            .colour = document::colour::kRed,

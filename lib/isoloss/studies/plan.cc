@@ -24,14 +24,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The file that a run leaves once it has finished.
+/// Returns the file that a run leaves once it has finished.
 fs::path ResultOf(const Plan& plan, const Cell& cell, const train::Run& run) {
   const fs::path folder = plan.FolderOf(cell);
   return cell.result_file ? cell.result_file(folder, run)
                           : runlog::RunPaths{folder, run.Name()}.Log();
 }
 
-/// Runs that have not finished take what is left.
+/// Returns the seconds of the runs that have not finished.
 double SecondsLeft(const Plan& plan, const Cell& cell) {
   const std::vector<train::Run> runs = train::PlanRuns(cell.experiment);
   const auto left = std::ranges::count_if(runs, [&](const train::Run& run) {
@@ -48,7 +48,8 @@ std::string SecondsText(double seconds) {
                            : fmt::format("{:.1f} min", seconds / kMinute);
 }
 
-/// Machines that share the folder may have other builds.
+/// Refuses runs of different arithmetic: machines that share the folder may
+/// have different builds.
 void RequireOneArithmetic(const Cell& cell,
                           const std::vector<compare::Run>& runs) {
   for (const train::Arm& arm : cell.experiment.arms) {
@@ -78,7 +79,7 @@ void CheckPart(const Plan& plan, const Part& part) {
   }
 }
 
-/// Refuses a folder of another study or of other files.
+/// Refuses a folder that holds another study or foreign files.
 void CheckFolder(const Plan& plan) {
   const fs::path path = plan.folder / campaign::kPlanFile;
   RemoveStaleTemporaries(plan.folder);  // else it is not empty

@@ -1,4 +1,4 @@
-// isoloss study sites: which products of which GEMMs can be quantised.
+// isoloss study sites: finds which products of which GEMMs can be quantised.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -40,12 +40,12 @@ using treatments::SiteProducts;
 
 constexpr const char* kRecipeName = "chosen_sites";
 
-// --quick has these.
+// These are the steps and seeds of --quick.
 constexpr int64_t kQuickSteps = 20;
 constexpr size_t kQuickSeeds = 3;
 constexpr size_t kQuickSequences = 16;
 
-// Gradients with each product alone, measured once for a folder.
+// The gradients with each product alone are measured once for a folder.
 
 using Errors = std::vector<std::vector<double>>;
 
@@ -81,13 +81,13 @@ void WriteErrors(const fs::path& path, const Errors& errors) {
   WriteFileAtomically(path, document::RenderJson(document));
 }
 
-/// Gradients with each product alone against the baseline's. Empty if a signal
-/// came.
+/// Compares gradients with each product alone with the baseline's. Empty if a
+/// signal came.
 /// Shapes   result[product] = {at step 1, at the last step}; fewer where the
 ///          baseline's step was not finite.
 std::optional<Errors> MeasureErrors(const train::Experiment& experiment,
                                     size_t products) {
-  // The arms after the baseline and all products.
+  // The arms are the baseline, the arm with all products, and then these.
   const std::span<const train::Arm> alone =
       std::span(experiment.arms).subspan(2, products);
   const std::array<int64_t, 2> steps = {1, experiment.train.steps};
@@ -106,10 +106,10 @@ std::optional<Errors> MeasureErrors(const train::Experiment& experiment,
   return errors;
 }
 
-/// Losses of the runs of some seeds.
+/// Holds the losses of the runs of some seeds.
 class SeedLosses {
  public:
-  /// Takes the seeds of the cell that every arm has a run of.
+  /// Uses the seeds of the cell for which every arm has a run.
   SeedLosses(const Plan& plan, const Cell& cell) : ends_(EndsOf(plan, cell)) {
     for (const uint64_t seed : cell.experiment.train.seeds) {
       const auto number = static_cast<int64_t>(seed);
@@ -124,7 +124,7 @@ class SeedLosses {
 
   size_t size() const { return seeds_.size(); }
 
-  /// NaN of a run without a finite loss.
+  /// Returns the losses of an arm; NaN for a run without a finite loss.
   estimators::ArmLosses Of(const std::string& arm,
                            std::vector<size_t> products) const {
     estimators::ArmLosses result{.name = arm, .products = std::move(products)};
@@ -140,8 +140,8 @@ class SeedLosses {
   std::vector<int64_t> seeds_;
 };
 
-/// A recipe fails whose gap is not the one that was predicted. It passes if its
-/// own runs show a gap below the margin.
+/// A recipe fails if its gap is not the predicted one. It passes if its own
+/// runs show a gap below the margin.
 ExitCode CodeOfSites(const SitesStatement& statement) {
   const auto& recipe = statement.findings.recipe;
   if (!recipe || !recipe->measured) return ExitCode::kInconclusive;
@@ -211,8 +211,8 @@ class Sites : public Study {
     }
     const train::Experiment& design = plan.cells.front().experiment;
     const size_t count = products_->products().size();
-    // The gradients take the baseline's run once more, and two steps of each
-    // product.
+    // Measuring the gradients trains the baseline's run once more, and two
+    // steps of each product.
     const double gradients =
         seconds_of_a_run_ * (1 + 2 * static_cast<double>(count) /
                                      static_cast<double>(design.train.steps));
@@ -252,7 +252,7 @@ class Sites : public Study {
   }
 
  private:
-  /// The arm that was named, or the first candidate that quantises.
+  /// Returns the arm that was named, or the first candidate that quantises.
   const train::Arm& ChosenArm() const {
     if (!arm_.empty()) return train::ArmNamed(base_, arm_);
     for (const std::string& arm : campaign::RolesOf(base_).candidates) {
@@ -294,8 +294,8 @@ class Sites : public Study {
     }
   }
 
-  /// Arms cost about the same, and the one with all products costs most: only
-  /// it and the baseline are measured.
+  /// Measures only the baseline and the arm with all products: all arms take
+  /// about as long, and the arm with all products takes longest.
   void Estimate(Cell& design) {
     std::vector<Cell> pair = {design};
     pair.front().experiment.arms.resize(2);
@@ -310,7 +310,7 @@ class Sites : public Study {
     return 2 * static_cast<double>(seeds_) * seconds_of_a_run_;
   }
 
-  /// Names, shares and gradient errors of the products.
+  /// Returns the names, shares and gradient errors of the products.
   std::vector<estimators::SiteProduct> Facts(
       const estimators::SpeedModel& speed, const Errors& errors) const {
     const auto tokens = static_cast<double>(base_.train.sequences_per_batch *
@@ -395,7 +395,7 @@ class Sites : public Study {
     return statement;
   }
 
-  /// TOML; "" if there is no recipe.
+  /// Returns the recipe as TOML; "" if there is no recipe.
   std::string RecipeText(const SitesStatement& statement) const {
     if (!statement.findings.recipe) return "";
     const std::vector<size_t>& chosen = statement.findings.recipe->set.products;
@@ -407,15 +407,17 @@ class Sites : public Study {
     return precision::RecipeText(recipe);
   }
 
-  /// The recipe that was chosen beside the baseline, in the same folder.
+  /// Returns the plan of the chosen recipe and the baseline, in the same
+  /// folder.
   Plan PlanRecipe(const Plan& plan, const SitesStatement& statement) const {
     Digest digest;
     digest.Update(statement.recipe_text);
-    // Another margin may choose another recipe, whose runs lie beside these.
+    // A different margin may choose a different recipe, whose runs lie beside
+    // these.
     Cell cell{.name = "recipe-" + DigestToHex(digest.Value()).substr(0, 8),
               .experiment = base_};
     cell.experiment.name += "-" + cell.name;
-    // The design's seeds chose the recipe. Only others can test it.
+    // The design's seeds chose the recipe. Only new seeds can test it.
     for (uint64_t& seed : cell.experiment.train.seeds) seed += seeds_;
     const train::Arm& baseline = base_.arms.front();
     cell.experiment.arms = {

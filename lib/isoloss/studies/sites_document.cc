@@ -1,4 +1,4 @@
-// A study of sites as text, JSON and picture.
+// Writes a study of sites as text, JSON and a picture.
 
 #include <fmt/format.h>
 
@@ -30,8 +30,8 @@ std::string PercentText(const SitesStatement& statement, double nats) {
 
 constexpr int kPercentColumn = 7;
 
-/// "+0.012 [-0.030, +0.054]", percent of the baseline's loss; each number in
-/// `width` columns.
+/// Returns "+0.012 [-0.030, +0.054]" in percent of the baseline's loss, with
+/// each number in `width` columns.
 std::string PercentInterval(const SitesStatement& statement,
                             const stats::MeanInterval& interval,
                             int width = 0) {
@@ -105,7 +105,7 @@ Document ProductDocument(const SitesStatement& statement,
   return document;
 }
 
-/// The table of products, and what its columns say.
+/// Puts the table of products, and explains its columns.
 void PutRanking(const SitesStatement& statement, Document& document) {
   std::string head = fmt::format("{:<26}{:>26} {:>7} {:>7} {:>6} {:>8} {:>6}",
                                  "product", "harm % [95 %]", "alone %",
@@ -182,7 +182,7 @@ Document SpeedDocument(const estimators::SpeedModel& speed) {
   return document;
 }
 
-/// A row of sets, or of the frontier.
+/// Returns a row of the sets, or of the frontier.
 Document SetDocument(const SitesStatement& statement,
                      const SetFinding& finding) {
   std::vector<std::string> products;
@@ -243,7 +243,7 @@ std::string SitesCheck(const SitesStatement& statement,
       statement.Percent(reach));
 }
 
-/// Puts the recipe that was chosen, and how its runs came out.
+/// Puts the chosen recipe and the result of its runs.
 void PutRecipe(const SitesStatement& statement, Document& document) {
   document.Say("");
   if (!statement.findings.recipe) {
@@ -266,7 +266,7 @@ void PutRecipe(const SitesStatement& statement, Document& document) {
   if (!check.empty()) document.Say(check);
 }
 
-/// Puts what was trained and asked.
+/// Puts the question and the trained runs.
 void PutQuestion(const SitesStatement& statement, Document& document) {
   const SiteFindings& findings = statement.findings;
   document.Put("schema_version", 1);
@@ -320,8 +320,8 @@ Document SitesDocument(const SitesStatement& statement) {
 
 namespace {
 
-/// A set in the picture. Measured: a dot with its interval; predicted: a ring,
-/// unless it is infinite. The name stands above both.
+/// Adds a set to the picture. A measured set is a dot with its interval; a
+/// predicted set is a ring, unless it is infinite. The name stands above both.
 void AddSet(const SitesStatement& statement, const SetFinding& set,
             const std::string& name, std::string_view colour,
             PicturePanel& panel) {
@@ -345,7 +345,7 @@ void AddSet(const SitesStatement& statement, const SetFinding& set,
       {.x = set.speed_up, .y = top, .text = name, .colour = colour});
 }
 
-/// The predicted frontier, the sets by their numbers, and the recipe.
+/// Draws the predicted frontier, the sets by their numbers, and the recipe.
 PicturePanel FrontierPanel(const SitesStatement& statement) {
   namespace colour = document::colour;
   const auto plain = [](double tick) { return fmt::format("{:.4g}", tick); };

@@ -1,5 +1,5 @@
-// isoloss study stress: recipes under what low precision is known to suffer
-// from.
+// isoloss study stress: trains recipes under conditions from which low
+// precision is known to suffer.
 
 #include <fmt/format.h>
 
@@ -29,11 +29,11 @@ constexpr std::array kBadRecipes = {"mxfp8_floor", "mxfp8_e5m2_grads",
                                     "mxfp4_floor",
                                     "deepseek_v3_fp8_block_grads"};
 
-/// Steps that recording one takes besides: a recorded step took 2.2 (BF16) to
-/// 2.6 times (MXFP8) as long as another step.
+/// Recording a step takes this many steps in addition: a recorded step took 2.2
+/// (BF16) to 2.6 times (MXFP8) as long as a step without a record.
 constexpr double kRecordingCost = 1.5;
 
-/// The arm of a recipe, which is added if there is none.
+/// Returns the arm of a recipe; adds the arm if there is none.
 std::string ArmOfRecipe(train::Experiment& experiment,
                         const std::string& recipe) {
   for (const train::Arm& arm : experiment.arms) {
@@ -49,7 +49,7 @@ std::string ArmOfRecipe(train::Experiment& experiment,
   return recipe;
 }
 
-/// Has the runs of a cell record indicators.
+/// Makes the runs of a cell record indicators.
 void RecordIndicatorsOf(const Plan& plan, int64_t every, Cell& cell) {
   cell.seconds *= 1 + kRecordingCost / static_cast<double>(every);
   cell.hooks = [folder = plan.folder, every, name = cell.name,
@@ -167,8 +167,9 @@ class Stress : public Study {
   }
 
  private:
-  /// All, or those of --mode. Errors   ConfigError for an unknown one, or for
-  /// one that was given twice.
+  /// Returns all modes, or the modes of --mode.
+  /// Errors   ConfigError for an unknown mode, or for a mode that was given
+  ///          twice.
   std::vector<const StressMode*> ChosenModes() const {
     std::vector<const StressMode*> chosen;
     for (const StressMode& mode : treatments::AllStressModes()) {
@@ -194,7 +195,7 @@ class Stress : public Study {
   std::vector<std::string> known_bad_;  ///< arms
 };
 
-/// "2/8": 2 of 8 runs diverged.
+/// Returns "2/8": 2 of 8 runs diverged.
 std::string DivergedText(const StressResult& result) {
   return fmt::format("{}/{}", result.diverged, result.seeds);
 }
@@ -219,7 +220,7 @@ std::string SeparationText(const StressMap& map, const Separation& separation) {
       separation.p);
 }
 
-/// A sentence each, the conclusion before the notes.
+/// Returns one sentence for each remark; conclusions come before the notes.
 std::vector<std::string> RemarksOn(const StressMap& map) {
   std::vector<std::string> remarks;
   for (const Separation& separation : map.separations) {

@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 using document::Json;
 
-/// All students that train side by side take at most this much memory.
+/// Students that train side by side use at most this much memory in all.
 constexpr double kMostBytesSideBySide = 0x1p30;
 
 fs::path StudentFile(const fs::path& folder, const train::Run& run) {
@@ -46,8 +46,8 @@ void WriteStudentRun(const estimators::RunCurve& run, const fs::path& file) {
              path.string(), what);
 }
 
-/// A run of `steps` steps has a loss after each tenth of them, up to where it
-/// diverged.
+/// Reads a run of `steps` steps. It has a loss after each tenth of the steps,
+/// up to the step at which it diverged.
 estimators::RunCurve ReadStudentRun(const fs::path& path, int64_t steps) {
   const campaign::JsonFile file(path, "run of a student");
   file.Check(R"({"seed": "i", "diverged": "b",
@@ -108,7 +108,7 @@ int WorkersFor(const estimators::Student& student) {
                   static_cast<int>(kMostBytesSideBySide / student.Bytes()));
 }
 
-/// Cell::execute.
+/// Implements Cell::execute.
 void TrainStudents(const estimators::Student& student,
                    const std::vector<train::Run>& runs, const fs::path& folder,
                    const train::RunnerHooks& hooks) {
@@ -137,7 +137,7 @@ void TrainStudents(const estimators::Student& student,
                 });
 }
 
-/// Operations that one thread does in a second.
+/// Returns the operations that one thread does in a second.
 double StudentRate() {
   estimators::Student few;
   few.steps = estimators::kStudentEvaluations;

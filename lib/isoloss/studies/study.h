@@ -1,5 +1,5 @@
-// A study: a plan of runs, an estimate of what their numbers say, a rule, and a
-// document. Each study is one file and one line of studies.def.
+// Declares a study: a plan of runs, an estimate of what their numbers say, a
+// rule, and a document. Each study is one file and one line of studies.def.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace isoloss::studies {
 
-/// An argument of a study's own, and the member that takes its value.
+/// An option is an argument of one study, with the member that takes its value.
 struct Option {
   const char* name;  ///< "--seeds"; "logs" of what stands without a name
   std::variant<campaign::ExperimentSource*, bool*, size_t*, int64_t*, double*,
@@ -36,13 +36,13 @@ struct Option {
   bool not_quick = false;  ///< refused beside --quick
 };
 
-/// All studies are asked this.
+/// Every study gets this request.
 struct Request {
   std::filesystem::path out = {};  ///< "": the study's own folder
   bool estimate = true;            ///< measure what the runs cost
 };
 
-/// A file in the study's folder. Without text there is to be none.
+/// A file in the study's folder. If the text is empty, the file is removed.
 struct File {
   std::string name;
   std::string text;
@@ -53,7 +53,7 @@ struct Answer {
   campaign::ExitCode code = campaign::ExitCode::kPass;
   document::Document document = {};  ///< KIND.json, and text
   document::Picture picture = {};    ///< KIND.svg
-  std::vector<File> files = {};      ///< others
+  std::vector<File> files = {};      ///< further files
 };
 
 class Study {
@@ -63,14 +63,15 @@ class Study {
   virtual std::vector<Option> Options() = 0;
 
   /// Called once the options have their values.
-  /// Errors   ConfigError and others if they ask for what there is not.
+  /// Errors   ConfigError and more if the options ask for something that does
+  ///          not exist.
   virtual Plan MakePlan(const Request& request) = 0;
 
-  /// Says for people what the plan trains and takes.
+  /// Describes for people what the plan trains and how long it takes.
   virtual std::string Describe(const Plan& plan) const;
 
-  /// Judges the finished runs, however many there are. With `may_train` it may
-  /// train what depends on them. Empty if a signal came meanwhile.
+  /// Judges the finished runs, however few there are. With `may_train` it may
+  /// train further runs that depend on them. Empty if a signal came meanwhile.
   /// Errors   as campaign::ReadRuns; ThrowNothingToJudge.
   virtual std::optional<Answer> Judge(const Plan& plan, bool may_train) = 0;
 };
@@ -79,7 +80,8 @@ struct StudyKind {
   const char* name;
   const char* summary;
   const char* example;
-  /// Help calls its own folder this; null if it trains nothing.
+  /// The help describes the study's own folder with this text; null if it
+  /// trains nothing.
   const char* folder;
   std::unique_ptr<Study> (*make)();
 };
@@ -91,16 +93,16 @@ struct StudyKind {
 /// Writes KIND.json, KIND.svg and the files of an answer. Errors   IoError.
 void WriteAnswer(const Plan& plan, const Answer& answer);
 
-/// `out`, or runs/<name>-<kind>, with "-quick" at its end if `quick`: what
-/// --quick trains is no part of the whole.
+/// Returns `out`, or runs/<name>-<kind>, with "-quick" at its end if `quick`:
+/// the runs of --quick are no part of the whole study.
 std::filesystem::path FolderOfStudy(const std::string& name,
                                     const std::string& kind, bool quick,
                                     const std::filesystem::path& out);
 
-/// --seeds, at least 2.
+/// Returns the option --seeds, which is at least 2.
 Option SeedsOption(size_t& seeds, const char* help);
 
-/// A line for each note.
+/// Writes a line for each note.
 void SayNotes(const std::vector<std::string>& notes,
               document::Document& document);
 

@@ -13,10 +13,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Seconds of the plan that count as if they had been trained.
+/// The plan counts as if this many of its seconds had been trained.
 constexpr double kPlanned = 20;
 
-/// "ladder: 1.3M-4, 2 of 7; 3 of 32 runs, 41:00 left".
+/// Shows "ladder: 1.3M-4, 2 of 7; 3 of 32 runs, 41:00 left".
 class Progress {
  public:
   /// `share` of all runs are trained.
@@ -64,7 +64,8 @@ class Progress {
   std::string Line() const {
     const auto place = static_cast<size_t>(cell_ - plan_.cells.data()) + 1;
     const double done = done_ + SecondsOf(steps_ + skipped_steps_);
-    // Until it has gone on for a while, the plan knows more than the clock.
+    // The plan knows more than the clock until training has gone on for a
+    // while.
     const double elapsed =
         std::chrono::duration<double>(Clock::now() - start_).count();
     const std::string left =

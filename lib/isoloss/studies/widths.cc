@@ -1,5 +1,5 @@
-// isoloss study widths: do quantisation errors of narrow models foretell those
-// of a wide one?
+// isoloss study widths: decides whether the quantisation errors of narrow
+// models foretell the errors of a wide model.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -71,7 +71,8 @@ std::string LogsText(size_t logs) {
   return fmt::format("{} log{}", logs, logs == 1 ? "" : "s");
 }
 
-/// "a is missing in 1 log, b is not finite in 2 logs"; of many the first.
+/// Returns "a is missing in 1 log, b is not finite in 2 logs"; lists only the
+/// first of many.
 std::string LeftOutText(const WidthTransfer& transfer) {
   constexpr size_t kMostNamed = 20;
   std::vector<std::string> reasons;

@@ -35,13 +35,15 @@ size_t CountOf(const Runs& runs, const Division& division) {
   return std::max(count, (runs.size() + kMostRuns - 1) / kMostRuns);
 }
 
-/// Places in `runs` of what each of `count` elements makes.
+/// Returns the places in `runs` of the runs that each of `count` elements
+/// makes.
 std::vector<std::vector<size_t>> Places(const Runs& runs, size_t count) {
   std::vector<size_t> longest_first(runs.size());
   for (size_t i = 0; i < runs.size(); ++i) longest_first[i] = i;
   std::ranges::stable_sort(longest_first, std::greater<>(),
                            [&](size_t i) { return runs[i]->thread_seconds; });
-  // Least time first, then fewest runs, then the first element.
+  // The element with the least time comes first, then that with the fewest
+  // runs, then the first one.
   using Load = std::tuple<double, size_t, size_t>;
   std::priority_queue<Load, std::vector<Load>, std::greater<>> loads;
   for (size_t i = 0; i < count; ++i) loads.emplace(0.0, 0, i);

@@ -1,4 +1,4 @@
-// Runs divided among processes that work side by side.
+// Divides runs among processes that work side by side.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace isoloss::sweeps {
 
-/// The runs that one process makes, one after the other.
+/// An element holds the runs that one process makes, one after the other.
 struct Element {
   std::vector<std::string> runs = {};             ///< names
   std::vector<std::filesystem::path> files = {};  ///< that they leave
@@ -25,10 +25,10 @@ struct Division {
   double least_seconds = 60;
 };
 
-/// The runs of `list` that have not finished. The most expensive element comes
-/// first, and runs keep the list's order.
-/// Longest run first, each to the element that has least so far, which takes
-/// at most 4/3 of the best division's time (Graham 1969).
+/// Divides the runs of `list` that have not finished. The most expensive
+/// element comes first, and runs keep the list's order. The longest run is
+/// placed first, each in the element with the least time so far. The result
+/// takes at most 4/3 of the best division's time (Graham 1969).
 std::vector<Element> Divide(const campaign::RunList& list,
                             const Division& division);
 

@@ -1,9 +1,9 @@
-// The text of job.sh, which lies beside this file.
+// Holds the text of job.sh, which lies beside this file.
 #pragma once
 
 namespace isoloss::sweeps {
 
-/// One job of Slurm that goes on after faults.
+/// The script runs one job of Slurm, which goes on after faults.
 extern const char* const kJobScript;
 
 }  // namespace isoloss::sweeps

@@ -13,13 +13,14 @@
 namespace isoloss::sweeps {
 namespace {
 
-/// A letter, a digit, or one of `others`: to a shell and to make nothing else.
+/// Returns whether c is a letter, a digit or one of `others`, which mean
+/// nothing else to a shell and to make.
 bool IsPlain(char c, std::string_view others) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
          (c >= '0' && c <= '9') || others.find(c) != std::string_view::npos;
 }
 
-/// Runs one line of elements.txt.
+/// Returns the script that makes the runs of one line of elements.txt.
 Script ElementScript(const Sweep& sweep) {
   std::string text = Beginning(
       sweep, "Makes the runs of one line of elements.txt: element.sh LINE");

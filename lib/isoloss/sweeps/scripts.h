@@ -1,4 +1,4 @@
-// Text of shell scripts.
+// Writes the text of shell scripts.
 #pragma once
 
 #include <span>
@@ -9,12 +9,12 @@
 
 namespace isoloss::sweeps {
 
-/// One word of a shell, whatever it holds.
+/// Returns one word of a shell, whatever characters `word` holds.
 std::string Quoted(const std::string& word);
 std::string Quoted(std::span<const std::string> words);
 
-/// The lines with which each script begins: where it works, and what the user
-/// asked for. `what` is a comment.
+/// Returns the lines with which each script begins: where it works, and what
+/// the user asked for. `what` is a comment.
 std::string Beginning(const Sweep& sweep, const std::string& what,
                       const std::string& directives = {});
 
@@ -22,11 +22,12 @@ std::string Beginning(const Sweep& sweep, const std::string& what,
 ///          something else in `place`.
 void RequirePlainPath(const std::string& path, const char* place);
 
-/// The program with these arguments.
+/// Returns the program with these arguments.
 std::vector<std::string> Command(const Sweep& sweep,
                                  const std::vector<std::string>& arguments);
 
-/// The scripts of the engines `local` and `make`, and the command for them.
+/// Returns the scripts of the engines `local` and `make`. StartCommand returns
+/// the command for them.
 std::vector<Script> ScriptsOfOneMachine(const Sweep& sweep);
 std::vector<std::string> StartCommand(const Sweep& sweep);
 

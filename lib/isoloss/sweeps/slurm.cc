@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// One call of sbatch.
+/// A call is one command line of sbatch.
 struct Call {
   std::vector<std::string> options;
   std::vector<std::string> script;  ///< with its arguments
@@ -61,7 +61,7 @@ bool IsJobId(const std::string& text) {
          std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
 }
 
-/// One line of what a program said.
+/// Returns a program's message as one line.
 std::string OneLine(std::string text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == '.')) {
     text.pop_back();
@@ -70,7 +70,8 @@ std::string OneLine(std::string text) {
   return text;
 }
 
-/// Whether a job has not ended. Of one that it has forgotten Slurm says so.
+/// Returns whether a job has not ended. Slurm calls the id of a job that it has
+/// forgotten invalid.
 bool IsLive(const fs::path& squeue, const std::string& id) {
   constexpr std::chrono::seconds kLimit{60};
   const campaign::ChildResult result = campaign::RunChild(
@@ -95,7 +96,7 @@ std::string Submitted(const Call& call) {
   const campaign::ChildResult result =
       campaign::RunChild(WordsOf(call, sbatch.string()), {}, kLimit,
                          campaign::InterruptFlag(), {.output_to_errors = true});
-  // "12" or "12;cluster", perhaps below warnings.
+  // The id reads "12" or "12;cluster", perhaps after warnings.
   std::istringstream lines(result.errors);
   std::string id;
   for (std::string line; std::getline(lines, line);) {
@@ -112,7 +113,7 @@ std::string JoinedIds(const std::vector<std::string>& ids) {
   return fmt::format("{}", fmt::join(ids, ","));
 }
 
-/// A job that has been started, whatever comes after it.
+/// Records a job that has been started, whatever comes after it.
 void Remember(const Sweep& sweep, const std::vector<std::string>& ids) {
   WriteFileAtomically(sweep.File(kJobsFile),
                       fmt::format("{}\n", fmt::join(ids, "\n")));

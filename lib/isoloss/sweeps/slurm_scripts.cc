@@ -13,8 +13,9 @@
 namespace isoloss::sweeps {
 namespace {
 
-/// The limit of an element, by what the longest takes on one thread: a
-/// prediction is off by less than 3, and what is not is started again.
+/// Limits an element by the time of the longest one on one thread. A
+/// prediction is off by less than a factor of 3, and an element that takes
+/// longer is started again.
 int MinutesOf(const Sweep& sweep) {
   if (sweep.request.minutes > 0) return sweep.request.minutes;
   constexpr double kMinute = 60;
@@ -25,8 +26,8 @@ int MinutesOf(const Sweep& sweep) {
       kMost, std::ceil(kFactor * sweep.LongestSeconds() / kMinute) + kMore));
 }
 
-/// A time limit leaves this for a last checkpoint, seconds. Slurm looks at
-/// limits every 30 s.
+/// A job is told to write a last checkpoint this long, in seconds, before its
+/// time limit. Slurm looks at limits every 30 s.
 constexpr int kWarningSeconds = 120;
 
 std::string Directives(const Sweep& sweep, const std::string& name,
@@ -73,8 +74,8 @@ std::string LauncherText(const Sweep& sweep) {
   return "mpirun";
 }
 
-/// Examines the nodes, of what the command's own options make of the
-/// experiment.
+/// Examines the nodes for the experiment, with the changes that the command's
+/// own options make.
 std::vector<std::string> CheckCommand(const Sweep& sweep) {
   std::vector<std::string> words =
       Command(sweep, {"lab", "doctor", "--job", sweep.request.experiment,
@@ -89,12 +90,12 @@ std::vector<std::string> CheckCommand(const Sweep& sweep) {
   if (sweep.request.processes > 1) {
     words.insert(words.end(), {"--set", "parallel.transport=mpi"});
   }
-  // It asks for the disk of few runs: most others are there already.
+  // The check asks for the disk of few runs, as most runs are there already.
   words.insert(words.end(), {"--set", "train.seeds=[1]"});
   return words;
 }
 
-/// That job.sh reads.
+/// Sets the variables that job.sh reads.
 std::string JobVariables(const Sweep& sweep, const std::string& launcher) {
   return fmt::format("OUT={}\nLAUNCHER={}\nFAULTS_ALLOWED={}\n",
                      sweep.list.folder.string(), Quoted(launcher),
@@ -119,9 +120,10 @@ source {0}/job.sh {4} "$runs"
   return {.name = "array.sh", .text = std::move(text)};
 }
 
-/// Nothing tells how long a judge takes: it reads all logs (10,000 take a
-/// quarter of an hour), has the oracle replay steps, and of some commands makes
-/// what is missing. Two hours more than an element, which goes on after it.
+/// Nothing tells how long a judge takes. It reads all logs (10,000 take a
+/// quarter of an hour) and has the oracle replay steps. For some commands it
+/// makes the runs that are missing. It gets two hours more than an element,
+/// which goes on after it.
 int JudgeMinutes(const Sweep& sweep) {
   constexpr int kMore = 120;
   constexpr size_t kLogsAMinute = 500;

@@ -28,11 +28,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A command whose runs can be divided.
+/// The runs of such a command can be divided.
 struct Divisible {
   const char* words;
   const char* below = "";  ///< the command that it stands below
-  /// Options of a process that makes runs, and of the one that judges.
+  /// These are options of a process that makes runs, and of the one that
+  /// judges.
   std::vector<std::string> make = {};
   std::vector<std::string> judge = {};
   bool judges = true;
@@ -75,7 +76,8 @@ const Divisible& DivisibleOf(const std::string& command) {
              command, fmt::join(Commands(), ", "));
 }
 
-/// Options that belong to submit, or make no sense for parts of a command.
+/// Refuses options that belong to submit, or make no sense for parts of a
+/// command.
 void CheckArguments(const SweepRequest& request) {
   constexpr const char* kRefused[] = {
       "--only",   "--list-runs", "--dry-run",     "--part",       "--no-train",
@@ -103,7 +105,8 @@ void CheckArguments(const SweepRequest& request) {
   }
 }
 
-/// Each is a line of a script: what follows a line end would be a command.
+/// Refuses line ends: each entry is a line of a script, and text after a line
+/// end would be a command.
 void CheckLines(const char* option, const std::vector<std::string>& lines) {
   for (const std::string& line : lines) {
     const size_t end = line.find_first_of(std::string_view("\n\r\0", 3));
@@ -115,7 +118,7 @@ void CheckLines(const char* option, const std::vector<std::string>& lines) {
   }
 }
 
-/// Refuses what only Slurm, or only some commands, can do.
+/// Refuses options that only Slurm, or only some commands, can obey.
 void CheckEngine(const SweepRequest& request) {
   CheckLines("--sbatch", request.sbatch);
   CheckLines("--setup", request.setup);
@@ -202,7 +205,8 @@ std::vector<std::string> ResultsOf(const Sweep& sweep, const Element& element) {
   return results;
 }
 
-/// That show whether an element still works; a dash if its runs have none.
+/// Returns the files that show whether an element still works; a dash if its
+/// runs have none.
 std::vector<std::string> JournalsOf(const Sweep& sweep,
                                     const Element& element) {
   if (!DivisibleOf(sweep.request.command).has_journals) return {"-"};

@@ -1,5 +1,5 @@
-// A command whose runs are made by many processes, on this machine or by a
-// batch system, and judged by one.
+// Plans a command whose runs are made by many processes, on this machine or by
+// a batch system, and judged by one.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ enum class Engine {
   kMake,   ///< make
 };
 
-/// How the processes of one run find each other under Slurm.
+/// A launcher says how the processes of one run find each other under Slurm.
 enum class Launcher { kPmi2, kPmix, kMpirun };
 
 struct SweepRequest {
@@ -41,7 +41,7 @@ struct SweepRequest {
   bool dry_run = false;
 };
 
-/// Names of the commands that can be divided, as a command line has them.
+/// Returns the commands that can be divided, named as on a command line.
 std::vector<std::string> Commands();
 
 struct Sweep {
@@ -50,21 +50,23 @@ struct Sweep {
   std::vector<Element> elements;
   std::filesystem::path program;  ///< this one
   std::filesystem::path start;    ///< folder in which all processes start
-  /// Arguments of `program`: of an element, which its runs' names follow.
+  /// These are arguments of `program` for an element, and its runs' names
+  /// follow.
   std::vector<std::string> make;
   std::vector<std::string> judge;  ///< empty: nothing is judged
 
-  /// The folder of all that belongs to the sweep but its runs.
+  /// The folder holds all files of the sweep but those of its runs.
   std::filesystem::path folder() const {
     return list.folder / campaign::kSweepFolder;
   }
   std::filesystem::path File(const char* name) const { return folder() / name; }
   size_t finished() const;
-  /// The time of the longest element on one thread; 0 if there is none.
+  /// Returns the time of the longest element on one thread; 0 if there is
+  /// none.
   double LongestSeconds() const;
 };
 
-// Files in Sweep::folder.
+// These files lie in Sweep::folder.
 using campaign::kRunsFile;
 inline constexpr const char* kElementsFile = "elements.txt";
 inline constexpr const char* kJobsFile = "jobs.txt";
@@ -72,12 +74,12 @@ inline constexpr const char* kLogFolder = "log";
 inline constexpr const char* kStateFolder = "state";  ///< of job.sh
 
 /// Has the command itself list its runs, in a process of its own, and divides
-/// those that have not finished.
+/// the runs that have not finished.
 /// Errors   ConfigError if the request can't be met, or as the command says;
 ///          as campaign::ReadRunList.
 Sweep PlanSweep(const SweepRequest& request);
 
-/// Says for people what the sweep consists of and takes.
+/// Says for people which runs the sweep has and what they take.
 std::string DescribeSweep(const Sweep& sweep);
 
 struct Script {
@@ -86,17 +88,17 @@ struct Script {
   bool executable = true;
 };
 
-/// All that the engine gets.
+/// Returns all scripts that the engine gets.
 std::vector<Script> ScriptsOf(const Sweep& sweep);
 
-/// The command that a user would type to start them.
+/// Returns the command that a user would type to start the scripts.
 std::string StartText(const Sweep& sweep);
 
-/// Makes the sweep's folder, and has it for this process and those that get the
-/// lock from it (HandOn), until all have ended.
-/// Errors   ConfigError if another process has it; IoError.
+/// Makes the sweep's folder and locks it, until this process and all that get
+/// the lock from it (HandOn) have ended.
+/// Errors   ConfigError if another process holds the lock; IoError.
 Descriptor LockSweep(const Sweep& sweep);
-/// Gives the lock to what this process becomes or starts, too.
+/// Gives the lock also to the program that this process becomes or starts.
 void HandOn(const Descriptor& lock);
 
 /// Writes runs.json, elements.txt and the scripts.

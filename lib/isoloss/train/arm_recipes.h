@@ -8,7 +8,8 @@
 
 namespace isoloss::train {
 
-/// The arm's recipe, with the arm's own patterns in place of the recipe's.
+/// Returns the arm's recipe, with the arm's own patterns in place of the
+/// recipe's.
 /// Errors   ConfigError if there is no such recipe.
 precision::Recipe ArmRecipe(const Arm& arm);
 

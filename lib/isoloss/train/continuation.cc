@@ -52,8 +52,8 @@ void RequireSameLog(const std::filesystem::path& file,
       file.string(), difference);
 }
 
-/// Why a checkpoint can't be of the run that `now` describes, or can't be used
-/// up to step `last`.
+/// Says why a checkpoint can't be of the run that `now` describes, or can't be
+/// used up to step `last`.
 checkpoint::Misfit MisfitOf(const runlog::Provenance& now, int64_t last) {
   return [facts = CheckpointFacts(now),
           last](const checkpoint::Checkpoint& checkpoint) -> std::string {
@@ -73,7 +73,7 @@ checkpoint::Misfit MisfitOf(const runlog::Provenance& now, int64_t last) {
   };
 }
 
-/// The content of a run's files is this; the log of an ended run comes first.
+/// Holds the content of a run's files; the log of an ended run comes first.
 struct OnDisk {
   std::optional<runlog::RunLog> whole = std::nullopt;
   std::optional<runlog::JournalContent> journal = std::nullopt;

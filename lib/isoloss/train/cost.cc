@@ -18,17 +18,17 @@
 namespace isoloss::train {
 namespace {
 
-/// One step of more products than this is not measured: at the least speed
-/// that was seen, it takes about half a second.
+/// A step of more products than this is not measured: at the slowest speed that
+/// was seen, it takes about half a second.
 constexpr double kMostMeasuredFlops = 4e9;
-/// Nor is a model of more parameters: its weights take about as long to be
-/// made, however few of its experts a token meets.
+/// A model of more parameters is not measured either: making its weights takes
+/// about as long, however few of its experts a token meets.
 constexpr double kMostMeasuredParameters = 1e7;
 constexpr int64_t kMeasuredSteps = 3;
-/// No other step begins after so long.
+/// Once the measurement has taken this long, no further step begins.
 constexpr double kEnoughSeconds = 0.4;
 
-/// Nothing but steps: no statistics, no evaluation to speak of.
+/// Leaves nothing but steps: no statistics, and hardly any evaluation.
 void LeaveOutExtras(Experiment& experiment) {
   experiment.train.steps = kMeasuredSteps;
   experiment.train.warmup_steps = 0;
@@ -40,7 +40,7 @@ void LeaveOutExtras(Experiment& experiment) {
   experiment.routing = RoutingConfig();
 }
 
-/// The experiment's own model on as few sequences as its mesh takes.
+/// Returns the experiment's own model on as few sequences as its mesh takes.
 Experiment SmallBatch(Experiment experiment) {
   LeaveOutExtras(experiment);
   const size_t length = experiment.data.sequence_length;
@@ -52,7 +52,7 @@ Experiment SmallBatch(Experiment experiment) {
   return experiment;
 }
 
-/// A small model in place of one that is too large to be measured.
+/// Returns a small model in place of one that is too large to be measured.
 Experiment SmallModel(const Experiment& experiment) {
   const Preset& preset = PresetByName("dsv3-nano");
   Experiment small;
@@ -74,7 +74,8 @@ double TokensPerStep(const Experiment& experiment) {
          static_cast<double>(experiment.data.sequence_length);
 }
 
-/// Noise; what the tokens are changes no time but that of routing.
+/// Returns noise; the content of the tokens changes no time but that of
+/// routing.
 corpus::Corpus SomeCorpus(const Experiment& experiment) {
   constexpr double kHeldOut = 0.3;
   const size_t tokens = 10 * (experiment.data.sequence_length + 1);
@@ -101,7 +102,8 @@ Crew CrewFor(const Experiment& experiment, size_t runs) {
   return {workers, 1};
 }
 
-/// Columns of 8 bytes, texts, headers; twice, for the journal.
+/// The log holds columns of 8 bytes, texts and headers; the journal takes as
+/// much again.
 size_t EstimatedLogBytes(const Experiment& experiment, size_t runs) {
   constexpr size_t kTexts = size_t{256} * 1024;
   const auto steps = static_cast<size_t>(experiment.train.steps);
@@ -129,7 +131,8 @@ size_t EstimatedLogBytes(const Experiment& experiment, size_t runs) {
 double EstimatedCheckpointBytes(const Experiment& experiment, size_t runs) {
   const LogConfig& log = experiment.log;
   constexpr double kValuesPerParameter = 3;  // the weight and two moments
-  // The newest two, and the one that is being written.
+  // Side by side are the newest two checkpoints, and the one that is being
+  // written.
   double kept = 3;
   if (log.checkpoint_every == 0 && log.checkpoint_minutes == 0) kept = 1;
   const double at_once = std::min(
@@ -193,7 +196,7 @@ double EstimatedThreadSeconds(const Experiment& experiment,
   // Evaluations are made before step 1, at regular intervals, and at the end.
   const double evaluations =
       1 + std::ceil(steps / static_cast<double>(experiment.log.eval_every));
-  // Evaluations go forward only, a third of the work.
+  // Evaluations go forward only, which takes a third of the work.
   const double tokens =
       steps * TokensPerStep(experiment) +
       evaluations / 3 * static_cast<double>(experiment.log.eval_sequences) *
@@ -209,7 +212,7 @@ double EstimatedSeconds(const Experiment& experiment,
     thread_seconds += EstimatedThreadSeconds(experiment, rate);
   }
   const Crew crew = CrewFor(experiment, runs.size());
-  // The last ones do not fill all places.
+  // The last round of runs does not fill all places.
   const double rounds = std::ceil(static_cast<double>(runs.size()) /
                                   static_cast<double>(crew.side_by_side));
   const double filled =

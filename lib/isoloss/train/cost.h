@@ -10,46 +10,48 @@
 
 namespace isoloss::train {
 
-/// The threads of an experiment, and how many of so many runs share them.
-/// Processes of one job run one run after the other, all in the same order; a
-/// job of one does too, because MPI is for one thread. Processes that the
-/// launcher did not bind to processors of their own are taken to share the
-/// machine's.
+/// Returns the threads of an experiment, and how many of `runs` runs share
+/// them. Processes of one job execute one run after the next, all in the same
+/// order. A job of one process does so too, because MPI allows only one thread.
+/// Processes that the launcher did not bind to processors of their own are
+/// assumed to share the machine's.
 Crew CrewFor(const Experiment& experiment, size_t runs);
 
 /// Returns an upper estimate, in bytes, of the logs of `runs` runs while they
 /// are made.
 size_t EstimatedLogBytes(const Experiment& experiment, size_t runs);
 
-/// Bytes of the checkpoints that stand side by side at most, of all runs.
+/// Returns the most bytes that the checkpoints of all runs take at one time.
 double EstimatedCheckpointBytes(const Experiment& experiment, size_t runs);
 
-/// Floating-point operations of the products of one token, forward and
-/// backward: 6 for each weight that it meets, and attention's.
+/// Returns the floating-point operations of the products of one token, forward
+/// and backward: 6 for each weight that it meets, and attention's.
 double FlopsPerToken(const Experiment& experiment);
 
-/// Refuses what the machine can't hold; it would end in swapping or a kill.
+/// Refuses an experiment that the machine's memory can't hold: it would end in
+/// swapping or a kill.
 /// Errors   ConfigError.
 void CheckMemory(const Experiment& experiment, const Crew& crew);
 
-/// How fast one thread trains.
+/// Says how fast one thread trains.
 struct MeasuredRate {
   double flops_per_second = 0;
   std::string how;  ///< what was measured, for people
 };
 
 /// Trains a few steps of `arm` on a single thread, on a batch so small that it
-/// takes less than about a second, or a small model with the arm's recipe in
-/// place of a large one. Leaves no files. A job of several processes must not
-/// call it.
+/// takes less than about a second. In place of a large model it trains a small
+/// one with the arm's recipe. Leaves no files. A job of several processes must
+/// not call it.
 MeasuredRate MeasureRate(const Experiment& experiment, const Arm& arm);
 
-/// Seconds that a run takes on a single thread at a rate, evaluations included.
+/// Returns the seconds that a run takes on a single thread at a rate,
+/// evaluations included.
 double EstimatedThreadSeconds(const Experiment& experiment,
                               double flops_per_second);
 
-/// Seconds that `runs` take with an even share of the threads, by the rate of
-/// each run's arm, evaluations included.
+/// Returns the seconds that `runs` take with an even share of the threads, by
+/// the rate of each run's arm, evaluations included.
 double EstimatedSeconds(const Experiment& experiment,
                         const std::vector<Run>& runs,
                         const std::vector<double>& flops_per_second);

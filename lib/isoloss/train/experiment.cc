@@ -25,7 +25,7 @@ namespace {
 using config::Reader;
 using config::Writer;
 
-/// Reads a section that needs nothing but its own keys.
+/// Reads a section that depends on no key of another section.
 template <typename Section>
 void ReadSection(Reader fields, Section& section) {
   Visit(fields, section);
@@ -79,14 +79,14 @@ void RequireRule(const Reader& fields, bool holds, std::string_view key,
   if (!holds) fields.Fail(key, fmt::format("is {}, but {}", value, rule));
 }
 
-/// With the place of the key that breaks a rule.
+/// Throws errors with the place of the key that breaks a rule.
 void CheckModel(const Reader& fields, const model::ModelConfig& config) {
   model::Validate(config, [&](std::string_view key, const std::string& rule) {
     fields.Fail(key, rule);
   });
 }
 
-/// The mesh must carry the model's experts. `fields` is [parallel].
+/// Requires a mesh that can carry the model's experts. `fields` is [parallel].
 void CheckMesh(const Reader& fields, Experiment& experiment) {
   expert_parallel::Topology& mesh = experiment.parallel.mesh;
   RequireRule(fields, mesh.ranks % mesh.replicas == 0, "expert_data_parallel",
@@ -115,7 +115,7 @@ void CheckMesh(const Reader& fields, Experiment& experiment) {
   expert_parallel::Validate(mesh, fields.Where({}).c_str());
 }
 
-/// The mesh must share out the batch. `fields` is [parallel].
+/// Requires a mesh that can share out the batch. `fields` is [parallel].
 void CheckShares(const Reader& fields, const Experiment& experiment) {
   const expert_parallel::Topology& mesh = experiment.parallel.mesh;
   const TrainConfig& train = experiment.train;
@@ -145,7 +145,7 @@ void CheckShares(const Reader& fields, const Experiment& experiment) {
                           mesh.ranks));
 }
 
-/// A reader must be able to take the log's values.
+/// Requires a log whose values a reader can take.
 void CheckLogSize(const Reader& log, const Experiment& experiment) {
   const auto real = [](auto value) { return static_cast<double>(value); };
   const model::ModelConfig& model = experiment.model;
@@ -181,7 +181,8 @@ void CheckLogSize(const Reader& log, const Experiment& experiment) {
                          "of one kind. Choose fewer steps or tensors.",
                          scale_bytes, limit));
   }
-  // Both orientations' histograms, the statistics and a digest of each tensor.
+  // The log holds both orientations' histograms, the statistics and a digest of
+  // each tensor.
   const double tensor_bytes =
       2 * scale_bytes * sizeof(int32_t) +
       EstimatedTensorRows(experiment) *
@@ -224,7 +225,8 @@ void CheckLooks(const Reader& gate, const Experiment& experiment) {
   }
 }
 
-/// Sizes that no machine of this tool's users holds are mistakes.
+/// Refuses sizes that no machine of this tool's users can hold: they are
+/// mistakes.
 void CheckMemory(const Experiment& experiment) {
   constexpr double kLimitTib = 1;
   const double tib = EstimatedBytes(experiment) / 0x1p40;
@@ -243,7 +245,7 @@ void WriteSection(Writer& writer, std::string_view name, Section section) {
   Visit(writer, section);
 }
 
-/// With the weight site of the exchange written out.
+/// Returns the section with the weight site of the exchange written out.
 template <typename Section>
 Section WithWeightSite(Section section) {
   section.exchange.weight_site = section.exchange.Resolved().weight_site;
@@ -264,7 +266,7 @@ void WriteExperiment(Writer& writer, const Experiment& experiment) {
   WriteSection(writer, "gate", experiment.gate);
 }
 
-/// The recipes of arms that are not registered, each once.
+/// Returns the recipes of arms that are not registered, each recipe once.
 std::string OwnRecipes(const Experiment& experiment) {
   std::map<std::string, std::string> texts;
   for (const Arm& arm : experiment.arms) {
@@ -277,7 +279,8 @@ std::string OwnRecipes(const Experiment& experiment) {
   return all;
 }
 
-/// A dump that no step makes would be missed at the end only.
+/// Refuses a dump at a step that does not exist, which would be missed only at
+/// the end.
 void CheckDumpSteps(const Reader& log, const Experiment& experiment) {
   if (experiment.log.dump_tensors.empty()) return;
   const auto steps = static_cast<uint64_t>(experiment.train.steps);
@@ -370,7 +373,8 @@ Experiment ParseExperiment(std::string_view text,
   Reader arms = top.Section("arms");
   const Reader log = top.Section("log");
   const Reader gate = top.Section("gate");
-  // First, lest a misspelt table be reported as one that lacks its keys.
+  // This check comes first, so that a misspelt table is not reported as one
+  // that lacks its keys.
   top.RejectUnknown();
 
   CheckName(top, experiment.name);

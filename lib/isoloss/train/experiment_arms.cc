@@ -36,7 +36,7 @@ void CheckExchange(const Reader& fields, const ExchangeConfig& exchange) {
 
 namespace {
 
-/// A recipe of [recipes.<name>]: written out, or that of a file.
+/// Reads a recipe of [recipes.<name>], which is written out or names a file.
 precision::Recipe ReadOwnRecipe(const std::string& name, Reader& fields,
                                 const std::filesystem::path& experiment) {
   if (!fields.Has("file")) return precision::ReadRecipe(fields, name);
@@ -137,7 +137,7 @@ void CheckRecipes(Reader& arms, const Experiment& experiment) {
     try {
       resolve(arm);
     } catch (const Error& error) {
-      // Which of the two lists it is about.
+      // Finds out which of the two lists the error is about.
       const char* key = "exclude";
       try {
         Arm including = arm;

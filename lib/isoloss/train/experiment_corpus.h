@@ -1,4 +1,4 @@
-// Loads the corpus that [data] names.
+// Finds the corpus that [data] names.
 #pragma once
 
 #include <map>
@@ -10,8 +10,8 @@
 
 namespace isoloss::train {
 
-/// The corpus::Source of experiment.data, checked against the model.
-/// `fields` is [data], `variables` the folders for ${NAME} in its paths.
+/// Returns the corpus::Source of experiment.data, checked against the model.
+/// `fields` is [data]; `variables` are the folders for ${NAME} in its paths.
 /// Errors   ConfigError for an unknown variable, no path, or a vocabulary that
 ///          does not hold the source's tokens.
 corpus::Source MakeSource(const Experiment& experiment,

@@ -9,7 +9,7 @@
 namespace isoloss::train {
 namespace {
 
-/// Adds the keys that `section` has beyond those that are listed already.
+/// Adds the keys of `section` that are not listed yet.
 template <typename Section>
 void Append(std::vector<ExperimentKey>& keys, const std::string& name,
             const Section& section) {

@@ -1,5 +1,5 @@
-// What each section of an experiment file holds: read, listed as known, and
-// printed by the Visit functions below (config/reader.h).
+// Describes the content of each section of an experiment file. The Visit
+// functions below read it, list it as known, and print it (config/reader.h).
 #pragma once
 
 #include <cstdint>
@@ -37,10 +37,10 @@ inline constexpr Interval kUnitOpenLow = {
 inline constexpr Interval kUnitOpenHigh = {
     .low = 0, .high = 1, .high_open = true};
 inline constexpr Interval kUnitOpen = {0, 1, true, true};
-/// What keeps a quotient finite must be a normal number in FP32.
+/// An epsilon that keeps a quotient finite must be a normal number in FP32.
 inline constexpr Interval kEpsilon = {1e-30, 1};
 inline constexpr Interval kPositive = {.low = 0, .high = 1e9, .low_open = true};
-/// At most a day.
+/// A deadline is at most a day, in seconds.
 inline constexpr Interval kDeadline = {
     .low = 0, .high = 86400, .low_open = true};
 
@@ -78,7 +78,7 @@ void Visit(Fields& fields, ModelConfig& model) {
   const auto size = [&](std::string_view key, size_t& value) {
     fields.Integer(key, value, 1, kMaxSize);
   };
-  // 0 says that there is none, which other keys may rule out.
+  // 0 says that there is no value, which further keys may rule out.
   const auto optional_size = [&](std::string_view key, size_t& value) {
     fields.Integer(key, value, 0, kMaxSize);
   };

@@ -40,7 +40,7 @@ void Copy(const model::ParameterSet& from, model::ParameterSet& to) {
   }
 }
 
-/// to = from - to.
+/// Computes to = from - to.
 void SubtractFrom(const model::ParameterSet& from, model::ParameterSet& to) {
   for (size_t i = 0; i < from.parameters().size(); ++i) {
     const Matrix<float>& minuend = from.parameters()[i].values;
@@ -85,7 +85,7 @@ void Learner::EditInitialWeights(
   LoadWeights();
 }
 
-/// The model rounds and quantises them in each product.
+/// Loads the weights; the model rounds and quantises them in each product.
 void Learner::LoadWeights() {
   transformer_.SetStep({seed_, static_cast<uint64_t>(adamw_.steps()) + 1});
   transformer_.LoadWeights(parameters_);
@@ -97,7 +97,8 @@ double Learner::Differentiate(int64_t step, const model::TokenBatch& tokens,
   if (seams_.before_step) seams_.before_step(step);
   mesh_.BeginStep(step);
   if (tap != nullptr) {
-    // Backward overwrites the gradients: until then they have room for that.
+    // Backward overwrites the gradients; until then they have room for the
+    // tensors that are announced.
     transformer_.AnnounceWeights(parameters_, gradients_, *tap);
   }
   const double loss = transformer_.Forward(tokens, tap);
@@ -127,7 +128,8 @@ StepFigures Learner::Step(int64_t step, const model::TokenBatch& tokens,
   }
   figures.update_ratios.resize(figures.gradient_squares.size());
   if (tap != nullptr) {
-    // Every step has the same tensors: weights as they were, and no change.
+    // Every step announces the same tensors; here the weights stay, and their
+    // change is 0.
     gradients_.SetZero();
     model::AnnounceParameters(model::TensorKind::kParameter, parameters_, mesh_,
                               *tap);
@@ -137,8 +139,8 @@ StepFigures Learner::Step(int64_t step, const model::TokenBatch& tokens,
   return figures;
 }
 
-/// Biases, then weights; not before every process has come this far. Returns
-/// the update ratio of each parameter.
+/// Updates the biases, then the weights, but not before every process has come
+/// this far. Returns the update ratio of each parameter.
 std::vector<double> Learner::Update(int64_t step, double lr, double norm,
                                     model::TapSink* tap) {
   expert_parallel::AwaitAll(mesh_);
@@ -148,7 +150,8 @@ std::vector<double> Learner::Update(int64_t step, double lr, double norm,
                             static_cast<float>(train_.load_balance_coeff),
                             {expert_bias_.Row(layer), expert_bias_.cols()});
   }
-  // A seam may change parameters as well; else the optimizer keeps them.
+  // A seam may change parameters as well; otherwise the optimizer keeps the
+  // values.
   std::optional<model::ParameterSet> copy;
   if (tap != nullptr && seams_.before_optimizer) {
     Copy(parameters_, copy.emplace(config_, mesh_.experts()));

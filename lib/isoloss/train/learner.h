@@ -1,4 +1,5 @@
-// A model and its optimizer: what one process computes of a training step.
+// Holds a model and its optimizer: what one process computes of a training
+// step.
 #pragma once
 
 #include <cmath>
@@ -22,7 +23,7 @@
 
 namespace isoloss::train {
 
-/// What a step came to.
+/// A training step produces these figures.
 struct StepFigures {
   double loss_nats = 0;
   double grad_norm = 0;
@@ -35,11 +36,11 @@ struct StepFigures {
   }
 };
 
-/// All processes of the mesh call every method at the same point, each with its
-/// share of a batch.
+/// Trains with the processes of a mesh. All of them must call every method at
+/// the same point, each with its share of a batch.
 class Learner {
  public:
-  /// Before the first step. All references must stay, but that to `recipe`.
+  /// Prepares the first step. All references except `recipe` must stay valid.
   Learner(const model::ModelConfig& model, const TrainConfig& train,
           const precision::Recipe& recipe, uint64_t seed, Executor& executor,
           const Seams& seams, expert_parallel::Mesh& mesh);
@@ -47,12 +48,12 @@ class Learner {
   void EditInitialWeights(
       const std::function<void(model::ParameterSet&)>& edit);
 
-  /// Forward and backward pass: the loss, and gradients() of the whole batch.
-  /// `tap` may be null.
+  /// Runs the forward and backward pass. Returns the loss; gradients() are
+  /// those of the whole batch. `tap` may be null.
   double Differentiate(int64_t step, const model::TokenBatch& tokens,
                        model::TapSink* tap);
-  /// Forward, backward, update (docs/model.md, section 11). Nothing is updated
-  /// unless the figures are finite.
+  /// Runs forward, backward and update (docs/model.md, section 11). Updates
+  /// nothing unless the figures are finite.
   StepFigures Step(int64_t step, const model::TokenBatch& tokens,
                    model::TapSink* tap);
 
@@ -67,7 +68,7 @@ class Learner {
   /// Goes on from the weights, moments and biases of another Learner of the
   /// same model on the same processes.
   void GoOnFrom(TrainingState other);
-  /// See SaveTrainingState.
+  /// Returns the state that SaveTrainingState saves.
   TrainingState State(std::vector<int64_t>& bytes_by_pair) {
     return {parameters_, adamw_, expert_bias_.view(),
             transformer_.amax_history().values(), bytes_by_pair};

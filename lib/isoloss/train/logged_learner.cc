@@ -26,8 +26,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// The `share`-th of `shares` equal runs of a batch's sequences. Each sequence
-/// is one document; ends count from the run's first token, in `ends`.
+/// Returns the `share`-th of `shares` equal runs of a batch's sequences. Each
+/// sequence is one document; ends count from the first token of the share, in
+/// `ends`.
 model::TokenBatch ShareOf(const corpus::Batch& batch, size_t shares,
                           size_t share, std::vector<size_t>& ends) {
   const size_t sequences = batch.sequence_ends.size() / shares;
@@ -96,7 +97,8 @@ LoggedLearner::LoggedLearner(const Experiment& experiment, const Arm& arm,
       PerturbWeights(arm, seed, weights);
     });
   }
-  // A perturbation works underneath the options that the log declares.
+  // The log describes the edited initial weights, unless the edit is a
+  // perturbation: then the edit comes after the description.
   const bool declared = hooks.perturbation.empty();
   if (declared && hooks.edit_initial_weights) {
     learner_.EditInitialWeights(hooks.edit_initial_weights);
@@ -128,8 +130,8 @@ void LoggedLearner::SetRouting(const Experiment& experiment) {
   }
 }
 
-/// Processes that were given different files would train a model that nobody
-/// asked for.
+/// Refuses processes that were given different files: they would train a model
+/// that nobody asked for.
 void LoggedLearner::CheckAgreement(const Experiment& experiment, const Arm& arm,
                                    const corpus::Corpus& corpus) {
   Digest digest;
@@ -147,8 +149,8 @@ void LoggedLearner::CheckAgreement(const Experiment& experiment, const Arm& arm,
       "experiment, arm, seed, corpus and replayed routing");
 }
 
-/// A pattern that matches nothing would show itself by what is missing after
-/// hours of training.
+/// Refuses a pattern that matches nothing, because its tensors would be missing
+/// after hours of training.
 void LoggedLearner::CheckPatterns(const Experiment& experiment) {
   const LogConfig& log = experiment.log;
   const bool all = log.statistics_tensors == std::vector<std::string>{"*"};
@@ -168,7 +170,7 @@ model::TokenBatch LoggedLearner::Share() {
   return ShareOf(batch_, mesh_.processes(), mesh_.process(), share_ends_);
 }
 
-/// Points batch and routing at a training step.
+/// Makes the batch and the routing those of a training step.
 model::TokenBatch LoggedLearner::Begin(int64_t step) {
   if (replayed_step_) replayed_step_->BeginStep(step);
   batches_.Training(seed_, step, train_.sequences_per_batch, batch_);
@@ -193,7 +195,8 @@ bool LoggedLearner::Step(int64_t step, runlog::RunLog& rows) {
   const double seconds =
       std::chrono::duration<double>(Clock::now() - start).count();
   const int64_t tokens = provenance_.tokens_per_step;
-  // What any process left out of what it was asked for.
+  // Counts the quantised GEMMs that any process should have computed, but left
+  // out.
   const int64_t missing = expert_parallel::Sum(
       mesh_, transformer.quantized_gemms_per_step() -
                  (transformer.quantized_gemms() - quantized_before));
@@ -225,11 +228,11 @@ std::vector<probes::NonFinite> LoggedLearner::LocateNonFinite(int64_t step) {
   return counter.Finish(mesh_);
 }
 
-/// In batches of the training size, so that memory does not grow.
+/// Evaluates in batches of the training size, so that memory does not grow.
 void LoggedLearner::Evaluate(int64_t step, runlog::EvalColumns& eval) {
   std::vector<double> losses;  // one per sequence
   const size_t sequences = batches_.held_out_sequences();
-  // A replayed log knows training batches only.
+  // A replayed log has the routing of training batches only.
   learner_.transformer().SetRouting(replay_ ? nullptr : routing_);
   while (losses.size() < sequences) {
     const size_t first = losses.size();

@@ -1,4 +1,5 @@
-// The steps of a run: a Learner on the run's batches, and what the log gets.
+// Computes the steps of a run: a Learner on the run's batches, and the rows of
+// the log.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +23,13 @@
 
 namespace isoloss::train {
 
-/// One arm with one seed, at some step. All processes of the mesh call every
+/// Trains one arm with one seed. All processes of the mesh must call every
 /// method at the same point.
 class LoggedLearner {
  public:
-  /// Before the first step. Everything but `mesh`, `executor` and `hooks` may
-  /// go away; those must stay, as must `experiment`. Errors   as TrainRun.
+  /// Prepares the first step. Only `mesh`, `executor`, `hooks` and `experiment`
+  /// must stay valid.
+  /// Errors   as TrainRun.
   LoggedLearner(const Experiment& experiment, const Arm& arm, uint64_t seed,
                 const corpus::Corpus& corpus, Executor& executor,
                 const RunHooks& hooks, probes::ProbeOptions probe,
@@ -36,16 +38,16 @@ class LoggedLearner {
   /// Returns the log's description of this run (DescribeRun).
   const runlog::Provenance& provenance() const { return provenance_; }
 
-  /// Learner::Step on the step's batch. Adds the step to `rows`. False if the
-  /// loss or the gradient norm is not finite.
+  /// Runs Learner::Step on the step's batch. Adds the step to `rows`. Returns
+  /// false if the loss or the gradient norm is not finite.
   bool Step(int64_t step, runlog::RunLog& rows);
-  /// Computes a step that was not finite once more and returns the tensors that
-  /// are not, in the order of computation.
+  /// Computes a step that was not finite once more. Returns the tensors that
+  /// are not finite, in the order of computation.
   std::vector<probes::NonFinite> LocateNonFinite(int64_t step);
-  /// Held-out loss of each sequence and their mean.
+  /// Computes the held-out loss of each sequence and their mean.
   void Evaluate(int64_t step, runlog::EvalColumns& eval);
 
-  /// As Learner's.
+  /// Does the same as Learner's functions.
   void Load(const checkpoint::Checkpoint& checkpoint) {
     learner_.Load(checkpoint, bytes_by_pair_);
   }
@@ -53,7 +55,8 @@ class LoggedLearner {
   TrainingState State() { return learner_.State(bytes_by_pair_); }
 
   uint64_t WeightsDigest();
-  /// Bytes between each two ranks since step 1, [V, V]; empty if none travel.
+  /// Returns the bytes between each two ranks since step 1, [V, V]; empty if no
+  /// rows travel.
   const std::vector<int64_t>& bytes_by_pair() const { return bytes_by_pair_; }
   const probes::TensorProbe& probe() const { return probe_; }
 
@@ -62,7 +65,7 @@ class LoggedLearner {
   void CheckAgreement(const Experiment& experiment, const Arm& arm,
                       const corpus::Corpus& corpus);
   void CheckPatterns(const Experiment& experiment);
-  /// This process's part of the batch that is being worked on.
+  /// Returns this process's part of the current batch.
   model::TokenBatch Share();
   model::TokenBatch Begin(int64_t step);
 

@@ -10,8 +10,8 @@
 namespace isoloss::train {
 namespace {
 
-/// The sizes of a model as doubles: a product that overflows an integer is what
-/// this file is to find.
+/// Holds the sizes of a model as doubles, because this file must find products
+/// that overflow an integer.
 struct Sizes {
   explicit Sizes(const model::ModelConfig& c)
       : vocab(Real(c.vocab_size)),
@@ -56,8 +56,9 @@ double Parameters(const Sizes& s) {
          s.dense_layers * dense + s.moe_layers * moe;
 }
 
-/// Values per token that Forward keeps for Backward: what each layer reads and
-/// the insides of its branches; logits, which become their own gradient.
+/// Returns the values per token that Forward keeps for Backward: what each
+/// layer reads, the insides of its branches, and the logits, which become their
+/// own gradient.
 double ActivationsPerToken(const Sizes& s) {
   const double residual = 4 * s.dim;
   const double attention = 2 * s.q_lora + 2 * s.heads * (s.nope + s.rope) +
@@ -69,8 +70,9 @@ double ActivationsPerToken(const Sizes& s) {
          s.dense_layers * 3 * s.dense_hidden + s.moe_layers * moe;
 }
 
-/// Values per token of gradients that all layers share: of the residual stream
-/// and its branches, of what experts read and of their insides.
+/// Returns the values per token of gradients that all layers share: of the
+/// residual stream and its branches, of the experts' inputs and of their
+/// insides.
 double GradientsPerToken(const Sizes& s) {
   const double moe = s.moe_layers > 0
                          ? 2 * s.dim + s.top_k * (s.dim + s.moe_hidden)
@@ -78,8 +80,8 @@ double GradientsPerToken(const Sizes& s) {
   return 2 * s.dim + moe;
 }
 
-/// Bytes of rows between ranks in one direction of one layer, the busiest
-/// moment: all that were sent and all that came back, as BF16.
+/// Returns the bytes of rows between ranks in one direction of one layer, at
+/// the busiest moment: all rows that were sent and all that came back, as BF16.
 double ExchangeBytes(const Sizes& s, double tokens) {
   constexpr double kDirections = 2;
   constexpr double kBytesPerWord = 2;
@@ -87,15 +89,16 @@ double ExchangeBytes(const Sizes& s, double tokens) {
   return kDirections * kBytesPerWord * tokens * s.top_k * s.dim;
 }
 
-/// Steps of 1 … `steps` that StepChoice{first, every} includes, at most.
+/// Returns the largest number of steps of 1 … `steps` that StepChoice{first,
+/// every} includes.
 double StepsChosen(int64_t first, int64_t every, int64_t steps) {
   const int64_t later = every > 0 ? steps / every : 0;
   return Sizes::Real(std::min(steps, first + later));
 }
 
-/// Bytes of a log's widest columns, which stay in memory to the end of the run:
-/// counts and biases per expert, bytes and waiting per rank, expert ids,
-/// statistics of tensors.
+/// Returns the bytes of a log's widest columns, which stay in memory to the end
+/// of the run: counts and biases per expert, bytes and waiting per rank, expert
+/// ids, statistics of tensors.
 double LogBytes(const Sizes& s, const Experiment& experiment, double tokens) {
   const double per_expert = s.moe_layers * s.experts * 2 * sizeof(int64_t);
   const double per_rank =
@@ -116,7 +119,8 @@ double LogBytes(const Sizes& s, const Experiment& experiment, double tokens) {
 
 double EstimatedTensorRows(const Experiment& experiment) {
   const LogConfig& log = experiment.log;
-  // A pattern chooses who knows how many; a layer announces some 120.
+  // Nobody knows how many tensors a pattern chooses; a layer announces some
+  // 120.
   if (log.statistics_tensors != std::vector<std::string>{"*"}) return 0;
   const double tensors = 40 + 120.0 * Sizes::Real(experiment.model.n_layers);
   return tensors * StepsChosen(log.statistics_first, log.statistics_every,
@@ -130,14 +134,15 @@ double EstimatedParameters(const model::ModelConfig& config) {
 double FlopsPerToken(const Experiment& experiment) {
   const Sizes s(experiment.model);
   const double layers = s.dense_layers + s.moe_layers;
-  // A token meets top_k of a layer's experts and the shared ones; it only
+  // A token meets top_k of a layer's experts and the shared experts; it only
   // copies a row of the embedding.
   const double weights =
       s.vocab * s.dim + layers * AttentionParameters(s) +
       s.dense_layers * 3 * s.dim * s.dense_hidden +
       s.moe_layers *
           (s.experts * s.dim + 3 * s.dim * s.moe_hidden * (s.top_k + s.shared));
-  // Scores and values of the tokens before it, half of the sequence on average.
+  // Attention reads scores and values of the earlier tokens, which are half of
+  // the sequence on average.
   const double attention = layers * s.heads * (s.nope + s.rope + s.value) *
                            Sizes::Real(experiment.data.sequence_length) / 2;
   constexpr double kForwardAndBackward = 3;
@@ -147,8 +152,8 @@ double FlopsPerToken(const Experiment& experiment) {
 
 double EstimatedBytes(const Experiment& experiment) {
   const Sizes s(experiment.model);
-  // Weights, gradients, two moments. Products round and quantise weights as
-  // they read them.
+  // The values are weights, gradients and two moments. Products round and
+  // quantise weights as they read them.
   const double values_per_parameter = 4;
   const double tokens = Sizes::Real(experiment.train.sequences_per_batch) *
                         Sizes::Real(experiment.data.sequence_length);

@@ -10,7 +10,7 @@
 namespace isoloss::train {
 namespace {
 
-/// Rules about what each of several processes gets.
+/// Requires equal and valid shares for several processes.
 class ShareRules {
  public:
   ShareRules(const Experiment& experiment, size_t processes)
@@ -31,7 +31,7 @@ class ShareRules {
                File(), processes_, hosted_, group);
   }
 
-  /// Every sum over tokens must be a node of its tree.
+  /// Requires that every sum over tokens is a node of its tree.
   void CheckBatch() const {
     const size_t sequences = experiment_.train.sequences_per_batch;
     const size_t tokens = sequences * experiment_.data.sequence_length;
@@ -79,7 +79,7 @@ class ShareRules {
 
  private:
   std::string File() const { return experiment_.path.string(); }
-  /// Processes among which one copy of the experts is spread.
+  /// Returns the number of processes that share one copy of the experts.
   size_t HoldersOfAGroup() const {
     const size_t group = experiment_.parallel.mesh.group_ranks();
     return hosted_ >= group ? 1 : group / hosted_;
@@ -134,8 +134,9 @@ std::unique_ptr<expert_parallel::Mesh> MakeMesh(
       .options = arm.exchange.Resolved(),
       .dispatch_units = parallel.dispatch_units};
   std::unique_ptr<transport::Transport> transport;
-  // Several processes need a transport even where rows stay where they are; and
-  // MakeTransport refuses those that another transport would not connect.
+  // Several processes need a transport even if rows stay where they are.
+  // MakeTransport also refuses processes that the chosen transport would not
+  // connect.
   if (!IsLocal(config) || parallel.transport == "mpi" || make_transport ||
       transport::DetectLaunch().processes > 1) {
     if (!make_transport) CheckLaunch(experiment);
@@ -159,8 +160,8 @@ std::string DescribeExchange(const Experiment& experiment, const Arm& arm) {
   const bool by_node = algorithm == expert_parallel::Algorithm::kNode;
   const bool by_rank = algorithm == expert_parallel::Algorithm::kRank;
   std::string text = DescribeExchange(arm.exchange.Resolved());
-  // Which experts of a token share a rank or a node is a matter of one group of
-  // ranks; how many groups there are changes nothing.
+  // The experts of a token can share a rank or a node only within one group of
+  // ranks; the number of groups changes nothing.
   if (by_rank || by_node) {
     text += fmt::format(", expert_parallel = {}", mesh.group_ranks());
   }

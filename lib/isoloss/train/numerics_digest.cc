@@ -23,8 +23,8 @@ constexpr size_t kSequenceLength = 40;  // ends inside a leaf of 32 tokens
 constexpr size_t kRanks = 8;
 constexpr uint64_t kSeed = 20;
 
-/// No width is a multiple of the blocks' 32 and 128 values, so that blocks that
-/// end early are part of it.
+/// No width is a multiple of the blocks' 32 and 128 values, so that the digest
+/// covers blocks that end early.
 model::ModelConfig TinyModel() {
   model::ModelConfig config;
   config.vocab_size = 40;
@@ -85,8 +85,8 @@ precision::Recipe RecipeFor(const Arm& arm) {
   return recipe;
 }
 
-/// Not MakeTransport's, which would look for a launcher: other processes that
-/// train along measure for themselves.
+/// Avoids MakeTransport, which would look for a launcher: each process that
+/// trains along measures for itself.
 std::unique_ptr<transport::Transport> Loop(Executor& executor) {
   transport::TransportOptions options;
   options.ranks = static_cast<int>(kRanks);
@@ -104,7 +104,8 @@ expert_parallel::MeshConfig MeshFor(const Arm& arm) {
   return config;
 }
 
-/// Tokens with some order in them: sums of the neighbours before and noise.
+/// Tokens are not quite random: each depends on the token before it, plus
+/// noise.
 struct Tokens {
   Tokens() {
     const auto vocab = static_cast<int32_t>(TinyModel().vocab_size);
@@ -131,7 +132,8 @@ struct Tokens {
   std::vector<size_t> ends;
 };
 
-/// Gradients are clipped. All other rules of the update are the defaults.
+/// Returns the rules of the update: gradients are clipped, and all further
+/// rules are the defaults.
 TrainConfig Training() {
   TrainConfig train;
   train.steps = 3;

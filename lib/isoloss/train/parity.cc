@@ -35,9 +35,9 @@ std::span<const float> ValuesOf(const model::Parameter& parameter) {
   return {parameter.values.data(), parameter.values.size()};
 }
 
-/// Where a gradient is computed on the way from the head down: the smaller, the
-/// earlier. Inside a block: routed experts, router, shared experts or dense
-/// feed-forward, its norm, attention, its norm.
+/// Returns a gradient's place on the way from the head down: smaller means
+/// earlier. Inside a block the order is routed experts, router, shared experts
+/// or dense feed-forward, its norm, attention, its norm.
 std::tuple<int, int> PlaceOf(const std::string& name, size_t layers) {
   const auto blocks = static_cast<int>(layers);
   if (!name.starts_with("layers.")) {
@@ -59,8 +59,8 @@ std::tuple<int, int> PlaceOf(const std::string& name, size_t layers) {
   return {1 + blocks - layer, static_cast<int>(stage - std::begin(kOrder))};
 }
 
-/// Indices of a set's parameters in the order in which their gradients are
-/// computed.
+/// Returns the indices of a set's parameters in the order in which their
+/// gradients are computed.
 std::vector<size_t> BackwardOrder(const model::ModelConfig& config) {
   const model::ParameterSet set(config);
   std::vector<size_t> order(set.parameters().size());
@@ -72,7 +72,7 @@ std::vector<size_t> BackwardOrder(const model::ModelConfig& config) {
   return order;
 }
 
-/// The number of everything that a step computes, in order.
+/// Numbers everything that a step computes, in order.
 class Places {
  public:
   explicit Places(const model::ModelConfig& config)
@@ -138,7 +138,7 @@ class Places {
   size_t layers_;
 };
 
-/// A difference as processes tell each other.
+/// Processes tell each other of a difference in this form.
 struct Found {
   uint64_t place = std::numeric_limits<uint64_t>::max();
   double one_rank = 0;
@@ -210,7 +210,7 @@ Reference RunReference(const Experiment& experiment, const Arm& arm,
                            MatrixView<float>) {
     if (step == steps) reference.weights = CopyOf(weights);
   };
-  // A launcher's other processes make the same run, each for itself.
+  // A launcher's further processes make the same run, each for itself.
   if (transport::DetectLaunch().processes > 1) {
     hooks.make_transport = [](const transport::TransportOptions& options,
                               Executor& phases) {
@@ -223,7 +223,7 @@ Reference RunReference(const Experiment& experiment, const Arm& arm,
   return reference;
 }
 
-/// Watches the run on the mesh.
+/// Compares the run on the mesh while it takes place.
 class Comparison {
  public:
   Comparison(const model::ModelConfig& config, const Reference& reference)
@@ -255,7 +255,7 @@ class Comparison {
     Number(places_.GradientNorm(row.step), one.grad_norm, row.grad_norm);
     ++steps_;
   }
-  /// Tokens per expert and biases, which only logs hold.
+  /// Compares tokens per expert and biases, which only logs hold.
   void Moe(const runlog::MoeColumns& moe) {
     const auto experts = static_cast<size_t>(moe.experts);
     const auto layers = static_cast<size_t>(moe.layers);
@@ -271,7 +271,7 @@ class Comparison {
              moe.expert_bias[i]);
     }
   }
-  /// Collective: all processes learn the first difference of any.
+  /// Tells all processes the first difference of any process. Collective.
   void Share(Transport& mesh) {
     const auto table =
         mesh.AllGather({transport::OpKind::kScalars}, sizeof(Found),
@@ -309,7 +309,8 @@ class Comparison {
       Keep({place, one_rank, meshed});
     }
   }
-  /// This process may hold only a part of a tensor of experts.
+  /// Compares a tensor; this process may hold only a part of a tensor of
+  /// experts.
   void Tensor(uint64_t place, const model::Parameter& mine,
               std::span<const float> whole) {
     const auto values = ValuesOf(mine);
@@ -326,7 +327,7 @@ class Comparison {
   int64_t steps_ = 0;
 };
 
-/// The caller's hooks, and what the comparison needs after each of them.
+/// Returns the caller's hooks, each followed by what the comparison needs.
 RunHooks Watch(const RunHooks& hooks, const Experiment& experiment,
                int64_t steps, Comparison& comparison, Limit& limit,
                Transport*& mesh) {
@@ -394,7 +395,7 @@ std::string ParityDifference::Describe() const {
   const std::string text = fmt::format("{} at step {}: norm ", what, step);
   if (one_rank == 0) return text + fmt::format("{:.4g}, not 0", meshed);
   if (meshed == one_rank) return text + "equals that of one rank, not its bits";
-  // Four digits tell factors; a wrong last bit needs more.
+  // Four digits identify a factor; a wrong last bit needs more digits.
   const bool close = std::fabs(ratio - 1) < 5e-5;
   return text + (close
                      ? fmt::format("(1 {:+.3g}) x that of one rank", ratio - 1)

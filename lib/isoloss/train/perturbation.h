@@ -1,5 +1,5 @@
-// Runs that differ from others of the same recipe by next to nothing: what the
-// difference of two such runs comes to is chance.
+// Makes runs that differ from runs of the same recipe by next to nothing: the
+// resulting difference of two such runs is chance.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,10 @@ std::string DescribePerturbation(const Arm& arm);
 /// of a run (of a process: its experts').
 ///
 /// one_ulp: the bits of each value w of each parameter, taken as an integer,
-/// grow or shrink by 1, so |w| does by one unit in its last place: by bit 0 of
-/// CounterRng(seed, StreamId("perturb/one_ulp/<draw>/<parameter>")) at the
-/// value's place in the whole parameter. A weight of 0 stays.
+/// grow or shrink by 1. |w| thus changes by one unit in its last place. The
+/// direction is bit 0 of CounterRng(seed,
+/// StreamId("perturb/one_ulp/<draw>/<parameter>")) at the value's place in the
+/// whole parameter. A weight of 0 stays.
 /// Exact    depends on the arm's perturbation, the seed and the model; not on
 ///          threads, ranks or processes.
 void PerturbWeights(const Arm& arm, uint64_t seed,

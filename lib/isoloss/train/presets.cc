@@ -8,8 +8,8 @@ namespace {
 
 using model::ScoreFunction;
 
-/// The demo: trains a pair in seconds on two cores. All
-/// widths but wkv_a's (32 + 8) are whole MX blocks.
+/// The demo trains a pair in seconds on two cores. All widths except wkv_a's
+/// (32 + 8) are whole MX blocks.
 Preset Dsv3Nano() {
   return {
       .name = "dsv3-nano",
@@ -69,13 +69,14 @@ Preset Dsv3Small() {
   };
 }
 
-/// The model of torchtitan's deepseek_v3 debugmodel, models/deepseek_v3.
-/// Its 10-step schedule is not taken over: with 2 warm-up steps and a bias rate
-/// of 0.001 a batch of this size may send every token to one expert. Softmax
-/// scores of 8 experts start within some 0.03 of each other, so that a rate of
-/// 0.01 swings all tokens from expert to expert: 0.002 was seen to recover from
-/// the warm-up (worst layer 1.97 x the mean, no dead expert, at step 140 with
-/// 512 tokens a step), 0.01 and 0.05 were not.
+/// Returns the model of torchtitan's deepseek_v3 debugmodel,
+/// models/deepseek_v3. Its 10-step schedule is not taken over: with 2 warm-up
+/// steps and a bias rate of 0.001 a batch of this size may send every token to
+/// one expert. Softmax scores of 8 experts start within some 0.03 of each
+/// other, so that a rate of 0.01 swings all tokens from expert to expert. A
+/// rate of 0.002 recovered from the warm-up (worst layer 1.97 x the mean, no
+/// dead expert, at step 140 with 512 tokens a step); rates of 0.01 and 0.05 did
+/// not.
 Preset TorchtitanDebug() {
   return {
       .name = "torchtitan-debug",
@@ -110,18 +111,19 @@ Preset TorchtitanDebug() {
   };
 }
 
-/// DeepSeek-V3's routing (docs/model.md, section 6) and mesh with a tiny model
-/// around it. Kept: 256 experts, top-8, sigmoid scores, at most 4 of 8 groups,
-/// normalised weights, 1 shared expert, one dense layer before those with
-/// experts, 256 ranks on nodes of 8. Not kept: every width, the vocabulary, 58
-/// of 61 layers, compressed queries, YaRN. In DeepSeek's own job of 64 ranks a
-/// group of experts is a node; here it is 4 nodes of 8 ranks, one expert a
-/// rank, so a token's experts lie on up to 8 nodes. With 64 ranks they lie on 4
-/// at most, as there. An expert is a quarter as wide as the model (2048 of 7168
-/// in the original), so that rows and products keep their proportion. With 4096
-/// tokens of C++ source a step some experts stay without any: 10 to 40 of the
-/// 512 in both layers were seen, the busiest at 6 to 14 times the mean; more
-/// with twice the learning rate, or with a bias rate of 0.01.
+/// Returns DeepSeek-V3's routing (docs/model.md, section 6) and mesh with a
+/// tiny model around it. It keeps 256 experts, top-8, sigmoid scores, at most 4
+/// of 8 groups, normalised weights, 1 shared expert, one dense layer before the
+/// MoE layers, and 256 ranks on nodes of 8. It does not keep any width, the
+/// vocabulary, 58 of 61 layers, compressed queries and YaRN. In DeepSeek's own
+/// job of 64 ranks a group of experts is a node. Here it is 4 nodes of 8 ranks,
+/// with one expert per rank, so a token's experts lie on up to 8 nodes. With 64
+/// ranks they lie on at most 4 nodes, as in DeepSeek's job. An expert is a
+/// quarter as wide as the model (2048 of 7168 in the original), so that rows
+/// and products keep their proportion. With 4096 tokens of C++ source per step
+/// some experts get no tokens: 10 to 40 of the 512 in both layers were seen,
+/// the busiest at 6 to 14 times the mean. There are more with twice the
+/// learning rate, or with a bias rate of 0.01.
 Preset Dsv3TopologyOf671b() {
   Preset preset = {
       .name = "dsv3-671b-topology",
@@ -155,10 +157,10 @@ Preset Dsv3TopologyOf671b() {
   return preset;
 }
 
-/// torchtitan's 16B (DeepSeek-V2-Lite) in the same way. Kept: 64 experts,
-/// top-6, softmax scores that are neither normalised nor scaled, 2 shared
-/// experts, no compressed queries, YaRN. 32 ranks on 4 nodes; any divisor of 64
-/// works, 8 as in the published run.
+/// Returns torchtitan's 16B (DeepSeek-V2-Lite) in the same way. It keeps 64
+/// experts, top-6, softmax scores that are neither normalised nor scaled, 2
+/// shared experts, no compressed queries, and YaRN. It has 32 ranks on 4 nodes;
+/// any divisor of 64 works, such as 8 in the published run.
 Preset Dsv3TopologyOf16b() {
   Preset preset = {
       .name = "dsv3-16b-topology",
@@ -196,11 +198,12 @@ Preset Dsv3TopologyOf16b() {
   return preset;
 }
 
-/// One layer with experts of torchtitan's 16B (DeepSeek-V2-Lite), as wide as it
-/// is. True: every width, attention, the experts, their routing, YaRN. Cut: the
-/// vocabulary (bytes instead of 102,400 tokens), 26 of 27 layers, among them
-/// the dense one, sequences (512 of 4,096 tokens). For memory and speed at true
-/// widths; the learning rate is that of the original at its batch.
+/// Returns one layer with experts of torchtitan's 16B (DeepSeek-V2-Lite) at its
+/// true width. It keeps every width, attention, the experts, their routing and
+/// YaRN. It cuts the vocabulary (bytes instead of 102,400 tokens), 26 of 27
+/// layers including the dense one, and sequences (512 of 4,096 tokens). It is
+/// for memory and speed at true widths; the learning rate is that of the
+/// original at its batch.
 Preset Dsv3LayerOf16b() {
   return {
       .name = "dsv3-16b-layer",

@@ -1,4 +1,5 @@
-// Declares named models with the training settings and the mesh that suit them.
+// A preset is a named model with the training settings and the mesh that suit
+// it.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +13,8 @@
 
 namespace isoloss::train {
 
-/// What `[model] preset` sets; the experiment file overrides any of it.
+/// `[model] preset` sets these values; the experiment file overrides any of
+/// them.
 struct Preset {
   std::string name;
   std::string summary;  ///< one line for lists
@@ -25,6 +27,7 @@ struct Preset {
 /// Returns all presets, in the order of lists.
 std::span<const Preset> AllPresets();
 std::vector<std::string> PresetNames();
+/// Returns the preset of that name.
 /// Errors   ConfigError that lists the names and suggests the nearest.
 const Preset& PresetByName(std::string_view name);
 

@@ -26,7 +26,8 @@ void SumGradients(model::ParameterSet& gradients, expert_parallel::Mesh& mesh) {
 
 namespace {
 
-/// The tree over leaves of one parameter, of all processes' if it is spread.
+/// Adds up the tree over the leaves of one parameter, with the leaves of all
+/// processes if it is spread.
 double WholeSum(const model::Parameter& parameter, std::vector<double> leaves,
                 expert_parallel::Mesh& mesh) {
   if (parameter.of_experts && mesh.processes() > 1) {

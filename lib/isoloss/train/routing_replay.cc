@@ -30,7 +30,7 @@ void RequireShape(const std::filesystem::path& path,
   RequireSize(path, "MoE layers", moe.layers, needed.layers);
   RequireSize(path, "tokens a step", moe.tokens, needed.tokens);
   RequireSize(path, "experts a token", moe.top_k, needed.top_k);
-  // Absent from logs that keep nothing but ids.
+  // Logs that keep nothing but ids lack this number.
   if (moe.experts != 0) {
     RequireSize(path, "experts a layer", moe.experts, needed.experts);
   }

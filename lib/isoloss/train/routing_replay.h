@@ -21,15 +21,16 @@ struct RoutingShape {
   size_t experts = 0;
 };
 
-/// Of the experiment's training steps.
+/// Returns the shape of the experiment's training steps.
 RoutingShape ShapeOf(const Experiment& experiment);
 
-/// The routing of a run log that was made with log.routing = true.
+/// Holds the routing of a run log that was made with log.routing = true.
 class RoutingReplay {
  public:
-  /// Errors   those of runlog::ReadRunLog; ConfigError if the log holds no
-  ///          expert ids or those of another shape; FormatError if its steps do
-  ///          not ascend, or a token's ids are out of range or not distinct.
+  /// Reads the log.
+  /// Errors   as runlog::ReadRunLog; ConfigError if the log holds no expert ids
+  ///          or ids of a different shape; FormatError if its steps do not
+  ///          ascend, or a token's ids are out of range or not distinct.
   RoutingReplay(const std::filesystem::path& path, const RoutingShape& needed);
 
   /// Throws ConfigError unless the log has steps 1 to `steps`.
@@ -40,7 +41,7 @@ class RoutingReplay {
   /// Errors   ConfigError if the log has no such step.
   MatrixView<const int32_t> Ids(int64_t step, size_t layer) const;
 
-  /// Of all ids and steps: what a replayed run's bits depend on.
+  /// Digests all ids and steps, on which a replayed run's bits depend.
   uint64_t digest() const;
 
  private:
@@ -56,7 +57,7 @@ class RoutingReplay {
 /// seed, fit, and have all of the experiment's steps.
 void CheckReplays(const Experiment& experiment);
 
-/// A step's ids as the model asks for them.
+/// Returns a step's ids as the model asks for them.
 class ReplayedStep : public model::RoutingSource {
  public:
   explicit ReplayedStep(const RoutingReplay& replay) : replay_(replay) {}

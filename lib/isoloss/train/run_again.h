@@ -1,4 +1,4 @@
-// Computes one step of a recorded run once more, to look at it closely.
+// Computes one step of a recorded run once more, for a closer look.
 #pragma once
 
 #include <atomic>
@@ -14,14 +14,14 @@
 
 namespace isoloss::train {
 
-/// A caller watches the step, and ends it early, with these functions.
+/// A caller can watch the step, and end it early, with these functions.
 struct RunAgainHooks {
   std::function<void(int64_t step)> on_step = {};
   const std::atomic<bool>* stop = nullptr;
 };
 
-/// Runs the arm and seed of `recorded` up to `step`, from the newest checkpoint
-/// before it that lies beside `log_file`, or from the beginning. Returns the
+/// Runs the arm and seed of `recorded` up to `step`. It starts from the newest
+/// earlier checkpoint beside `log_file`, or from the beginning. Returns the
 /// file in `folder` with the tensors of that step that `tensor_patterns` name
 /// (runlog::ReadTensorDump); an empty path if it was stopped.
 /// Errors   ConfigError if the experiment has no such arm, or is not the

@@ -54,16 +54,16 @@ void DescribeCorpus(const corpus::Corpus& corpus,
   provenance.deflated_bits = corpus.deflated_bits();
 }
 
-/// Keys that say which columns and rows a log has.
+/// Returns whether a key decides which columns and rows a log has.
 bool IsLogged(std::string_view key) {
   return key == "log.routing" || key.starts_with("log.statistics_") ||
          key.starts_with("log.digests_");
 }
 
-/// Keys that say which tensors are stored whole.
+/// Returns whether a key decides which tensors are stored whole.
 bool IsDumped(std::string_view key) { return key.starts_with("log.dump_"); }
 
-/// The keys in which two experiments differ, as lines of RunDifference.
+/// Returns the keys in which two experiments differ, as lines of RunDifference.
 std::string KeyDifferences(const std::string& before, const std::string& now,
                            bool (*counts)(std::string_view key)) {
   std::map<std::string, std::string> old_keys = runlog::KeysOf(before);
@@ -85,7 +85,8 @@ std::string KeyDifferences(const std::string& before, const std::string& now,
   return lines;
 }
 
-/// The first line in which two texts of several lines differ, of each.
+/// Returns the first line in which two texts of several lines differ, from each
+/// text.
 std::string LineDifference(const std::string& name, const std::string& before,
                            const std::string& now) {
   std::istringstream old_lines(before);
@@ -135,8 +136,8 @@ runlog::Provenance DescribeWithoutModel(
   provenance.numerics_digest = DigestToHex(NumericsDigest(arm, alone));
   provenance.graph =
       probes::ColumnsOf(model::GraphOf(experiment.model), recipe);
-  // What several processes compute alike counts once: a run may go on with
-  // other processes.
+  // GEMMs that several processes compute alike count once, because a run may go
+  // on with a different number of processes.
   const runlog::GemmCounts gemms = CountGemms(provenance.graph.recipe);
   provenance.quantized_gemms_per_step = gemms.quantized;
   provenance.gemms_per_step = gemms.all;

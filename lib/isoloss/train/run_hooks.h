@@ -21,75 +21,80 @@
 
 namespace isoloss::train {
 
-/// A process computes a training step from these. Valid until the step's
-/// update.
+/// A process computes a training step from these inputs. They are valid until
+/// the step's update.
 struct StepInputs {
   const model::TokenBatch& tokens;
   const model::ParameterSet& parameters;
   MatrixView<const float> expert_bias;  ///< [MoE layers, E]
 };
 
-/// A caller watches a run, and ends it early, with these. They change no bit.
+/// A caller can watch a run, and end it early, with these functions. They
+/// change no bit.
 struct Observer {
-  /// Before the forward pass of every training step.
+  /// The trainer calls it before the forward pass of every training step.
   std::function<void(int64_t step, const StepInputs& inputs)> on_inputs = {};
-  /// After every step, on the training thread, once the step is on disk (if the
-  /// run has files). A resumed run may compute steps again.
+  /// Called after every step, on the training thread, once the step is on disk
+  /// (if the run has files). A resumed run may compute steps again.
   std::function<void(const runlog::StepRow&)> on_step = {};
-  /// All that the log gets of a step, before `on_step`; of step 0, the
+  /// Takes all that the log gets of a step, before `on_step`; for step 0, the
   /// evaluation of the initial weights.
   std::function<void(const runlog::RunLog& rows)> on_rows = {};
-  /// What happened besides: resumed, checkpoint, damage that was found, …
+  /// Called for each further event: resumed, checkpoint, damage that was found,
+  /// …
   std::function<void(const runlog::Event&)> on_event = {};
-  /// Whether on_tensor and on_routing hear a step; empty: they hear all.
-  /// Announcing the tensors of a step takes time.
+  /// Decides whether on_tensor and on_routing hear a step; empty: they hear
+  /// all. Announcing the tensors of a step takes time.
   std::function<bool(int64_t step)> hears = {};
-  /// Hears every tensor of a training step before anything else does.
+  /// Hears every tensor of a training step before any further listener does.
   std::function<void(int64_t step, const model::Tensor& tensor)> on_tensor = {};
   std::function<void(int64_t step, std::string_view module,
                      MatrixView<const int32_t> expert_ids)>
       on_routing = {};
-  /// When it becomes true the run ends after its current step; may be null. Of
-  /// several processes any one may raise it.
+  /// The run ends after its current step when this becomes true; may be null.
+  /// Any one of several processes may raise it.
   const std::atomic<bool>* stop = nullptr;
 };
 
-/// What turns gradients into the next weights.
+/// The optimizer computes the next weights from these inputs.
 struct OptimizerInputs {
   double lr;
   double clip_coefficient;
   optim::AdamW& adamw;
 };
 
-/// Where faults are injected and runs are perturbed on purpose. Those that
-/// compute attach underneath what a log declares.
+/// Faults are injected, and runs are perturbed on purpose, with these
+/// functions. Seams that compute take effect below the options of a log.
 struct Seams {
   TransportFactory make_transport = {};
-  /// What the seams perturb on purpose: the text of an event `mutant` that the
-  /// log of a new run begins with. Who goes on with a run must perturb the
-  /// same. Empty: nothing.
+  /// The text of an event `mutant` with which the log of a new run begins. It
+  /// names what the seams perturb on purpose. An execution that goes on with a
+  /// run must perturb the same. Empty: nothing.
   std::string perturbation = {};
-  /// At the start of every training step, also of one that is computed again.
+  /// Called at the start of every training step, also of a step that is
+  /// computed again.
   std::function<void(int64_t step)> before_step = {};
   /// Computes the products of linear layers; empty: kernels::GemmBatch.
   model::GemmEngine gemm_engine = {};
-  /// Changes what routers decided.
+  /// May change the decisions of routers.
   model::RoutingEdit edit_routing = {};
-  /// Chooses the experts of training steps, whatever [routing] says; must stay.
+  /// Chooses the experts of training steps, whatever [routing] says; must stay
+  /// valid.
   const model::RoutingSource* routing = nullptr;
   /// Wraps the exchange of each MoE layer.
   expert_parallel::ExchangeDecorator decorate_exchange = {};
-  /// The update, before it is made. May change it.
+  /// Gets the update before it is made, and may change it.
   std::function<void(int64_t step, OptimizerInputs& inputs)> before_optimizer =
       {};
-  /// Initial weights of this process, before anything is computed with them.
+  /// Gets the initial weights of this process before anything is computed with
+  /// them.
   std::function<void(model::ParameterSet&)> edit_initial_weights = {};
-  /// Gradients of this process: as Backward left them, and as they will update
-  /// the weights. May change them.
+  /// Get the gradients of this process, as Backward left them and as they will
+  /// update the weights. They may change them.
   std::function<void(int64_t step, model::ParameterSet&)> after_backward = {};
   std::function<void(int64_t step, model::ParameterSet&)> before_update = {};
-  /// Weights and expert biases [MoE layers, E] of this process, as the next
-  /// step will use them. May change them.
+  /// Gets the weights and expert biases [MoE layers, E] of this process, as the
+  /// next step will use them. May change them.
   std::function<void(int64_t step, model::ParameterSet& weights,
                      MatrixView<float> expert_bias)>
       after_update = {};

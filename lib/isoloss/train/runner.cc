@@ -37,7 +37,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Where `folder` is or would be made.
+/// Returns the existing folder in which `folder` is or would be made.
 fs::path ExistingPartOf(const fs::path& folder) {
   fs::path part = fs::absolute(folder).lexically_normal();
   std::error_code error;
@@ -47,8 +47,8 @@ fs::path ExistingPartOf(const fs::path& folder) {
   return part;
 }
 
-/// Reserves `bytes` once where `folder` is or will be, so that a read-only or
-/// full disk is found before hours of training, not after.
+/// Reserves `bytes` once at the place of `folder`, so that a read-only or full
+/// disk is found before hours of training, not after.
 void CheckFolderTakes(const fs::path& folder, size_t bytes) {
   std::string probe =
       (ExistingPartOf(folder) / ".isoloss-probe-XXXXXX").string();
@@ -67,14 +67,14 @@ void CheckFolderTakes(const fs::path& folder, size_t bytes) {
   }
 }
 
-/// Calling the program once more must not lose the results of an interrupted
-/// execution.
+/// Refuses to lose the results of an interrupted execution if the program is
+/// called once more.
 void RefuseUnfinished(const std::vector<Run>& runs, const fs::path& folder) {
   std::vector<std::string> names;
   for (const Run& run : runs) {
     const runlog::RunPaths paths = {folder, run.Name()};
     if (!IsUnfinished(paths)) continue;
-    // One that is under way must be neither resumed nor discarded.
+    // A live run must be neither resumed nor discarded.
     if (transport::DetectLaunch().process == 0) runlog::RunLock not_live(paths);
     names.push_back(run.Name());
   }
@@ -91,7 +91,8 @@ size_t MissingOf(const std::vector<bool>& kept) {
   return static_cast<size_t>(std::count(kept.begin(), kept.end(), false));
 }
 
-/// DescribePlannedRun, with what it costs paid once for each arm.
+/// Does the same as DescribePlannedRun, but pays the cost only once for each
+/// arm.
 class Planner {
  public:
   Planner(const Experiment& experiment, const corpus::Corpus& corpus)
@@ -121,8 +122,8 @@ class Planner {
   std::map<const Arm*, runlog::Provenance> arms_;
 };
 
-/// The gate judges precision between logs of one build, which would be said
-/// when all are trained. Who resumes has been told of it.
+/// The gate judges precision between logs of one build, and would only complain
+/// after all are trained. Somebody who resumes has been told of it.
 void RequireSameBuild(const fs::path& log, const runlog::Provenance& kept,
                       const runlog::Provenance& now, size_t runs) {
   if (kept.commit == now.commit && kept.tool_version == now.tool_version) {
@@ -137,7 +138,8 @@ void RequireSameBuild(const fs::path& log, const runlog::Provenance& kept,
              now.tool_version, now.commit);
 }
 
-/// Dumps of a run whose log is gone are a user's too.
+/// Refuses to overwrite the dumps of a run whose log is gone: they, too, are a
+/// user's results.
 void RefuseDumps(const Experiment& experiment, const runlog::RunPaths& paths) {
   if (experiment.log.dump_tensors.empty()) return;
   for (const uint64_t step : experiment.log.dump_steps) {
@@ -153,8 +155,8 @@ void RefuseDumps(const Experiment& experiment, const runlog::RunPaths& paths) {
   }
 }
 
-/// Which runs have logs in the folder that are kept; throws if something is
-/// there that may neither be kept nor overwritten.
+/// Says which runs have logs in the folder that are kept. FindKept throws if
+/// the folder holds files that may neither be kept nor overwritten.
 struct Found {
   std::vector<bool> kept;  ///< of each run: it has finished
   int64_t steps = 0;       ///< that unfinished runs have on disk
@@ -198,8 +200,8 @@ Found FindKept(const Experiment& experiment, const std::vector<Run>& runs,
   return found;
 }
 
-/// Half of what a run writes is its journal, of which the steps of unfinished
-/// runs are there already.
+/// Half of a run's bytes are its journal, which already holds the steps of
+/// unfinished runs.
 size_t BytesToWrite(const Experiment& experiment, const Found& found) {
   const size_t all = EstimatedLogBytes(experiment, MissingOf(found.kept));
   const double share = static_cast<double>(found.steps) /
@@ -209,8 +211,8 @@ size_t BytesToWrite(const Experiment& experiment, const Found& found) {
   return all - std::min(all, static_cast<size_t>(there));
 }
 
-/// "2 finished runs (a-seed1, b-seed1) and 1 unfinished (a-seed2)"; "" if there
-/// is nothing to discard.
+/// Returns "2 finished runs (a-seed1, b-seed1) and 1 unfinished (a-seed2)"; ""
+/// if there is nothing to discard.
 std::string DescribeLeftovers(const std::vector<Run>& runs,
                               const fs::path& folder) {
   std::vector<std::string> finished;
@@ -234,9 +236,9 @@ std::string DescribeLeftovers(const std::vector<Run>& runs,
   return fmt::format("{}", fmt::join(parts, " and "));
 }
 
-/// Whether an earlier job of several processes may have said why it ended. It
-/// left a run unfinished then. To look for what it said means to read the whole
-/// folder, in which thousands of other runs may lie.
+/// Returns whether an earlier job of several processes may have said why it
+/// ended; such a job left an unfinished run. Looking for the reason means
+/// reading the whole folder, which may hold thousands of further runs.
 bool MayHoldReasons(const std::vector<Run>& runs, const fs::path& folder) {
   return transport::DetectLaunch().processes > 1 ||
          std::ranges::any_of(runs, [&](const Run& run) {
@@ -244,7 +246,8 @@ bool MayHoldReasons(const std::vector<Run>& runs, const fs::path& folder) {
          });
 }
 
-/// Why an earlier job ended would be read as this one's reason.
+/// Removes the reasons of earlier jobs, which would be read as this job's
+/// reason.
 void RemoveReasons(const fs::path& folder) {
   std::vector<fs::path> reasons;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
@@ -256,7 +259,7 @@ void RemoveReasons(const fs::path& folder) {
   for (const fs::path& reason : reasons) fs::remove(reason);
 }
 
-/// Executes runs side by side and collects what they leave.
+/// Executes runs side by side and collects their logs.
 class Runner {
  public:
   Runner(const Experiment& experiment, const std::vector<Run>& runs,
@@ -291,14 +294,14 @@ class Runner {
   bool Stopped() const {
     return pool_.failed() || (hooks_.stop != nullptr && hooks_.stop->load());
   }
-  /// Shall no other run begin? Processes of one job must agree on it, so they
-  /// begin it, and stop by a vote.
+  /// Returns whether no further run shall begin. Processes of one job must
+  /// agree on it, so they begin each run, and stop by a vote.
   bool NoMoreRuns() const {
     return ended_.load() ||
            (transport::DetectLaunch().processes == 1 && Stopped());
   }
 
-  /// Several processes agree on each run, also on one that is whole.
+  /// Returns whether several processes agree on each run, also on a whole one.
   static bool IsShared() { return transport::DetectLaunch().processes > 1; }
 
   void ExecuteOne(size_t run, Executor& executor) {
@@ -309,7 +312,7 @@ class Runner {
     hooks.stop = &stop;
     hooks.on_step = [&](const runlog::StepRow& row) {
       if (speaks_ && hooks_.on_step) hooks_.on_step(run, row);
-      stop.store(Stopped());  // behind it, as it may be what stops the runs
+      stop.store(Stopped());  // after on_step, which may stop the runs
     };
     hooks.on_event = [&](const runlog::Event& event) {
       if (speaks_ && hooks_.on_event) hooks_.on_event(run, event);
@@ -317,14 +320,15 @@ class Runner {
     const RunFiles files = {paths, leftovers_ != Leftovers::kDiscard};
     const runlog::RunLog log = TrainRun(experiment_, *what.arm, what.seed,
                                         corpus_, executor, hooks, files);
-    // By the log, not by this process's flag: another one may have voted.
+    // The log decides, not this process's flag: another process may have voted
+    // to stop.
     const bool stopped =
         !log.events.empty() && log.events.back().kind == "interrupt";
     if (stopped) ended_.store(true);
     // Each run writes its own element.
     paths_[run] = stopped ? paths.PartialLog() : paths.Log();
     if (!speaks_) return;
-    // The checkpoints of a run that its numbers ended may tell why.
+    // If its numbers ended a run, its checkpoints may tell why.
     if (log.provenance.complete && experiment_.log.checkpoint_every == 0) {
       RemoveFolder(paths.Checkpoints());
     }
@@ -369,7 +373,7 @@ const Arm& ArmNamed(const Experiment& experiment, const std::string& name) {
 
 std::vector<Run> PlanRuns(const Experiment& experiment,
                           const std::string& only_arm) {
-  // Refuse what an hour's training would meet.
+  // Refuses now what would only fail after an hour of training.
   CheckReplays(experiment);
   CheckLaunch(experiment);
   if (!only_arm.empty()) ArmNamed(experiment, only_arm);

@@ -20,8 +20,9 @@ using expert_parallel::Topology;
 
 constexpr double kNanosecond = 1e-9;
 
-/// Counters of this process as integers, laid end to end, so that processes can
-/// add them up: V * V bytes, V waits in nanoseconds, the messages.
+/// Returns the counters of this process as integers, laid end to end, so that
+/// processes can add them up: V * V bytes, V waits in nanoseconds, the
+/// messages.
 std::vector<int64_t> Pack(const transport::Counters& counters) {
   std::vector<int64_t> values(counters.bytes.data(),
                               counters.bytes.data() + counters.bytes.size());

@@ -18,8 +18,8 @@ namespace isoloss::train {
 /// digests.
 int64_t BatchDigest(const corpus::Batch& batch);
 
-/// Appends the routing of the last Forward to `moe`; expert ids of all
-/// processes too if `with_ids`, flips if a log is replayed. Collective.
+/// Appends the routing of the last Forward to `moe`. With `with_ids` it appends
+/// the expert ids of all processes, and flips if a log is replayed. Collective.
 /// Shapes   expert_bias [MoE layers, E], after the step's update.
 void RecordMoe(int64_t step, const model::Transformer& transformer,
                MatrixView<const float> expert_bias, bool with_ids,
@@ -41,15 +41,16 @@ void RecordParameters(int64_t step, const model::ParameterSet& parameters,
                       std::span<const double> update_ratios,
                       runlog::ParameterColumns& columns);
 
-/// Row `index` of every column; zero in one that is shorter.
+/// Returns row `index` of every column; zero in a column that is shorter.
 runlog::StepRow RowAt(const runlog::StepColumns& steps, size_t index);
-/// The last row of every column.
+/// Returns the last row of every column.
 runlog::StepRow LastRow(const runlog::StepColumns& steps);
 
-/// Busiest expert over the mean of its layer, worst layer; NaN without experts.
+/// Returns the busiest expert's tokens over the mean of its layer, in the worst
+/// layer; NaN without experts.
 /// Shapes   tokens_per_expert [MoE layers, E].
 double LoadMaxOverMean(MatrixView<const int64_t> tokens_per_expert);
-/// Counts the experts without a token, over all layers.
+/// Returns the number of experts without a token, over all layers.
 int64_t DeadExperts(MatrixView<const int64_t> tokens_per_expert);
 
 }  // namespace isoloss::train

@@ -1,4 +1,4 @@
-// Declares the listeners to the tensors of one training step.
+// Lets several listeners hear the tensors of one training step.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class StepTap : public model::TapSink {
                   (!observer.hears || observer.hears(step))),
         probe_(probe) {}
 
-  /// This, or null if nobody listens.
+  /// Returns this, or null if nobody listens.
   model::TapSink* IfHeard() { return probe_ || observed_ ? this : nullptr; }
 
   void OnTensor(const model::Tensor& tensor) override {

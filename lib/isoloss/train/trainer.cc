@@ -28,7 +28,8 @@ double SecondsSince(Clock::time_point then) {
   return std::chrono::duration<double>(Clock::now() - then).count();
 }
 
-/// Before the evaluation of the initial weights, which counts as step 0.
+/// A run is here before the evaluation of the initial weights, which counts as
+/// step 0.
 constexpr int64_t kNothing = -1;
 
 probes::ProbeOptions ProbeOptionsOf(const Experiment& experiment,
@@ -58,7 +59,8 @@ std::string DescribeMeshOf(const runlog::Provenance& p) {
       p.transport == "none" ? "none" : "yes");
 }
 
-/// The steps of a LoggedLearner, one after the other, and what becomes of them.
+/// Runs the steps of a LoggedLearner, one after the next, and keeps their
+/// results.
 class Trainer {
  public:
   Trainer(const Experiment& experiment, const Arm& arm, uint64_t seed,
@@ -77,10 +79,11 @@ class Trainer {
   runlog::RunLog Run();
 
  private:
-  /// What a process wants after a step; the strongest wish comes true.
+  /// A process has one of these wishes after a step; the strongest wish comes
+  /// true.
   enum class Wish : uint64_t { kGoOn, kCheckpoint, kStop };
 
-  // From nothing, or from what is on disk.
+  // These functions start a run, from nothing or from the files on disk.
   void AgreeOn(const Continuation& found);
   int64_t Begin(Continuation found);
   void OpenRecorder(Continuation& found);
@@ -96,7 +99,7 @@ class Trainer {
   bool KeepsCheckpoints() const { return files_ && !files_->origin; }
   void SaveCheckpoint(int64_t step);
 
-  // Ends.
+  // A run is ended by these functions.
   runlog::RunLog Whole(runlog::RunLog log);
   runlog::RunLog Finish(int64_t step);
   runlog::RunLog Interrupt(int64_t step);
@@ -123,7 +126,7 @@ void Trainer::AddEvent(const std::string& kind, const std::string& text) {
   Announce();
 }
 
-/// Tells of events that nobody was told of yet: the recorder adds its own.
+/// Tells the caller of events that are new: the recorder adds its own.
 void Trainer::Announce() {
   const std::vector<runlog::Event>& events = recorder_->log().events;
   for (; announced_ < events.size(); ++announced_) {
@@ -131,8 +134,8 @@ void Trainer::Announce() {
   }
 }
 
-/// All processes go on from the same place, and none changes a file before all
-/// have read them.
+/// Makes all processes go on from the same place. No process changes a file
+/// before all have read the files.
 void Trainer::AgreeOn(const Continuation& found) {
   const int64_t step = found.whole ? steps_ : found.step();
   const uint64_t state =
@@ -144,8 +147,8 @@ void Trainer::AgreeOn(const Continuation& found) {
                                  "checkpoint to resume from");
 }
 
-/// Opens the log of a new run, or that of the run that `found` holds, with its
-/// weights. Returns the last step that need not be computed.
+/// Opens the log of a new run, or the log of the run that `found` holds, with
+/// its weights. Returns the last step that need not be computed.
 int64_t Trainer::Begin(Continuation found) {
   const int64_t step = found.checkpoint ? found.checkpoint->step() : kNothing;
   if (found.checkpoint) {
@@ -183,7 +186,8 @@ void Trainer::OpenRecorder(Continuation& found) {
   }
 }
 
-/// No digest of a run contains the perturbations of hooks; only its events do.
+/// Compares events, because no digest of a run contains the perturbations of
+/// hooks.
 void Trainer::RequireSamePerturbation(const runlog::RunLog& recorded) const {
   const std::string before = PerturbationOf(recorded);
   if (before == hooks_.perturbation) return;
@@ -198,8 +202,8 @@ void Trainer::RequireSamePerturbation(const runlog::RunLog& recorded) const {
              name(hooks_.perturbation));
 }
 
-/// No bit of the training depends on the mesh, but all of /exchange does: it
-/// tells of the first mesh only, and ends where another one goes on.
+/// No bit of the training depends on the mesh, but all of /exchange does. It
+/// describes the first mesh only, and ends where a different mesh goes on.
 void Trainer::CheckMesh(const runlog::Provenance& before) {
   for (const runlog::Event& event : recorder_->log().events) {
     if (event.kind == "mesh") keeps_exchange_ = false;
@@ -212,7 +216,8 @@ void Trainer::CheckMesh(const runlog::Provenance& before) {
            fmt::format("{} before, {} now: /exchange ends here", was, now));
 }
 
-/// What all processes do after a step: the strongest wish of any of them.
+/// Returns what all processes do after a step: the strongest wish of any
+/// process.
 Trainer::Wish Trainer::Agree(int64_t step) {
   Wish wish = Wish::kGoOn;
   const int64_t every = log_.checkpoint_every;
@@ -254,7 +259,8 @@ void Trainer::SaveCheckpoint(int64_t step) {
            fmt::format("step {}, state {}", step, DigestToHex(digest)));
 }
 
-/// Behind what listening took of the run's time, if there was any.
+/// Adds the run's last event, after an event with the time that listening took,
+/// if there was any.
 void Trainer::AddLastEvent(const std::string& kind, const std::string& text) {
   const probes::TensorProbe& probe = learner_.probe();
   if (probe.steps() > 0) {
@@ -296,7 +302,7 @@ runlog::RunLog Trainer::Run() {
   }
 }
 
-/// No later step would show the effect of the last update.
+/// Checks the last update, because no later step would show its effect.
 runlog::RunLog Trainer::Finish(int64_t step) {
   const std::string unfit = FirstNonFiniteTensor(learner_.State(), mesh_);
   if (unfit.empty()) {
@@ -308,7 +314,7 @@ runlog::RunLog Trainer::Finish(int64_t step) {
   return End(/*complete=*/unfit.empty());
 }
 
-/// An earlier execution did it all.
+/// Returns the log of an earlier execution that did everything.
 runlog::RunLog Trainer::Whole(runlog::RunLog log) {
   if (mesh_.process() == 0) runlog::RemoveLiveFiles(files_->paths);
   return log;
@@ -320,7 +326,7 @@ runlog::RunLog Trainer::Interrupt(int64_t step) {
   return recorder_->log();
 }
 
-/// Computes the step once more, now listening, and ends the run with an event
+/// Computes the step once more, now with listeners. Ends the run with an event
 /// that says where the first value came from that is not finite.
 runlog::RunLog Trainer::Abort(int64_t step, runlog::RunLog& rows) {
   const std::vector<probes::NonFinite> found = learner_.LocateNonFinite(step);
@@ -339,7 +345,7 @@ runlog::RunLog Trainer::Abort(int64_t step, runlog::RunLog& rows) {
   return End(/*complete=*/false);
 }
 
-/// The run is over, whether all planned steps were run or its numbers ended it.
+/// Ends the run, whether all planned steps were run or its numbers ended it.
 runlog::RunLog Trainer::End(bool complete) {
   runlog::Provenance provenance = recorder_->log().provenance;
   provenance.complete = complete;
@@ -373,7 +379,7 @@ runlog::RunLog TrainRun(const Experiment& experiment, const Arm& arm,
     return Trainer(experiment, arm, seed, corpus, executor, hooks, files, *mesh)
         .Run();
   } catch (const std::exception& error) {
-    // The other processes shall not wait for this one.
+    // The remaining processes shall not wait for this one.
     if (mesh->transport() != nullptr) mesh->transport()->Abort(error.what());
     throw;
   }

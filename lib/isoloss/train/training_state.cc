@@ -26,15 +26,15 @@ constexpr std::string_view kAmaxHistory = "amax_history";
 constexpr std::string_view kSteps = "adamw.steps";
 constexpr std::string_view kBytesByPair = "exchange.bytes_by_pair";
 
-/// One FP32 tensor as this process holds it.
+/// Describes one FP32 tensor as this process holds it.
 struct LocalTensor {
   TensorInfo info;  // of the whole
   std::span<float> values;
   size_t first_element = 0;
 };
 
-/// Rows of a flat view: as many as there are leading extents, so that experts
-/// are whole runs of them.
+/// Returns flat views with one row per leading extent, so that experts are
+/// whole runs of rows.
 std::vector<LocalTensor> LocalTensors(const TrainingState& state,
                                       size_t experts) {
   const std::span<model::Parameter> parameters = state.parameters.parameters();
@@ -82,7 +82,8 @@ bool AllFinite(std::span<const float> values) {
   return largest < 0x7f800000u;
 }
 
-/// Of the first that is not finite in any process; tensors.size() if none is.
+/// Returns the index of the first tensor that is not finite in any process;
+/// tensors.size() if all are finite.
 size_t FirstNonFinite(std::span<const LocalTensor> tensors, Mesh& mesh) {
   size_t first = 0;
   while (first < tensors.size() && AllFinite(tensors[first].values)) ++first;
@@ -109,7 +110,7 @@ std::vector<TensorInfo> InfosOf(std::span<const LocalTensor> tensors,
   return infos;
 }
 
-/// Runs what only process 0 does, so that it can fail there while the other
+/// Runs the work of process 0, so that it can fail there while the remaining
 /// processes wait.
 class FirstProcess {
  public:
@@ -130,7 +131,7 @@ class FirstProcess {
     }
   }
 
-  /// All throw if process 0 failed.
+  /// Throws in all processes if process 0 failed.
   void Agree(int64_t step) {
     const uint64_t code = expert_parallel::Vote(mesh_, code_);
     if (code == 0) return;
@@ -148,7 +149,8 @@ class FirstProcess {
   uint64_t code_ = 0;  // its kind + 1
 };
 
-/// The whole tensor; of experts that several processes hold, in `scratch`.
+/// Returns the whole tensor; `scratch` holds it if several processes hold its
+/// experts.
 std::span<const float> Gathered(const LocalTensor& tensor, Mesh& mesh,
                                 Matrix<float>& scratch) {
   const size_t size = tensor.info.bytes() / sizeof(float);
@@ -228,7 +230,7 @@ uint64_t SaveTrainingState(int64_t step, const model::ModelConfig& config,
   });
   if (mesh.process() == 0) writer.reset();
   first.Agree(step);
-  return expert_parallel::Vote(mesh, digest[0]);  // the others' is 0
+  return expert_parallel::Vote(mesh, digest[0]);  // only process 0 has one
 }
 
 void LoadTrainingState(const Checkpoint& checkpoint,
@@ -248,7 +250,7 @@ void LoadTrainingState(const Checkpoint& checkpoint,
       pairs != checkpoint.tensors().end() && !pairs->shape.empty();
   const size_t counted_ranks = counted ? pairs->shape.front() : 0;
   CheckFits(checkpoint, InfosOf(tensors, counted_ranks * counted_ranks));
-  // What was counted between other ranks tells nothing of these.
+  // Counts between different ranks tell nothing of these ranks.
   const bool has_pairs = counted_ranks == ranks;
   std::vector<int64_t> bytes_by_pair(has_pairs ? ranks * ranks : 0);
 

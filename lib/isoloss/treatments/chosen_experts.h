@@ -1,4 +1,4 @@
-// The experts of one step, for another that shall choose the same.
+// Replays the experts of one step in another step that shall choose the same.
 #pragma once
 
 #include <algorithm>
@@ -12,10 +12,10 @@
 
 namespace isoloss::treatments {
 
-/// The experts that a run chose in one step, layer by layer.
+/// Holds the experts that a run chose in one step, layer by layer.
 class ChosenExperts : public model::RoutingSource {
  public:
-  /// At the start of a step.
+  /// A step begins with this call.
   void Clear() { layers_.clear(); }
   /// Adds the ids of an MoE layer [tokens, top_k]. Layers come in their order.
   void Add(MatrixView<const int32_t> ids) {
@@ -29,7 +29,7 @@ class ChosenExperts : public model::RoutingSource {
     std::copy_n(layers_.at(layer).Row(token), expert_ids.size(),
                 expert_ids.begin());
   }
-  /// Pairs of a token and an expert.
+  /// Returns the number of pairs of a token and an expert.
   int64_t size() const {
     int64_t pairs = 0;
     for (const Matrix<int32_t>& layer : layers_) {

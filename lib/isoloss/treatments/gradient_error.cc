@@ -16,7 +16,7 @@ namespace {
 
 using Gradient = std::vector<float>;
 
-/// An arm at some step, and the gradient of its last one.
+/// Holds an arm at some step, and the gradient of its last step.
 class GradientArm {
  public:
   GradientArm(const train::Experiment& experiment, const train::Arm& arm,
@@ -86,7 +86,7 @@ std::vector<std::vector<double>> GradientErrors(
   train::RunHooks replaying;
   replaying.routing = &chosen;
   GradientArm teacher(experiment, reference, seed, corpus, executor, listening);
-  // Keeps what the teacher was before a step of its own.
+  // The keeper holds the teacher's state before a step of its own.
   GradientArm keeper(experiment, reference, seed, corpus, executor, {});
   std::vector<std::vector<double>> errors(arms.size());
   const size_t of = static_cast<size_t>(steps.empty() ? 0 : steps.back()) +

@@ -1,5 +1,5 @@
-// How far low precision moves a gradient: at the same weights, batch and
-// routing, so that nothing accumulates.
+// Measures how far low precision moves a gradient at the same weights, batch
+// and routing, so that no error accumulates.
 #pragma once
 
 #include <atomic>
@@ -20,10 +20,11 @@ struct GradientErrorHooks {
   const std::atomic<bool>* stop = nullptr;
 };
 
-/// Trains `reference` with `seed` up to the last of `steps` (ascending from 1).
-/// At each of them every arm gets its weights and biases, computes the gradient
-/// of the same batch with the experts that the reference chose, and is held
-/// against it: ||g - r|| / ||r|| over all parameters.
+/// Trains `reference` with `seed` up to the last of `steps` (ascending from
+/// 1). At each of them every arm gets the reference's weights and biases and
+/// computes the gradient of the same batch with the experts that the reference
+/// chose. The result is ||g - r|| / ||r|| over all parameters, r the
+/// reference's gradient.
 /// Shapes   result[arm][step]; fewer steps if `stop` came or a step of the
 ///          reference was not finite.
 /// Special  infinite or NaN where the arm's gradient is not finite.

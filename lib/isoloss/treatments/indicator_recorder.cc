@@ -34,7 +34,7 @@ using estimators::Indicator;
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
-/// The same model in BF16.
+/// Computes the same model in BF16.
 class Bf16Model {
  public:
   explicit Bf16Model(const model::ModelConfig& config)
@@ -89,7 +89,7 @@ class Bf16Model {
   model::ParameterSet gradients_;
 };
 
-/// Takes the batch's rows, without those that fill lists up.
+/// Returns the kurtosis of the batch's rows, without those that fill lists up.
 double KurtosisOf(const model::Tensor& tensor) {
   std::vector<float> elements;
   elements.reserve(tensor.values.rows() * tensor.values.cols());
@@ -141,7 +141,7 @@ class IndicatorRecorder {
     }
     if (!operand) return;
     Raise(Indicator::kSaturation, found.values[runlog::kStat_saturated]);
-    // NaN compares false: what was measured stays.
+    // NaN compares false, so a measured value stays.
     double& sqnr = At(Indicator::kSqnr);
     const double of_tensor = found.values[runlog::kStat_sqnr];
     if (std::isnan(sqnr) || of_tensor < sqnr) sqnr = of_tensor;
@@ -150,8 +150,8 @@ class IndicatorRecorder {
   void HearRouting(MatrixView<const int32_t> ids) { experts_.Add(ids); }
 
   void Finish(int64_t step, const model::ParameterSet& gradients) {
-    // A step that is computed once more, to find what was not finite in it, has
-    // been recorded.
+    // A step may be computed once more, to find the value that was not finite.
+    // It has been recorded already.
     if (!inputs_ || record_.step != step) return;
     if (!bf16_) Open(step);
     const Bf16Model::Findings findings =
@@ -172,7 +172,7 @@ class IndicatorRecorder {
     if (std::isnan(most) || value > most) most = value;
   }
 
-  /// Before the first step that this object records.
+  /// This is called before the first step that this object records.
   void Open(int64_t step) {
     bf16_ = std::make_unique<Bf16Model>(config_);
     if (!std::filesystem::exists(file_)) {

@@ -1,4 +1,4 @@
-// Leading indicators of a run, recorded while it trains.
+// Records leading indicators of a run while it trains.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,15 @@ std::filesystem::path IndicatorFile(const std::filesystem::path& study,
                                     const std::string& cell,
                                     const std::string& run);
 
-/// `hooks` of one run of one process, which besides record indicators of step 1
-/// and every `every`-th into `file` (indicators/record.h). They change no bit
-/// of the run. Gradient noise and routing flips are told from a second pass,
-/// which is of recipe `bf16` with the weights, biases, batch and experts of the
-/// run. Where its gradient equals the run's to the bit, neither is measured.
+/// Returns `hooks` of one run of one process, extended so that they record
+/// indicators of step 1 and every `every`-th into `file`
+/// (indicators/record.h). They change no bit of the run. Gradient noise and
+/// routing flips come from a second pass of recipe `bf16`, with the weights,
+/// biases, batch and experts of the run. If its gradient equals the run's to
+/// the bit, neither is measured.
 ///
 /// Errors   IoError if the file can't be written; FormatError if it is there
-/// and
-///          damaged.
+///          and damaged.
 /// Cost     a step in BF16 and statistics of the activations, for each recorded
 ///          step; nothing is computed before the first of them.
 /// Exact    the file does not depend on where a run was resumed.

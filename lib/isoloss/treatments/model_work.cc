@@ -8,11 +8,11 @@
 namespace isoloss::treatments {
 namespace {
 
-/// A multiplication and an addition.
+/// A term takes a multiplication and an addition.
 constexpr double kFlopsOfATerm = 2;
 constexpr Batching kPublishedBatching = {.tokens = 8192, .expert_ranks = 32};
 
-/// Adds one site, with what each of its products takes for a token.
+/// Adds one site, with the work of each of its products for a token.
 void AddSite(const model::ParameterSpec& weight, size_t top_k,
              const Batching& batching, estimators::KindWork& kind) {
   const auto in = static_cast<double>(weight.cols());
@@ -36,7 +36,7 @@ void AddSite(const model::ParameterSpec& weight, size_t top_k,
   add(precision::GemmRole::kWgrad, 1, rows * out, rows * in);
 }
 
-/// The sizes that 16B and 671B have in common.
+/// Returns the sizes that 16B and 671B have in common.
 model::ModelConfig PublishedConfig() {
   model::ModelConfig config;
   config.kv_lora_rank = 512;

@@ -9,7 +9,8 @@
 namespace isoloss::treatments {
 namespace {
 
-/// Filters that were published, and what they leave in high precision besides.
+/// A published filter chooses products. It may leave wgrad of routed experts in
+/// high precision besides.
 struct PublishedFilter {
   const char* preset;
   bool expert_wgrad;  ///< of routed experts quantised too
@@ -17,7 +18,7 @@ struct PublishedFilter {
 constexpr PublishedFilter kPublishedFilters[] = {
     {"nebius_16b", false}, {"routed_experts", true}, {"llama4_scout", true}};
 
-/// A name for files: letters, digits, '-' and '_'.
+/// Makes a name for files, of letters, digits, '-' and '_'.
 std::string FileName(std::string name) {
   for (char& c : name) {
     if (c == '.' || c == ' ') c = c == '.' ? '_' : '-';
@@ -67,7 +68,6 @@ std::vector<estimators::NamedSet> SetsOf(const SiteProducts& products,
   return sets;
 }
 
-/// The baseline, all products, each alone, all but each, and the sets.
 std::vector<train::Arm> ArmsOfDesign(
     const SiteProducts& products, const std::vector<estimators::NamedSet>& sets,
     const train::Arm& baseline) {

@@ -1,4 +1,4 @@
-// The arms of a study of sites.
+// Makes the arms of a study of sites.
 #pragma once
 
 #include <cstddef>
@@ -12,16 +12,17 @@
 
 namespace isoloss::treatments {
 
-/// An arm with the recipe of these products, and the exchange of `base`.
+/// Makes an arm with the recipe of these products and the exchange of `base`.
 train::Arm ArmOf(const SiteProducts& products, const train::Arm& base,
                  std::span<const size_t> chosen, const std::string& name);
 
-/// The sets of products that the recipe of an arm has, and that published
-/// filters have.
+/// Returns the sets of products that the recipe of an arm has, and that
+/// published filters have.
 std::vector<estimators::NamedSet> SetsOf(const SiteProducts& products,
                                          const train::Arm& arm);
 
-/// The baseline, all products, each alone, all but each, and the sets.
+/// Makes arms of the baseline, all products, each alone, all but each, and the
+/// sets.
 std::vector<train::Arm> ArmsOfDesign(
     const SiteProducts& products, const std::vector<estimators::NamedSet>& sets,
     const train::Arm& baseline);

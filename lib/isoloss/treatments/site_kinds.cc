@@ -15,7 +15,7 @@ using precision::LinearPrecision;
 using precision::Recipe;
 using precision::ResolvedRecipe;
 
-/// The candidate at every site.
+/// Returns the candidate, applied to every site.
 Recipe Everywhere(Recipe recipe) {
   if (!recipe.quantizes()) {
     ThrowError(ErrorKind::kConfig,
@@ -54,7 +54,7 @@ int ElementBits(const std::optional<formats::Quantization>& operand) {
   return operand ? operand->element->bits() : 16;
 }
 
-/// `precision` with the products that `keep` names.
+/// Returns `precision` with only the products that `keep` names.
 LinearPrecision Keep(const LinearPrecision& precision,
                      std::span<const GemmRole> keep) {
   LinearPrecision kept;
@@ -64,7 +64,7 @@ LinearPrecision Keep(const LinearPrecision& precision,
   return kept;
 }
 
-/// Kinds that get the same.
+/// A group's kinds get the same precision.
 struct Group {
   LinearPrecision precision;
   std::vector<std::string> kinds = {};
@@ -193,7 +193,8 @@ Recipe SiteProducts::RecipeOf(std::span<const size_t> products,
       group->kinds.push_back(kind.name);
     }
   }
-  // The recipe's own products are those of most kinds; others are overrides.
+  // The recipe's own products are those of most kinds; the remaining groups
+  // are overrides.
   std::ranges::stable_sort(groups, std::ranges::greater(),
                            [](const Group& g) { return g.kinds.size(); });
   recipe.name = name;

@@ -1,5 +1,5 @@
-// The GEMM sites of a model by kind, and recipes that quantise some products of
-// some kinds.
+// Groups the GEMM sites of a model by kind, and makes recipes that quantise
+// some products of some kinds.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +14,14 @@
 
 namespace isoloss::treatments {
 
-/// A site's name without its layer: "routed_experts.w1", "lm_head". Queries are
-/// one kind, "attention.wq", whether one matrix makes them or two. As a pattern
-/// it matches the sites of the kind and no others.
+/// Returns a site's name without its layer: "routed_experts.w1", "lm_head".
+/// Queries are one kind, "attention.wq", whether one matrix makes them or two.
+/// As a pattern it matches the sites of this kind alone.
 std::string KindOf(std::string_view site);
 
-/// The products that a candidate recipe quantises (fprop, dgrad and wgrad of
-/// each kind), at every site of a model, whatever its own patterns choose.
+/// Holds the products that a candidate recipe quantises (fprop, dgrad and
+/// wgrad of each kind) at every site of a model, whatever its own patterns
+/// choose.
 class SiteProducts {
  public:
   struct Entry {
@@ -34,19 +35,20 @@ class SiteProducts {
                const model::ModelConfig& model);
 
   std::span<const Entry> products() const { return products_; }
-  /// All of them, but those of `without`.
+  /// Returns all products but those of `without`.
   std::vector<size_t> AllBut(std::span<const size_t> without) const;
-  /// As the speed model takes it.
+  /// Returns a product as the speed model takes it.
   estimators::QuantizedProduct Quantized(size_t product) const;
-  /// The products that another recipe quantises, in whatever format.
+  /// Returns the products that another recipe quantises, in whatever format.
   std::vector<size_t> ProductsOf(const precision::Recipe& recipe) const;
-  /// The products of the sites that patterns choose.
+  /// Returns the products of the sites that patterns choose.
   std::vector<size_t> ProductsAt(std::span<const std::string> include,
                                  std::span<const std::string> exclude) const;
 
-  /// The candidate with only these products quantised. What it does besides, to
-  /// attention's own products and norm gains, is left out; operands of wgrad
-  /// that it quantises again are quantised anew if they are not there to be.
+  /// Returns the candidate with only these products quantised. Its
+  /// quantisation of attention's own products and of norm gains is left out.
+  /// Operands that wgrad quantises again are quantised anew if the first
+  /// quantisation is left out.
   precision::Recipe RecipeOf(std::span<const size_t> products,
                              const std::string& name) const;
 

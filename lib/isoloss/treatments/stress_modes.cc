@@ -14,13 +14,13 @@
 namespace isoloss::treatments {
 namespace {
 
-/// An outlier ends this many times as large, which BF16 training survives
+/// An outlier becomes this many times as large, which BF16 training survives
 /// (64-fold residual channels took all runs down).
 constexpr double kResidualGrowth = 16;
 constexpr double kGainGrowth = 64;
 /// One channel in 32 is an outlier, so that every block of 32 has one.
 constexpr size_t kOutlierSpacing = 32;
-/// The factor of w1 and w3 when they are aligned.
+/// w1 and w3 are multiplied by this when they are aligned.
 constexpr float kAlignedScale = 4;
 
 template <int kFactor>
@@ -37,7 +37,7 @@ void TrainLonger(train::Experiment& experiment) {
   experiment.log.eval_every = experiment.train.steps;
 }
 
-/// Four times the layers at half the width.
+/// The model gets four times the layers at half the width.
 void MakeDeep(train::Experiment& experiment) {
   model::ModelConfig& model = experiment.model;
   model.n_layers *= 4;
@@ -46,7 +46,7 @@ void MakeDeep(train::Experiment& experiment) {
   }
 }
 
-/// A quarter of the sequences, each four times as long.
+/// A batch gets a quarter of the sequences, each four times as long.
 void MakeLong(train::Experiment& experiment) {
   train::TrainConfig& train = experiment.train;
   const size_t sequences = std::max<size_t>(1, train.sequences_per_batch / 4);
@@ -56,13 +56,14 @@ void MakeLong(train::Experiment& experiment) {
       std::max<size_t>(1, experiment.log.eval_sequences / 4);
 }
 
-/// The growth of each step that reaches `growth` in the last one.
+/// Returns the growth of each step that reaches `growth` in the last one.
 float GrowthPerStep(const train::Experiment& experiment, double growth) {
   return static_cast<float>(
       portable::Pow(growth, 1.0 / static_cast<double>(experiment.train.steps)));
 }
 
-/// Channels of the residual stream, by the columns of what writes to it first.
+/// Lets channels of the residual stream grow by the columns of the embedding,
+/// which writes to it first.
 train::RunHooks GrowResidual(const train::Experiment& experiment) {
   const float growth = GrowthPerStep(experiment, kResidualGrowth);
   train::RunHooks hooks;
@@ -79,7 +80,7 @@ train::RunHooks GrowResidual(const train::Experiment& experiment) {
   return hooks;
 }
 
-/// Gains of all norms.
+/// Lets gains of all norms grow.
 train::RunHooks GrowGains(const train::Experiment& experiment) {
   const float growth = GrowthPerStep(experiment, kGainGrowth);
   train::RunHooks hooks;
@@ -96,7 +97,7 @@ train::RunHooks GrowGains(const train::Experiment& experiment) {
   return hooks;
 }
 
-/// w3 = w1, both larger: SwiGLU squares what it gets.
+/// Sets w3 = w1 and enlarges both, so that SwiGLU squares its input.
 train::RunHooks AlignGates(const train::Experiment&) {
   train::RunHooks hooks;
   hooks.perturbation = "stress aligned_gates";

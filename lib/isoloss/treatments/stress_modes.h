@@ -24,12 +24,12 @@ struct StressMode {
   train::RunHooks (*hooks)(const train::Experiment& experiment);
 };
 
-/// Puts an experiment under a mode. Returns the hooks that its runs begin with;
-/// empty if they need none.
+/// Puts an experiment under a mode. Returns the hooks that its runs begin
+/// with; empty if they need none.
 std::function<train::RunHooks(const train::Run& run)> ApplyStress(
     const StressMode& mode, train::Experiment& experiment);
 
-/// All modes, the unstressed one first.
+/// Returns all modes, the unstressed one first.
 std::span<const StressMode> AllStressModes();
 
 /// Errors   ConfigError that lists the modes if there is none of that name.

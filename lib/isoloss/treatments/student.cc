@@ -68,8 +68,8 @@ class StudentTraining {
     }
   }
 
-  /// Loss of a batch; `stream` and `number` say which. Leaves its gradient to
-  /// the outputs in `outputs`.
+  /// Returns the loss of the batch that `stream` and `number` name. Leaves its
+  /// gradient with respect to the outputs in `outputs`.
   double Forward(const std::string& stream, uint64_t number, double noise,
                  Matrix<float>& outputs) {
     inputs_.ResizeUninitialized(student_.batch, student_.width);

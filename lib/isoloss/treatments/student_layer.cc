@@ -12,7 +12,7 @@ namespace {
 constexpr double kNormEps = 1e-5;
 using kernels::Contraction;
 
-/// c = a b, or c = c + a b.
+/// Computes c = a b, or c = c + a b if `add`.
 void Multiply(MatrixView<const float> a, Contraction along_a,
               MatrixView<const float> b, Contraction along_b,
               const formats::Quantization* quantization, Matrix<float>& c,
@@ -118,8 +118,8 @@ void StudentLayer::Normalise(const Matrix<float>& a) {
   }
 }
 
-/// With g = dnormed * gain: da += scale (g - mean(g) - s mean(g s)), s what the
-/// norm makes of a.
+/// With g = dnormed * gain: da += scale (g - mean(g) - s mean(g s)). Here s is
+/// the normed a.
 void StudentLayer::AddNormGradient(Matrix<float>& da) {
   const size_t width = da.cols();
   dgain.SetZero();

@@ -1,4 +1,4 @@
-// One layer of a student, with its gradients.
+// Computes one layer of a student, with its gradients.
 #pragma once
 
 #include <vector>
@@ -9,23 +9,26 @@
 
 namespace isoloss::treatments {
 
-/// a_k = a + W2 relu(W1 (norm(a) * gain)), norm the layer norm without bias
-/// (eps 1e-5). Shapes   a [batch, width]; w1 [hidden, width]; w2 [width,
-/// hidden]; gain [1, width].
+/// A layer is a_k = a + W2 relu(W1 (norm(a) * gain)), norm the layer norm
+/// without bias (eps 1e-5).
+/// Shapes   a [batch, width]; w1 [hidden, width]; w2 [width, hidden];
+///          gain [1, width].
 class StudentLayer {
  public:
   /// Weights are 0 and gains 1.
   StudentLayer(size_t width, size_t hidden);
 
-  /// a += W2 relu(W1 (norm(a) * gain)). Both operands of the products are
-  /// quantised as `products` says and the gain as `gains`; null: not at all.
+  /// Computes a += W2 relu(W1 (norm(a) * gain)). Both operands of the products
+  /// are quantised as `products` says and the gain as `gains` says; null: not
+  /// at all.
   void Forward(const formats::Quantization* products,
                const formats::Quantization* gains, Matrix<float>& a);
-  /// The same without a norm and its gain, not quantised.
+  /// Does the same without a norm and its gain, and quantises nothing.
   void ForwardBare(Matrix<float>& a);
 
-  /// After Forward: adds to da what reaches a through the layer, and fills the
-  /// gradients. That of the gain does not depend on the gain.
+  /// Follows Forward. Adds to da the gradient that reaches a through the
+  /// layer, and sets those of weights and gain. That of the gain does not
+  /// depend on the gain.
   void Backward(const formats::Quantization* products, Matrix<float>& da);
 
   std::vector<optim::Tensor> Tensors();
