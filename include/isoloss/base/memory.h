@@ -13,7 +13,7 @@ class Memory {
 
   /// True if functions of the host may read and write it.
   virtual bool is_host() const = 0;
-  /// Aligned to kAlignment, unspecified.
+  /// Returns memory that is aligned to kAlignment; its content is unspecified.
   /// Errors   std::bad_alloc.
   virtual void* Allocate(size_t bytes) = 0;
   virtual void Free(void* memory) noexcept = 0;

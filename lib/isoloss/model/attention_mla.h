@@ -76,10 +76,10 @@ class MlaAttention {
   Matrix<float> q_low_{context_.memory()};     // [T, q_lora]
   Matrix<float> q_normed_{context_.memory()};  // [T, q_lora]
   Matrix<float> queries_{context_.memory()};   // [T, H (dn + dr)], rotated
-  // [T, kv_lora + dr]: latent, rotated k_pe
+  // [T, kv_lora + dr] has the latent values and the rotated k_pe.
   Matrix<float> compressed_{context_.memory()};
   Matrix<float> latent_{context_.memory()};  // [T, kv_lora], normalised
-  // [T, H (dn + dv)]: k_nope, v of each head
+  // [T, H (dn + dv)] has k_nope and v of each head.
   Matrix<float> expanded_{context_.memory()};
   Matrix<float> keys_{context_.memory()};  // [T, H (dn + dr)]
   Matrix<float> out_{context_.memory()};   // [T, H dv]

@@ -35,7 +35,7 @@ class RmsNorm {
   size_t parameter_;
   bool quantizes_gain_;
   std::vector<float> rstd_;
-  // Of the last Forward, rounded and quantised, [1, D].
+  // The last Forward rounded and quantised these gains, [1, D].
   Matrix<float> gain_{context_.memory()};
 };
 
