@@ -29,34 +29,30 @@ def read_layers(path):
     return allowed, problems
 
 
-def check_public_header(path, include):
-    """A program of another project has no other headers."""
+def check_file(path, module, allowed, public=None):
+    """Checks one file of `module`; a header of `public` includes headers of that folder only."""
     for number, line in enumerate(path.read_text().splitlines(), start=1):
-        match = re.match(r'\s*#\s*include\s+"([^"]+\.h)"', line)
-        if match and not (include / match.group(1)).is_file():
-            yield f"{path}:{number}: a public header includes {match.group(1)}, an internal one"
-
-
-def check_file(path, module, allowed):
-    for number, line in enumerate(path.read_text().splitlines(), start=1):
-        match = re.match(r'\s*#\s*include\s+["<]([^">]+)[">]', line)
+        match = re.match(r'\s*#\s*include\s+(["<])([^">]+)[">]', line)
         if not match:
             continue
-        included = match.group(1)
+        quote, included = match.groups()
         if re.match(r"(tools|tests|experiments|support)/", included):
             yield f"{path}:{number}: the library includes {included}"
         target = re.match(r"isoloss/([a-z_]+)/", included)
         if target and target.group(1) not in allowed:
             yield (f"{path}:{number}: {module} includes {included}, but LAYERS allows "
                    f"{module} only {' '.join(sorted(allowed))}")
+        if (public and quote == '"' and included.endswith(".h")
+                and not (public / included).is_file()):
+            yield f"{path}:{number}: a public header includes {included}, an internal one"
 
 
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".")
-    include = root / "include"
-    layers, problems = read_layers(root / "lib" / "isoloss" / "LAYERS")
+    library, include = root / "lib" / "isoloss", root / "include"
+    layers, problems = read_layers(library / "LAYERS")
     files = 0
-    for tree in (include / "isoloss", root / "lib" / "isoloss"):
+    for tree, public in ((library, None), (include / "isoloss", include)):
         for path in sorted(tree.rglob("*")):
             if path.suffix not in (".h", ".cc", ".def"):
                 continue
@@ -65,9 +61,7 @@ def main():
                 problems.append(f"{path}: module {module} has no line in LAYERS")
                 continue
             files += 1
-            problems += check_file(path, module, layers[module])
-            if tree.parent == include:
-                problems += check_public_header(path, include)
+            problems += check_file(path, module, layers[module], public)
     if files == 0:
         problems.append(f"{root}: no source file found")
     print("\n".join(problems) if problems else f"{files} files respect LAYERS")

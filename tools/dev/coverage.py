@@ -44,14 +44,14 @@ FLAGS = ("-O1 -DNDEBUG --coverage -fprofile-update=atomic "
 # trains (parity and run_again compare runs; cost and memory say what a run would
 # need). transport/operation names what failed, formats/format_range prints formats.
 MEASURED = re.compile(
-    r"(?:include|lib)/isoloss/(corpus|formats(?!/format_range)|kernels|precision|optim|expert_parallel|"
+    r"(?:include|lib)/isoloss/(?:(corpus|formats(?!/format_range)|kernels|precision|optim|expert_parallel|"
     r"transport(?!/operation)|model|probes|checkpoint)/|"
-    r"(?:include|lib)/isoloss/base/(crc32c|digest|double_double|exact_sum|matrix|"
+    r"base/(crc32c|digest|double_double|exact_sum|matrix|"
     r"portable_math|rng|threads)\.|"
-    r"(?:include|lib)/isoloss/train/(?!parity|run_again|cost|memory)|"
-    r"(?:include|lib)/isoloss/config/(reader|writer|values)\.|"
-    r"(?:include|lib)/isoloss/runlog/(journal|recorder|rows|rows_codec|run_lock|"
-    r"schema_writer|tensor_dump|trailer|writer)\.")
+    r"train/(?!parity|run_again|cost|memory)|"
+    r"config/(reader|writer|values)\.|"
+    r"runlog/(journal|recorder|rows|rows_codec|run_lock|"
+    r"schema_writer|tensor_dump|trailer|writer)\.)")
 # Functions in these files that lie beside the way from corpus to log, and what
 # they are for: (path, functions, purpose).
 BESIDE_THE_WAY = (
