@@ -274,6 +274,23 @@ class Regression(ProgramTest):
         self.assertEqual({v["policy"]["question"] for v in verdicts},
                          {"regression"})
 
+    def test_an_approved_arm_that_is_not_judged_is_named(self):
+        bf16 = [log for log in self.approved if log.name.startswith("bf16")]
+
+        result = self.gate(bf16)
+
+        self.assertEqual(result.returncode, INCONCLUSIVE, result.stderr)
+        self.assertIn("not judged, since no new log is of it: approved arm mxfp8", result.stderr)
+        self.assertNotIn("not judged", self.gate(self.approved).stderr)
+
+    def test_the_same_question_cannot_abort_early(self):
+        self.write("regression.toml", 'question = "regression"\n')
+
+        result = self.run_isoloss("verify", self.tiny, "--out", "early", "--abort-early",
+                                  "--policy", "regression.toml")
+
+        self.assert_refused(result, "regression", "--abort-early")
+
     def test_another_learning_rate_is_not(self):
         result = self.gate(self.make_logs("other", "train.lr=1e-4").values())
 

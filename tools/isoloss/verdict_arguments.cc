@@ -101,7 +101,9 @@ ExitCode ReportVerdicts(const std::vector<gate::Judgement>& judgements,
                         const ReportArguments& arguments,
                         const std::filesystem::path& folder,
                         const std::filesystem::path& file) {
-  gate::Outcome severest = gate::Outcome::kPass;
+  // A call that judged nothing does not pass.
+  gate::Outcome severest =
+      judgements.empty() ? gate::Outcome::kInvalid : gate::Outcome::kPass;
   for (const gate::Judgement& judgement : judgements) {
     severest = std::max(severest, judgement.outcome);
   }

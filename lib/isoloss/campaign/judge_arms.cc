@@ -4,11 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/nearest_name.h"
+#include "isoloss/base/printable.h"
 #include "isoloss/base/text_file.h"
 #include "isoloss/campaign/output_file.h"
 #include "isoloss/campaign/report_page.h"
@@ -111,6 +113,19 @@ gate::Controls Beside(const std::string& candidate, gate::Controls controls) {
   return controls;
 }
 
+/// Says on stderr which approved arms have no new run.
+void NameUnjudged(std::vector<std::string> approved,
+                  const std::vector<std::string>& judged) {
+  std::erase_if(approved, [&](const std::string& arm) {
+    return std::ranges::find(judged, arm) != judged.end();
+  });
+  if (approved.empty()) return;
+  fmt::print(stderr,
+             "isoloss: warning: not judged, since no new log is of it: "
+             "approved arm {}.\n",
+             Printable(fmt::format("{}", fmt::join(approved, ", "))));
+}
+
 }  // namespace
 
 gate::Policy PolicyOf(const std::string& file,
@@ -206,6 +221,7 @@ std::vector<gate::Judgement> JudgeAgainstApproved(
                                       compare::RunsOfArm(runs, arm)),
                   evidence, policy));
   }
+  NameUnjudged(ArmsOf(approved), ArmsOf(runs));
   return judgements;
 }
 

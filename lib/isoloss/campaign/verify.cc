@@ -279,7 +279,16 @@ class Verifier {
   }
 
   void CheckAbortEarly() const {
-    if (!plan_.abort_early || !plan_.policy.InTokens()) return;
+    if (!plan_.abort_early) return;
+    if (plan_.approved.empty() &&
+        plan_.policy.question != compare::Question::kPrecision) {
+      ThrowError(ErrorKind::kConfig,
+                 "{}: the policy asks for `regression`, but --abort-early "
+                 "tests the difference of two arms in precision. Leave one of "
+                 "them out.",
+                 plan_.experiment.path.string());
+    }
+    if (!plan_.policy.InTokens()) return;
     ThrowError(ErrorKind::kConfig,
                "{}: the policy has margin_tokens_percent {:g}, but "
                "--abort-early tests a margin of loss, so it could fail what "
