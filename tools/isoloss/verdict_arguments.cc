@@ -101,13 +101,8 @@ ExitCode ReportVerdicts(const std::vector<gate::Judgement>& judgements,
                         const ReportArguments& arguments,
                         const std::filesystem::path& folder,
                         const std::filesystem::path& file) {
-  // A call that judged nothing does not pass.
-  gate::Outcome severest =
-      judgements.empty() ? gate::Outcome::kInvalid : gate::Outcome::kPass;
-  for (const gate::Judgement& judgement : judgements) {
-    severest = std::max(severest, judgement.outcome);
-  }
-  const auto code = static_cast<ExitCode>(gate::ExitCode(severest));
+  const auto code =
+      static_cast<ExitCode>(gate::ExitCode(gate::Severest(judgements)));
   const document::Report ci = CiReportOf(judgements, arguments.ci, code, file);
   // Files come first: a verdict that can't be written must not be printed.
   std::vector<std::string> files;

@@ -188,4 +188,8 @@ struct Judgement : LevelFindings {
   std::vector<std::string> WithoutEvidence() const;
 };
 
+/// Returns the severest outcome of the judgements. It is kInvalid if there is
+/// none, so that a call that judged nothing does not pass.
+Outcome Severest(std::span<const Judgement> judgements);
+
 }  // namespace isoloss::gate

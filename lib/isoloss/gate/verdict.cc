@@ -50,6 +50,11 @@ Outcome Severest(std::span<const Check> checks) {
   return severest.value_or(Outcome::kInvalid);
 }
 
+Outcome Severest(std::span<const Judgement> judgements) {
+  if (judgements.empty()) return Outcome::kInvalid;
+  return std::ranges::max_element(judgements, {}, &Judgement::outcome)->outcome;
+}
+
 const std::string& Check::WhatToDo() const {
   return next.empty() && outcome != Outcome::kPass ? remedy : next;
 }

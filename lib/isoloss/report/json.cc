@@ -48,12 +48,11 @@ std::string RenderJson(const gate::Judgement& judgement) {
 std::string RenderJson(std::span<const gate::Judgement> judgements) {
   ISOLOSS_ASSERT(!judgements.empty());
   if (judgements.size() == 1) return RenderJson(judgements.front());
-  gate::Outcome severest = gate::Outcome::kPass;
   Json verdicts = Json::array();
   for (const gate::Judgement& judgement : judgements) {
-    severest = std::max(severest, judgement.outcome);
     verdicts.push_back(VerdictJson(judgement));
   }
+  const gate::Outcome severest = gate::Severest(judgements);
   return TextOf(Sealed({{"schema_version", kVerdictSchemaVersion},
                         {"outcome", gate::OutcomeName(severest)},
                         {"exit_code", gate::ExitCode(severest)},
