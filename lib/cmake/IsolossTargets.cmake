@@ -106,17 +106,25 @@ function(isoloss_library name)
   endif()
 endfunction()
 
-# isoloss_test(<name> LABELS ... [LONG regex] [DEPENDS ...] [SOURCES ...] [TIMEOUT seconds])
-# Builds <name>.cc with GoogleTest and registers its cases under the labels.
+# isoloss_test(<name> LABELS ... [LONG regex] [TIMEOUT seconds] [UNITS ...] [SOURCES ...] [DEPENDS ...])
+# Builds one program of <unit>_test.cc for each unit, or of <name>.cc without units, with
+# GoogleTest, and registers its cases under the labels. Units are compiled in batches:
+# names of each file are in a namespace that is called as the file.
 # Labels: unit, conformance, golden, determinism, cli; `long` marks what the
 # quick tier leaves out, some five seconds and more. LONG: only the cases that
 # match have this label, too.
 function(isoloss_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT;LONG" "LABELS;DEPENDS;SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT;LONG" "LABELS;UNITS;SOURCES;DEPENDS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
-  add_executable(${name} ${name}.cc ${ARG_SOURCES})
+  if(ARG_UNITS)
+    list(TRANSFORM ARG_UNITS APPEND _test.cc)
+    add_executable(${name} ${ARG_UNITS} ${ARG_SOURCES})
+    isoloss_batches(${name})
+  else()
+    add_executable(${name} ${name}.cc ${ARG_SOURCES})
+  endif()
   target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} GTest::gmock GTest::gtest_main
     isoloss_numerics isoloss_warnings)
   # The libraries do the work; the compiler would spend half of its time on the tests.

@@ -9,7 +9,7 @@
 
 #include "support/vector_state.h"
 
-namespace isoloss {
+namespace isoloss::crc32c_test {
 namespace {
 
 TEST(Crc32c, HasThePublishedValues) {
@@ -24,15 +24,15 @@ TEST(Crc32c, HasThePublishedValues) {
 }
 
 TEST(Crc32c, LeavesNoVectorStateBehind) {
-  if (!testing::UpperHalvesAreClear()) {
+  if (!test_support::UpperHalvesAreClear()) {
     GTEST_SKIP() << "this processor doesn't tell";
   }
   // Long enough for the widest code.
   for (const size_t size : {16, 256, 4096, 100000}) {
     Crc32c(std::vector<std::byte>(size));
-    EXPECT_TRUE(*testing::UpperHalvesAreClear()) << size;
+    EXPECT_TRUE(*test_support::UpperHalvesAreClear()) << size;
   }
 }
 
 }  // namespace
-}  // namespace isoloss
+}  // namespace isoloss::crc32c_test

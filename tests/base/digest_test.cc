@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace isoloss {
+namespace isoloss::digest_test {
 namespace {
 
 TEST(Digest, EqualsThePublishedValueOfTheEmptyInput) {
@@ -33,4 +33,4 @@ TEST(Digest, PrintsSixteenHexadecimalDigits) {
 }
 
 }  // namespace
-}  // namespace isoloss
+}  // namespace isoloss::digest_test

@@ -14,7 +14,7 @@
 
 #include "isoloss/base/rng.h"
 
-namespace isoloss {
+namespace isoloss::exact_sum_test {
 namespace {
 
 constexpr double kMax = std::numeric_limits<double>::max();
@@ -194,4 +194,4 @@ TEST(ExactSumDeathTest, RefusesWhatIsNotFinite) {
 }
 
 }  // namespace
-}  // namespace isoloss
+}  // namespace isoloss::exact_sum_test

@@ -15,7 +15,7 @@
 
 #include "isoloss/base/error.h"
 
-namespace isoloss {
+namespace isoloss::executor_test {
 namespace {
 
 class ExecutorTest : public ::testing::TestWithParam<int> {};
@@ -215,4 +215,4 @@ TEST(Executor, EndsItsThreadsWhenTheSystemGivesNoMore) {
 #endif
 
 }  // namespace
-}  // namespace isoloss
+}  // namespace isoloss::executor_test

@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <vector>
 
-namespace isoloss {
+namespace isoloss::job_pool_test {
 namespace {
 
 const auto kGoOn = [] { return false; };
@@ -70,4 +70,4 @@ TEST(JobPool, HasNothingToDoWithoutJobs) {
 }
 
 }  // namespace
-}  // namespace isoloss
+}  // namespace isoloss::job_pool_test

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace isoloss {
+namespace isoloss::matrix_test {
 namespace {
 
 TEST(Matrix, IsZeroAndAlignedAfterResize) {
@@ -97,4 +97,4 @@ TEST(MatrixViewDeathTest, RefusesAWindowBeyondTheEnd) {
 }
 
 }  // namespace
-}  // namespace isoloss
+}  // namespace isoloss::matrix_test

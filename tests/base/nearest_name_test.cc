@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace isoloss {
+namespace isoloss::nearest_name_test {
 namespace {
 
 const std::vector<std::string> kKeys = {"warmup_steps", "steps", "lr", "seeds",
@@ -58,4 +58,4 @@ TEST(DidYouMean, IsASentenceOrNothing) {
 }
 
 }  // namespace
-}  // namespace isoloss
+}  // namespace isoloss::nearest_name_test

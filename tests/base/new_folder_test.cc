@@ -9,14 +9,14 @@
 #include "isoloss/base/error.h"
 #include "support/temporary_folder.h"
 
-namespace isoloss {
+namespace isoloss::new_folder_test {
 namespace {
 
 namespace fs = std::filesystem;
 
 class NewFolderTest : public ::testing::Test {
  protected:
-  const testing::TemporaryFolder folder_;
+  const test_support::TemporaryFolder folder_;
   const fs::path root_ = folder_.path();
 };
 
@@ -63,4 +63,4 @@ TEST_F(NewFolderTest, SaysWhatIsInTheWay) {
 }
 
 }  // namespace
-}  // namespace isoloss
+}  // namespace isoloss::new_folder_test

@@ -15,7 +15,7 @@
 
 #include "isoloss/base/rng.h"
 
-namespace isoloss::portable {
+namespace isoloss::portable::portable_math_test {
 namespace {
 
 using Exact = boost::multiprecision::cpp_bin_float_100;
@@ -189,4 +189,4 @@ TEST(PortableMath, ErrorFunctionHasTheBoundThatItStates) {
 }
 
 }  // namespace
-}  // namespace isoloss::portable
+}  // namespace isoloss::portable::portable_math_test

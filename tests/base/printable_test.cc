@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace isoloss {
+namespace isoloss::printable_test {
 namespace {
 
 using namespace std::string_view_literals;
@@ -84,4 +84,4 @@ TEST(Printable, LetsNoControlCharacterThrough) {
 }
 
 }  // namespace
-}  // namespace isoloss
+}  // namespace isoloss::printable_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace isoloss {
+namespace isoloss::rng_test {
 namespace {
 
 // Known answers of Random123's Philox4x32-10 (kat_vectors).
@@ -58,4 +58,4 @@ TEST(CounterRng, BelowReachesEveryValueAndNoOther) {
 }
 
 }  // namespace
-}  // namespace isoloss
+}  // namespace isoloss::rng_test

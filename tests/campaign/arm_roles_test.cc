@@ -14,12 +14,12 @@
 #include "support/temporary_folder.h"
 #include "tiny_experiment.h"
 
-namespace isoloss::campaign {
+namespace isoloss::campaign::arm_roles_test {
 namespace {
 
+using test_support::ExpectRefused;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
-using testing::ExpectRefused;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -35,9 +35,9 @@ void Append(Runs more, Runs& runs) {
 
 /// bf16 and mxfp8, with a null arm and mxfp4, which is worse.
 Runs FourArms() {
-  Runs runs = testing::SyntheticExperiment(kGood);
-  Append(testing::NullRuns({0.02, -0.02, 0.01, -0.01}), runs);
-  Append(testing::ArmRuns("mxfp4", kBad), runs);
+  Runs runs = test_support::SyntheticExperiment(kGood);
+  Append(test_support::NullRuns({0.02, -0.02, 0.01, -0.01}), runs);
+  Append(test_support::ArmRuns("mxfp4", kBad), runs);
   return runs;
 }
 
@@ -63,7 +63,7 @@ TEST(ArmRoles, OfLogsTakeTheControlThatTheirExperimentNames) {
 }
 
 TEST(ArmRoles, OfAnExperimentAreThoseOfItsLogs) {
-  const testing::TemporaryFolder folder;
+  const test_support::TemporaryFolder folder;
   const std::vector<std::string> arms = {
       "arms.null.recipe=bf16",         "arms.null.perturb=one_ulp",
       "arms.noisy.recipe=mxfp8_rceil", "arms.noisy.perturb=one_ulp",
@@ -82,7 +82,7 @@ class ChosenArms : public ::testing::Test {
     return RolesOf(experiment_, names);
   }
 
-  testing::TemporaryFolder folder_;
+  test_support::TemporaryFolder folder_;
   train::Experiment experiment_ = TinyExperiment(
       folder_.path(), {"arms.null.recipe=bf16", "arms.null.perturb=one_ulp",
                        "arms.floor.recipe=mxfp8_floor",
@@ -148,7 +148,7 @@ TEST_F(ChosenArms, AreThoseOfTheExperimentButTheBaseline) {
 
 TEST(ArmRoles, RefuseAControlThatCannotBeOne) {
   const Runs runs = FourArms();
-  const Runs three = testing::SyntheticExperiment(kGood);
+  const Runs three = test_support::SyntheticExperiment(kGood);
 
   ExpectRefused(
       [&] { RolesOf(runs, "bf16", "mxfp4x"); },
@@ -162,7 +162,7 @@ TEST(ArmRoles, RefuseAControlThatCannotBeOne) {
 
 TEST(JudgeArms, GivesNoVerdictOnNullArmsAndTheControl) {
   Runs runs = FourArms();
-  Append(testing::ArmRuns("other", {0.06, 0.05, 0.04, 0.07}), runs);
+  Append(test_support::ArmRuns("other", {0.06, 0.05, 0.04, 0.07}), runs);
 
   const auto judgements = JudgeArms(runs, "bf16", {}, {}, "mxfp4");
 
@@ -178,11 +178,11 @@ TEST(JudgeArms, GivesNoVerdictOnNullArmsAndTheControl) {
 }
 
 TEST(JudgeArms, JudgesANullArmThatIsAllThereIs) {
-  Runs runs = testing::SyntheticExperiment(kGood);
+  Runs runs = test_support::SyntheticExperiment(kGood);
   std::erase_if(runs, [](const compare::Run& run) {
     return run.log.provenance.arm == "mxfp8";
   });
-  Append(testing::NullRuns({0.02, -0.02, 0.01, -0.01}), runs);
+  Append(test_support::NullRuns({0.02, -0.02, 0.01, -0.01}), runs);
   for (compare::Run& run : runs) {  // no log of it is given
     run.log.provenance.experiment_text += "[gate]\ncontrol = \"mxfp4\"\n";
   }
@@ -198,7 +198,7 @@ TEST(JudgeArms, JudgesANullArmThatIsAllThereIs) {
 
 /// Who leaves out the logs of a control that came out wrong gets no PASS.
 TEST(JudgeArms, DoesNotPassWithoutTheLogsOfTheControlThatTheyName) {
-  Runs runs = testing::SyntheticExperiment(kGood);
+  Runs runs = test_support::SyntheticExperiment(kGood);
   for (compare::Run& run : runs) {
     run.log.provenance.experiment_text += "[gate]\ncontrol = \"mxfp4\"\n";
   }
@@ -213,4 +213,4 @@ TEST(JudgeArms, DoesNotPassWithoutTheLogsOfTheControlThatTheyName) {
 }
 
 }  // namespace
-}  // namespace isoloss::campaign
+}  // namespace isoloss::campaign::arm_roles_test

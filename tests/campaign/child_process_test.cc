@@ -11,7 +11,7 @@
 #include "isoloss/base/text_file.h"
 #include "support/temporary_folder.h"
 
-namespace isoloss::campaign {
+namespace isoloss::campaign::child_process_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -46,7 +46,7 @@ TEST(ChildProcess, TellsHowItEndedAndWhatItSaid) {
 }
 
 TEST(ChildProcess, WorksWhereItIsPutAndAppendsToItsFile) {
-  const testing::TemporaryFolder folder;
+  const test_support::TemporaryFolder folder;
   const std::filesystem::path output = folder.path() / "output";
   for (int run = 0; run < 2; ++run) {
     const ChildResult result =
@@ -94,4 +94,4 @@ TEST(ChildProcess, FindsProgramsAsAShellWould) {
 }
 
 }  // namespace
-}  // namespace isoloss::campaign
+}  // namespace isoloss::campaign::child_process_test

@@ -9,11 +9,11 @@
 #include "support/temporary_folder.h"
 #include "tiny_experiment.h"
 
-namespace isoloss::campaign {
+namespace isoloss::campaign::ensemble_plan_test {
 namespace {
 
+using test_support::ExpectRefused;
 using ::testing::ElementsAre;
-using testing::ExpectRefused;
 using ::testing::IsEmpty;
 
 class EnsemblePlanTest : public ::testing::Test {
@@ -26,7 +26,7 @@ class EnsemblePlanTest : public ::testing::Test {
     request_.probe_steps = {1, 2};
   }
 
-  testing::TemporaryFolder folder_;
+  test_support::TemporaryFolder folder_;
   EnsembleRequest request_;
 };
 
@@ -79,4 +79,4 @@ TEST_F(EnsemblePlanTest, OnlyAnEnsembleIsReplaced) {
 }
 
 }  // namespace
-}  // namespace isoloss::campaign
+}  // namespace isoloss::campaign::ensemble_plan_test

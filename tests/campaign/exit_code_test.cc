@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace isoloss::campaign {
+namespace isoloss::campaign::exit_code_test {
 namespace {
 
 TEST(ExitCode, TheSevererOneIsKept) {
@@ -20,4 +20,4 @@ TEST(ExitCode, TheSevererOneIsKept) {
 }
 
 }  // namespace
-}  // namespace isoloss::campaign
+}  // namespace isoloss::campaign::exit_code_test

@@ -9,11 +9,11 @@
 #include "support/temporary_folder.h"
 #include "tiny_experiment.h"
 
-namespace isoloss::campaign {
+namespace isoloss::campaign::experiment_source_test {
 namespace {
 
+using test_support::ExpectRefused;
 using ::testing::ElementsAre;
-using testing::ExpectRefused;
 
 class ExperimentSourceTest : public ::testing::Test {
  protected:
@@ -21,7 +21,7 @@ class ExperimentSourceTest : public ::testing::Test {
     return LoadWithSeeds(source_, seeds, folder_.path()).train.seeds;
   }
 
-  testing::TemporaryFolder folder_;
+  test_support::TemporaryFolder folder_;
   const ExperimentSource source_ = {TinyExperiment(folder_.path()).path};
 };
 
@@ -56,4 +56,4 @@ TEST_F(ExperimentSourceTest, ResultsGoToTheFolderThatIsGivenOrToOneOfItsName) {
 }
 
 }  // namespace
-}  // namespace isoloss::campaign
+}  // namespace isoloss::campaign::experiment_source_test

@@ -19,7 +19,7 @@
 #include "support/synthetic_runs.h"
 #include "support/temporary_folder.h"
 
-namespace isoloss::campaign {
+namespace isoloss::campaign::foreign_logs_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -53,7 +53,7 @@ class ForeignLogs : public ::testing::Test {
   }
 
   const std::string kTable = "step,loss\n1,3.5\n2,3.25\n";
-  testing::TemporaryFolder folder_;
+  test_support::TemporaryFolder folder_;
 };
 
 TEST_F(ForeignLogs, AreToldByTheirContentAndName) {
@@ -63,7 +63,7 @@ TEST_F(ForeignLogs, AreToldByTheirContentAndName) {
   EXPECT_FALSE(IsForeignLog(Write("damaged.h5", kTable)));
   EXPECT_FALSE(IsForeignLog(folder_.path() / "absent.csv"));
   EXPECT_FALSE(IsForeignLog(folder_.path()));
-  runlog::WriteRunLog(testing::SyntheticRun(false, 1, 0).log,
+  runlog::WriteRunLog(test_support::SyntheticRun(false, 1, 0).log,
                       folder_.path() / "ours.h5");
   fs::rename(folder_.path() / "ours.h5", folder_.path() / "ours");
   EXPECT_FALSE(IsForeignLog(folder_.path() / "ours"));
@@ -98,7 +98,7 @@ TEST_F(ForeignLogs, CountSeedsWhereNamesTellNone) {
 }
 
 TEST_F(ForeignLogs, KeepTheArmOfOurOwn) {
-  runlog::WriteRunLog(testing::SyntheticRun(false, 1, 0).log,
+  runlog::WriteRunLog(test_support::SyntheticRun(false, 1, 0).log,
                       folder_.path() / "ours.h5");
   EXPECT_THAT(ErrorOf({"x=" + (folder_.path() / "ours.h5").string()}),
               HasSubstr("tell their own"));
@@ -110,8 +110,9 @@ TEST_F(ForeignLogs, NameTheFileOfWhatIsWrong) {
 }
 
 TEST_F(ForeignLogs, OfOneArmEachAreJudgedAgainstEachOther) {
-  std::vector<compare::Run> runs = {testing::ForeignRunOf("new", 1, 0)};
-  std::vector<compare::Run> approved = {testing::ForeignRunOf("old", 5, 0)};
+  std::vector<compare::Run> runs = {test_support::ForeignRunOf("new", 1, 0)};
+  std::vector<compare::Run> approved = {
+      test_support::ForeignRunOf("old", 5, 0)};
   AlignForeignRuns(runs, approved, {});
   EXPECT_THAT(Names(runs), ElementsAre("new 5"));
   EXPECT_THAT(Names(approved), ElementsAre("new 5"));
@@ -120,28 +121,29 @@ TEST_F(ForeignLogs, OfOneArmEachAreJudgedAgainstEachOther) {
 }
 
 TEST_F(ForeignLogs, OfTheSameSeedsArePairedByThem) {
-  std::vector<compare::Run> runs = {testing::ForeignRunOf("new", 2, 0),
-                                    testing::ForeignRunOf("new", 1, 0)};
-  std::vector<compare::Run> approved = {testing::ForeignRunOf("old", 1, 0),
-                                        testing::ForeignRunOf("old", 2, 0)};
+  std::vector<compare::Run> runs = {test_support::ForeignRunOf("new", 2, 0),
+                                    test_support::ForeignRunOf("new", 1, 0)};
+  std::vector<compare::Run> approved = {
+      test_support::ForeignRunOf("old", 1, 0),
+      test_support::ForeignRunOf("old", 2, 0)};
   AlignForeignRuns(runs, approved, {});
   EXPECT_THAT(Names(runs), ElementsAre("new 2", "new 1"));
 }
 
 TEST_F(ForeignLogs, WithoutStepsAreRefused) {
-  std::vector<compare::Run> runs = {testing::ForeignRunOf("new", 2, 0)};
+  std::vector<compare::Run> runs = {test_support::ForeignRunOf("new", 2, 0)};
   runs[0].log.steps = {};
   EXPECT_THROW(AlignForeignRuns(runs, {}, {}), Error);
-  runs = {testing::ForeignRunOf("new", 2, 0)};
+  runs = {test_support::ForeignRunOf("new", 2, 0)};
   runs[0].log.steps.grad_norm.pop_back();
   EXPECT_THROW(AlignForeignRuns(runs, {}, {}), Error);
 }
 
 TEST_F(ForeignLogs, MakeAnEnsembleThatReadsBack) {
   const runlog::Ensemble ensemble =
-      EnsembleOfLogs({testing::ForeignRunOf("bf16", 1, 0, 10),
-                      testing::ForeignRunOf("bf16", 2, 0, 10),
-                      testing::ForeignRunOf("bf16", 3, 0, 10)},
+      EnsembleOfLogs({test_support::ForeignRunOf("bf16", 1, 0, 10),
+                      test_support::ForeignRunOf("bf16", 2, 0, 10),
+                      test_support::ForeignRunOf("bf16", 3, 0, 10)},
                      {});
   const fs::path path = folder_.path() / "good.h5";
   runlog::WriteEnsemble(ensemble, path);
@@ -155,7 +157,7 @@ TEST_F(ForeignLogs, MakeAnEnsembleThatReadsBack) {
   EvidenceFiles evidence;
   evidence.ensembles.push_back({"good.h5", read});
   const std::vector<compare::Run> judged = {
-      testing::ForeignRunOf("candidate", 9, 0, 10)};
+      test_support::ForeignRunOf("candidate", 9, 0, 10)};
   const std::vector<compare::Run> approved = ApprovedOf(judged, evidence);
   ASSERT_THAT(approved, SizeIs(1));
   EXPECT_EQ(approved[0].log.steps.loss_nats,
@@ -171,25 +173,25 @@ TEST_F(ForeignLogs, OfBadRunsMakeNoEnsemble) {
       return std::string(error.what());
     }
   };
-  const compare::Run good = testing::ForeignRunOf("bf16", 1, 0);
-  const compare::Run other = testing::ForeignRunOf("bf16", 2, 0);
+  const compare::Run good = test_support::ForeignRunOf("bf16", 1, 0);
+  const compare::Run other = test_support::ForeignRunOf("bf16", 2, 0);
   EXPECT_THAT(refused({good, other}), HasSubstr("show no spread"));
   EXPECT_THAT(refused({good, other, good}), HasSubstr("of their own"));
-  EXPECT_THAT(refused({good, other, testing::SyntheticRun(false, 1, 0)}),
+  EXPECT_THAT(refused({good, other, test_support::SyntheticRun(false, 1, 0)}),
               HasSubstr("isoloss itself"));
-  compare::Run nan = testing::ForeignRunOf("bf16", 2, 0);
+  compare::Run nan = test_support::ForeignRunOf("bf16", 2, 0);
   nan.log.steps.loss_nats[3] = std::nan("");
   EXPECT_THAT(refused({good, other, nan}), HasSubstr("not finite"));
-  compare::Run cut = testing::ForeignRunOf("bf16", 3, 0);
+  compare::Run cut = test_support::ForeignRunOf("bf16", 3, 0);
   cut.log.steps.step.resize(40);
   cut.log.steps.loss_nats.resize(40);
   cut.log.steps.grad_norm.resize(40);
   EXPECT_THAT(refused({good, other, cut}), HasSubstr("--until 40"));
-  compare::Run means = testing::ForeignRunOf("bf16", 4, 0);
+  compare::Run means = test_support::ForeignRunOf("bf16", 4, 0);
   means.log.provenance.origin.loss_values =
       static_cast<int64_t>(runlog::LossValues::kOfInterval);
   EXPECT_THAT(refused({good, other, means}), HasSubstr("logged alike"));
 }
 
 }  // namespace
-}  // namespace isoloss::campaign
+}  // namespace isoloss::campaign::foreign_logs_test

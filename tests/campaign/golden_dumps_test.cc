@@ -10,7 +10,7 @@
 #include "support/sample_graph.h"
 #include "support/temporary_folder.h"
 
-namespace isoloss::campaign {
+namespace isoloss::campaign::golden_dumps_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -40,12 +40,12 @@ runlog::TensorDump Sample(const std::string& module) {
   return {.run = "mxfp8-seed1",
           .step = 1,
           .tensors = {tensor},
-          .graph = testing::SampleGraph("", module, "layers.1.moe")};
+          .graph = test_support::SampleGraph("", module, "layers.1.moe")};
 }
 
 /// What is found of one lane that dumps this.
 std::string FaultOf(const runlog::TensorDump& dump) {
-  const testing::TemporaryFolder out;
+  const test_support::TemporaryFolder out;
   std::filesystem::create_directory(out.path() / runlog::kDumpFolder);
   runlog::WriteTensorDump(
       dump, out.path() / runlog::kDumpFolder / "mxfp8-seed1.dump-000001.h5");
@@ -84,7 +84,7 @@ TEST(GoldenDumps, RowsOfExpertsNeedTheExpertIds) {
 }
 
 TEST(GoldenDumps, TwoLanesDumpTheSameBits) {
-  const testing::TemporaryFolder folder;
+  const test_support::TemporaryFolder folder;
   GoldenDumps dumps;
   runlog::TensorDump dump = Sample("layers.0.attention.wq");
   for (const std::string lane : {"a", "b"}) {
@@ -103,4 +103,4 @@ TEST(GoldenDumps, TwoLanesDumpTheSameBits) {
 }
 
 }  // namespace
-}  // namespace isoloss::campaign
+}  // namespace isoloss::campaign::golden_dumps_test

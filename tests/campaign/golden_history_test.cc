@@ -9,7 +9,7 @@
 #include "isoloss/base/text_file.h"
 #include "support/temporary_folder.h"
 
-namespace isoloss::campaign {
+namespace isoloss::campaign::golden_history_test {
 namespace {
 
 HistoryEntry Entry(const std::string& reason, const std::string& after) {
@@ -29,7 +29,7 @@ class GoldenHistory : public ::testing::Test {
     return history.Text();
   }
 
-  testing::TemporaryFolder folder_;
+  test_support::TemporaryFolder folder_;
   const std::filesystem::path file_ = folder_.path() / "history.toml";
 };
 
@@ -102,4 +102,4 @@ TEST_F(GoldenHistory, NoEntryCanBeTakenOut) {
 }
 
 }  // namespace
-}  // namespace isoloss::campaign
+}  // namespace isoloss::campaign::golden_history_test

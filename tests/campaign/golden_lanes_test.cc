@@ -12,7 +12,7 @@
 #include "isoloss/runlog/writer.h"
 #include "support/temporary_folder.h"
 
-namespace isoloss::campaign {
+namespace isoloss::campaign::golden_lanes_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -33,7 +33,7 @@ class OtherDescriptionTest : public ::testing::Test {
     return OtherDescription(golden_, run, CompareExactly(golden_, run));
   }
 
-  testing::TemporaryFolder folder_;
+  test_support::TemporaryFolder folder_;
   compare::Run golden_ = Written("golden.h5");
 };
 
@@ -63,4 +63,4 @@ TEST_F(OtherDescriptionTest, NamesWhatTheFileHasLost) {
 }
 
 }  // namespace
-}  // namespace isoloss::campaign
+}  // namespace isoloss::campaign::golden_lanes_test

@@ -15,7 +15,7 @@
 #include "support/temporary_folder.h"
 #include "tiny_experiment.h"
 
-namespace isoloss::campaign {
+namespace isoloss::campaign::golden_round_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -55,7 +55,7 @@ class GoldenRound : public ::testing::Test {
     return found;
   }
 
-  testing::TemporaryFolder folder_;
+  test_support::TemporaryFolder folder_;
   const fs::path golden_ = folder_.path() / "golden";
 };
 
@@ -74,11 +74,11 @@ TEST_F(GoldenRound, WhatIsMadeIsReproduced) {
 TEST_F(GoldenRound, WhatTheFileHasLostFailsUntilTheGoldenLacksIt) {
   ASSERT_EQ(Create().refused, "");
   const fs::path log = golden_ / "mxfp8-seed1.h5";
-  testing::EditWithHdf5(log, [](const runlog::h5::Handle& file) {
-    const auto dataset = testing::OpenDataset(file, "/steps/loss_nats");
+  test_support::EditWithHdf5(log, [](const runlog::h5::Handle& file) {
+    const auto dataset = test_support::OpenDataset(file, "/steps/loss_nats");
     runlog::h5::WriteAttribute(dataset, "once", int64_t{1});
   });
-  testing::WriteBytes(log, testing::Sealed(testing::Bytes(log)));
+  test_support::WriteBytes(log, test_support::Sealed(test_support::Bytes(log)));
 
   const CheckedGoldens found = Check();
 
@@ -112,4 +112,4 @@ TEST_F(GoldenRound, AnEditedTwinIsRefusedBeforeAnythingIsTrained) {
 }
 
 }  // namespace
-}  // namespace isoloss::campaign
+}  // namespace isoloss::campaign::golden_round_test

@@ -9,7 +9,7 @@
 #include "support/expect_refused.h"
 #include "support/temporary_folder.h"
 
-namespace isoloss::campaign {
+namespace isoloss::campaign::golden_suite_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -23,10 +23,10 @@ class GoldenSuite : public ::testing::Test {
   void ExpectRefusedText(const std::string& text,
                          const std::string& words) const {
     SCOPED_TRACE(text);
-    testing::ExpectRefused([&] { Read(text); }, words);
+    test_support::ExpectRefused([&] { Read(text); }, words);
   }
 
-  testing::TemporaryFolder folder_;
+  test_support::TemporaryFolder folder_;
 };
 
 TEST_F(GoldenSuite, IsEmptyWithoutAFile) {
@@ -110,4 +110,4 @@ TEST_F(GoldenSuite, AnotherMeshEndsTheExchange) {
 }
 
 }  // namespace
-}  // namespace isoloss::campaign
+}  // namespace isoloss::campaign::golden_suite_test

@@ -8,14 +8,14 @@
 #include "isoloss/base/error.h"
 #include "support/temporary_folder.h"
 
-namespace isoloss::campaign {
+namespace isoloss::campaign::job_file_test {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::UnorderedElementsAre;
 
 TEST(JobFile, IsThereWhileTheJobIs) {
-  const testing::TemporaryFolder folder;
+  const test_support::TemporaryFolder folder;
   EXPECT_FALSE(LiveJob(folder.path()));
   {
     const JobFile job(folder.path(), {40, {"bf16-seed1", "mxfp8-seed1"}});
@@ -29,7 +29,7 @@ TEST(JobFile, IsThereWhileTheJobIs) {
 }
 
 TEST(JobFile, JobsOfOneFolderAreJoined) {
-  const testing::TemporaryFolder folder;
+  const test_support::TemporaryFolder folder;
   const JobFile one(folder.path(), {40, {"bf16-seed1"}});
   const JobFile other(folder.path(), {40, {"bf16-seed2"}});
   EXPECT_THAT(LiveJob(folder.path())->runs,
@@ -37,7 +37,7 @@ TEST(JobFile, JobsOfOneFolderAreJoined) {
 }
 
 TEST(JobFile, WhatAKilledJobHasLeftIsPassedOver) {
-  const testing::TemporaryFolder folder;
+  const test_support::TemporaryFolder folder;
   std::string text;
   {
     const JobFile job(folder.path(), {40, {"bf16-seed1"}});
@@ -54,4 +54,4 @@ TEST(JobFile, NeedsAFolderThatCanHoldIt) {
 }
 
 }  // namespace
-}  // namespace isoloss::campaign
+}  // namespace isoloss::campaign::job_file_test

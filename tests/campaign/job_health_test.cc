@@ -16,7 +16,7 @@
 #include "isoloss/transport/message.h"
 #include "support/memory_network.h"
 
-namespace isoloss::campaign {
+namespace isoloss::campaign::job_health_test {
 namespace {
 
 using transport::MemoryNetwork;
@@ -271,4 +271,4 @@ TEST(JobHealth, ReportsAreReadAsTheyWereWritten) {
 }
 
 }  // namespace
-}  // namespace isoloss::campaign
+}  // namespace isoloss::campaign::job_health_test

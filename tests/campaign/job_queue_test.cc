@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <vector>
 
-namespace isoloss::campaign {
+namespace isoloss::campaign::job_queue_test {
 namespace {
 
 const std::atomic<bool> kGoOn{false};
@@ -46,4 +46,4 @@ TEST(JobQueue, HasNothingToDoWithoutJobs) {
 }
 
 }  // namespace
-}  // namespace isoloss::campaign
+}  // namespace isoloss::campaign::job_queue_test

@@ -15,7 +15,7 @@
 #include "support/synthetic_runs.h"
 #include "support/temporary_folder.h"
 
-namespace isoloss::campaign {
+namespace isoloss::campaign::log_files_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -25,7 +25,7 @@ using ::testing::UnorderedElementsAre;
 class LogFiles : public ::testing::Test {
  protected:
   void WriteRun(const std::string& name) const {
-    runlog::WriteRunLog(testing::SyntheticRun(false, 1, 0).log,
+    runlog::WriteRunLog(test_support::SyntheticRun(false, 1, 0).log,
                         folder_.path() / name);
   }
   void WriteText(const std::string& name) const {
@@ -39,7 +39,7 @@ class LogFiles : public ::testing::Test {
     return names;
   }
 
-  testing::TemporaryFolder folder_;
+  test_support::TemporaryFolder folder_;
 };
 
 TEST_F(LogFiles, AFolderStandsForItsRunLogs) {
@@ -99,7 +99,7 @@ void AddTensors(runlog::RunLog& log) {
 TEST_F(LogFiles, OfEachArmOneRunKeepsTensorsForPrecision) {
   for (const bool candidate : {false, true}) {
     for (const int64_t seed : {3, 1, 2}) {
-      compare::Run run = testing::SyntheticRun(candidate, seed, 0);
+      compare::Run run = test_support::SyntheticRun(candidate, seed, 0);
       AddTensors(run.log);
       runlog::WriteRunLog(run.log, folder_.path() / run.file);
     }
@@ -138,4 +138,4 @@ TEST_F(LogFiles, OfEachArmOneRunKeepsTensorsForPrecision) {
 }
 
 }  // namespace
-}  // namespace isoloss::campaign
+}  // namespace isoloss::campaign::log_files_test

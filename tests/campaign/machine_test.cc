@@ -10,7 +10,7 @@
 #include "isoloss/campaign/launchers.h"
 #include "isoloss/campaign/library_versions.h"
 
-namespace isoloss::campaign {
+namespace isoloss::campaign::machine_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -115,4 +115,4 @@ TEST(Libraries, HaveVersionsAndTellOtherReleasesApart) {
 }
 
 }  // namespace
-}  // namespace isoloss::campaign
+}  // namespace isoloss::campaign::machine_test

@@ -18,7 +18,7 @@
 #include "support/temporary_folder.h"
 #include "tiny_experiment.h"
 
-namespace isoloss::campaign {
+namespace isoloss::campaign::new_experiment_test {
 namespace {
 
 /// Two seconds for each step of a seed, and 100 besides.
@@ -76,7 +76,7 @@ TEST(ExperimentSize, SaysWhatTheWantedPowerTakes) {
 }
 
 TEST(Pilot, FindsTheSpreadOfPairsAgainAndAgain) {
-  const testing::TemporaryFolder folder;
+  const test_support::TemporaryFolder folder;
   const train::Experiment experiment = TinyExperiment(
       folder.path(),
       {"arms.null.recipe=bf16", "arms.null.perturb=one_ulp",
@@ -99,7 +99,7 @@ TEST(Pilot, FindsTheSpreadOfPairsAgainAndAgain) {
 }
 
 TEST(Pilot, PowerOfAnExperimentIsThatOfItsSpread) {
-  const testing::TemporaryFolder folder;
+  const test_support::TemporaryFolder folder;
   const auto power = [&](const std::vector<std::string>& overrides) {
     return ExpectedPower(TinyExperiment(folder.path(), overrides),
                          gate::Policy());
@@ -211,4 +211,4 @@ TEST(ExperimentText, ExplainsEveryKey) {
 }
 
 }  // namespace
-}  // namespace isoloss::campaign
+}  // namespace isoloss::campaign::new_experiment_test

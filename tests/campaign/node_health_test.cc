@@ -13,7 +13,7 @@
 
 #include "isoloss/base/temporary_folder.h"
 
-namespace isoloss::campaign {
+namespace isoloss::campaign::node_health_test {
 namespace {
 
 using ::testing::AllOf;
@@ -92,4 +92,4 @@ TEST(NodeHealth, NamesAFileSystemThatDoesNotAnswer) {
 }
 
 }  // namespace
-}  // namespace isoloss::campaign
+}  // namespace isoloss::campaign::node_health_test

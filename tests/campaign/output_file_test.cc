@@ -8,7 +8,7 @@
 #include "isoloss/base/error.h"
 #include "support/temporary_folder.h"
 
-namespace isoloss::campaign {
+namespace isoloss::campaign::output_file_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -22,7 +22,7 @@ class OutputFile : public ::testing::Test {
     return file;
   }
 
-  testing::TemporaryFolder folder_;
+  test_support::TemporaryFolder folder_;
 };
 
 TEST_F(OutputFile, TakesWhatIsNotThereOrIsAnEarlierOutput) {
@@ -64,4 +64,4 @@ TEST_F(OutputFile, TextsLookAlikeByLineOrKeys) {
 }
 
 }  // namespace
-}  // namespace isoloss::campaign
+}  // namespace isoloss::campaign::output_file_test

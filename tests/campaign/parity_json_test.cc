@@ -5,7 +5,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-namespace isoloss::campaign {
+namespace isoloss::campaign::parity_json_test {
 namespace {
 
 train::ParityReport EqualRuns() {
@@ -50,4 +50,4 @@ TEST(ParityJson, NamesTheFirstDifference) {
 }
 
 }  // namespace
-}  // namespace isoloss::campaign
+}  // namespace isoloss::campaign::parity_json_test

@@ -8,7 +8,7 @@
 #include "isoloss/base/error.h"
 #include "support/temporary_folder.h"
 
-namespace isoloss::campaign {
+namespace isoloss::campaign::plan_file_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -20,7 +20,7 @@ class PlanFile : public ::testing::Test {
     return file_;
   }
 
-  testing::TemporaryFolder folder_;
+  test_support::TemporaryFolder folder_;
   const std::filesystem::path file_ = folder_.path() / kPlanFile;
   const std::string plan_ = "a = \"x\"\nb = 2\n[c]\nd = [1]\n";
 };
@@ -53,4 +53,4 @@ TEST_F(PlanFile, NamesThePlaceWhereItIsNoToml) {
 }
 
 }  // namespace
-}  // namespace isoloss::campaign
+}  // namespace isoloss::campaign::plan_file_test

@@ -12,11 +12,11 @@
 #include "support/temporary_folder.h"
 #include "tiny_experiment.h"
 
-namespace isoloss::campaign {
+namespace isoloss::campaign::probe_plan_test {
 namespace {
 
+using test_support::ExpectRefused;
 using ::testing::ElementsAre;
-using testing::ExpectRefused;
 
 class ProbePlanTest : public ::testing::Test {
  protected:
@@ -24,7 +24,7 @@ class ProbePlanTest : public ::testing::Test {
     return ProbeOptionsOf(request_, experiment_, experiment_.arms[arm]);
   }
 
-  testing::TemporaryFolder folder_;
+  test_support::TemporaryFolder folder_;
   train::Experiment experiment_ = TinyExperiment(folder_.path());
   ProbeRequest request_;
 };
@@ -83,4 +83,4 @@ TEST(ProbeCases, AreTheSameForTheOracleAndTheGate) {
 }
 
 }  // namespace
-}  // namespace isoloss::campaign
+}  // namespace isoloss::campaign::probe_plan_test

@@ -9,7 +9,7 @@
 #include "isoloss/base/error.h"
 #include "support/temporary_folder.h"
 
-namespace isoloss::campaign {
+namespace isoloss::campaign::run_list_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -25,7 +25,7 @@ RunList Sample() {
                     .thread_seconds = 20}}};
 }
 
-std::string WhyNot(const testing::TemporaryFolder& folder,
+std::string WhyNot(const test_support::TemporaryFolder& folder,
                    const std::string& text) {
   const auto file = folder.path() / "list.json";
   std::ofstream(file) << text;
@@ -44,7 +44,7 @@ std::string One(const std::string& name, const std::string& file,
 }
 
 TEST(RunList, IsReadAsItWasWritten) {
-  const testing::TemporaryFolder folder;
+  const test_support::TemporaryFolder folder;
   const auto file = folder.path() / "list.json";
   WriteRunList(Sample(), file);
   const RunList read = ReadRunList(file);
@@ -56,7 +56,7 @@ TEST(RunList, IsReadAsItWasWritten) {
 }
 
 TEST(RunList, ReplacesNothingButAList) {
-  const testing::TemporaryFolder folder;
+  const test_support::TemporaryFolder folder;
   const auto file = folder.path() / "list.json";
   WriteRunList(Sample(), file);
   EXPECT_NO_THROW(WriteRunList(Sample(), file));
@@ -66,7 +66,7 @@ TEST(RunList, ReplacesNothingButAList) {
 
 // Names and files get into scripts, and into paths that are asked for.
 TEST(RunList, RefusesWhatAScriptMustNotHold) {
-  const testing::TemporaryFolder folder;
+  const test_support::TemporaryFolder folder;
   EXPECT_EQ(WhyNot(folder, One("a", "a.h5")), "it was read");
   for (const char* name : {"a b", "$(id)", "", "-a", "a;b", "a,b", "`id`"}) {
     EXPECT_THAT(WhyNot(folder, One(name, "a.h5")),
@@ -98,4 +98,4 @@ TEST(RunChoice, KnowsItsRuns) {
 }
 
 }  // namespace
-}  // namespace isoloss::campaign
+}  // namespace isoloss::campaign::run_list_test

@@ -15,7 +15,7 @@
 #include "support/temporary_folder.h"
 #include "tiny_experiment.h"
 
-namespace isoloss::campaign {
+namespace isoloss::campaign::runs_of_one_experiment_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -28,7 +28,7 @@ using ::testing::StartsWith;
 class RunsOfOneExperiment : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    folder_ = new testing::TemporaryFolder;
+    folder_ = new test_support::TemporaryFolder;
     const train::Experiment experiment =
         TinyExperiment(folder_->path(), {"train.seeds=[1]"});
     TrainArms(experiment, PlanTraining(experiment), Logs(), {.quiet = true});
@@ -48,10 +48,10 @@ class RunsOfOneExperiment : public ::testing::Test {
             .out = folder_->path() / "zoom"};
   }
 
-  static testing::TemporaryFolder* folder_;
+  static test_support::TemporaryFolder* folder_;
   static std::vector<compare::Run>* runs_;
 };
-testing::TemporaryFolder* RunsOfOneExperiment::folder_ = nullptr;
+test_support::TemporaryFolder* RunsOfOneExperiment::folder_ = nullptr;
 std::vector<compare::Run>* RunsOfOneExperiment::runs_ = nullptr;
 
 TEST_F(RunsOfOneExperiment, ALogEqualsItself) {
@@ -150,4 +150,4 @@ TEST_F(RunsOfOneExperiment, SeveralLogsAreNoOneTable) {
 }
 
 }  // namespace
-}  // namespace isoloss::campaign
+}  // namespace isoloss::campaign::runs_of_one_experiment_test

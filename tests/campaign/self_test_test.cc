@@ -15,7 +15,7 @@
 #include "isoloss/campaign/doctor.h"
 #include "isoloss/kernels/targets.h"
 
-namespace isoloss::campaign {
+namespace isoloss::campaign::self_test_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -115,4 +115,4 @@ TEST(SelfTest, SaysWhetherTargetsThreadsOrAllAreWrong) {
 }
 
 }  // namespace
-}  // namespace isoloss::campaign
+}  // namespace isoloss::campaign::self_test_test

@@ -13,12 +13,12 @@
 #include "support/temporary_folder.h"
 #include "tiny_experiment.h"
 
-namespace isoloss::campaign {
+namespace isoloss::campaign::verify_test {
 namespace {
 
+using test_support::ExpectRefused;
 using ::testing::Contains;
 using ::testing::ElementsAre;
-using testing::ExpectRefused;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
@@ -45,7 +45,7 @@ class Verifying : public ::testing::Test {
     return names;
   }
 
-  testing::TemporaryFolder folder_;
+  test_support::TemporaryFolder folder_;
   const std::filesystem::path out_ = folder_.path() / "out";
 };
 
@@ -324,7 +324,7 @@ TEST(EarlyAbort, NeedsSeveralPairsOfACandidate) {
 }
 
 TEST(TrainArms, StopsAllRunsOnceGoingOnIsNoUse) {
-  const testing::TemporaryFolder folder;
+  const test_support::TemporaryFolder folder;
   const train::Experiment experiment = TinyExperiment(folder.path());
   EarlyAbort watch("bf16", {"mxfp8"}, {}, 12, 2);
   FeedPairs(watch, train::Arm{.name = "mxfp8"}, 3);
@@ -342,7 +342,7 @@ TEST(TrainArms, StopsAllRunsOnceGoingOnIsNoUse) {
 }
 
 TEST(TrainArms, OneArmAloneWhereItIsAskedFor) {
-  const testing::TemporaryFolder folder;
+  const test_support::TemporaryFolder folder;
   const train::Experiment experiment = TinyExperiment(folder.path());
   const ExecutedRuns executed =
       TrainArms(experiment, PlanTraining(experiment, "mxfp8"),
@@ -353,4 +353,4 @@ TEST(TrainArms, OneArmAloneWhereItIsAskedFor) {
 }
 
 }  // namespace
-}  // namespace isoloss::campaign
+}  // namespace isoloss::campaign::verify_test

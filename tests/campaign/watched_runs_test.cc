@@ -9,7 +9,7 @@
 #include "support/synthetic_runs.h"
 #include "support/temporary_folder.h"
 
-namespace isoloss::campaign {
+namespace isoloss::campaign::watched_runs_test {
 namespace {
 
 using report::RunState;
@@ -17,11 +17,11 @@ using report::RunState;
 class Watching : public ::testing::Test {
  protected:
   void WriteRun(const std::string& name) const {
-    runlog::WriteRunLog(testing::SyntheticRun(false, 1, 0).log,
+    runlog::WriteRunLog(test_support::SyntheticRun(false, 1, 0).log,
                         folder_.path() / name);
   }
 
-  testing::TemporaryFolder folder_;
+  test_support::TemporaryFolder folder_;
 };
 
 TEST_F(Watching, RunsAppearWhenTheirFilesDo) {
@@ -92,7 +92,7 @@ TEST_F(Watching, WithoutAJobMoreRunsMayComeForSomeSeconds) {
 }
 
 TEST_F(Watching, ATerminalsRunsHaveTheirCurvesAlone) {
-  compare::Run run = testing::SyntheticRun(false, 1, 0);
+  compare::Run run = test_support::SyntheticRun(false, 1, 0);
   run.log.tensors.step = {1};
   run.log.tensors.count = 1;
   run.log.tensors.names = {"w_weight"};
@@ -114,4 +114,4 @@ TEST_F(Watching, ATerminalsRunsHaveTheirCurvesAlone) {
 }
 
 }  // namespace
-}  // namespace isoloss::campaign
+}  // namespace isoloss::campaign::watched_runs_test

@@ -10,7 +10,7 @@
 #include "isoloss/base/error.h"
 #include "support/temporary_folder.h"
 
-namespace isoloss::campaign {
+namespace isoloss::campaign::watched_sweep_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -36,11 +36,11 @@ struct Folder {
   void Put(const std::string& name) const {
     std::ofstream(path() / "cells/cell" / name) << "x";
   }
-  testing::TemporaryFolder folder;
+  test_support::TemporaryFolder folder;
 };
 
 TEST(WatchedSweep, IsNoneWithoutAList) {
-  const testing::TemporaryFolder folder;
+  const test_support::TemporaryFolder folder;
   EXPECT_FALSE(WatchedSweep::In(folder.path()).has_value());
 }
 
@@ -90,4 +90,4 @@ TEST(WatchedSweep, RefusesADamagedList) {
 }
 
 }  // namespace
-}  // namespace isoloss::campaign
+}  // namespace isoloss::campaign::watched_sweep_test

@@ -9,7 +9,7 @@
 #include "isoloss/checkpoint/checkpoint.h"
 #include "samples.h"
 
-namespace isoloss::checkpoint {
+namespace isoloss::checkpoint::checkpoint_damage_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -135,4 +135,4 @@ TEST_F(DamageTest, NothingIsFoundIfAllAreDamagedAndEachIsNoted) {
 }
 
 }  // namespace
-}  // namespace isoloss::checkpoint
+}  // namespace isoloss::checkpoint::checkpoint_damage_test

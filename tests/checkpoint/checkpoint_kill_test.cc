@@ -10,7 +10,7 @@
 #include "isoloss/checkpoint/checkpoint.h"
 #include "samples.h"
 
-namespace isoloss::checkpoint {
+namespace isoloss::checkpoint::checkpoint_kill_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -96,4 +96,4 @@ TEST(Kill, AtEverySystemCallOfAStepThatIsTheOnlyOneAndIsReplaced) {
 }
 
 }  // namespace
-}  // namespace isoloss::checkpoint
+}  // namespace isoloss::checkpoint::checkpoint_kill_test

@@ -9,7 +9,7 @@
 #include "isoloss/checkpoint/manifest.h"
 #include "samples.h"
 
-namespace isoloss::checkpoint {
+namespace isoloss::checkpoint::checkpoint_manifest_test {
 namespace {
 
 using testing::HasSubstr;
@@ -112,4 +112,4 @@ TEST(Manifest, StepFoldersHaveOneNameEach) {
 }
 
 }  // namespace
-}  // namespace isoloss::checkpoint
+}  // namespace isoloss::checkpoint::checkpoint_manifest_test

@@ -12,7 +12,7 @@
 #include "isoloss/base/error.h"
 #include "samples.h"
 
-namespace isoloss::checkpoint {
+namespace isoloss::checkpoint::checkpoint_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -154,4 +154,4 @@ TEST(Checkpoint, FolderUnderAnotherStepsNameIsRefused) {
 }
 
 }  // namespace
-}  // namespace isoloss::checkpoint
+}  // namespace isoloss::checkpoint::checkpoint_test

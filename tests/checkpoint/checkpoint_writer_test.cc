@@ -14,7 +14,7 @@
 #include "isoloss/checkpoint/checkpoint.h"
 #include "samples.h"
 
-namespace isoloss::checkpoint {
+namespace isoloss::checkpoint::checkpoint_writer_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -181,4 +181,4 @@ TEST(Writer, AFullDiskIsFoundBeforeAnythingIsWrittenAndHarmsNothing) {
 }
 
 }  // namespace
-}  // namespace isoloss::checkpoint
+}  // namespace isoloss::checkpoint::checkpoint_writer_test

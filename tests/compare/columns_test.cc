@@ -19,7 +19,7 @@
 #include "isoloss/runlog/schema.h"
 #include "isoloss/runlog/shared_columns.h"
 
-namespace isoloss::compare {
+namespace isoloss::compare::columns_test {
 namespace {
 
 using runlog::Field;
@@ -198,4 +198,4 @@ TEST(EveryColumn, OfTomorrowDiffersBeyondItsTolerance) {
 }
 
 }  // namespace
-}  // namespace isoloss::compare
+}  // namespace isoloss::compare::columns_test

@@ -14,11 +14,11 @@
 #include "support/foreign_runs.h"
 #include "support/synthetic_runs.h"
 
-namespace isoloss::compare {
+namespace isoloss::compare::declared_change_test {
 namespace {
 
+using test_support::Finds;
 using ::testing::ElementsAre;
-using testing::Finds;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
@@ -33,8 +33,8 @@ std::vector<Finding> DeclaredChangeOf(const compare::Run& baseline,
 }
 
 TEST(DeclaredChange, ActsInHalfOfTheSteps) {
-  compare::Run baseline = testing::ForeignRunOf("a", 1, 0);
-  compare::Run candidate = testing::ForeignRunOf("b", 1, 0.001);
+  compare::Run baseline = test_support::ForeignRunOf("a", 1, 0);
+  compare::Run candidate = test_support::ForeignRunOf("b", 1, 0.001);
   const auto equal_up_to = [&](size_t row) {
     std::ranges::copy_n(baseline.log.steps.loss_nats.begin(),
                         static_cast<std::ptrdiff_t>(row),
@@ -57,8 +57,8 @@ TEST(DeclaredChange, ActsInHalfOfTheSteps) {
 }
 
 TEST(DeclaredChange, IsNoneBetweenTwoRecordsOfOneRun) {
-  compare::Run baseline = testing::ForeignRunOf("a", 1, 0);
-  compare::Run candidate = testing::ForeignRunOf("b", 1, 0);
+  compare::Run baseline = test_support::ForeignRunOf("a", 1, 0);
+  compare::Run candidate = test_support::ForeignRunOf("b", 1, 0);
   baseline.log.provenance.origin.loss_half_unit = 5e-7;
   candidate.log.provenance.origin.loss_half_unit = 5e-5;
   for (double& loss : candidate.log.steps.loss_nats) {
@@ -67,7 +67,7 @@ TEST(DeclaredChange, IsNoneBetweenTwoRecordsOfOneRun) {
   EXPECT_THAT(DeclaredChangeOf(baseline, candidate),
               ElementsAre(Finds(Severity::kBad, "identical")));
   // Two programs that write all digits, one of them in FP32.
-  candidate = testing::ForeignRunOf("b", 1, 0);
+  candidate = test_support::ForeignRunOf("b", 1, 0);
   candidate.log.provenance.origin.format = "tensorboard";
   baseline.log.provenance.origin.loss_half_unit = 0;
   for (double& loss : candidate.log.steps.loss_nats) {
@@ -88,7 +88,7 @@ std::vector<Finding> FindingsOfEdited(
   const auto arm = [](const char* name, double percent) {
     std::vector<Run> runs;
     for (const int64_t seed : {1, 2}) {
-      runs.push_back(testing::ForeignRunOf(name, seed, percent));
+      runs.push_back(test_support::ForeignRunOf(name, seed, percent));
       runlog::RunLog& log = runs.back().log;
       log.eval.step = {0, 100};
       log.eval.loss_nats = {log.steps.loss_nats[0] + 0.01,
@@ -148,8 +148,8 @@ TEST(DeclaredChange, HasNoPartOfTheOtherArm) {
 
 // isoloss logs the norm of each run's own gradient, in all bits.
 TEST(DeclaredChange, MovesGradientNorms) {
-  compare::Run baseline{"a.h5", testing::SyntheticRun(false, 1, 0).log};
-  compare::Run candidate{"b.h5", testing::SyntheticRun(true, 1, 0.1).log};
+  compare::Run baseline{"a.h5", test_support::SyntheticRun(false, 1, 0).log};
+  compare::Run candidate{"b.h5", test_support::SyntheticRun(true, 1, 0.1).log};
   const auto findings = [&] {
     return IntegrityRules().back().check(
         PairBySeed("bf16", {&baseline}, "mxfp8", {&candidate}),
@@ -177,4 +177,4 @@ TEST(DeclaredChange, MayBeBelowTheDigits) {
 }
 
 }  // namespace
-}  // namespace isoloss::compare
+}  // namespace isoloss::compare::declared_change_test

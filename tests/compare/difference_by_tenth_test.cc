@@ -9,7 +9,7 @@
 #include "isoloss/compare/rate_plateau.h"
 #include "support/synthetic_runs.h"
 
-namespace isoloss::compare {
+namespace isoloss::compare::difference_by_tenth_test {
 namespace {
 
 /// Baselines of loss 1; the candidates' differences in percent by seed and
@@ -138,4 +138,4 @@ TEST(PlateauOf, FindsTheLargestRates) {
 }
 
 }  // namespace
-}  // namespace isoloss::compare
+}  // namespace isoloss::compare::difference_by_tenth_test

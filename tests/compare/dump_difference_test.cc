@@ -9,7 +9,7 @@
 
 #include "isoloss/base/error.h"
 
-namespace isoloss::compare {
+namespace isoloss::compare::dump_difference_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -314,4 +314,4 @@ TEST(DumpDifference, BlocksAreDecoded) {
 }
 
 }  // namespace
-}  // namespace isoloss::compare
+}  // namespace isoloss::compare::dump_difference_test

@@ -10,7 +10,7 @@
 #include "isoloss/compare/integrity.h"
 #include "support/synthetic_runs.h"
 
-namespace isoloss::compare {
+namespace isoloss::compare::edited_logs_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -21,10 +21,10 @@ using ::testing::IsEmpty;
 /// What `rule` says of bf16 and mxfp8 after `edit` of the latter.
 std::vector<Finding> FindingsOf(
     std::string_view rule, const std::function<void(runlog::RunLog&)>& edit) {
-  Run baseline = testing::SyntheticRun(false, 1, 0);
-  Run candidate = testing::SyntheticRun(true, 1, 0.05);
+  Run baseline = test_support::SyntheticRun(false, 1, 0);
+  Run candidate = test_support::SyntheticRun(true, 1, 0.05);
   for (Run* run : {&baseline, &candidate}) {
-    run->log.parameters = testing::SampleParameters(run->log.steps);
+    run->log.parameters = test_support::SampleParameters(run->log.steps);
   }
   edit(candidate.log);
   const Pairing pairing =
@@ -113,4 +113,4 @@ TEST(EditedLogs, ACompleteRunWasNotAborted) {
 }
 
 }  // namespace
-}  // namespace isoloss::compare
+}  // namespace isoloss::compare::edited_logs_test

@@ -11,7 +11,7 @@
 #include "isoloss/probes/graph_columns.h"
 #include "support/sample_graph.h"
 
-namespace isoloss::compare {
+namespace isoloss::compare::error_growth_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -139,11 +139,11 @@ TEST(ErrorGrowth, DumpsOfTwoModelsAreNotMeasured) {
 /// Of a forward pass of `length` outputs one after another, each of which reads
 /// `width` outputs before it, and what makes that a model.
 runlog::ModelGraph Chain(int64_t length, int64_t width) {
-  runlog::ModelGraph graph = testing::GemmGraph("w");
+  runlog::ModelGraph graph = test_support::GemmGraph("w");
   const auto first = static_cast<int64_t>(graph.tensors.name.size());
   for (int64_t i = 0; i < length; ++i) {
-    testing::AddTensor({.module = "x" + std::to_string(i), .kind = "output"},
-                       graph);
+    test_support::AddTensor(
+        {.module = "x" + std::to_string(i), .kind = "output"}, graph);
     for (int64_t j = 1; j <= width; ++j) {
       graph.inputs.tensor.push_back(first + i);
       // The first ones read the output of the GEMM.
@@ -329,4 +329,4 @@ TEST(ErrorGrowth, EqualDumpsAddNothing) {
 }
 
 }  // namespace
-}  // namespace isoloss::compare
+}  // namespace isoloss::compare::error_growth_test

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-namespace isoloss::compare {
+namespace isoloss::compare::exchange_summary_test {
 namespace {
 
 /// Two steps of 10 tokens, one layer, 4 ranks on 2 nodes, 2 slots.
@@ -76,4 +76,4 @@ TEST(SummarizeExchange, IsEmptyWithoutAnExchange) {
 }
 
 }  // namespace
-}  // namespace isoloss::compare
+}  // namespace isoloss::compare::exchange_summary_test

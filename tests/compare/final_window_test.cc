@@ -6,7 +6,7 @@
 
 #include "support/synthetic_runs.h"
 
-namespace isoloss::compare {
+namespace isoloss::compare::final_window_test {
 namespace {
 
 TEST(WindowLength, RoundsUpAndIsNeverEmpty) {
@@ -66,7 +66,7 @@ TEST(CompareFinalWindow, HasNoHeldOutDifferenceWithoutEvaluations) {
 }
 
 TEST(PairBySeed, PairsBySeedWhateverTheOrder) {
-  const auto runs = testing::SyntheticExperiment({0.1, 0.2, 0.3});
+  const auto runs = test_support::SyntheticExperiment({0.1, 0.2, 0.3});
   const Pairing pairing = PairBySeed("bf16", {&runs[2], &runs[0], &runs[1]},
                                      "mxfp8", {&runs[4], &runs[5], &runs[3]});
 
@@ -79,4 +79,4 @@ TEST(PairBySeed, PairsBySeedWhateverTheOrder) {
 }
 
 }  // namespace
-}  // namespace isoloss::compare
+}  // namespace isoloss::compare::final_window_test

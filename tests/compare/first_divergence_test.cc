@@ -8,7 +8,7 @@
 
 #include "isoloss/runlog/shared_columns.h"
 
-namespace isoloss::compare {
+namespace isoloss::compare::first_divergence_test {
 namespace {
 
 runlog::RunLog Curves() {
@@ -237,4 +237,4 @@ TEST(RecordedDifference, OfExtentsIsNoneToPassOver) {
 }
 
 }  // namespace
-}  // namespace isoloss::compare
+}  // namespace isoloss::compare::first_divergence_test

@@ -12,7 +12,7 @@
 #include "../runlog/sample_log.h"
 #include "isoloss/runlog/schema.h"
 
-namespace isoloss::compare {
+namespace isoloss::compare::golden_test {
 namespace {
 
 using runlog::RunLog;
@@ -200,4 +200,4 @@ TEST(GoldenText, ShowsNumbersThatAreNotFinite) {
 }
 
 }  // namespace
-}  // namespace isoloss::compare
+}  // namespace isoloss::compare::golden_test

@@ -17,14 +17,14 @@
 #include "support/foreign_runs.h"
 #include "support/synthetic_runs.h"
 
-namespace isoloss::compare {
+namespace isoloss::compare::integrity_test {
 namespace {
 
+using test_support::Finds;
 using ::testing::Contains;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::Field;
-using testing::Finds;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -50,7 +50,7 @@ struct Two {
 
 /// Of a program that records little, with warm-up in all steps.
 runlog::RunLog Log() {
-  runlog::RunLog log = testing::SyntheticRun(true, 1, 0).log;
+  runlog::RunLog log = test_support::SyntheticRun(true, 1, 0).log;
   log.provenance.experiment_text =
       "[train]\nsteps = 50\nlr = 0.05\nwarmup_steps = 50\n"
       "decay_type = \"linear\"\nmin_lr_factor = 0.0\n";
@@ -281,8 +281,9 @@ std::vector<Finding> SeedsOf(std::vector<compare::Run> runs,
 
 TEST(Seeds, AreNotOneSeedMovedALittle) {
   for (const double percent : {1e-7, 1e-5, 0.001}) {
-    std::vector<compare::Run> runs = {testing::ForeignRunOf("a", 1, 0),
-                                      testing::ForeignRunOf("a", 1, percent)};
+    std::vector<compare::Run> runs = {
+        test_support::ForeignRunOf("a", 1, 0),
+        test_support::ForeignRunOf("a", 1, percent)};
     runs[1].log.provenance.seed = 2;
     for (const auto question : {Question::kPrecision, Question::kRegression}) {
       EXPECT_THAT(
@@ -292,8 +293,8 @@ TEST(Seeds, AreNotOneSeedMovedALittle) {
     }
   }
   for (const auto question : {Question::kPrecision, Question::kRegression}) {
-    EXPECT_THAT(SeedsOf({testing::ForeignRunOf("a", 1, 0),
-                         testing::ForeignRunOf("a", 2, 0)},
+    EXPECT_THAT(SeedsOf({test_support::ForeignRunOf("a", 1, 0),
+                         test_support::ForeignRunOf("a", 2, 0)},
                         question),
                 IsEmpty());
   }
@@ -301,8 +302,8 @@ TEST(Seeds, AreNotOneSeedMovedALittle) {
 
 // Equal batches, whose noise is 0.02, and weights of their own: a tenth of it.
 TEST(Seeds, MayHaveEqualBatchesOrEqualWeights) {
-  std::vector<compare::Run> runs = {testing::ForeignRunOf("a", 1, 0),
-                                    testing::ForeignRunOf("a", 1, 0)};
+  std::vector<compare::Run> runs = {test_support::ForeignRunOf("a", 1, 0),
+                                    test_support::ForeignRunOf("a", 1, 0)};
   runs[1].log.provenance.seed = 2;
   std::mt19937_64 random(7);
   std::normal_distribution<double> own(0, 0.002);
@@ -325,9 +326,9 @@ TEST(Seeds, MayHaveEqualBatchesOrEqualWeights) {
 // isoloss draws weights and batches by the seed, so neither is shared.
 TEST(Seeds, OfIsolossHaveWeightsAndBatchesOfTheirOwn) {
   const auto found = [](const auto& edit) {
-    std::vector<compare::Run> runs = {testing::SyntheticRun(true, 1, 0),
-                                      testing::SyntheticRun(true, 2, 0)};
-    for (compare::Run& run : runs) testing::FillBatches(run.log);
+    std::vector<compare::Run> runs = {test_support::SyntheticRun(true, 1, 0),
+                                      test_support::SyntheticRun(true, 2, 0)};
+    for (compare::Run& run : runs) test_support::FillBatches(run.log);
     edit(runs[0].log, runs[1].log);
     return SeedsOf(runs, Question::kRegression);
   };
@@ -348,8 +349,8 @@ TEST(Seeds, OfIsolossHaveWeightsAndBatchesOfTheirOwn) {
 
 // Reruns of a trainer that is not deterministic begin alike and part.
 TEST(Seeds, OfARegressionMayBeRerunsOfOne) {
-  std::vector<compare::Run> runs = {testing::ForeignRunOf("a", 1, 0),
-                                    testing::ForeignRunOf("a", 1, 0)};
+  std::vector<compare::Run> runs = {test_support::ForeignRunOf("a", 1, 0),
+                                    test_support::ForeignRunOf("a", 1, 0)};
   runs[1].log.provenance.seed = 2;
   for (size_t row = 30; row < 100; ++row) {
     runs[1].log.steps.loss_nats[row] *= 1.001;
@@ -362,9 +363,9 @@ TEST(Seeds, OfARegressionMayBeRerunsOfOne) {
 
 TEST(Configuration, GivesEqualWeightsAndBatchesEqualLosses) {
   const auto findings = [](double factor, const auto& edit) {
-    std::vector<compare::Run> runs = {testing::SyntheticRun(false, 1, 0),
-                                      testing::SyntheticRun(true, 1, 0)};
-    for (compare::Run& run : runs) testing::FillBatches(run.log);
+    std::vector<compare::Run> runs = {test_support::SyntheticRun(false, 1, 0),
+                                      test_support::SyntheticRun(true, 1, 0)};
+    for (compare::Run& run : runs) test_support::FillBatches(run.log);
     runs[1].log.steps.loss_nats[0] *= factor;
     edit(runs[1].log);
     return IntegrityRules()[1].check(
@@ -385,8 +386,8 @@ TEST(Configuration, GivesEqualWeightsAndBatchesEqualLosses) {
 // ---- batches ---------------------------------------------------------------
 
 TEST(Batches, AreEqualAtEqualSteps) {
-  compare::Run baseline = testing::ForeignRunOf("a", 1, 0);
-  compare::Run candidate = testing::ForeignRunOf("a", 1, 0);
+  compare::Run baseline = test_support::ForeignRunOf("a", 1, 0);
+  compare::Run candidate = test_support::ForeignRunOf("a", 1, 0);
   baseline.log.told.numbers = {{"global batch size", {1, 2}, {128, 128}},
                                {"world size", {0}, {8}}};
   candidate.log.told.numbers = {{"sequence length", {1, 2}, {128, 128}},
@@ -406,8 +407,8 @@ TEST(Batches, AreEqualAtEqualSteps) {
 
 // Written with two decimals, and counted from 0 or 1.
 TEST(Batches, OfTwoSizesMakeEpochsGrowApart) {
-  compare::Run baseline = testing::ForeignRunOf("a", 1, 0);
-  compare::Run candidate = testing::ForeignRunOf("a", 1, 0);
+  compare::Run baseline = test_support::ForeignRunOf("a", 1, 0);
+  compare::Run candidate = test_support::ForeignRunOf("a", 1, 0);
   baseline.log.told.numbers = {{"epochs seen", {1, 50, 100}, {0, 0.5, 1}}};
   candidate.log.told.numbers = {{"epochs seen", {1, 50, 100}, {1.01, 1.5, 2}}};
   EXPECT_THAT(ForeignFindings("steps", baseline, candidate), IsEmpty());
@@ -419,8 +420,8 @@ TEST(Batches, OfTwoSizesMakeEpochsGrowApart) {
 
 // One program counts before a step, the other one after it.
 TEST(Batches, OfTwoFormatsAreEqualInTheirGrowth) {
-  compare::Run baseline = testing::ForeignRunOf("a", 1, 0);
-  compare::Run candidate = testing::ForeignRunOf("a", 1, 0);
+  compare::Run baseline = test_support::ForeignRunOf("a", 1, 0);
+  compare::Run candidate = test_support::ForeignRunOf("a", 1, 0);
   baseline.log.told.numbers = {{"samples seen", {1, 2, 3}, {8, 16, 24}}};
   candidate.log.told.numbers = {{"samples seen", {1, 2, 3}, {0, 8, 16}}};
   EXPECT_THAT(ForeignFindings("steps", baseline, candidate), SizeIs(1));
@@ -432,8 +433,8 @@ TEST(Batches, OfTwoFormatsAreEqualInTheirGrowth) {
 
 // A logger counts whole epochs, another one their parts.
 TEST(Batches, OfWholeEpochsAndOfPartsOfThemMayBeOneApart) {
-  compare::Run baseline = testing::ForeignRunOf("a", 1, 0);
-  compare::Run candidate = testing::ForeignRunOf("a", 1, 0);
+  compare::Run baseline = test_support::ForeignRunOf("a", 1, 0);
+  compare::Run candidate = test_support::ForeignRunOf("a", 1, 0);
   baseline.log.told.numbers = {{"epochs seen", {1, 50, 99, 100}, {0, 0, 0, 1}}};
   candidate.log.told.numbers = {
       {"epochs seen", {1, 50, 99, 100}, {0.01, 0.5, 0.99, 1}}};
@@ -444,8 +445,8 @@ TEST(Batches, OfWholeEpochsAndOfPartsOfThemMayBeOneApart) {
 
 // An event file holds FP32, of which 2^24 + 1 is none.
 TEST(Batches, AreEqualUpToFp32) {
-  compare::Run baseline = testing::ForeignRunOf("a", 1, 0);
-  compare::Run candidate = testing::ForeignRunOf("a", 1, 0);
+  compare::Run baseline = test_support::ForeignRunOf("a", 1, 0);
+  compare::Run candidate = test_support::ForeignRunOf("a", 1, 0);
   baseline.log.told.numbers = {{"tokens seen", {2}, {0x1p24 + 1}}};
   candidate.log.told.numbers = {{"tokens seen", {2}, {0x1p24}}};
   EXPECT_THAT(ForeignFindings("steps", baseline, candidate), IsEmpty());
@@ -459,8 +460,8 @@ std::vector<std::string> WarningsOf(const compare::Run& baseline,
 }
 
 TEST(PairWarnings, TellOfNumbersThatMayBeOfBatches) {
-  compare::Run baseline = testing::ForeignRunOf("a", 1, 0);
-  compare::Run candidate = testing::ForeignRunOf("a", 1, 0);
+  compare::Run baseline = test_support::ForeignRunOf("a", 1, 0);
+  compare::Run candidate = test_support::ForeignRunOf("a", 1, 0);
   baseline.log.told.numbers = {{"mini batch size", {1, 2}, {8, 8}, false}};
   candidate.log.told.numbers = {{"mini batch size", {1, 2}, {8, 8}, false}};
   EXPECT_THAT(WarningsOf(baseline, candidate), IsEmpty());
@@ -471,8 +472,8 @@ TEST(PairWarnings, TellOfNumbersThatMayBeOfBatches) {
 }
 
 TEST(PairWarnings, TellOfGradientNormsThatDifferByAFactor) {
-  compare::Run baseline = testing::ForeignRunOf("a", 1, 0);
-  compare::Run candidate = testing::ForeignRunOf("a", 1, 0);
+  compare::Run baseline = test_support::ForeignRunOf("a", 1, 0);
+  compare::Run candidate = test_support::ForeignRunOf("a", 1, 0);
   const size_t steps = baseline.log.steps.step.size();
   baseline.log.steps.grad_norm.assign(steps, 2);
   const auto warnings = [&](double factor, size_t from) {
@@ -489,4 +490,4 @@ TEST(PairWarnings, TellOfGradientNormsThatDifferByAFactor) {
 }
 
 }  // namespace
-}  // namespace isoloss::compare
+}  // namespace isoloss::compare::integrity_test

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-namespace isoloss::compare {
+namespace isoloss::compare::largest_differences_test {
 namespace {
 
 using ::testing::IsEmpty;
@@ -86,4 +86,4 @@ TEST(LargestDifferences, EqualLogsHaveNone) {
 }
 
 }  // namespace
-}  // namespace isoloss::compare
+}  // namespace isoloss::compare::largest_differences_test

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace isoloss::compare {
+namespace isoloss::compare::peer_rules_test {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -148,4 +148,4 @@ TEST(MlperfRcp, DropsOneRunThatNeverArrives) {
 }
 
 }  // namespace
-}  // namespace isoloss::compare
+}  // namespace isoloss::compare::peer_rules_test

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace isoloss::compare {
+namespace isoloss::compare::routing_difference_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -99,4 +99,4 @@ TEST(CompareRouting, IsEmptyWithoutCommonStepsLayersOrColumns) {
 }
 
 }  // namespace
-}  // namespace isoloss::compare
+}  // namespace isoloss::compare::routing_difference_test

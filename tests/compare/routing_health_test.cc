@@ -7,7 +7,7 @@
 
 #include "support/synthetic_runs.h"
 
-namespace isoloss::compare {
+namespace isoloss::compare::routing_health_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -19,7 +19,7 @@ std::vector<std::string> WarningsOf(const Run& run) {
 }
 
 TEST(RoutingWarnings, AreSilentForAHealthyRunAndForUnknownColumns) {
-  compare::Run run = testing::SyntheticRun(true, 1, 0.1);
+  compare::Run run = test_support::SyntheticRun(true, 1, 0.1);
   EXPECT_THAT(WarningsOf(run), IsEmpty());
 
   run.log.steps.expert_load_max_over_mean.clear();
@@ -28,7 +28,7 @@ TEST(RoutingWarnings, AreSilentForAHealthyRunAndForUnknownColumns) {
 }
 
 TEST(RoutingWarnings, NameACollapseInTheFinalWindowOnly) {
-  compare::Run run = testing::SyntheticRun(true, 1, 0.1);
+  compare::Run run = test_support::SyntheticRun(true, 1, 0.1);
   auto& load = run.log.steps.expert_load_max_over_mean;
   load.front() = 100;
   EXPECT_THAT(WarningsOf(run), IsEmpty());
@@ -38,7 +38,7 @@ TEST(RoutingWarnings, NameACollapseInTheFinalWindowOnly) {
 }
 
 TEST(RoutingWarnings, NameExpertsThatStayDead) {
-  compare::Run run = testing::SyntheticRun(true, 1, 0.1);
+  compare::Run run = test_support::SyntheticRun(true, 1, 0.1);
   auto& dead = run.log.steps.dead_experts;
   std::fill(dead.end() - 10, dead.end(), 2);
   EXPECT_THAT(WarningsOf(run), ElementsAre(HasSubstr("at least 2 experts")));
@@ -48,4 +48,4 @@ TEST(RoutingWarnings, NameExpertsThatStayDead) {
 }
 
 }  // namespace
-}  // namespace isoloss::compare
+}  // namespace isoloss::compare::routing_health_test

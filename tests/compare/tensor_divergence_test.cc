@@ -8,7 +8,7 @@
 
 #include "support/sample_graph.h"
 
-namespace isoloss::compare {
+namespace isoloss::compare::tensor_divergence_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -40,7 +40,7 @@ runlog::RunLog Log() {
   t.count = 5;
   t.names = {"a_weight", "a_activation", "a_output", "a_gradient", "a_wgrad"};
   t.digest = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
-  log.provenance.graph = testing::GemmGraph("a");
+  log.provenance.graph = test_support::GemmGraph("a");
   t.statistics[runlog::kStat_numel] = std::vector<double>(10, 100);
   t.statistics[runlog::kStat_mean] = std::vector<double>(10, 1e-9);
   t.statistics[runlog::kStat_l2_norm] = std::vector<double>(10, 10);
@@ -297,4 +297,4 @@ TEST(TensorDivergence, ThePhaseOfATensorIsTheGraphs) {
 }
 
 }  // namespace
-}  // namespace isoloss::compare
+}  // namespace isoloss::compare::tensor_divergence_test

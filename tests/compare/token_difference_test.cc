@@ -10,7 +10,7 @@
 #include "isoloss/stats/summary.h"
 #include "stats/simulation.h"
 
-namespace isoloss::compare {
+namespace isoloss::compare::token_difference_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -196,4 +196,4 @@ TEST(TokensOf, SpreadsTheEstimateOverThePairs) {
 }
 
 }  // namespace
-}  // namespace isoloss::compare
+}  // namespace isoloss::compare::token_difference_test

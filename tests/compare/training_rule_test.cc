@@ -12,12 +12,12 @@
 #include "support/foreign_runs.h"
 #include "support/synthetic_runs.h"
 
-namespace isoloss::compare {
+namespace isoloss::compare::training_rule_test {
 namespace {
 
+using test_support::Finds;
 using ::testing::Contains;
 using ::testing::Each;
-using testing::Finds;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -36,7 +36,7 @@ std::vector<Finding> TrainingOf(const compare::Run& run) {
 
 /// Losses of a batch's noise alone, at a rate and with a gradient.
 Run Untrained() {
-  compare::Run run = testing::ForeignRunOf("a", 1, 0);
+  compare::Run run = test_support::ForeignRunOf("a", 1, 0);
   std::mt19937_64 random(1);
   std::normal_distribution<double> noise(2.3, 0.02);
   for (double& loss : run.log.steps.loss_nats) loss = noise(random);
@@ -45,7 +45,7 @@ Run Untrained() {
 }
 
 TEST(Training, NeedsAGradientAndARate) {
-  EXPECT_THAT(TrainingOf(testing::ForeignRunOf("a", 1, 0)), IsEmpty());
+  EXPECT_THAT(TrainingOf(test_support::ForeignRunOf("a", 1, 0)), IsEmpty());
   EXPECT_THAT(TrainingOf(Untrained()), IsEmpty());  // a warning, no more
   compare::Run run = Untrained();
   run.log.steps.grad_norm.assign(100, 0);
@@ -63,7 +63,7 @@ TEST(Training, NeedsAGradientAndARate) {
 }
 
 TEST(Training, MayRestForThreeSteps) {
-  compare::Run run = testing::ForeignRunOf("a", 1, 0);
+  compare::Run run = test_support::ForeignRunOf("a", 1, 0);
   run.log.steps.lr.assign(100, 1e-4);
   run.log.steps.lr[0] = 0;
   run.log.steps.lr[99] = 0;
@@ -80,7 +80,7 @@ TEST(Training, MayRestForThreeSteps) {
 
 // Units of 0.1 hide norms below 0.05, and of these half are 1.
 TEST(Training, CountsNoZeroThatDigitsExplain) {
-  compare::Run run = testing::ForeignRunOf("a", 1, 0);
+  compare::Run run = test_support::ForeignRunOf("a", 1, 0);
   for (size_t row = 10; row < 20; ++row) run.log.steps.grad_norm[row] = 0;
   run.log.told.grad_norm_half_unit = 0.05;
   EXPECT_THAT(TrainingOf(run), IsEmpty());
@@ -93,11 +93,11 @@ TEST(Training, CountsNoZeroThatDigitsExplain) {
 // As programs log it that never compute the norm. A log that contradicts itself
 // is no proof either way.
 TEST(Training, IsUndecidedWhereTheLossFallsWithoutAGradient) {
-  compare::Run run = testing::ForeignRunOf("a", 1, 0);
+  compare::Run run = test_support::ForeignRunOf("a", 1, 0);
   run.log.steps.grad_norm.assign(100, 0);
   EXPECT_THAT(TrainingOf(run),
               Each(Finds(Severity::kUnverified, "but the loss falls")));
-  run = testing::ForeignRunOf("a", 1, 0);
+  run = test_support::ForeignRunOf("a", 1, 0);
   run.log.steps.lr.assign(100, 0);
   EXPECT_THAT(TrainingOf(run),
               Each(Finds(Severity::kUnverified, "but the loss falls")));
@@ -107,15 +107,15 @@ TEST(Training, IsUndecidedWhereTheLossFallsWithoutAGradient) {
 }
 
 TEST(Training, MovesWeights) {
-  compare::Run run = testing::ForeignRunOf("a", 1, 0);
+  compare::Run run = test_support::ForeignRunOf("a", 1, 0);
   run.log.provenance.initial_weights_digest = "w";
   run.log.provenance.final_weights_digest = "v";
   EXPECT_THAT(TrainingOf(run), IsEmpty());
   run.log.provenance.final_weights_digest = "w";
   EXPECT_THAT(TrainingOf(run),
               Contains(Finds(Severity::kBad, "have the digest w before")));
-  compare::Run own = testing::SyntheticRun(true, 1, 0);
-  own.log.parameters = testing::SampleParameters(own.log.steps);
+  compare::Run own = test_support::SyntheticRun(true, 1, 0);
+  own.log.parameters = test_support::SampleParameters(own.log.steps);
   EXPECT_THAT(TrainingOf(own), IsEmpty());
   std::ranges::fill(own.log.parameters.update_ratio, 0);
   EXPECT_THAT(
@@ -124,7 +124,7 @@ TEST(Training, MovesWeights) {
 }
 
 TEST(Training, GivesNoLossAgainAndAgain) {
-  compare::Run run = testing::ForeignRunOf("a", 1, 0);
+  compare::Run run = test_support::ForeignRunOf("a", 1, 0);
   run.log.steps.loss_nats.assign(100, 2.302585);
   run.log.provenance.origin.loss_half_unit = 0.5e-6;
   EXPECT_THAT(TrainingOf(run),
@@ -134,7 +134,7 @@ TEST(Training, GivesNoLossAgainAndAgain) {
 }
 
 TEST(Training, StopsWhereOneLossStands) {
-  compare::Run run = testing::ForeignRunOf("a", 1, 0);
+  compare::Run run = test_support::ForeignRunOf("a", 1, 0);
   run.log.provenance.origin.loss_half_unit = 0.5e-6;
   auto& loss = run.log.steps.loss_nats;
   std::fill(loss.begin() + 40, loss.end(), 3.1);
@@ -142,7 +142,7 @@ TEST(Training, StopsWhereOneLossStands) {
               Contains(Finds(Severity::kBad,
                              "each of the 60 losses of steps 41 to 100")));
   // Nineteen may be a pause; and a log may repeat each value until the next.
-  run = testing::ForeignRunOf("a", 1, 0);
+  run = test_support::ForeignRunOf("a", 1, 0);
   std::fill(loss.begin() + 81, loss.end(), 3.1);
   EXPECT_THAT(TrainingOf(run), IsEmpty());
   run.log.provenance.origin.loss_half_unit = 0.5e-6;
@@ -157,7 +157,7 @@ auto ElementsAreBoth(const Matcher& finding) {
 }
 
 TEST(Training, GoesOnToItsEnd) {
-  compare::Run run = testing::ForeignRunOf("a", 1, 0);
+  compare::Run run = test_support::ForeignRunOf("a", 1, 0);
   auto& rates = run.log.steps.lr;
   rates.assign(100, 1e-4);
   std::fill(rates.begin() + 81, rates.end(), 0);
@@ -173,7 +173,7 @@ TEST(Training, GoesOnToItsEnd) {
 }
 
 TEST(Training, DoesNotPauseForAFifthOrInHalfOfTheSteps) {
-  compare::Run run = testing::ForeignRunOf("a", 1, 0);
+  compare::Run run = test_support::ForeignRunOf("a", 1, 0);
   auto& rates = run.log.steps.lr;
   rates.assign(100, 1e-4);
   std::fill_n(rates.begin() + 40, 19, 0);
@@ -202,7 +202,7 @@ TEST(Training, DoesNotPauseForAFifthOrInHalfOfTheSteps) {
 }
 
 TEST(Training, SkipsNoMoreUpdatesThanALossScaleNeeds) {
-  compare::Run run = testing::ForeignRunOf("a", 1, 0);
+  compare::Run run = test_support::ForeignRunOf("a", 1, 0);
   runlog::Told::Idle idle{.says = "the update was skipped",
                           .step = run.log.steps.step,
                           .value = std::vector<double>(100, 1),
@@ -232,14 +232,14 @@ TEST(Training, IsShownByALossThatFalls) {
   const auto warnings = [](const compare::Run& run) {
     return NoTrainingWarnings(PairBySeed("a", {&run}, "b", {&run}));
   };
-  EXPECT_THAT(warnings(testing::ForeignRunOf("a", 1, 0)), IsEmpty());
+  EXPECT_THAT(warnings(test_support::ForeignRunOf("a", 1, 0)), IsEmpty());
   EXPECT_THAT(warnings(Untrained()),
               Each(HasSubstr("this log shows no training")));
   EXPECT_THAT(warnings(Untrained()), SizeIs(2));
 }
 
 TEST(Training, IsNotShownByALossThatRises) {
-  compare::Run run = testing::ForeignRunOf("a", 1, 0);
+  compare::Run run = test_support::ForeignRunOf("a", 1, 0);
   const auto rising = [&] {
     return RisingLoss(PairBySeed("a", {&run}, "b", {&run}));
   };
@@ -252,8 +252,8 @@ TEST(Training, IsNotShownByALossThatRises) {
 }
 
 TEST(Training, HasABatchOfItsOwnInEachStep) {
-  compare::Run run = testing::SyntheticRun(true, 1, 0);
-  testing::FillBatches(run.log);
+  compare::Run run = test_support::SyntheticRun(true, 1, 0);
+  test_support::FillBatches(run.log);
   EXPECT_THAT(TrainingOf(run), IsEmpty());
   run.log.steps.batch_digest.assign(50, 7);
   EXPECT_THAT(TrainingOf(run),
@@ -264,4 +264,4 @@ TEST(Training, HasABatchOfItsOwnInEachStep) {
 }
 
 }  // namespace
-}  // namespace isoloss::compare
+}  // namespace isoloss::compare::training_rule_test

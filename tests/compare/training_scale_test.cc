@@ -7,13 +7,13 @@
 
 #include "support/synthetic_runs.h"
 
-namespace isoloss::compare {
+namespace isoloss::compare::training_scale_test {
 namespace {
 
 // That flops and active parameters are those of the model is a matter of
 // tests/train/cost_test.cc, which knows models.
 TEST(ScaleOf, SaysWhatALogTells) {
-  runlog::RunLog log = testing::SyntheticRun(false, 1, 0).log;
+  runlog::RunLog log = test_support::SyntheticRun(false, 1, 0).log;
   log.provenance.experiment_text += "[data]\nsource = \"files\"\n";
   log.provenance.unigram_entropy_nats = 3 * std::log(2.0);
   log.provenance.bigram_entropy_nats = std::log(2.0);
@@ -35,7 +35,7 @@ TEST(ScaleOf, SaysWhatALogTells) {
 }
 
 TEST(ScaleOf, LeavesOutWhatALogDoesNotTell) {
-  runlog::RunLog log = testing::SyntheticRun(false, 1, 0).log;
+  runlog::RunLog log = test_support::SyntheticRun(false, 1, 0).log;
   log.steps.lr.clear();
   log.provenance.unigram_entropy_nats = std::nan("");
 
@@ -51,4 +51,4 @@ TEST(ScaleOf, LeavesOutWhatALogDoesNotTell) {
 }
 
 }  // namespace
-}  // namespace isoloss::compare
+}  // namespace isoloss::compare::training_scale_test

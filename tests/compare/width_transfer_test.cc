@@ -9,11 +9,11 @@
 
 #include "support/expect_refused.h"
 
-namespace isoloss::compare {
+namespace isoloss::compare::width_transfer_test {
 namespace {
 
+using test_support::ExpectRefused;
 using ::testing::ElementsAre;
-using testing::ExpectRefused;
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
@@ -167,4 +167,4 @@ TEST(CompareWidths, RefusesWhatItCantCompare) {
 }
 
 }  // namespace
-}  // namespace isoloss::compare
+}  // namespace isoloss::compare::width_transfer_test

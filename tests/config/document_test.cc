@@ -7,7 +7,7 @@
 
 #include "isoloss/base/error.h"
 
-namespace isoloss::config {
+namespace isoloss::config::document_test {
 namespace {
 
 using ::testing::AllOf;
@@ -126,4 +126,4 @@ TEST(Shown, CutsLongValues) {
 }
 
 }  // namespace
-}  // namespace isoloss::config
+}  // namespace isoloss::config::document_test

@@ -8,7 +8,7 @@
 #include "isoloss/config/reader.h"
 #include "isoloss/config/writer.h"
 
-namespace isoloss::config {
+namespace isoloss::config::fields_test {
 
 struct Part {
   std::string name;
@@ -151,4 +151,4 @@ TEST(Reader, ASectionOfFreeNamesHasThemInTheirOrder) {
 }
 
 }  // namespace
-}  // namespace isoloss::config
+}  // namespace isoloss::config::fields_test

@@ -11,7 +11,7 @@
 
 #include "isoloss/base/error.h"
 
-namespace isoloss::corpus {
+namespace isoloss::corpus::batches_test {
 namespace {
 
 using testing::ElementsAre;
@@ -137,4 +137,4 @@ TEST(Batches, NameTheShareThatIsTooShort) {
 }
 
 }  // namespace
-}  // namespace isoloss::corpus
+}  // namespace isoloss::corpus::batches_test

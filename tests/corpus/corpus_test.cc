@@ -11,7 +11,7 @@
 
 #include "isoloss/base/rng.h"
 
-namespace isoloss::corpus {
+namespace isoloss::corpus::corpus_test {
 namespace {
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
@@ -99,4 +99,4 @@ TEST(Corpus, DigestDependsOnTokensAndVocabularyButNotOnTheirWidth) {
 }
 
 }  // namespace
-}  // namespace isoloss::corpus
+}  // namespace isoloss::corpus::corpus_test

@@ -10,7 +10,7 @@
 #include "isoloss/corpus/corpus.h"
 #include "support/temporary_folder.h"
 
-namespace isoloss::corpus {
+namespace isoloss::corpus::load_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -41,7 +41,7 @@ class LoadCorpusTest : public ::testing::Test {
     return "no error";
   }
 
-  const testing::TemporaryFolder folder_;
+  const test_support::TemporaryFolder folder_;
   const fs::path root_ = folder_.path();
 };
 
@@ -220,4 +220,4 @@ TEST_F(LoadCorpusTest, StatesTheFloorOfASyntheticSource) {
 }
 
 }  // namespace
-}  // namespace isoloss::corpus
+}  // namespace isoloss::corpus::load_test

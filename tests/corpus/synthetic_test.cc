@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace isoloss::corpus {
+namespace isoloss::corpus::synthetic_test {
 namespace {
 
 constexpr SyntheticSource kSource = {.vocab_size = 16,
@@ -101,4 +101,4 @@ TEST(Synthetic, TokensAreAFunctionOfTheSourceSeed) {
 }
 
 }  // namespace
-}  // namespace isoloss::corpus
+}  // namespace isoloss::corpus::synthetic_test

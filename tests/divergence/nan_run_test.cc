@@ -17,11 +17,11 @@
 #include "kept_runs.h"
 #include "support/temporary_folder.h"
 
-namespace isoloss::train {
+namespace isoloss::train::nan_run_test {
 namespace {
 
 namespace fs = std::filesystem;
-using isoloss::testing::TemporaryFolder;
+using isoloss::test_support::TemporaryFolder;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -237,4 +237,4 @@ TEST(NanWeight, IsNotWhatAStoppedRunGoesOnFrom) {
 }
 
 }  // namespace
-}  // namespace isoloss::train
+}  // namespace isoloss::train::nan_run_test

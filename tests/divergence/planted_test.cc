@@ -18,7 +18,7 @@
 #include "isoloss/train/trainer.h"
 #include "planted_places.h"
 
-namespace isoloss::compare {
+namespace isoloss::compare::planted_test {
 namespace {
 
 using testing::ElementsAreArray;
@@ -334,4 +334,4 @@ INSTANTIATE_TEST_SUITE_P(Arms, PlantedInArmTest,
                          [](const auto& arm) { return arm.param; });
 
 }  // namespace
-}  // namespace isoloss::compare
+}  // namespace isoloss::compare::planted_test

@@ -16,11 +16,11 @@
 #include "kept_runs.h"
 #include "support/temporary_folder.h"
 
-namespace isoloss::train {
+namespace isoloss::train::run_again_test {
 namespace {
 
 namespace fs = std::filesystem;
-using isoloss::testing::TemporaryFolder;
+using isoloss::test_support::TemporaryFolder;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
@@ -132,4 +132,4 @@ TEST_F(RunAgainTest, RefusesWhatIsNotTheRun) {
 }
 
 }  // namespace
-}  // namespace isoloss::train
+}  // namespace isoloss::train::run_again_test

@@ -5,7 +5,7 @@
 
 #include <limits>
 
-namespace isoloss::document {
+namespace isoloss::document::chart_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -112,4 +112,4 @@ TEST(DrawChart, DrawsBrailleDots) {
 }
 
 }  // namespace
-}  // namespace isoloss::document
+}  // namespace isoloss::document::chart_test

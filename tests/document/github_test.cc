@@ -10,7 +10,7 @@
 
 #include "result_samples.h"
 
-namespace isoloss::document {
+namespace isoloss::document::github_test {
 namespace {
 
 using ::testing::EndsWith;
@@ -80,4 +80,4 @@ TEST(Github, StopsCommandsUntilItsToken) {
 }
 
 }  // namespace
-}  // namespace isoloss::document
+}  // namespace isoloss::document::github_test

@@ -8,7 +8,7 @@
 #include "result_samples.h"
 
 // That real parsers and the schema take it: tests/cli/ci_formats_test.py.
-namespace isoloss::document {
+namespace isoloss::document::junit_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -63,4 +63,4 @@ TEST(Junit, IsBoundedWhateverTheTextIs) {
 }
 
 }  // namespace
-}  // namespace isoloss::document
+}  // namespace isoloss::document::junit_test

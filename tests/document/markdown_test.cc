@@ -8,7 +8,7 @@
 #include "result_samples.h"
 
 // How GitHub's renderer shows it: tests/cli/ci_formats_test.py.
-namespace isoloss::document {
+namespace isoloss::document::markdown_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -62,4 +62,4 @@ TEST(Markdown, MentionsNobodyAndRefersToNothing) {
 }
 
 }  // namespace
-}  // namespace isoloss::document
+}  // namespace isoloss::document::markdown_test

@@ -6,7 +6,7 @@
 #include <limits>
 #include <string>
 
-namespace isoloss::document {
+namespace isoloss::document::picture_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -104,4 +104,4 @@ TEST(PictureGrid, BreaksLongNamesOfColumns) {
 }
 
 }  // namespace
-}  // namespace isoloss::document
+}  // namespace isoloss::document::picture_test

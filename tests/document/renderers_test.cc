@@ -12,7 +12,7 @@
 #include "isoloss/document/json.h"
 #include "isoloss/document/text.h"
 
-namespace isoloss::document {
+namespace isoloss::document::renderers_test {
 namespace {
 
 struct Rung {
@@ -151,4 +151,4 @@ TEST(Text, SaysThatAChartHasNothingToDraw) {
 }
 
 }  // namespace
-}  // namespace isoloss::document
+}  // namespace isoloss::document::renderers_test

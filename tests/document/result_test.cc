@@ -8,7 +8,7 @@
 
 #include "result_samples.h"
 
-namespace isoloss::document {
+namespace isoloss::document::result_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -91,4 +91,4 @@ TEST(Result, OfAnErrorIsRedAndSaysWhy) {
 }
 
 }  // namespace
-}  // namespace isoloss::document
+}  // namespace isoloss::document::result_test

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace isoloss::document {
+namespace isoloss::document::svg_axes_test {
 namespace {
 
 using ::testing::AllOf;
@@ -177,4 +177,4 @@ TEST(SvgForest, OfNearlyEqualValuesEnds) {
 }
 
 }  // namespace
-}  // namespace isoloss::document
+}  // namespace isoloss::document::svg_axes_test

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace isoloss::document {
+namespace isoloss::document::text_layout_test {
 namespace {
 
 constexpr TextStyle kNarrow = {.width = 20};
@@ -37,4 +37,4 @@ TEST(Shortened, TextIsCutBetweenCharacters) {
 }
 
 }  // namespace
-}  // namespace isoloss::document
+}  // namespace isoloss::document::text_layout_test

@@ -9,7 +9,7 @@
 #include "isoloss/base/error.h"
 #include "planted_losses.h"
 
-namespace isoloss::estimators {
+namespace isoloss::estimators::additive_model_test {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
@@ -111,4 +111,4 @@ TEST(AdditiveModel, RefusesWhatDoesNotDetermineAProduct) {
 }
 
 }  // namespace
-}  // namespace isoloss::estimators
+}  // namespace isoloss::estimators::additive_model_test

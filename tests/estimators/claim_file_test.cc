@@ -8,7 +8,7 @@
 
 #include "isoloss/base/error.h"
 
-namespace isoloss::estimators {
+namespace isoloss::estimators::claim_file_test {
 namespace {
 
 using testing::HasSubstr;
@@ -295,4 +295,4 @@ TEST(ClaimFile, BoundsHostileFiles) {
 }
 
 }  // namespace
-}  // namespace isoloss::estimators
+}  // namespace isoloss::estimators::claim_file_test

@@ -9,7 +9,7 @@
 
 #include "isoloss/base/error.h"
 
-namespace isoloss::estimators {
+namespace isoloss::estimators::claim_judge_test {
 namespace {
 
 constexpr int64_t kSteps = 100;
@@ -386,4 +386,4 @@ TEST(JudgeClaim, DecidesNothingWhileRunsAreMissing) {
 }
 
 }  // namespace
-}  // namespace isoloss::estimators
+}  // namespace isoloss::estimators::claim_judge_test

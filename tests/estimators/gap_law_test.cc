@@ -7,7 +7,7 @@
 
 #include "synthetic_ladder.h"
 
-namespace isoloss::estimators {
+namespace isoloss::estimators::gap_law_test {
 namespace {
 
 const std::vector<double> kErrors(6, 1e-3);
@@ -119,4 +119,4 @@ TEST(DeterminesLossLaw, TakesSixCellsWithThreeSizesOfEachKind) {
 }
 
 }  // namespace
-}  // namespace isoloss::estimators
+}  // namespace isoloss::estimators::gap_law_test

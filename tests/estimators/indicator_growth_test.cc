@@ -7,7 +7,7 @@
 
 #include "isoloss/estimators/growth.h"
 
-namespace isoloss::estimators {
+namespace isoloss::estimators::indicator_growth_test {
 namespace {
 
 TEST(Growth, IsThatOfAnExponential) {
@@ -66,4 +66,4 @@ TEST(Growth, OfRunsIsTheIntervalOfTheirMean) {
 }
 
 }  // namespace
-}  // namespace isoloss::estimators
+}  // namespace isoloss::estimators::indicator_growth_test

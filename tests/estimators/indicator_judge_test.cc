@@ -9,7 +9,7 @@
 
 #include "isoloss/base/error.h"
 
-namespace isoloss::estimators {
+namespace isoloss::estimators::indicator_judge_test {
 namespace {
 
 /// Records of steps 5, 10, … of one indicator; others were not measured.
@@ -136,4 +136,4 @@ TEST(Indicators, KnowWhetherOneModeHasRunsOfBothFates) {
 TEST(Indicators, RefuseNoRun) { EXPECT_THROW(JudgeIndicators({}), Error); }
 
 }  // namespace
-}  // namespace isoloss::estimators
+}  // namespace isoloss::estimators::indicator_judge_test

@@ -9,7 +9,7 @@
 
 #include "isoloss/base/error.h"
 
-namespace isoloss::estimators {
+namespace isoloss::estimators::indicator_record_test {
 namespace {
 
 std::vector<IndicatorRecord> Samples() {
@@ -56,4 +56,4 @@ TEST(Records, RefuseWhatWasNotWritten) {
 }
 
 }  // namespace
-}  // namespace isoloss::estimators
+}  // namespace isoloss::estimators::indicator_record_test

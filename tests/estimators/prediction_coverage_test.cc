@@ -13,7 +13,7 @@
 #include "isoloss/estimators/predictor.h"
 #include "synthetic_ladder.h"
 
-namespace isoloss::estimators {
+namespace isoloss::estimators::prediction_coverage_test {
 namespace {
 
 constexpr int kTrials = 500;
@@ -239,4 +239,4 @@ TEST(GapSlope, HoldsZeroOfEqualArms) {
 }
 
 }  // namespace
-}  // namespace isoloss::estimators
+}  // namespace isoloss::estimators::prediction_coverage_test

@@ -9,7 +9,7 @@
 #include "isoloss/base/error.h"
 #include "synthetic_ladder.h"
 
-namespace isoloss::estimators {
+namespace isoloss::estimators::prediction_test {
 namespace {
 
 constexpr Size k16B = {16e9, 50e9};
@@ -192,4 +192,4 @@ TEST(PredictGap, DependsOnItsArgumentsOnly) {
 }
 
 }  // namespace
-}  // namespace isoloss::estimators
+}  // namespace isoloss::estimators::prediction_test

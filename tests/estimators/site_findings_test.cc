@@ -9,7 +9,7 @@
 
 #include "planted_losses.h"
 
-namespace isoloss::estimators {
+namespace isoloss::estimators::site_findings_test {
 namespace {
 
 constexpr double kRunNoise = 0.003;  // a thousandth of the loss, as in MXFP8
@@ -182,4 +182,4 @@ TEST(SiteFindings, NameNoRecipeIfNoneIsSafe) {
 }
 
 }  // namespace
-}  // namespace isoloss::estimators
+}  // namespace isoloss::estimators::site_findings_test

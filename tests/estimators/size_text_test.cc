@@ -4,7 +4,7 @@
 
 #include "isoloss/base/error.h"
 
-namespace isoloss::estimators {
+namespace isoloss::estimators::size_text_test {
 namespace {
 
 TEST(SizeText, IsReadAsItIsWritten) {
@@ -27,4 +27,4 @@ TEST(SizeText, RefusesWhatIsNoSize) {
 }
 
 }  // namespace
-}  // namespace isoloss::estimators
+}  // namespace isoloss::estimators::size_text_test

@@ -6,7 +6,7 @@
 
 #include "isoloss/base/error.h"
 
-namespace isoloss::estimators {
+namespace isoloss::estimators::speed_model_test {
 namespace {
 
 /// Two kinds; numbers to calculate with by hand.
@@ -94,4 +94,4 @@ TEST(SpeedModel, RefusesARunThatIsSlowerThanItsParts) {
 }
 
 }  // namespace
-}  // namespace isoloss::estimators
+}  // namespace isoloss::estimators::speed_model_test

@@ -6,7 +6,7 @@
 #include "isoloss/estimators/ladder_statement.h"
 #include "synthetic_ladder.h"
 
-namespace isoloss::estimators {
+namespace isoloss::estimators::state_ladder_test {
 namespace {
 
 LadderArm Arm(const std::string& name, double gap, double sd = 1e-4,
@@ -166,4 +166,4 @@ TEST(StateLadder, RefusesAMarginThatIsNone) {
 }
 
 }  // namespace
-}  // namespace isoloss::estimators
+}  // namespace isoloss::estimators::state_ladder_test

@@ -8,7 +8,7 @@
 
 #include "isoloss/base/error.h"
 
-namespace isoloss::estimators {
+namespace isoloss::estimators::stress_map_test {
 namespace {
 
 /// Eight runs around `loss`, of which the first `diverged` did not end.
@@ -87,4 +87,4 @@ TEST(StressMap, RefusesModesWithOtherArms) {
 }
 
 }  // namespace
-}  // namespace isoloss::estimators
+}  // namespace isoloss::estimators::stress_map_test

@@ -9,7 +9,7 @@
 #include "isoloss/transport/process_transport.h"
 #include "support/memory_network.h"
 
-namespace isoloss::expert_parallel {
+namespace isoloss::expert_parallel::collectives_test {
 namespace {
 
 /// Fewer local ranks than threads: the phase of a process's first rank may then
@@ -57,4 +57,4 @@ TEST(Collectives, SumOnWhateverThreadAPhaseRuns) {
 }
 
 }  // namespace
-}  // namespace isoloss::expert_parallel
+}  // namespace isoloss::expert_parallel::collectives_test

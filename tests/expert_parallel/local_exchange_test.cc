@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace isoloss::expert_parallel {
+namespace isoloss::expert_parallel::local_exchange_test {
 namespace {
 
 using kernels::Rounding;
@@ -116,4 +116,4 @@ TEST_F(LocalExchangeTest, DispatchBackwardAddsSlotsAndAddendWithOneRounding) {
 }
 
 }  // namespace
-}  // namespace isoloss::expert_parallel
+}  // namespace isoloss::expert_parallel::local_exchange_test

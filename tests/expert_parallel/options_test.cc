@@ -8,7 +8,7 @@
 
 #include "isoloss/base/error.h"
 
-namespace isoloss::expert_parallel {
+namespace isoloss::expert_parallel::options_test {
 namespace {
 
 using testing::AllOf;
@@ -99,4 +99,4 @@ TEST(ExchangeOptions, UnknownPayloadNamesItsKeyAndTheNearestName) {
 }
 
 }  // namespace
-}  // namespace isoloss::expert_parallel
+}  // namespace isoloss::expert_parallel::options_test

@@ -19,7 +19,7 @@
 #include "isoloss/formats/mx_block.h"
 #include "isoloss/kernels/quantize.h"
 
-namespace isoloss::expert_parallel {
+namespace isoloss::expert_parallel::payload_test {
 namespace {
 
 using kernels::Rounding;
@@ -246,4 +246,4 @@ TEST(Payload, E4m3ErrorsStayWithinHalfAStep) {
 }
 
 }  // namespace
-}  // namespace isoloss::expert_parallel
+}  // namespace isoloss::expert_parallel::payload_test

@@ -13,7 +13,7 @@
 #include "expert_parallel/reference_exchange.h"
 #include "isoloss/base/rng.h"
 
-namespace isoloss::expert_parallel {
+namespace isoloss::expert_parallel::ranked_exchange_test {
 namespace {
 
 using kernels::Rounding;
@@ -291,4 +291,4 @@ TEST(RankedExchange, CountsTheBusiestRankOverAllSourcesOfItsGroup) {
 }
 
 }  // namespace
-}  // namespace isoloss::expert_parallel
+}  // namespace isoloss::expert_parallel::ranked_exchange_test

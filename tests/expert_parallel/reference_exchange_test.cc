@@ -16,7 +16,7 @@
 #include "isoloss/base/rng.h"
 #include "isoloss/formats/bf16.h"
 
-namespace isoloss::expert_parallel::testing {
+namespace isoloss::expert_parallel::testing::reference_exchange_test {
 namespace {
 
 using kernels::Rounding;
@@ -360,4 +360,4 @@ TEST(ReferenceExchange, BackwardPassesAreAdjoints) {
 }
 
 }  // namespace
-}  // namespace isoloss::expert_parallel::testing
+}  // namespace isoloss::expert_parallel::testing::reference_exchange_test

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-namespace isoloss::expert_parallel {
+namespace isoloss::expert_parallel::routing_plan_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -56,4 +56,4 @@ TEST(RoutingPlanDeathTest, RefusesAnExpertThatDoesNotExist) {
 }
 
 }  // namespace
-}  // namespace isoloss::expert_parallel
+}  // namespace isoloss::expert_parallel::routing_plan_test

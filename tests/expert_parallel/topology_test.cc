@@ -7,7 +7,7 @@
 
 #include "isoloss/base/error.h"
 
-namespace isoloss::expert_parallel {
+namespace isoloss::expert_parallel::topology_test {
 namespace {
 
 using testing::HasSubstr;
@@ -110,4 +110,4 @@ TEST(Topology, RefusesZeros) {
 }
 
 }  // namespace
-}  // namespace isoloss::expert_parallel
+}  // namespace isoloss::expert_parallel::topology_test

@@ -10,7 +10,7 @@
 #include "isoloss/transport/message.h"
 #include "stage.h"
 
-namespace isoloss::faults {
+namespace isoloss::faults::conservation_faults_test {
 namespace {
 
 using expert_parallel::Assignment;
@@ -303,4 +303,4 @@ TEST_P(ConservationFaults, OneDamagedMessageAmongManyIsNamed) {
 INSTANTIATE_TEST_SUITE_P(Processes, ConservationFaults, testing::Values(1, 2));
 
 }  // namespace
-}  // namespace isoloss::faults
+}  // namespace isoloss::faults::conservation_faults_test

@@ -10,7 +10,7 @@
 #include "isoloss/formats/bf16.h"
 #include "stage.h"
 
-namespace isoloss::faults {
+namespace isoloss::faults::gradient_faults_test {
 namespace {
 
 using testing::AllOf;
@@ -190,4 +190,4 @@ TEST(GradientFaults, AWrongUpdateIsNamed) {
 }
 
 }  // namespace
-}  // namespace isoloss::faults
+}  // namespace isoloss::faults::gradient_faults_test

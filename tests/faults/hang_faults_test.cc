@@ -8,7 +8,7 @@
 #include "isoloss/transport/message.h"
 #include "stage.h"
 
-namespace isoloss::faults {
+namespace isoloss::faults::hang_faults_test {
 namespace {
 
 using testing::AllOf;
@@ -205,4 +205,4 @@ TEST(HangFaults, ADamagedFrameHeaderEndsTheRun) {
 }
 
 }  // namespace
-}  // namespace isoloss::faults
+}  // namespace isoloss::faults::hang_faults_test

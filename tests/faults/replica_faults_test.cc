@@ -4,7 +4,7 @@
 
 #include "stage.h"
 
-namespace isoloss::faults {
+namespace isoloss::faults::replica_faults_test {
 namespace {
 
 using testing::AllOf;
@@ -107,4 +107,4 @@ TEST(ReplicaFaults, ABiasOfItsOwnIsNoticed) {
 }
 
 }  // namespace
-}  // namespace isoloss::faults
+}  // namespace isoloss::faults::replica_faults_test

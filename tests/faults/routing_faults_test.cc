@@ -13,7 +13,7 @@
 #include "isoloss/model/router.h"
 #include "stage.h"
 
-namespace isoloss::faults {
+namespace isoloss::faults::routing_faults_test {
 namespace {
 
 using expert_parallel::Conservation;
@@ -254,4 +254,4 @@ TEST(RoutingFaults, OddNumbersOfRanksChangeNoBit) {
 }
 
 }  // namespace
-}  // namespace isoloss::faults
+}  // namespace isoloss::faults::routing_faults_test

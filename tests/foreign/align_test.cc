@@ -10,7 +10,7 @@
 
 #include "isoloss/base/error.h"
 
-namespace isoloss::foreign {
+namespace isoloss::foreign::align_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -207,4 +207,4 @@ TEST(Align, LeavesOutWhatIsToldOfBatchesThatAreMeantToDiffer) {
 }
 
 }  // namespace
-}  // namespace isoloss::foreign
+}  // namespace isoloss::foreign::align_test

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace isoloss::testing {
+namespace isoloss::test_support {
 
 inline std::string Little(uint64_t value, size_t bytes) {
   std::string text;
@@ -94,4 +94,4 @@ inline std::string TensorEvent(int64_t step, std::string_view tag,
   return EventOf(step, Text(1, tag) + Text(8, tensor) + Plugin(plugin));
 }
 
-}  // namespace isoloss::testing
+}  // namespace isoloss::test_support

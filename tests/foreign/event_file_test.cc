@@ -15,24 +15,24 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/temporary_folder.h"
 
-namespace isoloss::foreign {
+namespace isoloss::foreign::event_file_test {
 namespace {
 
+using test_support::EventOf;
+using test_support::Fp32;
+using test_support::Fp32Bytes;
+using test_support::Fp64;
+using test_support::Fp64Bytes;
+using test_support::Plugin;
+using test_support::Record;
+using test_support::SimpleEvent;
+using test_support::TensorEvent;
+using test_support::Text;
+using test_support::VersionRecord;
+using test_support::Whole;
 using ::testing::ElementsAre;
-using testing::EventOf;
-using testing::Fp32;
-using testing::Fp32Bytes;
-using testing::Fp64;
-using testing::Fp64Bytes;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::Plugin;
-using testing::Record;
-using testing::SimpleEvent;
-using testing::TensorEvent;
-using testing::Text;
-using testing::VersionRecord;
-using testing::Whole;
 
 constexpr uint64_t kFloat = 1;
 constexpr uint64_t kDouble = 2;
@@ -344,9 +344,9 @@ TEST_F(EventFileOnDisk, WithDamageSaysHowMuchIsLost) {
 }
 
 TEST_F(EventFileOnDisk, WithAForgedLengthTakesNoMemory) {
-  const std::string length = testing::Little(uint64_t{1} << 60, 8);
+  const std::string length = test_support::Little(uint64_t{1} << 60, 8);
   const std::string head =
-      length + testing::Little(testing::PlainMaskedCrc(length), 4);
+      length + test_support::Little(test_support::PlainMaskedCrc(length), 4);
 
   const EventFile file = ReadEventFile(Write(head + "some bytes"));
 
@@ -404,4 +404,4 @@ TEST(MergeEventFiles, KeepsWhatIsSaidOfEachFile) {
 }
 
 }  // namespace
-}  // namespace isoloss::foreign
+}  // namespace isoloss::foreign::event_file_test

@@ -6,7 +6,7 @@
 
 #include "isoloss/foreign/json.h"
 
-namespace isoloss::foreign {
+namespace isoloss::foreign::foreign_json_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -60,4 +60,4 @@ TEST(Whole, IsTakenFromNumbersOnly) {
 }
 
 }  // namespace
-}  // namespace isoloss::foreign
+}  // namespace isoloss::foreign::foreign_json_test

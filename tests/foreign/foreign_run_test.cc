@@ -10,7 +10,7 @@
 #include "isoloss/foreign/findings.h"
 #include "isoloss/foreign/smoothing.h"
 
-namespace isoloss::foreign {
+namespace isoloss::foreign::foreign_run_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -224,4 +224,4 @@ TEST(Names, OfSeveralRatesGiveTheOneThatTrains) {
 }
 
 }  // namespace
-}  // namespace isoloss::foreign
+}  // namespace isoloss::foreign::foreign_run_test

@@ -9,7 +9,7 @@
 #include "event_file_bytes.h"
 #include "isoloss/base/error.h"
 
-namespace isoloss::foreign {
+namespace isoloss::foreign::read_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -414,16 +414,16 @@ TEST(DeepSpeed, HasLossAndLearningRate) {
 
 TEST(EventFile, HasASeriesForEachTag) {
   const ForeignRun run =
-      Only(isoloss::testing::VersionRecord() +
-           isoloss::testing::SimpleEvent(0, "train/loss", 4.5F) +
-           isoloss::testing::SimpleEvent(10, "train/loss", 3.25F) +
-           isoloss::testing::SimpleEvent(-1, "lr", 0.5F));
+      Only(isoloss::test_support::VersionRecord() +
+           isoloss::test_support::SimpleEvent(0, "train/loss", 4.5F) +
+           isoloss::test_support::SimpleEvent(10, "train/loss", 3.25F) +
+           isoloss::test_support::SimpleEvent(-1, "lr", 0.5F));
   EXPECT_EQ(run.format, "tensorboard");
   EXPECT_THAT(Loss(run).step, ElementsAre(0, 10));
   EXPECT_THAT(Loss(run).value, ElementsAre(4.5, 3.25));
   EXPECT_TRUE(Loss(run).digits.exact());
   EXPECT_THAT(run.notes, ElementsAre(HasSubstr("negative step")));
-  EXPECT_THAT(ErrorOf(isoloss::testing::VersionRecord()),
+  EXPECT_THAT(ErrorOf(isoloss::test_support::VersionRecord()),
               HasSubstr("no scalar"));
 }
 
@@ -502,4 +502,4 @@ TEST(Fields, AreTheLastResort) {
 }
 
 }  // namespace
-}  // namespace isoloss::foreign
+}  // namespace isoloss::foreign::read_test

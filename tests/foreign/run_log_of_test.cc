@@ -14,7 +14,7 @@
 #include "isoloss/foreign/batch_names.h"
 #include "isoloss/foreign/read.h"
 
-namespace isoloss::foreign {
+namespace isoloss::foreign::run_log_of_test {
 namespace {
 
 using ::testing::Contains;
@@ -481,4 +481,4 @@ TEST(RunLogOf, MissesNoLossOfASkippedUpdate) {
 }
 
 }  // namespace
-}  // namespace isoloss::foreign
+}  // namespace isoloss::foreign::run_log_of_test

@@ -11,7 +11,7 @@
 #include "isoloss/foreign/findings.h"
 #include "isoloss/foreign/read.h"
 
-namespace isoloss::foreign {
+namespace isoloss::foreign::tables_test {
 namespace {
 
 using ::testing::Contains;
@@ -468,4 +468,4 @@ TEST(Table, TellsOfStepsWithoutALoss) {
 }
 
 }  // namespace
-}  // namespace isoloss::foreign
+}  // namespace isoloss::foreign::tables_test

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace isoloss::foreign {
+namespace isoloss::foreign::text_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -61,4 +61,4 @@ TEST(Lines, EndAsAnywhereAndLoseTheirColours) {
 }
 
 }  // namespace
-}  // namespace isoloss::foreign
+}  // namespace isoloss::foreign::text_test

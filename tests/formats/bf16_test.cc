@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace isoloss::formats {
+namespace isoloss::formats::bf16_test {
 namespace {
 
 float FromBits(uint32_t bits) { return std::bit_cast<float>(bits); }
@@ -53,4 +53,4 @@ TEST(Bf16, EdgesOfTheRangeAreRoundedNotFlushed) {
 }
 
 }  // namespace
-}  // namespace isoloss::formats
+}  // namespace isoloss::formats::bf16_test

@@ -14,10 +14,10 @@
 #include "isoloss/formats/mx_block.h"
 #include "support/mx_elements.h"
 
-namespace isoloss::formats {
+namespace isoloss::formats::block_vectors_test {
 namespace {
 
-using isoloss::testing::H5File;
+using isoloss::test_support::H5File;
 
 struct TorchaoMode {
   ScaleRule mode;
@@ -226,4 +226,4 @@ TEST_P(BlockVectors, RceilIsTheRoundedUpQuotientWhereItsRuleBends) {
 }
 
 }  // namespace
-}  // namespace isoloss::formats
+}  // namespace isoloss::formats::block_vectors_test

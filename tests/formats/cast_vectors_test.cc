@@ -14,10 +14,10 @@
 #include "isoloss/formats/rounding_mode.h"
 #include "support/mx_elements.h"
 
-namespace isoloss::formats {
+namespace isoloss::formats::cast_vectors_test {
 namespace {
 
-using isoloss::testing::H5File;
+using isoloss::test_support::H5File;
 
 class ElementVectors : public ::testing::TestWithParam<const Format*> {
  protected:
@@ -232,4 +232,4 @@ TEST(Bf16Vectors, CastsAreAsInCastsH5) {
 }
 
 }  // namespace
-}  // namespace isoloss::formats
+}  // namespace isoloss::formats::cast_vectors_test

@@ -20,14 +20,14 @@
 
 namespace isoloss::formats {
 
-inline isoloss::testing::H5File OpenVectors(const std::string& name) {
-  return isoloss::testing::H5File(
-      isoloss::testing::GoldenPath("vectors", name));
+inline isoloss::test_support::H5File OpenVectors(const std::string& name) {
+  return isoloss::test_support::H5File(
+      isoloss::test_support::GoldenPath("vectors", name));
 }
 
 /// Names of the groups directly below `parent` ("" for the root) that begin
 /// with `prefix`.
-inline std::set<std::string> Groups(const isoloss::testing::H5File& file,
+inline std::set<std::string> Groups(const isoloss::test_support::H5File& file,
                                     const std::string& parent,
                                     const std::string& prefix) {
   std::set<std::string> groups;
@@ -75,14 +75,14 @@ bool SameBits(Code expected, Code actual) {
 }
 
 inline MatrixView<const float> View(
-    const isoloss::testing::H5Array<float>& array) {
+    const isoloss::test_support::H5Array<float>& array) {
   return {array.values.data(), array.rows(), array.cols()};
 }
 
 /// Compares the elements for which applies(row, col) with a dataset of the same
 /// shape, by same(expected, actual).
 template <typename T, typename Applies, typename Same>
-void ExpectMatrix(const isoloss::testing::H5File& file,
+void ExpectMatrix(const isoloss::test_support::H5File& file,
                   const std::string& dataset, const Matrix<T>& actual,
                   const Applies& applies, const Same& same) {
   SCOPED_TRACE(dataset);
@@ -107,7 +107,7 @@ void ExpectMatrix(const isoloss::testing::H5File& file,
 
 /// Compares the bits of the elements for which applies(row, col).
 template <typename T, typename Applies>
-void ExpectMatrix(const isoloss::testing::H5File& file,
+void ExpectMatrix(const isoloss::test_support::H5File& file,
                   const std::string& dataset, const Matrix<T>& actual,
                   const Applies& applies) {
   ExpectMatrix(file, dataset, actual, applies,
@@ -116,14 +116,14 @@ void ExpectMatrix(const isoloss::testing::H5File& file,
 
 /// Compares the bits of all elements.
 template <typename T>
-void ExpectMatrix(const isoloss::testing::H5File& file,
+void ExpectMatrix(const isoloss::test_support::H5File& file,
                   const std::string& dataset, const Matrix<T>& actual) {
   ExpectMatrix(file, dataset, actual, [](size_t, size_t) { return true; });
 }
 
 /// Compares values: zeros of either sign are equal. For microxcaling, which
 /// loses the sign of zero.
-inline void ExpectMatrixValues(const isoloss::testing::H5File& file,
+inline void ExpectMatrixValues(const isoloss::test_support::H5File& file,
                                const std::string& dataset,
                                const Matrix<float>& actual) {
   ExpectMatrix(

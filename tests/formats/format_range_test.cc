@@ -6,7 +6,7 @@
 #include <cmath>
 #include <string>
 
-namespace isoloss::formats {
+namespace isoloss::formats::format_range_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -73,4 +73,4 @@ TEST_P(Binades, HoldEveryPositiveValueAndBoundItsRounding) {
 }
 
 }  // namespace
-}  // namespace isoloss::formats
+}  // namespace isoloss::formats::format_range_test

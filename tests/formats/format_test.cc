@@ -17,7 +17,7 @@
 #include "isoloss/base/rng.h"
 #include "isoloss/formats/bf16.h"
 
-namespace isoloss::formats {
+namespace isoloss::formats::format_test {
 namespace {
 
 using ::testing::ElementsAreArray;
@@ -251,4 +251,4 @@ TEST(FormatDeathTest, CodeWiderThanTheFormatStopsTheProgram) {
 }
 
 }  // namespace
-}  // namespace isoloss::formats
+}  // namespace isoloss::formats::format_test

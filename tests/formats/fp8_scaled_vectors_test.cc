@@ -13,10 +13,10 @@
 #include "comparison.h"
 #include "isoloss/formats/quantize.h"
 
-namespace isoloss::formats {
+namespace isoloss::formats::fp8_scaled_vectors_test {
 namespace {
 
-using isoloss::testing::H5File;
+using isoloss::test_support::H5File;
 using ::testing::IsSupersetOf;
 
 /// What "te_1x128" and the like says: rule and cell.
@@ -114,4 +114,4 @@ TEST(Fp8ScaledVectors, CodesAndScalesAreTheProducers) {
 }
 
 }  // namespace
-}  // namespace isoloss::formats
+}  // namespace isoloss::formats::fp8_scaled_vectors_test

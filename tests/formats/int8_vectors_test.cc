@@ -9,10 +9,10 @@
 #include "comparison.h"
 #include "isoloss/formats/quantize.h"
 
-namespace isoloss::formats {
+namespace isoloss::formats::int8_vectors_test {
 namespace {
 
-using isoloss::testing::H5File;
+using isoloss::test_support::H5File;
 
 constexpr uint32_t kMinusTwo = 0x80;
 
@@ -91,4 +91,4 @@ TEST(Int8Vectors, EveryLengthIsQuantisedAsOtherToolsDo) {
 }
 
 }  // namespace
-}  // namespace isoloss::formats
+}  // namespace isoloss::formats::int8_vectors_test

@@ -11,10 +11,10 @@
 #include "isoloss/formats/format.h"
 #include "isoloss/formats/mx_block.h"
 
-namespace isoloss::formats {
+namespace isoloss::formats::matmul_vectors_test {
 namespace {
 
-using isoloss::testing::H5File;
+using isoloss::test_support::H5File;
 
 /// c[i, j] = the FP32 chain acc = fma(a[i, k], b[j, k], acc), k ascending.
 Matrix<float> Chain(MatrixView<const float> a, MatrixView<const float> b) {
@@ -180,4 +180,4 @@ TEST(MatmulVectors, MicroxcalingsOperandsAndProductsWithTailsAreReproduced) {
 }
 
 }  // namespace
-}  // namespace isoloss::formats
+}  // namespace isoloss::formats::matmul_vectors_test

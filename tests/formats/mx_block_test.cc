@@ -15,7 +15,7 @@
 #include "isoloss/formats/bf16.h"
 #include "support/mx_elements.h"
 
-namespace isoloss::formats {
+namespace isoloss::formats::mx_block_test {
 namespace {
 
 using ::testing::Each;
@@ -391,4 +391,4 @@ TEST(ScaleRuleName, RoundTripsAndAnUnknownNameListsTheKnownOnes) {
 }
 
 }  // namespace
-}  // namespace isoloss::formats
+}  // namespace isoloss::formats::mx_block_test

@@ -8,10 +8,10 @@
 #include "comparison.h"
 #include "isoloss/formats/quantize.h"
 
-namespace isoloss::formats {
+namespace isoloss::formats::nvfp4_vectors_test {
 namespace {
 
-using isoloss::testing::H5File;
+using isoloss::test_support::H5File;
 
 Quantization Nvfp4(ScaleRule rule, Scaling scaling, Cell cell) {
   Quantization quantization;
@@ -125,4 +125,4 @@ TEST(Nvfp4Vectors, TorchaosScalesOfBlocksUnderOneOfTheTensor) {
 }
 
 }  // namespace
-}  // namespace isoloss::formats
+}  // namespace isoloss::formats::nvfp4_vectors_test

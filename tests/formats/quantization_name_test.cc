@@ -7,7 +7,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/formats/quantization.h"
 
-namespace isoloss::formats {
+namespace isoloss::formats::quantization_name_test {
 namespace {
 
 TEST(QuantizationByName, ReadsWhatQuantizationNameWrites) {
@@ -77,4 +77,4 @@ TEST(QuantizationByName, LimitsCellsAndHistories) {
 }
 
 }  // namespace
-}  // namespace isoloss::formats
+}  // namespace isoloss::formats::quantization_name_test

@@ -9,7 +9,7 @@
 
 #include "isoloss/base/error.h"
 
-namespace isoloss::formats {
+namespace isoloss::formats::quantization_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -201,4 +201,4 @@ TEST(Quantization, NamesOfItsPartsRoundTripAndUnknownOnesListTheKnown) {
 }
 
 }  // namespace
-}  // namespace isoloss::formats
+}  // namespace isoloss::formats::quantization_test

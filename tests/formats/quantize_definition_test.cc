@@ -13,7 +13,7 @@
 #include "quantize_cases.h"
 #include "support/mx_elements.h"
 
-namespace isoloss::formats {
+namespace isoloss::formats::quantize_definition_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -294,4 +294,4 @@ TEST(Rounded, OtherThanToNearestReachesTheCodes) {
 }
 
 }  // namespace
-}  // namespace isoloss::formats
+}  // namespace isoloss::formats::quantize_definition_test

@@ -16,7 +16,7 @@
 #include "isoloss/formats/format.h"
 #include "isoloss/formats/registered.h"
 
-namespace isoloss::formats {
+namespace isoloss::formats::rounding_mode_test {
 namespace {
 
 using ::testing::AllOf;
@@ -207,4 +207,4 @@ TEST(RoundingMode, AnUnknownNameListsTheTable) {
 }
 
 }  // namespace
-}  // namespace isoloss::formats
+}  // namespace isoloss::formats::rounding_mode_test

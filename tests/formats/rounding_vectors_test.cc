@@ -10,10 +10,10 @@
 #include "comparison.h"
 #include "isoloss/formats/quantize.h"
 
-namespace isoloss::formats {
+namespace isoloss::formats::rounding_vectors_test {
 namespace {
 
-using isoloss::testing::H5File;
+using isoloss::test_support::H5File;
 
 /// Compares the elements for which applies(x, scale) with
 /// microxcaling/<element>/<column>/dq, in blocks to which it gives our scale:
@@ -73,4 +73,4 @@ TEST(RoundingVectors, TowardZeroIsMicroxcalingsFloor) {
 }
 
 }  // namespace
-}  // namespace isoloss::formats
+}  // namespace isoloss::formats::rounding_vectors_test

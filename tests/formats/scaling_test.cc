@@ -14,7 +14,7 @@
 #include "isoloss/formats/e8m0.h"
 #include "quantize_cases.h"
 
-namespace isoloss::formats {
+namespace isoloss::formats::scaling_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -198,4 +198,4 @@ TEST(Delayed, ScaleIsOneAtFirstAndThenThatOfTheHistory) {
 }
 
 }  // namespace
-}  // namespace isoloss::formats
+}  // namespace isoloss::formats::scaling_test

@@ -14,10 +14,10 @@
 #include "isoloss/formats/hadamard.h"
 #include "isoloss/formats/rounding_mode.h"
 
-namespace isoloss::formats {
+namespace isoloss::formats::sr_rht_vectors_test {
 namespace {
 
-using isoloss::testing::H5File;
+using isoloss::test_support::H5File;
 using ::testing::IsSupersetOf;
 
 TEST(SrRhtVectors, StochasticRoundingIsGfloatsFastest) {
@@ -100,4 +100,4 @@ TEST(SrRhtVectors, SignsOfTheTransformAreThoseOfTheFile) {
 }
 
 }  // namespace
-}  // namespace isoloss::formats
+}  // namespace isoloss::formats::sr_rht_vectors_test

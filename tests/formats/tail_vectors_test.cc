@@ -8,10 +8,10 @@
 #include "isoloss/formats/mx_block.h"
 #include "support/mx_elements.h"
 
-namespace isoloss::formats {
+namespace isoloss::formats::tail_vectors_test {
 namespace {
 
-using isoloss::testing::H5File;
+using isoloss::test_support::H5File;
 
 Quantization Spec(const Format& element, ScaleRule mode) {
   return {&element, mode, NonFinitePolicy::kBlockNan};
@@ -90,4 +90,4 @@ TEST(TailVectors, ColumnsAreQuantisedAsTheRowsOfTheTranspose) {
 }
 
 }  // namespace
-}  // namespace isoloss::formats
+}  // namespace isoloss::formats::tail_vectors_test

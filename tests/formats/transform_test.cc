@@ -8,7 +8,7 @@
 #include "isoloss/formats/hadamard.h"
 #include "quantize_cases.h"
 
-namespace isoloss::formats {
+namespace isoloss::formats::transform_test {
 namespace {
 
 using ::testing::Each;
@@ -85,4 +85,4 @@ TEST(TransformTest, OfBothOperandsKeepTheirProduct) {
 }
 
 }  // namespace
-}  // namespace isoloss::formats
+}  // namespace isoloss::formats::transform_test

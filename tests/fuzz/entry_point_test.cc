@@ -12,7 +12,7 @@
 
 __attribute__((weak)) std::vector<std::string> FuzzSeeds() { return {}; }
 
-namespace isoloss {
+namespace isoloss::entry_point_test {
 namespace {
 
 void RunOne(const std::string& input) {
@@ -82,4 +82,4 @@ TEST(EntryPoint, TakesBytesAtRandom) {
 }
 
 }  // namespace
-}  // namespace isoloss
+}  // namespace isoloss::entry_point_test

@@ -11,8 +11,8 @@
 
 namespace {
 
-using namespace isoloss;           // NOLINT(google-build-using-namespace)
-using namespace isoloss::testing;  // NOLINT(google-build-using-namespace)
+using namespace isoloss;                // NOLINT(google-build-using-namespace)
+using namespace isoloss::test_support;  // NOLINT(google-build-using-namespace)
 
 /// Checksums hide the payload from what changes bytes at random; so the input
 /// is taken as one payload, too.

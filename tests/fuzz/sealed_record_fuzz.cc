@@ -23,7 +23,7 @@ using namespace isoloss::gate;  // NOLINT(google-build-using-namespace)
 
 /// One file for all inputs of this process.
 const std::filesystem::path& File() {
-  static const testing::TemporaryFolder folder;
+  static const test_support::TemporaryFolder folder;
   static const std::filesystem::path file = folder.path() / "record.json";
   return file;
 }

@@ -104,12 +104,12 @@ inline const BadInput kNotFinite[] = {
      Spoil([](auto& log) { log.eval.per_sequence_loss_nats[3] = kInf; }),
      Outcome::kFail, "domains", "per_sequence_loss_nats is inf at step 50"},
     {"ParameterNan", Spoil([](auto& log) {
-       log.parameters = testing::SampleParameters(log.steps);
+       log.parameters = test_support::SampleParameters(log.steps);
        log.parameters.grad_norm[4] = kNan;
      }),
      Outcome::kFail, "domains", "/parameters/grad_norm is NaN at step 3"},
     {"ParameterUpdateInfinity", Spoil([](auto& log) {
-       log.parameters = testing::SampleParameters(log.steps);
+       log.parameters = test_support::SampleParameters(log.steps);
        log.parameters.update_ratio.back() = kInf;
      }),
      Outcome::kFail, "domains", "/parameters/update_ratio is inf at step 50"},
@@ -167,13 +167,13 @@ inline const BadInput kWrongSteps[] = {
      }),
      Outcome::kInvalid, "steps", "steps_planned differs"},
     {"ShortParameters", Spoil([](auto& log) {
-       log.parameters = testing::SampleParameters(log.steps);
+       log.parameters = test_support::SampleParameters(log.steps);
        log.parameters.grad_norm.pop_back();
      }),
      Outcome::kInvalid, "steps", "differ in length"},
     {"OtherBatches",
      [](Runs& runs) {
-       for (auto& run : runs) testing::FillBatches(run.log);
+       for (auto& run : runs) test_support::FillBatches(run.log);
        runs[kCandidate3].log.steps.batch_digest[20] = 8;
      },
      Outcome::kInvalid, "steps", "batch_digest differs"},
@@ -320,14 +320,14 @@ inline const BadInput kWrongRecipe[] = {
     {"NoCount", SpoilArm([](auto& log) { log.steps.quantized_gemms.clear(); }),
      Outcome::kInvalid, "domains", "/steps/quantized_gemms is missing"},
     {"AnotherRecipeResolved", SpoilArm([](auto& log) {
-       log.provenance.graph = testing::SampleGraph("");
+       log.provenance.graph = test_support::SampleGraph("");
      }),
      Outcome::kFail, "recipe_ran", "/recipe gives formats to 0 of 96"},
     {"NoResolvedRecipe", SpoilArm([](auto& log) { log.provenance.graph = {}; }),
      Outcome::kInconclusive, "recipe_ran", "whether recipe mxfp8_rceil"},
     {"IdenticalLosses", Spoil([](auto& log) {
        log.steps.loss_nats =
-           testing::SyntheticRun(false, 3, 0).log.steps.loss_nats;
+           test_support::SyntheticRun(false, 3, 0).log.steps.loss_nats;
      }),
      Outcome::kFail, "declared_change",
      "arms bf16 and mxfp8 are identical: every loss is the same with seed 3"},
@@ -345,14 +345,14 @@ inline const BadInput kWrongRecipe[] = {
     {"SameRecipe", SpoilArm([](auto& log) {
        log.provenance.recipe = "bf16";
        log.provenance.resolved_recipe = "layers.0.wq  fprop bf16";
-       log.provenance.graph = testing::SampleGraph("");
+       log.provenance.graph = test_support::SampleGraph("");
        log.provenance.quantized_gemms_per_step = 0;
        for (int64_t& count : log.steps.quantized_gemms) count = 0;
      }),
      Outcome::kFail, "declared_change", "recipes bf16 and bf16 give every"},
     {"SameRecipeOfAnotherName", SpoilArm([](auto& log) {
        log.provenance.resolved_recipe = "layers.0.wq  fprop bf16";
-       log.provenance.graph = testing::SampleGraph("");
+       log.provenance.graph = test_support::SampleGraph("");
        log.provenance.quantized_gemms_per_step = 0;
        for (int64_t& count : log.steps.quantized_gemms) count = 0;
      }),
@@ -362,11 +362,11 @@ inline const BadInput kWrongRecipe[] = {
      Spoil([](auto& log) { log.provenance.recipe = "mxfp8_floor"; }),
      Outcome::kInvalid, "declared_change", "but an arm has one recipe"},
     {"MixedTable", Spoil([](auto& log) {
-       log.provenance.graph = testing::SampleGraph("e5m2");
+       log.provenance.graph = test_support::SampleGraph("e5m2");
      }),
      Outcome::kInvalid, "declared_change", "but an arm has one recipe"},
     {"SameTableOfAnotherText", SpoilArm([](auto& log) {
-       log.provenance.graph = testing::SampleGraph("");
+       log.provenance.graph = test_support::SampleGraph("");
        log.provenance.quantized_gemms_per_step = 0;
        for (int64_t& count : log.steps.quantized_gemms) count = 0;
      }),

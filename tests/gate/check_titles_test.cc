@@ -13,7 +13,7 @@
 #include "isoloss/gate/level.h"
 #include "isoloss/gate/verdict.h"
 
-namespace isoloss::gate {
+namespace isoloss::gate::check_titles_test {
 namespace {
 
 using ::testing::Contains;
@@ -99,4 +99,4 @@ TEST(CheckTitles, SayWhatToDoAboutAFailureThatDoesNotSayItself) {
 }
 
 }  // namespace
-}  // namespace isoloss::gate
+}  // namespace isoloss::gate::check_titles_test

@@ -13,7 +13,7 @@
 #include "judged_runs.h"
 #include "support/control_arms.h"
 
-namespace isoloss::gate {
+namespace isoloss::gate::controls_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -28,7 +28,7 @@ const std::vector<double> kBad = {0.9, 1.0, 1.1, 1.0};
 
 /// The control or null arm of these runs, against the baseline.
 ControlArm Judged(const Runs& others, const Policy& policy = {}) {
-  const Runs runs = testing::SyntheticExperiment(kGood);
+  const Runs runs = test_support::SyntheticExperiment(kGood);
   return JudgeControl(
       compare::PairBySeed(
           "bf16", compare::RunsOfArm(runs, "bf16"),
@@ -41,7 +41,7 @@ ControlArm Judged(const Runs& others, const Policy& policy = {}) {
 Judgement Verdict(const Controls& controls,
                   const std::vector<double>& candidate = kGood,
                   const Policy& policy = {}) {
-  const Runs runs = testing::SyntheticExperiment(candidate);
+  const Runs runs = test_support::SyntheticExperiment(candidate);
   const compare::Pairing pairing =
       compare::PairBySeed("bf16", compare::RunsOfArm(runs, "bf16"), "mxfp8",
                           compare::RunsOfArm(runs, "mxfp8"));
@@ -49,11 +49,11 @@ Judgement Verdict(const Controls& controls,
 }
 
 Controls WithNull(const std::vector<double>& percent) {
-  return {.nulls = {Judged(testing::NullRuns(percent))}};
+  return {.nulls = {Judged(test_support::NullRuns(percent))}};
 }
 
 Controls WithControl(const std::vector<double>& percent) {
-  return {.control = Judged(testing::ArmRuns("mxfp4", percent))};
+  return {.control = Judged(test_support::ArmRuns("mxfp4", percent))};
 }
 
 bool HasCheck(const Judgement& judgement, const std::string& name) {
@@ -64,7 +64,7 @@ bool HasCheck(const Judgement& judgement, const std::string& name) {
 // Differences +-0.02 and +-0.01 %: mean 0, sd sqrt(0.001 / 3) = 0.0182574, half
 // width 2.353363 * 0.0182574 / 2 = 0.0214832 (t of judge_test.cc).
 TEST(Controls, AreMeasuredAsACandidateIs) {
-  const ControlArm null = Judged(testing::NullRuns(kChance));
+  const ControlArm null = Judged(test_support::NullRuns(kChance));
 
   EXPECT_EQ(null.arm, "null");
   EXPECT_EQ(null.recipe, "bf16");
@@ -152,8 +152,8 @@ TEST(Controls, AControlThatDoesNotFailMakesAPassInconclusive) {
 
 /// At a look with less of alpha left the interval is wider.
 TEST(Controls, AreTestedAtTheLevelOfTheLook) {
-  const Runs runs = testing::SyntheticExperiment(kGood);
-  const Runs others = testing::NullRuns(kChance);
+  const Runs runs = test_support::SyntheticExperiment(kGood);
+  const Runs others = test_support::NullRuns(kChance);
   const compare::Pairing pairing =
       compare::PairBySeed("bf16", compare::RunsOfArm(runs, "bf16"), "null",
                           compare::RunsOfArm(others, "null"));
@@ -185,8 +185,8 @@ TEST(Controls, LeaveAFailureAsItIs) {
 }
 
 TEST(Controls, ThatCannotBeJudgedMakeAPassInconclusiveAndSayWhy) {
-  Runs few = testing::NullRuns({0.01, 0.02, -0.01});
-  Runs broken = testing::ArmRuns("mxfp4", kBad);
+  Runs few = test_support::NullRuns({0.01, 0.02, -0.01});
+  Runs broken = test_support::ArmRuns("mxfp4", kBad);
   broken[2].log.steps.loss_nats.back() =
       std::numeric_limits<double>::quiet_NaN();
   const Controls controls = {.nulls = {Judged(few)}, .control = Judged(broken)};
@@ -206,7 +206,7 @@ TEST(Controls, ThatCannotBeJudgedMakeAPassInconclusiveAndSayWhy) {
 TEST(Controls, AreJudgedOnBothSidesWhateverThePolicySays) {
   const Policy one_sided = {.one_sided = true};
   const Policy listed = {.levels = {"L2"}};
-  const Runs better = testing::NullRuns({-0.9, -1.0, -1.1, -1.0});
+  const Runs better = test_support::NullRuns({-0.9, -1.0, -1.1, -1.0});
 
   EXPECT_TRUE(Judged(better, one_sided).Outside());
   EXPECT_TRUE(Judged(better, listed).Outside());
@@ -215,7 +215,7 @@ TEST(Controls, AreJudgedOnBothSidesWhateverThePolicySays) {
 /// A candidate of the same runs is what they are compared with.
 TEST(Controls, AreMeasuredInTokensWhereTheMarginIs) {
   const Policy in_tokens = {.margin_tokens_percent = 0.1};
-  const ControlArm null = Judged(testing::NullRuns(kGood), in_tokens);
+  const ControlArm null = Judged(test_support::NullRuns(kGood), in_tokens);
   const Judgement candidate = Verdict({}, kGood, in_tokens);
 
   ASSERT_THAT(null.tests, SizeIs(2));
@@ -235,8 +235,8 @@ TEST(Controls, AreMeasuredInTokensWhereTheMarginIs) {
 }
 
 TEST(Controls, WithoutASlopeSayThatTheirTokensAreUnknown) {
-  const Runs null = WithFallingRates(testing::NullRuns(kGood));
-  const Runs runs = WithFallingRates(testing::SyntheticExperiment(kGood));
+  const Runs null = WithFallingRates(test_support::NullRuns(kGood));
+  const Runs runs = WithFallingRates(test_support::SyntheticExperiment(kGood));
   const ControlArm judged = JudgeControl(
       compare::PairBySeed("bf16", compare::RunsOfArm(runs, "bf16"), "null",
                           compare::RunsOfArm(null, "null")),
@@ -258,4 +258,4 @@ TEST(Controls, AreNoPartOfARegression) {
 }
 
 }  // namespace
-}  // namespace isoloss::gate
+}  // namespace isoloss::gate::controls_test

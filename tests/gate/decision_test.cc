@@ -7,7 +7,7 @@
 #include "judged_runs.h"
 #include "sample_evidence.h"
 
-namespace isoloss::gate {
+namespace isoloss::gate::decision_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -336,4 +336,4 @@ TEST_F(DecisionTest, ABadProbeFailsWhateverLevelsAreListed) {
 }
 
 }  // namespace
-}  // namespace isoloss::gate
+}  // namespace isoloss::gate::decision_test

@@ -22,7 +22,7 @@
 #include "isoloss/runlog/relations.h"
 #include "isoloss/runlog/schema.h"
 
-namespace isoloss::gate {
+namespace isoloss::gate::domains_test {
 namespace {
 
 using runlog::Column;
@@ -340,4 +340,4 @@ TEST(Domains, EveryRelationIsNamedByAColumn) {
 }
 
 }  // namespace
-}  // namespace isoloss::gate
+}  // namespace isoloss::gate::domains_test

@@ -9,7 +9,7 @@
 
 #include "bad_inputs.h"
 
-namespace isoloss::gate {
+namespace isoloss::gate::fail_closed_regression_test {
 namespace {
 
 /// Four seeds of an approved arm, under the name bf16, and of its re-run, whose
@@ -27,7 +27,7 @@ struct SoundRegression {
       provenance.arm = "bf16";
       std::string& text = provenance.experiment_text;
       text.replace(text.find("\"bf16\""), 6, "\"mxfp8_rceil\"");
-      testing::FillAttributes(provenance);
+      test_support::FillAttributes(provenance);
       run.file = "approved_" + run.file;
     }
     runs.insert(runs.end(), versions.now.begin(), versions.now.end());
@@ -102,4 +102,4 @@ TEST(FailClosedRegression, NoDamageOfTheEvidencePasses) {
 }
 
 }  // namespace
-}  // namespace isoloss::gate
+}  // namespace isoloss::gate::fail_closed_regression_test

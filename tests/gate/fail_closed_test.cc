@@ -6,7 +6,7 @@
 
 #include "bad_inputs.h"
 
-namespace isoloss::gate {
+namespace isoloss::gate::fail_closed_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -43,4 +43,4 @@ INSTANTIATE_TEST_SUITE_P(WrongRecipe, FailClosedTest,
                          ::testing::ValuesIn(kWrongRecipe), NameOf);
 
 }  // namespace
-}  // namespace isoloss::gate
+}  // namespace isoloss::gate::fail_closed_test

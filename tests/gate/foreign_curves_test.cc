@@ -16,12 +16,12 @@
 #include "judged_runs.h"
 #include "support/foreign_runs.h"
 
-namespace isoloss::gate {
+namespace isoloss::gate::foreign_curves_test {
 namespace {
 
+using test_support::ForeignArms;
+using test_support::ForeignRunOf;
 using ::testing::Contains;
-using testing::ForeignArms;
-using testing::ForeignRunOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -293,4 +293,4 @@ TEST(CurveWarnings, NameALossBeyondAnyVocabulary) {
 }
 
 }  // namespace
-}  // namespace isoloss::gate
+}  // namespace isoloss::gate::foreign_curves_test

@@ -14,12 +14,12 @@
 #include "sample_evidence.h"
 #include "support/foreign_runs.h"
 
-namespace isoloss::gate {
+namespace isoloss::gate::foreign_probes_test {
 namespace {
 
+using test_support::ForeignArms;
 using ::testing::AllOf;
 using ::testing::Contains;
-using testing::ForeignArms;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -202,4 +202,4 @@ TEST(ForeignRegression, NeedsOperationsOfTheStepAtWhichRunsPart) {
 }
 
 }  // namespace
-}  // namespace isoloss::gate
+}  // namespace isoloss::gate::foreign_probes_test

@@ -14,14 +14,14 @@
 #include "judged_runs.h"
 #include "support/foreign_runs.h"
 
-namespace isoloss::gate {
+namespace isoloss::gate::foreign_runs_test {
 namespace {
 
+using test_support::ForeignArms;
+using test_support::ForeignRunOf;
 using ::testing::Contains;
 using ::testing::Each;
 using ::testing::Field;
-using testing::ForeignArms;
-using testing::ForeignRunOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -155,7 +155,7 @@ TEST(ForeignPairs, WithOneScheduleInTwoPrecisionsPass) {
     const bool single = run.log.provenance.arm == "fp8";
     for (const int64_t step : run.log.steps.step) {
       const double turn =
-          M_PI * static_cast<double>(step) / testing::kForeignSteps;
+          M_PI * static_cast<double>(step) / test_support::kForeignSteps;
       // In FP32 the cosine's end is a difference of two numbers near 1.
       const float rounded = 1.5e-4F * (1 + std::cos(static_cast<float>(turn)));
       run.log.steps.lr.push_back(single ? static_cast<double>(rounded)
@@ -411,4 +411,4 @@ TEST(ForeignWarnings, SayWhatHoldsOfSeveralRunsOnce) {
 }
 
 }  // namespace
-}  // namespace isoloss::gate
+}  // namespace isoloss::gate::foreign_runs_test

@@ -13,7 +13,7 @@ namespace isoloss::gate {
 inline Runs FullRuns() {
   Runs runs = HealthyRuns();
   for (auto& run : runs) {
-    testing::FillColumns(run.log);
+    test_support::FillColumns(run.log);
   }
   return runs;
 }

@@ -8,9 +8,10 @@
 #include "judged_runs.h"
 
 namespace isoloss::gate {
-
 extern const Level kLevel_l4_early_window;
+}
 
+namespace isoloss::gate::golden_ensembles_test {
 namespace {
 
 struct GoldenArm {
@@ -80,4 +81,4 @@ INSTANTIATE_TEST_SUITE_P(
     &Name);
 
 }  // namespace
-}  // namespace isoloss::gate
+}  // namespace isoloss::gate::golden_ensembles_test

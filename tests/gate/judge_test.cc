@@ -11,7 +11,7 @@
 #include "judged_runs.h"
 #include "sample_evidence.h"
 
-namespace isoloss::gate {
+namespace isoloss::gate::judge_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -43,7 +43,7 @@ TEST(Judge, PassesWhenTheIntervalLiesWithinTheMargin) {
 // Mean 0.5, sd sqrt(0.005 / 3) = 0.0408248, half width 0.048038.
 TEST(Judge, FailsWhenTheIntervalLiesOutsideTheMargin) {
   const Judgement judgement =
-      JudgeRuns(testing::SyntheticExperiment({0.45, 0.50, 0.55, 0.50}));
+      JudgeRuns(test_support::SyntheticExperiment({0.45, 0.50, 0.55, 0.50}));
 
   EXPECT_EQ(judgement.outcome, Outcome::kFail);
   EXPECT_EQ(ExitCode(judgement.outcome), 1);
@@ -58,7 +58,7 @@ TEST(Judge, FailsWhenTheIntervalLiesOutsideTheMargin) {
 // 1.073338; for the 23 pairs see RequiredPairs in equivalence_test.cc.
 TEST(Judge, IsInconclusiveWhenTheIntervalCrossesTheMargin) {
   const Judgement judgement =
-      JudgeRuns(testing::SyntheticExperiment({-0.05, 0.29}));
+      JudgeRuns(test_support::SyntheticExperiment({-0.05, 0.29}));
 
   EXPECT_EQ(judgement.outcome, Outcome::kInconclusive);
   EXPECT_EQ(ExitCode(judgement.outcome), 4);
@@ -72,7 +72,7 @@ TEST(Judge, IsInconclusiveWhenTheIntervalCrossesTheMargin) {
 
 TEST(Judge, SaysWhenNoNumberOfSeedsSuffices) {
   const Judgement judgement =
-      JudgeRuns(testing::SyntheticExperiment({0.2, 0.4}));
+      JudgeRuns(test_support::SyntheticExperiment({0.2, 0.4}));
 
   EXPECT_EQ(judgement.outcome, Outcome::kInconclusive);
   EXPECT_THAT(CheckNamed(judgement, "final_window").next,
@@ -116,7 +116,8 @@ TEST(Judge, FailsOnTheHeldOutLossAlone) {
 }
 
 TEST(Judge, OneSidedPolicyAcceptsABetterCandidate) {
-  const Runs runs = testing::SyntheticExperiment({-0.45, -0.50, -0.55, -0.50});
+  const Runs runs =
+      test_support::SyntheticExperiment({-0.45, -0.50, -0.55, -0.50});
   Policy one_sided;
   one_sided.one_sided = true;
 
@@ -138,7 +139,7 @@ TEST(Judge, DoesNotDependOnTheOrderOfTheLogs) {
 
 TEST(Judge, IgnoresOtherArms) {
   Runs runs = HealthyRuns();
-  runs.push_back(testing::SyntheticRun(true, 1, 50));
+  runs.push_back(test_support::SyntheticRun(true, 1, 50));
   runs.back().log.provenance.arm = "third";
 
   EXPECT_EQ(JudgeRuns(runs).outcome, Outcome::kPass);
@@ -165,14 +166,15 @@ Policy Regression() {
 /// Arms of one recipe, made by two versions of the program.
 Runs TwoVersions(double percent) {
   Runs runs =
-      testing::SyntheticExperiment({percent, percent, percent, percent});
+      test_support::SyntheticExperiment({percent, percent, percent, percent});
   for (auto& run : runs) {
     auto& p = run.log.provenance;
     const std::string arm = p.arm;
     const bool old = arm == "bf16";
     const int64_t seed = p.seed;
     if (old) {
-      run.log.provenance = testing::SyntheticRun(true, seed, 0).log.provenance;
+      run.log.provenance =
+          test_support::SyntheticRun(true, seed, 0).log.provenance;
       std::fill(run.log.steps.quantized_gemms.begin(),
                 run.log.steps.quantized_gemms.end(), 78);
     }
@@ -272,7 +274,7 @@ TEST(JudgeRegression, RefusesTwoRecipes) {
   Runs runs = TwoVersions(0);
   for (auto& run : runs) {
     if (run.log.provenance.arm != "mxfp8") continue;
-    run.log.provenance.graph = testing::SampleGraph("e5m2");
+    run.log.provenance.graph = test_support::SampleGraph("e5m2");
   }
   EXPECT_EQ(JudgeRuns(runs, Regression()).outcome, Outcome::kInvalid);
 }
@@ -300,7 +302,7 @@ TEST(Judge, TakesAnotherExchangeForTheDeclaredChange) {
     p.exchange = candidate ? "node" : "flat";
     p.recipe = "bf16";
     p.resolved_recipe = "layers.0.wq  fprop bf16";
-    p.graph = testing::SampleGraph("");
+    p.graph = test_support::SampleGraph("");
     p.quantized_gemms_per_step = 0;
     for (int64_t& count : run.log.steps.quantized_gemms) count = 0;
   }
@@ -314,7 +316,7 @@ TEST(Judge, TakesOtherArithmeticOfTheSameFormatsForTheDeclaredChange) {
     Runs runs = HealthyRuns();
     for (auto& run : runs) {
       auto& p = run.log.provenance;
-      p.graph = testing::SampleGraph("");
+      p.graph = test_support::SampleGraph("");
       p.numerics_digest = p.arm == "mxfp8" ? digest : "n0";
       p.quantized_gemms_per_step = 0;
       for (int64_t& count : run.log.steps.quantized_gemms) count = 0;
@@ -390,9 +392,10 @@ TEST(Judge, StopsAtTheFirstLevelThatFails) {
   EXPECT_FALSE(judgement.final_window.has_value());
 }
 
-TEST(Severest, IsInvalidWithoutAnyCheck) {
-  EXPECT_EQ(Severest({}), Outcome::kInvalid);
+TEST(Severest, IsInvalidWithoutAnyCheckOrJudgement) {
+  EXPECT_EQ(Severest(std::span<const Check>()), Outcome::kInvalid);
+  EXPECT_EQ(Severest(std::span<const Judgement>()), Outcome::kInvalid);
 }
 
 }  // namespace
-}  // namespace isoloss::gate
+}  // namespace isoloss::gate::judge_test

@@ -16,7 +16,7 @@ namespace isoloss::gate {
 using Runs = std::vector<compare::Run>;
 
 inline Runs HealthyRuns() {
-  return testing::SyntheticExperiment({0.05, 0.06, 0.07, 0.04});
+  return test_support::SyntheticExperiment({0.05, 0.06, 0.07, 0.04});
 }
 
 /// All learning rates fall from step 2 on, so that nobody knows the slope of

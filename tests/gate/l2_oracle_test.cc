@@ -9,7 +9,7 @@
 #include "judged_runs.h"
 #include "sample_evidence.h"
 
-namespace isoloss::gate {
+namespace isoloss::gate::l2_oracle_test {
 namespace {
 
 using ::testing::AllOf;
@@ -475,4 +475,4 @@ TEST_F(OracleTest, RefusesProbesThatAskedUnlikeThings) {
 }
 
 }  // namespace
-}  // namespace isoloss::gate
+}  // namespace isoloss::gate::l2_oracle_test

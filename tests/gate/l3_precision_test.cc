@@ -7,7 +7,7 @@
 #include "judged_runs.h"
 #include "sample_evidence.h"
 
-namespace isoloss::gate {
+namespace isoloss::gate::l3_precision_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -180,4 +180,4 @@ INSTANTIATE_TEST_SUITE_P(Damages, BadPrecisionTest,
                          ::testing::ValuesIn(kBadInputs), NameOf<BadInput>);
 
 }  // namespace
-}  // namespace isoloss::gate
+}  // namespace isoloss::gate::l3_precision_test

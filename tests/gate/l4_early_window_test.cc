@@ -12,7 +12,7 @@
 #include "judged_runs.h"
 #include "sample_evidence.h"
 
-namespace isoloss::gate {
+namespace isoloss::gate::l4_early_window_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -319,4 +319,4 @@ TEST(EarlyWindow, RefusesSeedsOfAnotherBaseline) {
 }
 
 }  // namespace
-}  // namespace isoloss::gate
+}  // namespace isoloss::gate::l4_early_window_test

@@ -12,7 +12,7 @@
 #include "sample_evidence.h"
 #include "support/expect_refused.h"
 
-namespace isoloss::gate {
+namespace isoloss::gate::ladder_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -99,7 +99,7 @@ TEST(Ladder, ALevelOfAnotherProgramDecidesIfThePolicyListsIt) {
 TEST(Ladder, LevelsWithOneNameOrIdAreRefused) {
   const auto expect = [](const std::vector<const Level*>& own,
                          const std::string& words) {
-    testing::ExpectRefused([&] { ClimbWith(own); }, words);
+    test_support::ExpectRefused([&] { ClimbWith(own); }, words);
   };
   const Level mine = LevelThat(&FindNothing);
   Level of_registered_name = mine;
@@ -137,4 +137,4 @@ TEST(Ladder, AListOfLevelsThatAreNotClimbedIsInconclusive) {
 }
 
 }  // namespace
-}  // namespace isoloss::gate
+}  // namespace isoloss::gate::ladder_test

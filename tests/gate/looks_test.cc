@@ -12,7 +12,7 @@
 #include "sample_evidence.h"
 #include "support/temporary_folder.h"
 
-namespace isoloss::gate {
+namespace isoloss::gate::looks_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -107,7 +107,7 @@ TEST(LooksAt, SaysThatALookHadAnotherPolicy) {
 }
 
 TEST(LookRecord, IsReadAsItWasWritten) {
-  const testing::TemporaryFolder folder;
+  const test_support::TemporaryFolder folder;
   const auto file = folder.path() / kLooksFile;
   const LookRecord record = Record({4, 8, 12}, {4, 8});
 
@@ -117,7 +117,7 @@ TEST(LookRecord, IsReadAsItWasWritten) {
 }
 
 TEST(LookRecord, RefusesWhatItDidNotWrite) {
-  const testing::TemporaryFolder folder;
+  const test_support::TemporaryFolder folder;
   const auto file = folder.path() / kLooksFile;
   WriteLooks(Record({4, 8, 12}, {4, 8}), file);
   const std::string text = ReadTextFile(file, "");
@@ -145,7 +145,7 @@ TEST(LookRecord, RefusesWhatItDidNotWrite) {
 
 // With a digest of its own, so that nothing but the order is wrong.
 TEST(LookRecord, RefusesLooksThatDoNotGrow) {
-  const testing::TemporaryFolder folder;
+  const test_support::TemporaryFolder folder;
   const auto file = folder.path() / kLooksFile;
   for (const auto& record : {Record({4, 8}, {8, 4}), Record({4, 8}, {4, 4}),
                              Record({8, 4}, {}), Record({}, {4})}) {
@@ -213,4 +213,4 @@ TEST(FinalWindowLevel, DecidesNothingWithoutAlpha) {
 }
 
 }  // namespace
-}  // namespace isoloss::gate
+}  // namespace isoloss::gate::looks_test

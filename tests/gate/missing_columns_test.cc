@@ -12,7 +12,7 @@
 #include "isoloss/runlog/probe_log_schema.h"
 #include "isoloss/runlog/schema.h"
 
-namespace isoloss::gate {
+namespace isoloss::gate::missing_columns_test {
 namespace {
 
 using runlog::Column;
@@ -117,7 +117,7 @@ TEST(MissingColumns, RowsThatTheExperimentAsksForMayNotBeMissing) {
 TEST(MissingColumns, WhatWasNotRecordedIsNotMissed) {
   EXPECT_TRUE(runlog::CheckDomains(ArmRun(true, 1, 0).log).empty());
   EXPECT_TRUE(
-      runlog::CheckDomains(testing::SyntheticRun(true, 1, 0).log).empty());
+      runlog::CheckDomains(test_support::SyntheticRun(true, 1, 0).log).empty());
   runlog::RunLog log = FullRuns()[0].log;
   // Resumed on another mesh behind step 20.
   log.events.push_back({1.75e9, "mesh", "/exchange ends here"});
@@ -137,7 +137,7 @@ TEST(MissingColumns, WhatWasNotRecordedIsNotMissed) {
   auto& text = log.provenance.experiment_text;
   const std::string every = "eval_every = ";
   text.replace(text.find(every), every.size() + 2, every + "15");
-  testing::FillAttributes(log.provenance);
+  test_support::FillAttributes(log.provenance);
   log.eval.step = {0, 15, 30, 45, 50};
   log.eval.loss_nats.assign(5, 2.5);
   log.eval.per_sequence_loss_nats.assign(10, 2.5);
@@ -170,4 +170,4 @@ TEST(MissingColumns, NoColumnOfAProbeLogOrEnsembleMayBeMissing) {
 }
 
 }  // namespace
-}  // namespace isoloss::gate
+}  // namespace isoloss::gate::missing_columns_test

@@ -8,7 +8,7 @@
 #include "sample_evidence.h"
 #include "support/earlier_probe.h"
 
-namespace isoloss::gate {
+namespace isoloss::gate::oracle_figures_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -58,9 +58,9 @@ TEST(OracleFigures, HoldTheRunsLogToTheRoutingAndBytesOfTheOracle) {
                                     "give 12")));
 
   // A probe of an earlier program has none of them.
-  testing::MakeFirstLayout(probe);
+  test_support::MakeFirstLayout(probe);
   EXPECT_FALSE(judge().has_value());
 }
 
 }  // namespace
-}  // namespace isoloss::gate
+}  // namespace isoloss::gate::oracle_figures_test

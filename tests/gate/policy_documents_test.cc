@@ -1,5 +1,6 @@
 // What is made of the keys of a policy. This writes the schema of verdicts:
-// ISOLOSS_WRITE_DOCUMENTS=1 build/release/tests/gate/policy_documents_test
+// ISOLOSS_WRITE_DOCUMENTS=1 build/release/tests/gate/gate_test
+// --gtest_filter="PolicyDocuments*"
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,7 +16,7 @@
 #include "isoloss/base/text_file.h"
 #include "isoloss/gate/policy.h"
 
-namespace isoloss::gate {
+namespace isoloss::gate::policy_documents_test {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -107,4 +108,4 @@ TEST(PolicyDocuments, TheSchemaOfVerdictsHasEachKey) {
 }
 
 }  // namespace
-}  // namespace isoloss::gate
+}  // namespace isoloss::gate::policy_documents_test

@@ -6,7 +6,7 @@
 
 #include "isoloss/base/error.h"
 
-namespace isoloss::gate {
+namespace isoloss::gate::policy_test {
 namespace {
 
 using ::testing::AllOf;
@@ -108,4 +108,4 @@ TEST(ReadPolicy, NamesAFileThatCannotBeRead) {
 }
 
 }  // namespace
-}  // namespace isoloss::gate
+}  // namespace isoloss::gate::policy_test

@@ -8,7 +8,7 @@
 #include "isoloss/stats/power.h"
 #include "judged_runs.h"
 
-namespace isoloss::gate {
+namespace isoloss::gate::precision_measures_test {
 namespace {
 
 using ::testing::Contains;
@@ -55,14 +55,14 @@ TEST(MarginInTokens, IsInconclusiveWithoutASlope) {
   EXPECT_EQ(JudgeRuns(WithFallingRates(HealthyRuns())).outcome, Outcome::kPass);
 
   const Judgement one =
-      JudgeRuns(testing::SyntheticExperiment({0.05}), InTokens(50));
+      JudgeRuns(test_support::SyntheticExperiment({0.05}), InTokens(50));
   EXPECT_EQ(one.outcome, Outcome::kInconclusive);
   EXPECT_THAT(CheckNamed(one, "final_window").evidence, HasSubstr("one pair"));
 }
 
 TEST(MarginInTokens, OneSidedAcceptsACandidateThatIsBetter) {
   const Runs better =
-      testing::SyntheticExperiment({-0.45, -0.50, -0.55, -0.50});
+      test_support::SyntheticExperiment({-0.45, -0.50, -0.55, -0.50});
   Policy policy = InTokens(2);
   EXPECT_EQ(JudgeRuns(better, policy).outcome, Outcome::kFail);
   policy.one_sided = true;
@@ -91,9 +91,9 @@ TEST(PrecisionMeasures, SayWhatTheChecksCouldHaveSeen) {
   EXPECT_EQ(
       JudgeRuns(HealthyRuns(), InTokens(2)).precision->sensitivity[0].margin,
       2);
-  EXPECT_THAT(
-      JudgeRuns(testing::SyntheticExperiment({0.05})).precision->sensitivity,
-      IsEmpty());
+  EXPECT_THAT(JudgeRuns(test_support::SyntheticExperiment({0.05}))
+                  .precision->sensitivity,
+              IsEmpty());
 }
 
 TEST(PrecisionMeasures, AreOfPrecisionOnly) {
@@ -129,4 +129,4 @@ TEST(PrecisionMeasures, WarnOfModelsThatHaveNotLearntBeyondBigrams) {
 }
 
 }  // namespace
-}  // namespace isoloss::gate
+}  // namespace isoloss::gate::precision_measures_test

@@ -20,7 +20,7 @@
 
 namespace isoloss::gate {
 
-using testing::SampleParameters;
+using test_support::SampleParameters;
 
 /// Makes gradient norms of steps what those of the parameters add up to.
 inline void AddUpNorms(const runlog::ParameterColumns& parameters,
@@ -79,17 +79,17 @@ inline double BenignDrift(int64_t step) {
 
 /// A run of the approved arm, or of the baseline that it is compared with.
 inline compare::Run ArmRun(bool candidate, int64_t seed, double percent) {
-  compare::Run run = testing::SyntheticRun(candidate, seed, percent);
+  compare::Run run = test_support::SyntheticRun(candidate, seed, percent);
   runlog::RunLog& log = run.log;
   log.schema_version = runlog::kSchemaVersion;
   log.provenance.numerics_digest = candidate ? "n1" : "n0";
-  log.provenance.experiment_text = testing::SyntheticText(/*full=*/false);
+  log.provenance.experiment_text = test_support::SyntheticText(/*full=*/false);
   log.provenance.transport = "none";
-  testing::FillAttributes(log.provenance);
+  test_support::FillAttributes(log.provenance);
   log.steps.expert_load_max_over_mean.assign(log.steps.step.size(),
                                              std::nan(""));
   log.steps.nonfinite_gradients.assign(log.steps.step.size(), 0);
-  testing::FillBatches(log);
+  test_support::FillBatches(log);
   log.parameters = SampleParameters(log.steps);
   return run;
 }

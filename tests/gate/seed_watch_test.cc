@@ -12,7 +12,7 @@
 #include "sample_evidence.h"
 #include "stats/simulation.h"
 
-namespace isoloss::gate {
+namespace isoloss::gate::seed_watch_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -201,4 +201,4 @@ TEST(SequentialLevel, ReportsWhereAWatchWouldHaveStopped) {
 }
 
 }  // namespace
-}  // namespace isoloss::gate
+}  // namespace isoloss::gate::seed_watch_test

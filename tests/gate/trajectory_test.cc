@@ -15,10 +15,10 @@
 #include "judged_runs.h"
 #include "support/foreign_runs.h"
 
-namespace isoloss::gate {
+namespace isoloss::gate::trajectory_test {
 namespace {
 
-using testing::ForeignArms;
+using test_support::ForeignArms;
 
 /// What a loss of step `step` of 100 becomes.
 using Shape = std::function<double(int64_t step, double loss)>;
@@ -197,4 +197,4 @@ TEST(Trajectory, OfANoisyPartPasses) {
 }
 
 }  // namespace
-}  // namespace isoloss::gate
+}  // namespace isoloss::gate::trajectory_test

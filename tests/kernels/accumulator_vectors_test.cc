@@ -11,7 +11,7 @@
 #include "isoloss/kernels/accumulator.h"
 #include "isoloss/kernels/truncating_sum.h"
 
-namespace isoloss::kernels {
+namespace isoloss::kernels::accumulator_vectors_test {
 namespace {
 
 using formats::Comparison;
@@ -23,7 +23,7 @@ struct Row {
   std::vector<int16_t> exponents;
 };
 
-Row RowOf(const isoloss::testing::H5Array<uint8_t>& codes, size_t row,
+Row RowOf(const isoloss::test_support::H5Array<uint8_t>& codes, size_t row,
           uint8_t scale) {
   const formats::Format& e4m3 = formats::FormatByName("e4m3");
   Row result;
@@ -85,4 +85,4 @@ TEST(AccumulatorVectors, AnUnknownNameListsThem) {
 }
 
 }  // namespace
-}  // namespace isoloss::kernels
+}  // namespace isoloss::kernels::accumulator_vectors_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace isoloss::kernels {
+namespace isoloss::kernels::blocking_test {
 namespace {
 
 TEST(Blocking, IsAShareOfTheCaches) {
@@ -30,4 +30,4 @@ TEST(Blocking, UnknownCachesAreTakenForCommonOnes) {
 }
 
 }  // namespace
-}  // namespace isoloss::kernels
+}  // namespace isoloss::kernels::blocking_test

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace isoloss::kernels {
+namespace isoloss::kernels::elementary_test {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -173,4 +173,4 @@ TEST(SinCosTest, IsExactAtZero) {
 }
 
 }  // namespace
-}  // namespace isoloss::kernels
+}  // namespace isoloss::kernels::elementary_test

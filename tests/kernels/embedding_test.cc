@@ -5,7 +5,7 @@
 
 #include <vector>
 
-namespace isoloss::kernels {
+namespace isoloss::kernels::embedding_test {
 namespace {
 
 std::vector<float> Column(const Matrix<float>& m) {
@@ -72,4 +72,4 @@ TEST(GatherRows, CopiesRows) {
 }
 
 }  // namespace
-}  // namespace isoloss::kernels
+}  // namespace isoloss::kernels::embedding_test

@@ -7,7 +7,7 @@
 #include "isoloss/kernels/gemm.h"
 #include "isoloss/kernels/rowwise.h"
 
-namespace isoloss::kernels {
+namespace isoloss::kernels::executor_forms_test {
 namespace {
 
 /// Instead of a sum it gives a difference, and no products at all.
@@ -64,4 +64,4 @@ TEST(ExecutorForms, RunInPlaceOfTheKernelsLoops) {
 }
 
 }  // namespace
-}  // namespace isoloss::kernels
+}  // namespace isoloss::kernels::executor_forms_test

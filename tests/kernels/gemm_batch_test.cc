@@ -16,7 +16,7 @@
 #include "isoloss/formats/mx_block.h"
 #include "isoloss/kernels/gemm.h"
 
-namespace isoloss::kernels {
+namespace isoloss::kernels::gemm_batch_test {
 namespace {
 
 const formats::Quantization& E4m3() {
@@ -324,4 +324,4 @@ TEST_P(GemmBatchOn, SharedOperandsAndTeamsDoNotShowInTheBits) {
 }
 
 }  // namespace
-}  // namespace isoloss::kernels
+}  // namespace isoloss::kernels::gemm_batch_test

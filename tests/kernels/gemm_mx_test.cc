@@ -16,12 +16,12 @@
 #include "support/h5_file.h"
 #include "support/mx_elements.h"
 
-namespace isoloss::kernels {
+namespace isoloss::kernels::gemm_mx_test {
 namespace {
 
-using isoloss::testing::GoldenPath;
-using isoloss::testing::H5Array;
-using isoloss::testing::H5File;
+using isoloss::test_support::GoldenPath;
+using isoloss::test_support::H5Array;
+using isoloss::test_support::H5File;
 
 /// Rows of one block each. The largest magnitude runs over every exponent with
 /// significands at the edges of the scale rules; the others reach far below it
@@ -189,4 +189,4 @@ TEST_P(GemmMxGolden, ReproducesTheProductsOfALinearLayer) {
 }
 
 }  // namespace
-}  // namespace isoloss::kernels
+}  // namespace isoloss::kernels::gemm_mx_test

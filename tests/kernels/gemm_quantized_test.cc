@@ -11,7 +11,7 @@
 #include "isoloss/base/executor.h"
 #include "isoloss/kernels/gemm.h"
 
-namespace isoloss::kernels {
+namespace isoloss::kernels::gemm_quantized_test {
 namespace {
 
 using formats::Quantization;
@@ -332,4 +332,4 @@ TEST(GemmQuantized, ATransformOfBothSidesKeepsTheProduct) {
 }
 
 }  // namespace
-}  // namespace isoloss::kernels
+}  // namespace isoloss::kernels::gemm_quantized_test

@@ -10,7 +10,7 @@
 #include "isoloss/base/matrix.h"
 #include "isoloss/base/rng.h"
 
-namespace isoloss::kernels {
+namespace isoloss::kernels::gemm_schedule_test {
 namespace {
 
 constexpr TileShape kTile = {14, 32};
@@ -193,4 +193,4 @@ TEST(GemmSchedule, LeavesATinyBatchToOneThread) {
 }
 
 }  // namespace
-}  // namespace isoloss::kernels
+}  // namespace isoloss::kernels::gemm_schedule_test

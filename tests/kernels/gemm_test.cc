@@ -14,7 +14,7 @@
 #include "isoloss/formats/format.h"
 #include "isoloss/formats/mx_block.h"
 
-namespace isoloss::kernels {
+namespace isoloss::kernels::gemm_test {
 namespace {
 
 constexpr Contraction kBothContractions[] = {Contraction::kColumns,
@@ -365,4 +365,4 @@ TEST_P(GemmOn, DoesNotDependOnTheTeam) {
 }
 
 }  // namespace
-}  // namespace isoloss::kernels
+}  // namespace isoloss::kernels::gemm_test

@@ -16,7 +16,7 @@
 #include "support/mx_elements.h"
 #include "support/quantize_transposed.h"
 
-namespace isoloss::kernels {
+namespace isoloss::kernels::quantize_test {
 namespace {
 
 /// The definition, along rows.
@@ -126,4 +126,4 @@ TEST(Quantize, RejectsShapesThatDoNotFit) {
 }
 
 }  // namespace
-}  // namespace isoloss::kernels
+}  // namespace isoloss::kernels::quantize_test

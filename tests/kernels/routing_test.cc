@@ -10,7 +10,7 @@
 
 #include "isoloss/base/rng.h"
 
-namespace isoloss::kernels {
+namespace isoloss::kernels::routing_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -136,4 +136,4 @@ TEST(Routing, OfManyTokensIsThatOfEach) {
 }
 
 }  // namespace
-}  // namespace isoloss::kernels
+}  // namespace isoloss::kernels::routing_test

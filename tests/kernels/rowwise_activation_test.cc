@@ -12,7 +12,7 @@
 #include "isoloss/kernels/rowwise.h"
 #include "rowwise_cases.h"
 
-namespace isoloss::kernels {
+namespace isoloss::kernels::rowwise_activation_test {
 namespace {
 
 using testing::ElementsAre;
@@ -216,4 +216,4 @@ TEST_F(CrossEntropyTest, RejectsALabelOutsideTheVocabulary) {
 }
 
 }  // namespace
-}  // namespace isoloss::kernels
+}  // namespace isoloss::kernels::rowwise_activation_test

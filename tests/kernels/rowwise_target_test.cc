@@ -19,7 +19,7 @@
 #include "isoloss/kernels/rowwise_scalar.h"
 #include "isoloss/kernels/targets.h"
 
-namespace isoloss::kernels {
+namespace isoloss::kernels::rowwise_target_test {
 namespace {
 
 /// What the inputs look like.
@@ -460,4 +460,4 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 }  // namespace
-}  // namespace isoloss::kernels
+}  // namespace isoloss::kernels::rowwise_target_test

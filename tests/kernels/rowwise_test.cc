@@ -13,7 +13,7 @@
 #include "isoloss/formats/bf16.h"
 #include "rowwise_cases.h"
 
-namespace isoloss::kernels {
+namespace isoloss::kernels::rowwise_test {
 namespace {
 
 using testing::Each;
@@ -334,4 +334,4 @@ TEST_F(RowwiseTest, ArraysThatDoNotFitAreShapeErrors) {
 }
 
 }  // namespace
-}  // namespace isoloss::kernels
+}  // namespace isoloss::kernels::rowwise_test

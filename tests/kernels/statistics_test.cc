@@ -21,7 +21,7 @@
 #include "isoloss/kernels/statistics_scalar.h"
 #include "support/mx_elements.h"
 
-namespace isoloss::kernels {
+namespace isoloss::kernels::statistics_test {
 namespace {
 
 using formats::NonFinitePolicy;
@@ -399,4 +399,4 @@ TEST(Statistics, ABlockThatIsNanHasNoUnderflows) {
 }
 
 }  // namespace
-}  // namespace isoloss::kernels
+}  // namespace isoloss::kernels::statistics_test

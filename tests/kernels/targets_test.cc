@@ -9,7 +9,7 @@
 
 #include "isoloss/base/error.h"
 
-namespace isoloss::kernels {
+namespace isoloss::kernels::targets_test {
 namespace {
 
 class Targets : public testing::Test {
@@ -80,4 +80,4 @@ TEST_F(Targets, UnknownNameThrowsAndListsTheChoice) {
 }
 
 }  // namespace
-}  // namespace isoloss::kernels
+}  // namespace isoloss::kernels::targets_test

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace isoloss::kernels {
+namespace isoloss::kernels::tree_test {
 namespace {
 
 std::string Bracketed(int leaves) {
@@ -59,4 +59,4 @@ TEST(AlignedTree, EqualsAlignedTreeSumBitForBit) {
 }
 
 }  // namespace
-}  // namespace isoloss::kernels
+}  // namespace isoloss::kernels::tree_test

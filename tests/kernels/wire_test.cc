@@ -19,7 +19,7 @@
 #include "isoloss/formats/mx_block.h"
 #include "isoloss/kernels/wire_scalar.h"
 
-namespace isoloss::kernels {
+namespace isoloss::kernels::wire_test {
 namespace {
 
 using testing::Each;
@@ -364,4 +364,4 @@ TEST_F(Wire, MxRowsAreTheOperandsOfAQuantisedGemm) {
 }
 
 }  // namespace
-}  // namespace isoloss::kernels
+}  // namespace isoloss::kernels::wire_test

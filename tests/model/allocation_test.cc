@@ -57,8 +57,8 @@ void* operator new(size_t size, std::align_val_t alignment) {
 namespace isoloss {
 namespace {
 
-using isoloss::testing::SmallBatch;
-using isoloss::testing::SmallConfig;
+using isoloss::test_support::SmallBatch;
+using isoloss::test_support::SmallConfig;
 
 /// A model with its optimizer, and everything else of a training step.
 class TrainingLoop {

@@ -8,7 +8,7 @@
 
 #include "isoloss/base/rng.h"
 
-namespace isoloss::model {
+namespace isoloss::model::attention_core_test {
 namespace {
 
 constexpr size_t kHeads = 2;
@@ -175,4 +175,4 @@ TEST_F(AttentionTest, FirstTokenOfADocumentReturnsItsOwnValue) {
 }
 
 }  // namespace
-}  // namespace isoloss::model
+}  // namespace isoloss::model::attention_core_test

@@ -16,15 +16,15 @@
 #include "model/small_model.h"
 #include "support/outside_recipes.h"
 
-namespace isoloss::model {
+namespace isoloss::model::attention_quantized_test {
 namespace {
 
 using formats::Quantization;
-using isoloss::testing::OutsideRecipes;
-using isoloss::testing::RecipeFrom;
-using isoloss::testing::SmallBatch;
-using isoloss::testing::SmallConfig;
-using isoloss::testing::SmallModel;
+using isoloss::test_support::OutsideRecipes;
+using isoloss::test_support::RecipeFrom;
+using isoloss::test_support::SmallBatch;
+using isoloss::test_support::SmallConfig;
+using isoloss::test_support::SmallModel;
 using kernels::Contraction;
 using kernels::Rounding;
 using precision::AttentionPrecision;
@@ -98,7 +98,7 @@ class QuantizedAttentionTest : public ::testing::Test {
 // A cast of q to BF16, which it is in already; nothing else is described.
 TEST_F(QuantizedAttentionTest, HasTheBitsOfAttentionWhereACastChangesNothing) {
   AttentionPrecision precision;
-  precision.q = RecipeFrom(isoloss::testing::kCutAttention).attention.p;
+  precision.q = RecipeFrom(isoloss::test_support::kCutAttention).attention.p;
   for (const Rounding rounding : {Rounding::kFp32, Rounding::kBf16}) {
     const Results plain = Run({}, rounding);
 
@@ -221,7 +221,7 @@ TEST_F(QuantizedAttentionTest, IsItsDefinition) {
     (whole.*operand)->cell = {0, 0};
   }
   for (const AttentionPrecision& precision :
-       {RecipeFrom(isoloss::testing::kMxAttention).attention, stochastic,
+       {RecipeFrom(isoloss::test_support::kMxAttention).attention, stochastic,
         whole}) {
     const Results got = Run(precision, Rounding::kFp32);
     size_t begin = 0;
@@ -306,11 +306,14 @@ TEST(OutsideRecipe, CountsItsProducts) {
 
   // Two layers of six products. Nine norms of y, dx and dw: gains multiply in
   // the first two.
-  EXPECT_EQ(count(isoloss::testing::kTeAttention), std::pair(12L, all + 12));
-  EXPECT_EQ(count(isoloss::testing::kFa3Attention), std::pair(4L, all + 12));
-  EXPECT_EQ(count(isoloss::testing::kCutAttention), std::pair(2L, all + 12));
-  EXPECT_EQ(count(isoloss::testing::kMxGains), std::pair(18L, all + 27));
+  EXPECT_EQ(count(isoloss::test_support::kTeAttention),
+            std::pair(12L, all + 12));
+  EXPECT_EQ(count(isoloss::test_support::kFa3Attention),
+            std::pair(4L, all + 12));
+  EXPECT_EQ(count(isoloss::test_support::kCutAttention),
+            std::pair(2L, all + 12));
+  EXPECT_EQ(count(isoloss::test_support::kMxGains), std::pair(18L, all + 27));
 }
 
 }  // namespace
-}  // namespace isoloss::model
+}  // namespace isoloss::model::attention_quantized_test

@@ -9,7 +9,7 @@
 
 #include "isoloss/base/error.h"
 
-namespace isoloss::model {
+namespace isoloss::model::config_test {
 namespace {
 
 /// What Validate says about the default config after `change`.
@@ -142,4 +142,4 @@ TEST(ModelConfig, SoftmaxScaleFoldsYarnsMscaleInTwice) {
 }
 
 }  // namespace
-}  // namespace isoloss::model
+}  // namespace isoloss::model::config_test

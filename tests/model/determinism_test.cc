@@ -9,12 +9,12 @@
 #include "model/reference.h"
 #include "model/small_model.h"
 
-namespace isoloss::model {
+namespace isoloss::model::determinism_test {
 namespace {
 
-using testing::SmallBatch;
-using testing::SmallConfig;
-using testing::SmallModel;
+using test_support::SmallBatch;
+using test_support::SmallConfig;
+using test_support::SmallModel;
 
 /// Documents shorter and longer than an attention block, packed three to two
 /// sequences.
@@ -76,7 +76,7 @@ TEST_P(DeterminismTest, BitsDoNotDependOnWhatRanBefore) {
 
 TEST_P(DeterminismTest, BitsDoNotDependOnListening) {
   SmallModel model(SmallConfig(), GetParam());
-  testing::Recorder recorder;
+  test_support::Recorder recorder;
 
   const uint64_t listened = DigestOfStep(model, Batch(), &recorder);
 
@@ -100,4 +100,4 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 }  // namespace
-}  // namespace isoloss::model
+}  // namespace isoloss::model::determinism_test

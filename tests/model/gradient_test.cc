@@ -8,15 +8,15 @@
 
 #include "model/small_model.h"
 
-namespace isoloss::model {
+namespace isoloss::model::gradient_test {
 namespace {
 
 using expert_parallel::Algorithm;
 using expert_parallel::CombineOrder;
 using expert_parallel::WeightSite;
-using testing::SmallBatch;
-using testing::SmallConfig;
-using testing::SmallModel;
+using test_support::SmallBatch;
+using test_support::SmallConfig;
+using test_support::SmallModel;
 
 struct Variant {
   const char* name;
@@ -178,4 +178,4 @@ INSTANTIATE_TEST_SUITE_P(Exchanges, RankedGradientTest,
                          });
 
 }  // namespace
-}  // namespace isoloss::model
+}  // namespace isoloss::model::gradient_test

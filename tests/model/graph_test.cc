@@ -12,14 +12,14 @@
 #include "isoloss/model/announce.h"
 #include "model/small_model.h"
 
-namespace isoloss::model {
+namespace isoloss::model::graph_test {
 namespace {
 
+using test_support::SmallBatch;
+using test_support::SmallConfig;
+using test_support::SmallModel;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-using testing::SmallBatch;
-using testing::SmallConfig;
-using testing::SmallModel;
 using ::testing::UnorderedElementsAre;
 
 /// What one announcement says that the graph says, too.
@@ -293,4 +293,4 @@ TEST(Graph, WeightGradientsWithoutAGemmReadWhatTheirOperationRead) {
 }
 
 }  // namespace
-}  // namespace isoloss::model
+}  // namespace isoloss::model::graph_test

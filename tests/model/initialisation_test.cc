@@ -8,7 +8,7 @@
 
 #include "isoloss/model/parameters.h"
 
-namespace isoloss::model {
+namespace isoloss::model::initialisation_test {
 namespace {
 
 ModelConfig Config() {
@@ -120,4 +120,4 @@ TEST(InitializeParameters, DependsOnSeedAndNameOnly) {
 }
 
 }  // namespace
-}  // namespace isoloss::model
+}  // namespace isoloss::model::initialisation_test

@@ -14,11 +14,11 @@
 #include "isoloss/model/layer_context.h"
 #include "model/small_model.h"
 
-namespace isoloss::model {
+namespace isoloss::model::linear_test {
 namespace {
 
-using testing::SmallBatch;
-using testing::SmallConfig;
+using test_support::SmallBatch;
+using test_support::SmallConfig;
 
 /// In (-1, 1) over many binades: MX blocks get different scales, and sums of
 /// quantised values are not exact.
@@ -247,4 +247,4 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 }  // namespace
-}  // namespace isoloss::model
+}  // namespace isoloss::model::linear_test

@@ -22,7 +22,7 @@
 #include "isoloss/precision/recipe.h"
 #include "support/h5_file.h"
 
-namespace isoloss::testing {
+namespace isoloss::test_support {
 
 inline model::ModelConfig ReadConfig(const H5File& file) {
   const auto size = [&](const char* name) {
@@ -184,4 +184,4 @@ double RelativeL2(std::span<const A> a, std::span<const B> b) {
   return std::sqrt(difference / norm);
 }
 
-}  // namespace isoloss::testing
+}  // namespace isoloss::test_support

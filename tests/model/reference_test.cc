@@ -9,7 +9,7 @@
 #include <cmath>
 #include <numeric>
 
-namespace isoloss::testing {
+namespace isoloss::test_support::reference_test {
 namespace {
 
 constexpr double kLossLimit = 5e-6;
@@ -351,4 +351,4 @@ TEST_F(Bf16ReferenceTest, EveryParameterGradientMatchesBf16AndFp64) {
 }
 
 }  // namespace
-}  // namespace isoloss::testing
+}  // namespace isoloss::test_support::reference_test

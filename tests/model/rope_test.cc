@@ -7,17 +7,17 @@
 
 #include "model/reference.h"
 
-namespace isoloss::model {
+namespace isoloss::model::rope_test {
 namespace {
 
 class RopeReferenceTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(RopeReferenceTest, TableMatchesTorchtitans) {
-  const testing::H5File file(
-      testing::GoldenPath("reference", std::string(GetParam()) + ".h5"));
+  const test_support::H5File file(
+      test_support::GoldenPath("reference", std::string(GetParam()) + ".h5"));
   const auto cos = file.Read<float>("rope/cos_f32");
   const auto sin = file.Read<float>("rope/sin_f32");
-  RopeTable table(testing::ReadConfig(file));
+  RopeTable table(test_support::ReadConfig(file));
 
   table.Reach(cos.rows());
 
@@ -27,7 +27,7 @@ TEST_P(RopeReferenceTest, TableMatchesTorchtitans) {
   // half an ulp per side. In all less than 5 ulp of the angle, then half an
   // ulp of the result per side.
   const RopeTable& made = table;
-  const auto frequencies = RopeFrequencies(testing::ReadConfig(file));
+  const auto frequencies = RopeFrequencies(test_support::ReadConfig(file));
   ASSERT_EQ(cos.cols(), frequencies.size());
   for (size_t position = 0; position < cos.rows(); ++position) {
     for (size_t i = 0; i < frequencies.size(); ++i) {
@@ -73,4 +73,4 @@ TEST(RopeTable, RotatesByTheFp32Angle) {
 }
 
 }  // namespace
-}  // namespace isoloss::model
+}  // namespace isoloss::model::rope_test

@@ -11,12 +11,12 @@
 #include "isoloss/kernels/score_entropy.h"
 #include "model/small_model.h"
 
-namespace isoloss::model {
+namespace isoloss::model::router_figures_test {
 namespace {
 
-using testing::SmallBatch;
-using testing::SmallConfig;
-using testing::SmallModel;
+using test_support::SmallBatch;
+using test_support::SmallConfig;
+using test_support::SmallModel;
 
 double Entropy(const std::vector<float>& scores) {
   return kernels::ScoreEntropy(scores);
@@ -165,4 +165,4 @@ TEST(RouterFigures, ForcedBalanceIsNotAReplay) {
 }
 
 }  // namespace
-}  // namespace isoloss::model
+}  // namespace isoloss::model::router_figures_test

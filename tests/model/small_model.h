@@ -14,7 +14,7 @@
 #include "isoloss/expert_parallel/mesh.h"
 #include "isoloss/model/transformer.h"
 
-namespace isoloss::testing {
+namespace isoloss::test_support {
 
 /// Awkward sizes: no width is a multiple of 16 or 32.
 inline model::ModelConfig SmallConfig() {
@@ -141,4 +141,4 @@ class SmallModel {
   model::Transformer transformer;
 };
 
-}  // namespace isoloss::testing
+}  // namespace isoloss::test_support

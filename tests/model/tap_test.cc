@@ -13,12 +13,12 @@
 #include "isoloss/model/announce.h"
 #include "model/small_model.h"
 
-namespace isoloss::model {
+namespace isoloss::model::tap_test {
 namespace {
 
-using testing::SmallBatch;
-using testing::SmallConfig;
-using testing::SmallModel;
+using test_support::SmallBatch;
+using test_support::SmallConfig;
+using test_support::SmallModel;
 
 /// What one announcement said, without its values.
 struct Announced {
@@ -155,4 +155,4 @@ TEST(Tap, WeightsAreAnnouncedAsTheyAreComputedWith) {
 }
 
 }  // namespace
-}  // namespace isoloss::model
+}  // namespace isoloss::model::tap_test

@@ -15,14 +15,14 @@
 #include "model/reference.h"
 #include "model/small_model.h"
 
-namespace isoloss::model {
+namespace isoloss::model::transformer_test {
 namespace {
 
+using test_support::Recorder;
+using test_support::SmallBatch;
+using test_support::SmallConfig;
+using test_support::SmallModel;
 using ::testing::HasSubstr;
-using testing::Recorder;
-using testing::SmallBatch;
-using testing::SmallConfig;
-using testing::SmallModel;
 
 /// Rows [first, first + count) of a recorded [tokens, width] tensor.
 std::vector<float> Rows(const std::vector<float>& tensor, size_t tokens,
@@ -289,4 +289,4 @@ TEST(ParameterSet, SuggestsTheNearestName) {
 }
 
 }  // namespace
-}  // namespace isoloss::model
+}  // namespace isoloss::model::transformer_test

@@ -16,14 +16,14 @@
 #include "isoloss/oracle/scalar_product.h"
 #include "operations/samples.h"
 
-namespace isoloss::operations {
+namespace isoloss::operations::catalogue_test {
 namespace {
 
 using precision::GemmRole;
 using precision::LinearPrecision;
 using precision::Recipe;
 using precision::RecipeByName;
-using testing::Random;
+using test_support::Random;
 
 // Rows of five blocks, so that blocks of 128 are not whole rows.
 constexpr size_t kTokens = 64;
@@ -81,7 +81,7 @@ Side SideOf(const Operation& operation, const Operation& before,
 /// nothing to change.
 std::optional<Matrix<float>> Read(const Side& side) {
   if (!side.quantization) {
-    return testing::OperandValues(side.values, side.down, std::nullopt);
+    return test_support::OperandValues(side.values, side.down, std::nullopt);
   }
   const auto tensor = Quantized(side);
   if (!tensor) return std::nullopt;
@@ -136,11 +136,11 @@ bool IsNamedSomewhere(const SideMistake& mistake, const char* type,
                       const std::string& recipe_name) {
   const Recipe& recipe = RecipeByName(recipe_name);
   Operation before = Inputs("before", type);
-  testing::Compute(recipe, before);
+  test_support::Compute(recipe, before);
   for (const Plan& plan : kPlans) {
     for (const bool left : {true, false}) {
       Operation operation = Inputs("now", type);
-      testing::Compute(recipe, operation);
+      test_support::Compute(recipe, operation);
       Side sides[2] = {SideOf(operation, before, plan, true, recipe),
                        SideOf(operation, before, plan, false, recipe)};
       if (!mistake.alter(sides[left ? 0 : 1])) continue;
@@ -148,8 +148,8 @@ bool IsNamedSomewhere(const SideMistake& mistake, const char* type,
       const auto b = Read(sides[1]);
       if (!a || !b) continue;
       Floats& output = operation.floats[plan.output];
-      testing::Multiply(*a, *b, output.type == "bfloat16",
-                        output.values.data());
+      test_support::Multiply(*a, *b, output.type == "bfloat16",
+                             output.values.data());
       const std::string name =
           std::string(mistake.name) + "." + (left ? plan.left : plan.right);
       const bool of_call = mistake.name.ends_with("_call") ||
@@ -220,7 +220,7 @@ Operation Grouped() {
   operation.floats["grad_output"] = Random({kTokens, kOut}, "dy");
   operation.integers["group_ends"] = {.extent = {4},
                                       .values = {20, 35, 49, 64}};
-  testing::Compute(RecipeByName("mxfp8_rceil"), operation);
+  test_support::Compute(RecipeByName("mxfp8_rceil"), operation);
   return operation;
 }
 
@@ -229,10 +229,10 @@ struct Layer {
   Matrix<float> w;
 };
 Layer Operands(const Operation& operation, const Recipe& recipe) {
-  return {testing::OperandValues(operation.Find("x")->Rows(), false,
-                                 recipe.fprop.left),
-          testing::OperandValues(operation.Find("weight")->Rows(), false,
-                                 recipe.fprop.right)};
+  return {test_support::OperandValues(operation.Find("x")->Rows(), false,
+                                      recipe.fprop.left),
+          test_support::OperandValues(operation.Find("weight")->Rows(), false,
+                                      recipe.fprop.right)};
 }
 
 float CutTo(float value, int bits) {
@@ -289,7 +289,7 @@ void Permute(const std::vector<size_t>& from, Operation& operation) {
                 other.floats["weight"].values.begin() +
                     static_cast<ptrdiff_t>(e * size));
   }
-  testing::Compute(RecipeByName("mxfp8_rceil"), other);
+  test_support::Compute(RecipeByName("mxfp8_rceil"), other);
   operation.floats["output"] = other.floats["output"];
 }
 
@@ -304,7 +304,7 @@ class ProductMistakeTest : public ::testing::Test {
   }
   Operation Linear(const std::string& recipe = "mxfp8_rceil") {
     Operation operation = Inputs("now");
-    testing::Compute(RecipeByName(recipe), operation);
+    test_support::Compute(RecipeByName(recipe), operation);
     return operation;
   }
   std::set<std::string> planted_;
@@ -447,7 +447,7 @@ TEST(GroupBlocks, ThatRunOnOverGroupsAreNamed) {
   const Operation before = operation;
   const auto joined = [&](const char* name) {
     const auto values = operation.Find(name)->Rows();
-    return testing::OperandValues(values, true, recipe.wgrad.left);
+    return test_support::OperandValues(values, true, recipe.wgrad.left);
   };
   const Matrix<float> x = joined("x");
   const Matrix<float> dy = joined("grad_output");
@@ -460,8 +460,8 @@ TEST(GroupBlocks, ThatRunOnOverGroupsAreNamed) {
       for (size_t k = 0; k < kIn; ++k) rows(r - begin, k) = x(k, r);
     }
     const auto w = operation.Find("weight")->Rows().Rows(e * kOut, kOut);
-    testing::Multiply(
-        rows, testing::OperandValues(w, false, recipe.fprop.right), true,
+    test_support::Multiply(
+        rows, test_support::OperandValues(w, false, recipe.fprop.right), true,
         operation.floats["output"].values.data() + begin * kOut);
     for (size_t n = 0; n < kOut; ++n) {
       for (size_t k = 0; k < kIn; ++k) {
@@ -484,8 +484,8 @@ TEST(GroupBlocks, AreNamedByTheirCodesToo) {
   Operation operation = Grouped();
   Codes& codes = operation.codes["wgrad_x_codes"];
   Codes& scales = operation.codes["wgrad_x_scales"];
-  testing::AppendCodes(operation.Find("x")->Rows(), true, *recipe.wgrad.right,
-                       codes, scales);
+  test_support::AppendCodes(operation.Find("x")->Rows(), true,
+                            *recipe.wgrad.right, codes, scales);
   codes.extent = {kTokens, kIn};
   codes.type = "e4m3";
   scales.extent = {kTokens / 32, kIn};
@@ -496,4 +496,4 @@ TEST(GroupBlocks, AreNamedByTheirCodesToo) {
 }
 
 }  // namespace
-}  // namespace isoloss::operations
+}  // namespace isoloss::operations::catalogue_test

@@ -16,7 +16,7 @@
 #include "operations/samples.h"
 #include "support/expect_refused.h"
 
-namespace isoloss::operations {
+namespace isoloss::operations::linear_check_test {
 namespace {
 
 using formats::ScaleRule;
@@ -24,11 +24,11 @@ using precision::GemmRole;
 using precision::LinearPrecision;
 using precision::MxOperand;
 using precision::RecipeByName;
-using testing::AddCodes;
-using testing::Compute;
-using testing::GroupedInputs;
-using testing::LinearInputs;
-using testing::Random;
+using test_support::AddCodes;
+using test_support::Compute;
+using test_support::GroupedInputs;
+using test_support::LinearInputs;
+using test_support::Random;
 
 std::vector<Finding> Check(const Operation& operation,
                            const std::string& recipe = "mxfp8_rceil",
@@ -185,13 +185,13 @@ TEST(ModuleChoices, SaysWhatDecidedAboutEachModule) {
                                      "- excluded by `wq2`", "- not included"));
   EXPECT_EQ(ModuleChoices(files, recipe, {.include = {"wq"}}).remarks().size(),
             1U);
-  testing::ExpectRefused(
+  test_support::ExpectRefused(
       [&] {
         reasons({.include = {"wq", "w1"}});
       },
       "`w1` matches none of the 3 linear modules");
-  testing::ExpectRefused([&] { reasons({.exclude = {"=attention"}}); },
-                         "`=attention` matches none");
+  test_support::ExpectRefused([&] { reasons({.exclude = {"=attention"}}); },
+                              "`=attention` matches none");
 }
 
 TEST(LinearMistakes, ColumnwiseValuesMadeOfRowwiseOnesAreNamed) {
@@ -205,7 +205,7 @@ TEST(LinearMistakes, ColumnwiseValuesMadeOfRowwiseOnesAreNamed) {
   Operation rowwise = operation;
   Floats& x = rowwise.floats["x"];
   const Matrix<float> values =
-      testing::OperandValues(x.Rows(), false, recipe.fprop.left);
+      test_support::OperandValues(x.Rows(), false, recipe.fprop.left);
   x.values.assign(values.data(), values.data() + values.size());
   Compute(recipe, rowwise);
   operation.floats["grad_weight"] = rowwise.floats["grad_weight"];
@@ -215,7 +215,8 @@ TEST(LinearMistakes, ColumnwiseValuesMadeOfRowwiseOnesAreNamed) {
 
 TEST(LinearMistakes, AStaleWeightIsNamedIfItsStepIsGiven) {
   Operation before = LinearInputs();
-  before.floats["weight"] = Random({testing::kOut, testing::kIn}, "before");
+  before.floats["weight"] =
+      Random({test_support::kOut, test_support::kIn}, "before");
   Compute(RecipeByName("mxfp8_rceil"), before);
   Operation operation = LinearInputs();
   Compute(RecipeByName("mxfp8_rceil"), operation);
@@ -232,7 +233,7 @@ TEST(LinearMistakes, SwappedExpertsAreNamed) {
   Operation operation = GroupedInputs();
   Operation swapped = operation;
   auto& values = swapped.floats["weight"].values;
-  const size_t size = testing::kOut * testing::kIn;
+  const size_t size = test_support::kOut * test_support::kIn;
   std::swap_ranges(values.begin(), values.begin() + size,
                    values.begin() + 3 * size);
   Compute(RecipeByName("mxfp8_rceil"), operation);
@@ -246,8 +247,8 @@ TEST(LinearMistakes, AMissingExpertIsNamed) {
   Operation operation = GroupedInputs();
   Compute(RecipeByName("mxfp8_rceil"), operation);
   auto& output = operation.floats["output"].values;
-  std::fill(output.begin() + 20 * testing::kOut,
-            output.begin() + 49 * testing::kOut, 0.0f);
+  std::fill(output.begin() + 20 * test_support::kOut,
+            output.begin() + 49 * test_support::kOut, 0.0f);
 
   ExpectNamed(Check(operation), "fprop", "expert_missing");
 }
@@ -263,11 +264,11 @@ TEST(LinearMistakes, AResultOfZerosHasNoExpertsThatLack) {
 TEST(LinearMistakes, TheFactorOfOneExpertIsNamed) {
   Operation operation = GroupedInputs();
   Compute(RecipeByName("mxfp8_rceil"), operation);
-  const size_t size = testing::kOut * testing::kIn;
+  const size_t size = test_support::kOut * test_support::kIn;
   auto& gradient = operation.floats["grad_weight"].values;
   for (size_t i = 2 * size; i < 3 * size; ++i) gradient[i] *= 2.0f;
   auto& input = operation.floats["grad_input"].values;
-  for (size_t i = 0; i < 20 * testing::kIn; ++i) input[i] *= 0.5f;
+  for (size_t i = 0; i < 20 * test_support::kIn; ++i) input[i] *= 0.5f;
 
   const auto findings = Check(operation);
 
@@ -320,10 +321,11 @@ TEST(LinearMistakes, ScalesOfATenthOfTheMaximaAreNamed) {
   const auto tensor = Quantized(side);
   ASSERT_TRUE(tensor);
   Floats& output = operation.floats["output"];
-  testing::Multiply(oracle::ScalarDequantize(*tensor, x.cols()),
-                    testing::OperandValues(operation.Find("weight")->Rows(),
-                                           false, recipe.fprop.right),
-                    output.type == "bfloat16", output.values.data());
+  test_support::Multiply(
+      oracle::ScalarDequantize(*tensor, x.cols()),
+      test_support::OperandValues(operation.Find("weight")->Rows(), false,
+                                  recipe.fprop.right),
+      output.type == "bfloat16", output.values.data());
 
   ExpectNamed(Check(operation, "fp8_rowwise"), "fprop", "maxima_scaled.x");
 }
@@ -331,11 +333,11 @@ TEST(LinearMistakes, ScalesOfATenthOfTheMaximaAreNamed) {
 TEST(LinearMistakes, SumsInBf16AreNamed) {
   Operation operation = LinearInputs();
   Compute(RecipeByName("mxfp8_rceil"), operation);
-  const Matrix<float> x = testing::OperandValues(
+  const Matrix<float> x = test_support::OperandValues(
       operation.Find("x")->Rows(), false, MxOperand("e4m3", ScaleRule::kRceil));
   const Matrix<float> w =
-      testing::OperandValues(operation.Find("weight")->Rows(), false,
-                             MxOperand("e4m3", ScaleRule::kRceil));
+      test_support::OperandValues(operation.Find("weight")->Rows(), false,
+                                  MxOperand("e4m3", ScaleRule::kRceil));
   for (size_t i = 0; i < x.rows(); ++i) {
     for (size_t j = 0; j < w.rows(); ++j) {
       float outer = 0.0f;
@@ -356,13 +358,15 @@ TEST(LinearMistakes, SumsInBf16AreNamed) {
 
 TEST(LinearMistakes, ABiasMayBeAddedToTheRoundedProduct) {
   Operation operation = LinearInputs();
-  operation.floats["bias"] = Random({testing::kOut}, "bias", "bfloat16", 4.0);
+  operation.floats["bias"] =
+      Random({test_support::kOut}, "bias", "bfloat16", 4.0);
   Compute(RecipeByName("mxfp8_rceil"), operation);
   Operation without = operation;
   Floats& output = operation.floats["output"];
   for (size_t i = 0; i < output.values.size(); ++i) {
     output.values[i] = formats::RoundToBf16(
-        output.values[i] + operation.floats["bias"].values[i % testing::kOut]);
+        output.values[i] +
+        operation.floats["bias"].values[i % test_support::kOut]);
   }
 
   EXPECT_TRUE(Part(Check(operation), "fprop").is_right());
@@ -373,14 +377,14 @@ TEST(LinearMistakes, NameTheTermThatWasMultiplied) {
   const Operation inputs = LinearInputs();
   Operation operation = inputs;
   Compute(RecipeByName("mxfp8_rceil"), operation);
-  const Floats bias = Random({testing::kOut}, "bias", "bfloat16", 4.0);
+  const Floats bias = Random({test_support::kOut}, "bias", "bfloat16", 4.0);
   operation.floats["bias"] = bias;
   Floats& output = operation.floats["output"];
   const std::vector<float> rounded = output.values;
   const auto make = [&](float product, float times) {
     for (size_t i = 0; i < rounded.size(); ++i) {
       output.values[i] =
-          product * rounded[i] + times * bias.values[i % testing::kOut];
+          product * rounded[i] + times * bias.values[i % test_support::kOut];
     }
     output.type = "float32";  // of sums on BF16's grid
     for (float& y : output.values) y = formats::RoundToBf16(y);
@@ -394,8 +398,8 @@ TEST(LinearMistakes, NameRowsThatStandElsewhere) {
   Operation operation = LinearInputs();
   Compute(RecipeByName("mxfp8_rceil"), operation);
   std::vector<float>& output = operation.floats["output"].values;
-  std::swap_ranges(output.begin(), output.begin() + testing::kOut,
-                   output.begin() + 7 * testing::kOut);
+  std::swap_ranges(output.begin(), output.begin() + test_support::kOut,
+                   output.begin() + 7 * test_support::kOut);
 
   ExpectNamed(Check(operation), "fprop", "wrong_rows");
   EXPECT_EQ(Part(Check(operation), "fprop").explanation->sentence,
@@ -419,9 +423,9 @@ TEST(CheckOperations, RefusesARecipeWhoseRandomBitsNobodyRecorded) {
   Operation operation = LinearInputs();
   Compute(RecipeByName("bf16"), operation);
 
-  testing::ExpectRefused([&] { Check(operation, "mxfp4_rht_sr"); },
-                         "depends on its inputs only");
+  test_support::ExpectRefused([&] { Check(operation, "mxfp4_rht_sr"); },
+                              "depends on its inputs only");
 }
 
 }  // namespace
-}  // namespace isoloss::operations
+}  // namespace isoloss::operations::linear_check_test

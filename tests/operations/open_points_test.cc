@@ -10,12 +10,12 @@
 #include "operations/checks.h"
 #include "operations/samples.h"
 
-namespace isoloss::operations {
+namespace isoloss::operations::open_points_test {
 namespace {
 
+using test_support::Random;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-using testing::Random;
 
 /// An update that nobody computed: only its names and shapes matter here.
 Operation Update(const std::string& module,
@@ -32,8 +32,8 @@ Operation Update(const std::string& module,
 }
 
 Operation Layer(const std::string& module) {
-  Operation layer = testing::LinearInputs(module);
-  testing::Compute(precision::RecipeByName("bf16"), layer);
+  Operation layer = test_support::LinearInputs(module);
+  test_support::Compute(precision::RecipeByName("bf16"), layer);
   return layer;
 }
 
@@ -71,8 +71,8 @@ TEST(OpenPoints, ResultsWithoutTheirInputs) {
 }
 
 TEST(OpenPoints, CodesOfTheOtherOperandAreComparedAllTheSame) {
-  Operation layer = testing::LinearInputs();
-  testing::AddCodes(precision::RecipeByName("mxfp8_rceil"), layer);
+  Operation layer = test_support::LinearInputs();
+  test_support::AddCodes(precision::RecipeByName("mxfp8_rceil"), layer);
   layer.floats.erase("grad_output");
   for (const char* name : {"dgrad_dy", "wgrad_dy"}) {
     layer.codes.erase(std::string(name) + "_codes");
@@ -86,9 +86,9 @@ TEST(OpenPoints, CodesOfTheOtherOperandAreComparedAllTheSame) {
 }
 
 TEST(OpenPoints, RowsOfNoGroupAreZeroOrListed) {
-  Operation grouped = testing::GroupedInputs();
+  Operation grouped = test_support::GroupedInputs();
   grouped.integers["group_ends"].values = {20, 20, 49, 60};
-  testing::Compute(precision::RecipeByName("bf16"), grouped);
+  test_support::Compute(precision::RecipeByName("bf16"), grouped);
   EXPECT_THAT(Points({File(1, {grouped})}), IsEmpty());
   Floats& output = grouped.floats["output"];
   output.values.back() = std::numeric_limits<float>::quiet_NaN();
@@ -124,7 +124,7 @@ TEST(OpenPoints, StateThatHasNoCounterpart) {
 }
 
 TEST(OpenPoints, AnExpertWithoutTokensHasNoUpdate) {
-  const std::vector<size_t> extent = {testing::kOut, testing::kIn};
+  const std::vector<size_t> extent = {test_support::kOut, test_support::kIn};
   const Operation update = Update("expert.weight", extent);
   const Operation other = Update("other.weight", extent);
   const OperationFile before =
@@ -175,4 +175,4 @@ TEST(OpenPoints, ReplicasHaveOneGradient) {
 }
 
 }  // namespace
-}  // namespace isoloss::operations
+}  // namespace isoloss::operations::open_points_test

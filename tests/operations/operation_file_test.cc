@@ -18,11 +18,11 @@
 #include "operations/samples.h"
 #include "support/temporary_folder.h"
 
-namespace isoloss::operations {
+namespace isoloss::operations::operation_file_test {
 namespace {
 
 namespace h5 = runlog::h5;
-using testing::TemporaryFolder;
+using test_support::TemporaryFolder;
 
 void ExpectError(const std::function<void()>& act, const std::string& words) {
   try {
@@ -99,7 +99,7 @@ std::filesystem::path WriteFile(const TemporaryFolder& folder,
 
 TEST(ReadOperations, ReadsWhatARecorderWrote) {
   const TemporaryFolder folder;
-  const Operation grouped = testing::GroupedInputs();
+  const Operation grouped = test_support::GroupedInputs();
 
   const OperationFile file = ReadOperations(WriteFile(folder, grouped));
 
@@ -119,7 +119,7 @@ TEST(ReadOperations, ReadsWhatARecorderWrote) {
 
 TEST(ReadOperations, NamesFileOperationAndTensorOfWhatIsWrong) {
   const TemporaryFolder folder;
-  const Operation linear = testing::LinearInputs();
+  const Operation linear = test_support::LinearInputs();
   const auto refuses = [&](const Operation& operation, const char* words,
                            const FileParts& parts = {}) {
     ExpectError([&] { ReadOperations(WriteFile(folder, operation, parts)); },
@@ -129,9 +129,9 @@ TEST(ReadOperations, NamesFileOperationAndTensorOfWhatIsWrong) {
   damaged.floats.erase("weight");
   refuses(damaged, "operation 0 (linear, layers.0.wq): weight is missing");
   damaged = linear;
-  damaged.floats["grad_output"] = testing::Zeros({3, 3});
+  damaged.floats["grad_output"] = test_support::Zeros({3, 3});
   refuses(damaged, "grad_output is [3, 3]");
-  damaged = testing::GroupedInputs();
+  damaged = test_support::GroupedInputs();
   damaged.integers["group_ends"].values = {20, 10, 49, 64};
   refuses(damaged, "group_ends has 10 after 20");
   damaged.integers["group_ends"].values = {20, 20, 49, 65};
@@ -151,9 +151,9 @@ TEST(ReadOperations, NamesFileOperationAndTensorOfWhatIsWrong) {
 Operation Layer(size_t t, size_t k, size_t n) {
   return {.type = "linear",
           .module = "a.b",
-          .floats = {{"x", testing::Zeros({t, k})},
-                     {"weight", testing::Zeros({n, k})},
-                     {"output", testing::Zeros({t, n})}}};
+          .floats = {{"x", test_support::Zeros({t, k})},
+                     {"weight", test_support::Zeros({n, k})},
+                     {"output", test_support::Zeros({t, n})}}};
 }
 
 TEST(CheckExtents, RefusesProductsOfNoWidth) {
@@ -187,7 +187,8 @@ TEST(CheckExtents, RefusesCodesOfMoreBitsThanTheirFormatHas) {
 
 TEST(ReadOperations, RefusesWhatIsCutOffOrNoHdf5) {
   const TemporaryFolder folder;
-  const std::filesystem::path path = WriteFile(folder, testing::LinearInputs());
+  const std::filesystem::path path =
+      WriteFile(folder, test_support::LinearInputs());
   const auto size = std::filesystem::file_size(path);
 
   for (const size_t part : {0UL, 7UL, 100UL, size / 2, size - 1}) {
@@ -358,4 +359,4 @@ TEST_F(Mapping, NamesThePlaceOfWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace isoloss::operations
+}  // namespace isoloss::operations::operation_file_test

@@ -11,17 +11,17 @@
 #include "operations/checks.h"
 #include "operations/samples.h"
 
-namespace isoloss::operations {
+namespace isoloss::operations::recorded_codes_test {
 namespace {
 
 using precision::RecipeByName;
 
 /// With codes by a right computation.
 Operation CodedLayer(const std::function<void(Operation&)>& change) {
-  Operation operation = testing::LinearInputs();
+  Operation operation = test_support::LinearInputs();
   change(operation);
-  testing::Compute(RecipeByName("mxfp8_rceil"), operation);
-  testing::AddCodes(RecipeByName("mxfp8_rceil"), operation);
+  test_support::Compute(RecipeByName("mxfp8_rceil"), operation);
+  test_support::AddCodes(RecipeByName("mxfp8_rceil"), operation);
   return operation;
 }
 
@@ -58,7 +58,7 @@ TEST(OperandCodes, ScalesThatWereStoredWrongAreNotToldOfTheProduct) {
 
 /// Codes and scales of x under a description of another one.
 Operation LayerOf(const formats::Quantization& made) {
-  Operation operation = testing::LinearInputs();
+  Operation operation = test_support::LinearInputs();
   const auto tensor = formats::Quantize(operation.Find("x")->Rows(), made);
   Codes& codes = operation.codes["fprop_x_codes"];
   Floats& scales = operation.floats["fprop_x_scales"];
@@ -187,11 +187,11 @@ TEST(OperandCodes, ValuesThatWereQuantisedTwiceAlongOneAxisAreNamed) {
   });
   const Operation once = operation;
   Floats& x = operation.floats["x"];
-  const Matrix<float> values = testing::OperandValues(
+  const Matrix<float> values = test_support::OperandValues(
       x.Rows(), false, RecipeByName("mxfp8_rceil").fprop.left);
   x.values.assign(values.data(), values.data() + values.size());
   operation.codes.clear();
-  testing::AddCodes(RecipeByName("mxfp8_rceil"), operation);
+  test_support::AddCodes(RecipeByName("mxfp8_rceil"), operation);
   Operation twice = once;
   for (const char* name : {"fprop_x_codes", "fprop_x_scales"}) {
     twice.codes[name] = operation.codes[name];
@@ -205,7 +205,7 @@ TEST(OperandCodes, ValuesThatWereQuantisedTwiceAlongOneAxisAreNamed) {
 
 /// x by tiles of 128 and FP32 scales.
 Operation LayerWithFp32Scales() {
-  Operation operation = testing::LinearInputs();
+  Operation operation = test_support::LinearInputs();
   const auto x = operation.Find("x")->Rows();
   const formats::QuantizedTensor stored =
       formats::Quantize(x, *RecipeByName("deepseek_v3_fp8").fprop.left);
@@ -215,8 +215,8 @@ Operation LayerWithFp32Scales() {
   for (size_t i = 0; i < stored.codes.size(); ++i) {
     codes.values.push_back(static_cast<uint8_t>(stored.codes.data()[i]));
   }
-  Floats& scales = operation.floats["fprop_x_scales"] =
-      testing::Zeros({stored.scales.rows(), stored.scales.cols()}, "float32");
+  Floats& scales = operation.floats["fprop_x_scales"] = test_support::Zeros(
+      {stored.scales.rows(), stored.scales.cols()}, "float32");
   scales.values.assign(stored.scales.data(),
                        stored.scales.data() + stored.scales.size());
   return operation;
@@ -228,7 +228,7 @@ TEST(OperandCodes, ScalesMayBeFp32) {
   };
   Operation operation = LayerWithFp32Scales();
   std::vector<float>& scales = operation.floats["fprop_x_scales"].values;
-  EXPECT_EQ(scales_of(operation).comparison.Row().equal, testing::kTokens);
+  EXPECT_EQ(scales_of(operation).comparison.Row().equal, test_support::kTokens);
   // One rounding of amax / 448 is any trainer's.
   scales[1] = std::nextafter(scales[1], 1.0f);
   EXPECT_TRUE(scales_of(operation).is_right());
@@ -251,4 +251,4 @@ TEST(OperandCodes, ScalesMayBeFp32) {
 }
 
 }  // namespace
-}  // namespace isoloss::operations
+}  // namespace isoloss::operations::recorded_codes_test

@@ -11,11 +11,11 @@
 #include "operations/checks.h"
 #include "operations/samples.h"
 
-namespace isoloss::operations {
+namespace isoloss::operations::recorded_router_test {
 namespace {
 
-using testing::Random;
-using testing::Zeros;
+using test_support::Random;
+using test_support::Zeros;
 
 struct RouterMistakes {
   bool softmax = false;
@@ -311,4 +311,4 @@ TEST(RouterCheck, SortsNothingByNan) {
 }
 
 }  // namespace
-}  // namespace isoloss::operations
+}  // namespace isoloss::operations::recorded_router_test

@@ -9,12 +9,12 @@
 #include "operations/checks.h"
 #include "operations/samples.h"
 
-namespace isoloss::operations {
+namespace isoloss::operations::recorded_rows_test {
 namespace {
 
 using formats::RoundToBf16;
-using testing::Random;
-using testing::Zeros;
+using test_support::Random;
+using test_support::Zeros;
 
 Operation Dispatch(const std::function<float(float)>& change, int shift) {
   Operation dispatch = {.type = "dispatch", .module = "layers.1.moe"};
@@ -81,8 +81,8 @@ TEST(DispatchCheck, NamesEachPlantedMistake) {
   for (const auto& [name, rule] :
        {std::pair{"rounded_mx_rceil", formats::ScaleRule::kRceil},
         {"rounded_mx_floor", formats::ScaleRule::kFloor}}) {
-    send(testing::OperandValues(tokens.Rows(), false,
-                                precision::MxOperand("e4m3", rule)));
+    send(test_support::OperandValues(tokens.Rows(), false,
+                                     precision::MxOperand("e4m3", rule)));
     ExpectNamed({rounded}, "rows", name);
   }
   Operation other = Dispatch(same, 0);
@@ -165,7 +165,7 @@ TEST(CombineCheck, NamesARoundingOfTheRoutedPart) {
 }
 
 TEST(CombineCheck, NamesEachPlantedMistake) {
-  Operation experts = testing::GroupedInputs();
+  Operation experts = test_support::GroupedInputs();
   ExpectRight({Combine({})});
   ExpectNamed({Combine({.weights = 0})}, "output", "weight_missing");
   ExpectNamed({Combine({.weights = 2})}, "output", "weights_twice");
@@ -294,4 +294,4 @@ TEST(CombineCheck, NamesRowsOfSingleTokens) {
 }
 
 }  // namespace
-}  // namespace isoloss::operations
+}  // namespace isoloss::operations::recorded_rows_test

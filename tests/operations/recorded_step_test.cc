@@ -9,12 +9,12 @@
 #include "operations/checks.h"
 #include "operations/samples.h"
 
-namespace isoloss::operations {
+namespace isoloss::operations::recorded_step_test {
 namespace {
 
 using formats::RoundToBf16;
-using testing::Random;
-using testing::Zeros;
+using test_support::Random;
+using test_support::Zeros;
 
 // ---- optimizer --------------------------------------------------------------
 
@@ -316,8 +316,8 @@ TEST(AdamWCheck, StepsInBf16AreRight) {
 }
 
 TEST(LinearCheck, HoldsTheWeightAgainstTheParameterOfItsStep) {
-  Operation linear = testing::LinearInputs();
-  testing::Compute(precision::RecipeByName("bf16"), linear);
+  Operation linear = test_support::LinearInputs();
+  test_support::Compute(precision::RecipeByName("bf16"), linear);
   const auto name_of = [&](float before, float after, bool call_first) {
     Operation adamw = AdamW();
     adamw.module = linear.module + ".weight";
@@ -348,8 +348,8 @@ TEST(LinearCheck, HoldsTheWeightAgainstTheParameterOfItsStep) {
 }
 
 TEST(LinearCheck, HoldsTheWeightAgainstTheUpdateOfTheStepBefore) {
-  Operation linear = testing::LinearInputs();
-  testing::Compute(precision::RecipeByName("bf16"), linear);
+  Operation linear = test_support::LinearInputs();
+  test_support::Compute(precision::RecipeByName("bf16"), linear);
   Operation adamw = {.type = "adamw", .module = linear.module + ".weight"};
   adamw.numbers = {{"lr", 0.0},   {"beta1", 0.9},        {"beta2", 0.95},
                    {"eps", 1e-8}, {"weight_decay", 0.0}, {"step", 1}};
@@ -470,4 +470,4 @@ TEST(LossCheck, NamesTheNumberThatItWasDividedBy) {
 }
 
 }  // namespace
-}  // namespace isoloss::operations
+}  // namespace isoloss::operations::recorded_step_test

@@ -16,7 +16,7 @@
 #include "isoloss/operations/product.h"
 #include "isoloss/precision/recipe.h"
 
-namespace isoloss::testing {
+namespace isoloss::test_support {
 
 using operations::Codes;
 using operations::Floats;
@@ -192,4 +192,4 @@ inline Operation GroupedInputs() {
   return operation;
 }
 
-}  // namespace isoloss::testing
+}  // namespace isoloss::test_support

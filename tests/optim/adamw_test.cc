@@ -10,7 +10,7 @@
 #include "isoloss/base/rng.h"
 #include "isoloss/kernels/rowwise.h"
 
-namespace isoloss::optim {
+namespace isoloss::optim::adamw_test {
 namespace {
 
 /// The formula of docs/model.md, section 11, as it stands there, on one element
@@ -222,4 +222,4 @@ TEST(AdamW, RejectsWhatHasNoMeaning) {
 }
 
 }  // namespace
-}  // namespace isoloss::optim
+}  // namespace isoloss::optim::adamw_test

@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-namespace isoloss::optim {
+namespace isoloss::optim::clip_test {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -47,4 +47,4 @@ TEST(ClipCoefficient, DoesNotHideANonFiniteNorm) {
 }
 
 }  // namespace
-}  // namespace isoloss::optim
+}  // namespace isoloss::optim::clip_test

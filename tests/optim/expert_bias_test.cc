@@ -10,7 +10,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/rng.h"
 
-namespace isoloss::optim {
+namespace isoloss::optim::expert_bias_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -77,4 +77,4 @@ TEST(UpdateExpertBias, RejectsCountsOfAnotherLayer) {
 }
 
 }  // namespace
-}  // namespace isoloss::optim
+}  // namespace isoloss::optim::expert_bias_test

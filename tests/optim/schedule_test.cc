@@ -11,7 +11,7 @@
 #include "isoloss/base/error.h"
 #include "support/h5_file.h"
 
-namespace isoloss::optim {
+namespace isoloss::optim::schedule_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -37,7 +37,8 @@ std::string ErrorOf(const ScheduleConfig& config) {
   return "";
 }
 
-ScheduleConfig ReadCase(const testing::H5File& file, const std::string& name) {
+ScheduleConfig ReadCase(const test_support::H5File& file,
+                        const std::string& name) {
   ScheduleConfig config;
   config.base_lr = file.Attribute<double>("base_lr", name);
   config.total_steps = file.Attribute<int64_t>("total_steps", name);
@@ -51,8 +52,8 @@ ScheduleConfig ReadCase(const testing::H5File& file, const std::string& name) {
 }
 
 TEST(Schedule, EqualsTorchtitanInEveryReferenceCase) {
-  const testing::H5File file(
-      testing::GoldenPath("reference", "lr_schedule.h5"));
+  const test_support::H5File file(
+      test_support::GoldenPath("reference", "lr_schedule.h5"));
   int cases = 0;
   for (; file.Has("case" + std::to_string(cases)); ++cases) {
     const std::string name = "case" + std::to_string(cases);
@@ -117,4 +118,4 @@ TEST(Schedule, RejectsWhatHasNoMeaning) {
 }
 
 }  // namespace
-}  // namespace isoloss::optim
+}  // namespace isoloss::optim::schedule_test

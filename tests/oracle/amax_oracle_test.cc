@@ -19,7 +19,7 @@
 #include "oracle/recorded_run.h"
 #include "oracle/trial.h"
 
-namespace isoloss::oracle {
+namespace isoloss::oracle::amax_oracle_test {
 namespace {
 
 using precision::GemmRole;
@@ -183,7 +183,7 @@ class FollowedRun {
     }
     oracle_->Check(run_.record, batch, run_.Outcome(), run_.executor, sink);
   }
-  isoloss::testing::RecordedRun& run() { return run_; }
+  isoloss::test_support::RecordedRun& run() { return run_; }
   const OperandHistories& histories() const { return oracle_->histories(); }
 
  private:
@@ -199,7 +199,7 @@ class FollowedRun {
   }
 
   model::ParameterSet initial_;
-  isoloss::testing::RecordedRun run_;
+  isoloss::test_support::RecordedRun run_;
   std::optional<StepOracle> oracle_;
 };
 
@@ -254,4 +254,4 @@ TEST(AmaxOracle, IsRefusedInTheMiddleOfARun) {
 }
 
 }  // namespace
-}  // namespace isoloss::oracle
+}  // namespace isoloss::oracle::amax_oracle_test

@@ -8,14 +8,14 @@
 
 #include "oracle/recorded_step.h"
 
-namespace isoloss::oracle {
+namespace isoloss::oracle::attention_check_test {
 namespace {
 
-using isoloss::testing::ExpectFound;
-using isoloss::testing::ExpectNoOthers;
-using isoloss::testing::OneRank;
-using isoloss::testing::RecordedStep;
-using isoloss::testing::SmallConfig;
+using isoloss::test_support::ExpectFound;
+using isoloss::test_support::ExpectNoOthers;
+using isoloss::test_support::OneRank;
+using isoloss::test_support::RecordedStep;
+using isoloss::test_support::SmallConfig;
 
 model::ModelConfig YarnConfig() {
   model::ModelConfig config = SmallConfig();
@@ -181,7 +181,7 @@ TEST(AttentionCheck, FindsAnotherRotationOrScale) {
     edit(step);
     ReportSink sink;
     CheckOf(step)(sink);
-    return isoloss::testing::Others(sink);
+    return isoloss::test_support::Others(sink);
   };
 
   EXPECT_GT(change([](RecordedStep& s) { s.config.rope_theta = 20000; }), 0);
@@ -199,7 +199,7 @@ TEST(AttentionCheck, FindsAWrongPosition) {
 
   CheckOf(step)(sink);
 
-  EXPECT_GT(isoloss::testing::Others(sink), 0);
+  EXPECT_GT(isoloss::test_support::Others(sink), 0);
 }
 
 // DeepSeek-V3's factors: docs/model.md, section 3.
@@ -213,4 +213,4 @@ TEST(AttentionCheck, ScaleIsThePublishedOne) {
 }
 
 }  // namespace
-}  // namespace isoloss::oracle
+}  // namespace isoloss::oracle::attention_check_test

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-namespace isoloss::oracle {
+namespace isoloss::oracle::comparison_test {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -187,4 +187,4 @@ TEST(Comparison, MergeCountsBothAndKeepsTheWorse) {
 }
 
 }  // namespace
-}  // namespace isoloss::oracle
+}  // namespace isoloss::oracle::comparison_test

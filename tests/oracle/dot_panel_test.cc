@@ -18,7 +18,7 @@
 #include "isoloss/oracle/comparison.h"
 #include "isoloss/oracle/exact_dot.h"
 
-namespace isoloss::oracle {
+namespace isoloss::oracle::dot_panel_test {
 namespace {
 
 constexpr size_t kDepth = 45;  // no multiple of a vector or a block
@@ -238,4 +238,4 @@ TEST(FindUncertain, LeavesOutMostOfAnOrdinaryProduct) {
 }
 
 }  // namespace
-}  // namespace isoloss::oracle
+}  // namespace isoloss::oracle::dot_panel_test

@@ -6,7 +6,7 @@
 
 #include "isoloss/base/rng.h"
 
-namespace isoloss::oracle {
+namespace isoloss::oracle::estimate_math_test {
 namespace {
 
 constexpr double kU = kUnitRoundoff;
@@ -116,4 +116,4 @@ TEST(Operation32, LeavesExactNumbersAlone) {
 }
 
 }  // namespace
-}  // namespace isoloss::oracle
+}  // namespace isoloss::oracle::estimate_math_test

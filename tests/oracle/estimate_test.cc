@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-namespace isoloss::oracle {
+namespace isoloss::oracle::estimate_test {
 namespace {
 
 TEST(RoundTo, NeverGoesByWayOfFp32) {
@@ -110,4 +110,4 @@ TEST(RoundedOnTheWay, MayJumpAtABoundary) {
 }
 
 }  // namespace
-}  // namespace isoloss::oracle
+}  // namespace isoloss::oracle::estimate_test

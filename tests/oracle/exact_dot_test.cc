@@ -12,7 +12,7 @@
 #include "isoloss/oracle/comparison.h"
 #include "oracle/sum_orders.h"
 
-namespace isoloss::oracle {
+namespace isoloss::oracle::exact_dot_test {
 namespace {
 
 constexpr size_t kRows = 64;
@@ -207,4 +207,4 @@ TEST(Dot, OfNothingIsZero) {
 }
 
 }  // namespace
-}  // namespace isoloss::oracle
+}  // namespace isoloss::oracle::exact_dot_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace isoloss::oracle {
+namespace isoloss::oracle::formats_check_test {
 namespace {
 
 TEST(CheckFormats, AgreesWithTheDefinitions) {
@@ -18,4 +18,4 @@ TEST(CheckFormats, AgreesWithTheDefinitions) {
 }
 
 }  // namespace
-}  // namespace isoloss::oracle
+}  // namespace isoloss::oracle::formats_check_test

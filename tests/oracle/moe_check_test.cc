@@ -10,17 +10,17 @@
 #include "isoloss/base/error.h"
 #include "oracle/recorded_step.h"
 
-namespace isoloss::oracle {
+namespace isoloss::oracle::moe_check_test {
 namespace {
 
 using expert_parallel::Algorithm;
 using expert_parallel::MeshConfig;
 using expert_parallel::WeightSite;
-using isoloss::testing::ExpectFound;
-using isoloss::testing::ExpectNoOthers;
-using isoloss::testing::OneRank;
-using isoloss::testing::RecordedStep;
-using isoloss::testing::SmallConfig;
+using isoloss::test_support::ExpectFound;
+using isoloss::test_support::ExpectNoOthers;
+using isoloss::test_support::OneRank;
+using isoloss::test_support::RecordedStep;
+using isoloss::test_support::SmallConfig;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -92,7 +92,7 @@ TEST(MoeCheck, TellsExchangesApart) {
   const auto others = [&](const MeshConfig& mesh) {
     ReportSink sink;
     CheckMoe(flat.record, flat.config, 1, mesh, flat.grid, sink);
-    return isoloss::testing::Others(sink);
+    return isoloss::test_support::Others(sink);
   };
 
   EXPECT_EQ(others(flat.mesh), 0);
@@ -174,7 +174,7 @@ TEST(MoeCheck, FindsListsOfAnotherLength) {
 
   CheckOf(step)(sink);
 
-  EXPECT_GT(isoloss::testing::Others(sink), 0);
+  EXPECT_GT(isoloss::test_support::Others(sink), 0);
 }
 
 TEST(PlaceRows, OrdersByExpertUnitTokenAndSlotAndPads) {
@@ -219,4 +219,4 @@ TEST(AfterPayload, RejectsAPayloadThatItDoesNotKnow) {
 }
 
 }  // namespace
-}  // namespace isoloss::oracle
+}  // namespace isoloss::oracle::moe_check_test

@@ -10,7 +10,7 @@
 #include "isoloss/base/rng.h"
 #include "isoloss/oracle/estimate.h"
 
-namespace isoloss::oracle {
+namespace isoloss::oracle::noise_sums_test {
 namespace {
 
 /// Standard errors by which the errors of 4096 sums of up to `bits` bits lean,
@@ -84,4 +84,4 @@ TEST(NoiseSums, FindScaledSumsThatAreCutOff) {
 }
 
 }  // namespace
-}  // namespace isoloss::oracle
+}  // namespace isoloss::oracle::noise_sums_test

@@ -12,7 +12,7 @@
 #include "isoloss/oracle/probe.h"
 #include "oracle/trial.h"
 
-namespace isoloss::oracle {
+namespace isoloss::oracle::operand_figures_test {
 namespace {
 
 using formats::Quantization;
@@ -185,4 +185,4 @@ TEST(OperandFigures, AreEachHeldAgainstTheLog) {
 }
 
 }  // namespace
-}  // namespace isoloss::oracle
+}  // namespace isoloss::oracle::operand_figures_test

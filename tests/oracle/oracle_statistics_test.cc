@@ -17,7 +17,7 @@
 #include "oracle/sum_orders.h"
 #include "support/earlier_probe.h"
 
-namespace isoloss {
+namespace isoloss::oracle_statistics_test {
 namespace {
 
 using gate::CheckBursts;
@@ -318,7 +318,7 @@ TEST(FlipSides, FindAnAccumulatorThatCutsOff) {
 
 TEST(OracleStatistics, SayWhatAnEarlierProgramsProbeDoesNotTell) {
   gate::Probe old = ProbeOfProducts(Grid::kFp32, CutOff, 64, 2);
-  isoloss::testing::MakeFirstLayout(old.log);
+  isoloss::test_support::MakeFirstLayout(old.log);
 
   for (const auto check : {CheckFlipSides, CheckRowNoise, CheckSignedError}) {
     const gate::Check result = check({&old}, {});
@@ -330,4 +330,4 @@ TEST(OracleStatistics, SayWhatAnEarlierProgramsProbeDoesNotTell) {
 }
 
 }  // namespace
-}  // namespace isoloss
+}  // namespace isoloss::oracle_statistics_test

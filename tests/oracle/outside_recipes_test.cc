@@ -14,18 +14,18 @@
 #include "isoloss/oracle/known_recipes.h"
 #include "oracle/trial.h"
 
-namespace isoloss::oracle {
+namespace isoloss::oracle::outside_recipes_test {
 namespace {
 
 using formats::Quantization;
-using isoloss::testing::kCutAttention;
-using isoloss::testing::kFa3Attention;
-using isoloss::testing::kFp4Attention;
-using isoloss::testing::kMxAttention;
-using isoloss::testing::kMxGains;
-using isoloss::testing::kTeAttention;
-using isoloss::testing::kTileAttention;
-using isoloss::testing::RecipeFrom;
+using isoloss::test_support::kCutAttention;
+using isoloss::test_support::kFa3Attention;
+using isoloss::test_support::kFp4Attention;
+using isoloss::test_support::kMxAttention;
+using isoloss::test_support::kMxGains;
+using isoloss::test_support::kTeAttention;
+using isoloss::test_support::kTileAttention;
+using isoloss::test_support::RecipeFrom;
 using precision::AttentionPrecision;
 using precision::Recipe;
 
@@ -75,7 +75,7 @@ void ExpectExplained(FirstStep& step, const std::string& what) {
 class OutsideRecipes : public ::testing::TestWithParam<size_t> {
  protected:
   Recipe recipe() const {
-    return isoloss::testing::OutsideRecipes()[GetParam()];
+    return isoloss::test_support::OutsideRecipes()[GetParam()];
   }
 };
 
@@ -115,9 +115,9 @@ TEST_P(OutsideRecipes, AreNotThoseThatQuantiseNothing) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, OutsideRecipes,
-    ::testing::Range<size_t>(0, isoloss::testing::OutsideRecipes().size()),
+    ::testing::Range<size_t>(0, isoloss::test_support::OutsideRecipes().size()),
     [](const auto& index) {
-      return isoloss::testing::OutsideRecipes()[index.param].name;
+      return isoloss::test_support::OutsideRecipes()[index.param].name;
     });
 
 /// Elements of each tensor that a step of `ran` has otherwise than `asked`.
@@ -330,4 +330,4 @@ TEST(AsKnown, ClearsAttentionAndGainsOfKnownNames) {
 }
 
 }  // namespace
-}  // namespace isoloss::oracle
+}  // namespace isoloss::oracle::outside_recipes_test

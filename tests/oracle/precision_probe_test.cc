@@ -12,12 +12,12 @@
 #include "isoloss/formats/format.h"
 #include "oracle/recorded_run.h"
 
-namespace isoloss::oracle {
+namespace isoloss::oracle::precision_probe_test {
 namespace {
 
-using isoloss::testing::CorpusOf;
-using isoloss::testing::RecordedRun;
-using isoloss::testing::TinyExperiment;
+using isoloss::test_support::CorpusOf;
+using isoloss::test_support::RecordedRun;
+using isoloss::test_support::TinyExperiment;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -252,4 +252,4 @@ TEST(ProbePrecision, RefusesWhatItCannotCompare) {
 }
 
 }  // namespace
-}  // namespace isoloss::oracle
+}  // namespace isoloss::oracle::precision_probe_test

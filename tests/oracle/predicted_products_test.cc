@@ -12,11 +12,11 @@
 #include "oracle/recorded_run.h"
 #include "support/expect_refused.h"
 
-namespace isoloss::oracle {
+namespace isoloss::oracle::predicted_products_test {
 namespace {
 
-using isoloss::testing::CorpusOf;
-using isoloss::testing::TinyExperiment;
+using isoloss::test_support::CorpusOf;
+using isoloss::test_support::TinyExperiment;
 
 /// Relative errors of all tensors of a step, against BF16.
 std::vector<double> Errors(const train::Experiment& experiment,
@@ -93,10 +93,10 @@ TEST(PredictedProducts, RefuseWhatIsNoProductOfALinearLayer) {
   const train::Experiment experiment = TinyExperiment();
   precision::Recipe recipe = precision::RecipeByName("mxfp8_rceil");
   recipe.attention.q = recipe.fprop.left;
-  isoloss::testing::ExpectRefused(
+  isoloss::test_support::ExpectRefused(
       [&] { PredictedProducts(recipe, experiment.model); },
       "linear layers alone can be predicted");
 }
 
 }  // namespace
-}  // namespace isoloss::oracle
+}  // namespace isoloss::oracle::predicted_products_test

@@ -22,7 +22,7 @@
 #include "oracle/trial.h"
 #include "support/temporary_folder.h"
 
-namespace isoloss::oracle {
+namespace isoloss::oracle::probe_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -71,7 +71,7 @@ std::string BytesOf(const std::filesystem::path& path) {
 /// As it is written, but for the number of threads.
 std::string BytesOf(runlog::ProbeLog log) {
   log.provenance.workers = 0;
-  const testing::TemporaryFolder folder;
+  const test_support::TemporaryFolder folder;
   runlog::WriteProbeLog(log, folder.path() / "log.probe.h5");
   return BytesOf(folder.path() / "log.probe.h5");
 }
@@ -200,7 +200,7 @@ TEST(Probe, HoldsAReplayedRoutingToItsLog) {
   const train::Experiment recorded = Trial({"log.routing=true"});
   const corpus::Corpus corpus = CorpusOf(recorded);
   Executor executor(1);
-  const testing::TemporaryFolder folder;
+  const test_support::TemporaryFolder folder;
   const std::string file = (folder.path() / "replayed.h5").string();
   runlog::WriteRunLog(
       train::TrainRun(recorded, ArmOf(recorded, "bf16"), 1, corpus, executor),
@@ -411,4 +411,4 @@ TEST(ProbeCases, ScaleEdgeBlocksHaveTheirLargestValueAtTheEdge) {
 }
 
 }  // namespace
-}  // namespace isoloss::oracle
+}  // namespace isoloss::oracle::probe_test

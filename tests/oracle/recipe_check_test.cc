@@ -13,7 +13,7 @@
 #include "oracle/planted_error.h"
 #include "oracle/trial.h"
 
-namespace isoloss::oracle {
+namespace isoloss::oracle::recipe_check_test {
 namespace {
 
 using formats::Cell;
@@ -357,4 +357,4 @@ TEST(AsKnown, GivesKnownNamesTheirContent) {
 }
 
 }  // namespace
-}  // namespace isoloss::oracle
+}  // namespace isoloss::oracle::recipe_check_test

@@ -18,7 +18,7 @@
 #include "isoloss/train/mesh_setup.h"
 #include "isoloss/train/step_columns.h"
 
-namespace isoloss::testing {
+namespace isoloss::test_support {
 
 /// Awkward sizes: sequences and experts' rows are no whole MX blocks.
 inline train::Experiment TinyExperiment(
@@ -112,4 +112,4 @@ class RecordedRun {
   std::vector<int64_t> counts_;
 };
 
-}  // namespace isoloss::testing
+}  // namespace isoloss::test_support

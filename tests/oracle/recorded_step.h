@@ -20,7 +20,7 @@
 #include "isoloss/precision/recipe.h"
 #include "model/small_model.h"
 
-namespace isoloss::testing {
+namespace isoloss::test_support {
 
 inline expert_parallel::MeshConfig OneRank(const model::ModelConfig& config) {
   return {.topology = {.experts = config.num_experts}, .options = {}};
@@ -118,4 +118,4 @@ inline void ExpectFound(oracle::StepRecord& record, const std::string& tensor,
   values(row, column) = before;
 }
 
-}  // namespace isoloss::testing
+}  // namespace isoloss::test_support

@@ -7,7 +7,7 @@
 #include "isoloss/oracle/probe.h"
 #include "oracle/trial.h"
 
-namespace isoloss::oracle {
+namespace isoloss::oracle::registered_recipes_test {
 namespace {
 
 /// Tiles of 128 need longer rows and columns than blocks do, none a multiple.
@@ -86,4 +86,4 @@ TEST(RegisteredRecipes, AreExplainedAtGatesAndATiedHead) {
 }
 
 }  // namespace
-}  // namespace isoloss::oracle
+}  // namespace isoloss::oracle::registered_recipes_test

@@ -10,14 +10,14 @@
 
 #include "oracle/recorded_step.h"
 
-namespace isoloss::oracle {
+namespace isoloss::oracle::router_check_test {
 namespace {
 
-using isoloss::testing::ExpectFound;
-using isoloss::testing::ExpectNoOthers;
-using isoloss::testing::OneRank;
-using isoloss::testing::RecordedStep;
-using isoloss::testing::SmallConfig;
+using isoloss::test_support::ExpectFound;
+using isoloss::test_support::ExpectNoOthers;
+using isoloss::test_support::OneRank;
+using isoloss::test_support::RecordedStep;
+using isoloss::test_support::SmallConfig;
 using ::testing::ElementsAre;
 
 const std::string kRouter = "layers.1.moe.router";
@@ -206,4 +206,4 @@ TEST_F(ChoiceTest, AGroupWithinRoundingIsAFlip) {
 }
 
 }  // namespace
-}  // namespace isoloss::oracle
+}  // namespace isoloss::oracle::router_check_test

@@ -13,7 +13,7 @@
 #include "isoloss/kernels/gemm.h"
 #include "isoloss/oracle/comparison.h"
 
-namespace isoloss::oracle {
+namespace isoloss::oracle::scalar_product_test {
 namespace {
 
 using formats::Quantization;
@@ -337,4 +337,4 @@ TEST(ScalarProduct, FindsAHistoryThatIsLate) {
 }
 
 }  // namespace
-}  // namespace isoloss::oracle
+}  // namespace isoloss::oracle::scalar_product_test

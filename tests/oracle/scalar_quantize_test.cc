@@ -14,7 +14,7 @@
 #include "isoloss/formats/quantize.h"
 #include "isoloss/oracle/scalar_cast.h"
 
-namespace isoloss::oracle {
+namespace isoloss::oracle::scalar_quantize_test {
 namespace {
 
 using formats::Cell;
@@ -226,4 +226,4 @@ TEST(LargestOf, IsThatOfTheFormat) {
 }
 
 }  // namespace
-}  // namespace isoloss::oracle
+}  // namespace isoloss::oracle::scalar_quantize_test

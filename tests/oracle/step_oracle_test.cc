@@ -11,7 +11,7 @@
 #include "isoloss/kernels/targets.h"
 #include "oracle/trial.h"
 
-namespace isoloss::oracle {
+namespace isoloss::oracle::step_oracle_test {
 namespace {
 
 /// Expects no `other`, and no tensor with far more flips than expected.
@@ -250,4 +250,4 @@ TEST(StepOracle, MindsWhatNoCheckKnowsOrComesTwice) {
 }
 
 }  // namespace
-}  // namespace isoloss::oracle
+}  // namespace isoloss::oracle::step_oracle_test

@@ -9,7 +9,7 @@
 #include "isoloss/base/rng.h"
 #include "isoloss/oracle/scalar_quantize.h"
 
-namespace isoloss::oracle {
+namespace isoloss::oracle::uncertain_test {
 namespace {
 
 using formats::Quantization;
@@ -140,4 +140,4 @@ TEST(QuantizedUncertain, KnowsNearlyAllCodes) {
 }
 
 }  // namespace
-}  // namespace isoloss::oracle
+}  // namespace isoloss::oracle::uncertain_test

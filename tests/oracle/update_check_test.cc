@@ -12,14 +12,14 @@
 #include "oracle/recorded_run.h"
 #include "oracle/recorded_step.h"
 
-namespace isoloss::oracle {
+namespace isoloss::oracle::update_check_test {
 namespace {
 
-using isoloss::testing::ExpectFound;
-using isoloss::testing::ExpectNoOthers;
-using isoloss::testing::Others;
-using isoloss::testing::RecordedRun;
-using isoloss::testing::TinyExperiment;
+using isoloss::test_support::ExpectFound;
+using isoloss::test_support::ExpectNoOthers;
+using isoloss::test_support::Others;
+using isoloss::test_support::RecordedRun;
+using isoloss::test_support::TinyExperiment;
 using ::testing::HasSubstr;
 
 constexpr size_t kBf16Arm = 0;
@@ -229,4 +229,4 @@ TEST(LearningRate, FollowsWarmUpPlateauAndDecay) {
 }
 
 }  // namespace
-}  // namespace isoloss::oracle
+}  // namespace isoloss::oracle::update_check_test

@@ -8,7 +8,7 @@
 
 #include "matrix_cells.h"
 
-namespace isoloss::train {
+namespace isoloss::train::bit_identity_matrix_test {
 namespace {
 
 using testing::IsEmpty;
@@ -66,4 +66,4 @@ TEST(FullMeshBitIdentity, CopiesOfExpertsDoNotMatterAtEqualDispatchUnits) {
 }
 
 }  // namespace
-}  // namespace isoloss::train
+}  // namespace isoloss::train::bit_identity_matrix_test

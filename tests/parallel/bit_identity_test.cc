@@ -13,7 +13,7 @@
 #include "matrix_cells.h"
 #include "mesh_runs.h"
 
-namespace isoloss::train {
+namespace isoloss::train::bit_identity_test {
 namespace {
 
 using testing::Each;
@@ -229,4 +229,4 @@ TEST(PayloadOfAnotherFormat, ChangesTheFirstLoss) {
 }
 
 }  // namespace
-}  // namespace isoloss::train
+}  // namespace isoloss::train::bit_identity_test

@@ -9,14 +9,14 @@
 #include "isoloss/precision/recipe_file.h"
 #include "support/outside_recipes.h"
 
-namespace isoloss::precision {
+namespace isoloss::precision::recipe_attention_test {
 namespace {
 
-using isoloss::testing::kCutAttention;
-using isoloss::testing::kMxGains;
-using isoloss::testing::kTeAttention;
-using isoloss::testing::OutsideRecipes;
-using isoloss::testing::RecipeFrom;
+using isoloss::test_support::kCutAttention;
+using isoloss::test_support::kMxGains;
+using isoloss::test_support::kTeAttention;
+using isoloss::test_support::OutsideRecipes;
+using isoloss::test_support::RecipeFrom;
 using ::testing::AllOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
@@ -48,7 +48,7 @@ TEST(RecipeFile, GivesEachOperandOfAttentionItsOwnDescription) {
 
 TEST(RecipeFile, LeavesTheBackwardPassAloneWithoutDescribedGradients) {
   const AttentionPrecision attention =
-      RecipeFrom(isoloss::testing::kFa3Attention).attention;
+      RecipeFrom(isoloss::test_support::kFa3Attention).attention;
 
   for (const LinearPrecision& products :
        {attention.Scores(), attention.Values()}) {
@@ -195,4 +195,4 @@ TEST(ResolvedRecipe, RejectsPatternsOfARecipeThatQuantisesAttentionOnly) {
 }
 
 }  // namespace
-}  // namespace isoloss::precision
+}  // namespace isoloss::precision::recipe_attention_test

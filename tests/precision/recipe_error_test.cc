@@ -13,7 +13,7 @@
 #include "isoloss/kernels/gemm.h"
 #include "isoloss/precision/recipe.h"
 
-namespace isoloss::precision {
+namespace isoloss::precision::recipe_error_test {
 namespace {
 
 using formats::Quantization;
@@ -273,4 +273,4 @@ INSTANTIATE_TEST_SUITE_P(
     NameOf);
 
 }  // namespace
-}  // namespace isoloss::precision
+}  // namespace isoloss::precision::recipe_error_test

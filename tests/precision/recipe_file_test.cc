@@ -10,11 +10,11 @@
 #include "isoloss/precision/site_presets.h"
 #include "support/expect_refused.h"
 
-namespace isoloss::precision {
+namespace isoloss::precision::recipe_file_test {
 namespace {
 
+using test_support::ExpectRefused;
 using ::testing::ElementsAre;
-using testing::ExpectRefused;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -464,4 +464,4 @@ TEST(RecipeFile, AnOperandThatNothingNamesIsRefused) {
 }
 
 }  // namespace
-}  // namespace isoloss::precision
+}  // namespace isoloss::precision::recipe_file_test

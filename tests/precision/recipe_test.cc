@@ -9,7 +9,7 @@
 
 #include "isoloss/base/error.h"
 
-namespace isoloss::precision {
+namespace isoloss::precision::recipe_test {
 namespace {
 
 using ::testing::AllOf;
@@ -302,4 +302,4 @@ TEST(ResolvedRecipe, RejectsPatternsWithoutTextOrWithoutUse) {
 }
 
 }  // namespace
-}  // namespace isoloss::precision
+}  // namespace isoloss::precision::recipe_test

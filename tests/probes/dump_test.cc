@@ -17,18 +17,18 @@
 #include "support/sample_graph.h"
 #include "support/temporary_folder.h"
 
-namespace isoloss::probes {
+namespace isoloss::probes::dump_test {
 namespace {
 
 namespace fs = std::filesystem;
 using runlog::DumpedTensor;
 using runlog::TensorDump;
-using testing::Process;
-using testing::RunProcesses;
-using testing::Setting;
+using test_support::Process;
+using test_support::RunProcesses;
+using test_support::Setting;
 
 runlog::ModelGraph ProbedGraph() {
-  const model::Graph graph = model::GraphOf(testing::ProbedConfig());
+  const model::Graph graph = model::GraphOf(test_support::ProbedConfig());
   return ColumnsOf(graph, precision::ResolvedRecipe(
                               precision::RecipeByName("bf16"), graph.Sites()));
 }
@@ -55,7 +55,7 @@ class DumpTest : public ::testing::Test {
     return runlog::ReadTensorDump(folder_ / "arm-1.dump-000120.h5");
   }
 
-  const testing::TemporaryFolder temporary_;
+  const test_support::TemporaryFolder temporary_;
   const fs::path folder_ = temporary_.path();
 };
 
@@ -175,10 +175,10 @@ TEST_F(DumpTest, OperandsWithCellsAreThoseOfTheGemms) {
   const std::string name = "layers.0.attention.wo_activation";
   StateKeeper keeper;
   keeper.name = name;
-  RunProcesses({}, testing::GeneralRecipe(),
+  RunProcesses({}, test_support::GeneralRecipe(),
                [&](Process& process) { process.Step(keeper); });
 
-  const TensorDump dump = DumpOf({}, {name}, testing::GeneralRecipe());
+  const TensorDump dump = DumpOf({}, {name}, test_support::GeneralRecipe());
 
   const DumpedTensor& tensor = dump.tensors.at(0);
   EXPECT_EQ(tensor.format_rowwise, "e2m1·te·e4m3·1x16·two_level·stochastic8");
@@ -219,7 +219,7 @@ TEST_F(DumpTest, OperandsWithCellsAreThoseOfTheGemms) {
 
 TEST_F(DumpTest, OperandsWithCellsDoNotDependOnProcesses) {
   const std::vector<std::string> patterns = {"wo_", "routed_experts.w2_"};
-  const precision::Recipe recipe = testing::GeneralRecipe();
+  const precision::Recipe recipe = test_support::GeneralRecipe();
   const TensorDump expected = DumpOf({}, patterns, recipe);
   const auto with_cells =
       std::ranges::count_if(expected.tensors, [](const DumpedTensor& tensor) {
@@ -318,7 +318,7 @@ TensorDump Sample() {
   return {.run = "run",
           .step = 7,
           .tensors = {plain, operand, cells, empty},
-          .graph = testing::GemmGraph("a.b")};
+          .graph = test_support::GemmGraph("a.b")};
 }
 
 TEST_F(DumpTest, ReadsWhatWasWritten) {
@@ -396,4 +396,4 @@ TEST_F(DumpTest, EveryDamagedByteIsSeen) {
 }
 
 }  // namespace
-}  // namespace isoloss::probes
+}  // namespace isoloss::probes::dump_test

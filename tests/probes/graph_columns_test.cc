@@ -10,7 +10,7 @@
 #include "model/small_model.h"
 #include "support/outside_recipes.h"
 
-namespace isoloss::probes {
+namespace isoloss::probes::graph_columns_test {
 namespace {
 
 runlog::ModelGraph ColumnsFor(const model::ModelConfig& config,
@@ -21,7 +21,7 @@ runlog::ModelGraph ColumnsFor(const model::ModelConfig& config,
 }
 
 TEST(GraphColumns, AreWhole) {
-  model::ModelConfig config = testing::SmallConfig();
+  model::ModelConfig config = test_support::SmallConfig();
   EXPECT_EQ(WrongGraph(ColumnsFor(config, "bf16")), "");
   config.tied_embeddings = true;
   config.num_shared_experts = 0;
@@ -37,14 +37,14 @@ TEST(GraphColumns, AreWhole) {
 // ---- beside the GEMM sites
 
 runlog::ModelGraph ColumnsFor(const precision::Recipe& recipe) {
-  const model::Graph graph = model::GraphOf(testing::SmallConfig());
+  const model::Graph graph = model::GraphOf(test_support::SmallConfig());
   return ColumnsOf(graph, precision::ResolvedRecipe(recipe, graph.Sites()));
 }
 
 TEST(GraphColumns, TellQuantisedAttentionAndGainsApart) {
   std::vector<runlog::RecipeColumns> seen = {
-      ColumnsFor(testing::SmallConfig(), "bf16").recipe};
-  for (const precision::Recipe& recipe : testing::OutsideRecipes()) {
+      ColumnsFor(test_support::SmallConfig(), "bf16").recipe};
+  for (const precision::Recipe& recipe : test_support::OutsideRecipes()) {
     const runlog::ModelGraph columns = ColumnsFor(recipe);
 
     EXPECT_EQ(WrongGraph(columns), "") << recipe.name;
@@ -55,7 +55,7 @@ TEST(GraphColumns, TellQuantisedAttentionAndGainsApart) {
 
 TEST(GraphColumns, HaveTheProductsOfQuantisedAttention) {
   const runlog::RecipeColumns recipe =
-      ColumnsFor(testing::RecipeFrom(testing::kTeAttention)).recipe;
+      ColumnsFor(test_support::RecipeFrom(test_support::kTeAttention)).recipe;
   const std::string e4m3 = "e4m3·te·fp32·0x0·te";
   const std::string e5m2 = "e5m2·te·fp32·0x0·te";
 
@@ -70,8 +70,9 @@ TEST(GraphColumns, HaveTheProductsOfQuantisedAttention) {
   EXPECT_EQ(recipe.wgrad_dy[i], e5m2);
   EXPECT_EQ(recipe.wgrad_x[i], e4m3);
   // Scores and values in each of two layers.
-  EXPECT_EQ(recipe.site.size(),
-            ColumnsFor(testing::SmallConfig(), "bf16").recipe.site.size() + 4);
+  EXPECT_EQ(
+      recipe.site.size(),
+      ColumnsFor(test_support::SmallConfig(), "bf16").recipe.site.size() + 4);
 }
 
 /// Whether a row of it goes from tokens to experts or back.
@@ -85,7 +86,8 @@ bool CarriesRows(const runlog::ModelGraph& graph, size_t input) {
 }
 
 TEST(GraphColumns, NoRowThatAnExchangeCarriesCanBeMissing) {
-  const runlog::ModelGraph whole = ColumnsFor(testing::SmallConfig(), "bf16");
+  const runlog::ModelGraph whole =
+      ColumnsFor(test_support::SmallConfig(), "bf16");
   int dropped = 0;
   for (size_t i = 0; i < whole.inputs.tensor.size(); ++i) {
     // The gradient of what comes back has another input of the kind.
@@ -105,7 +107,8 @@ TEST(GraphColumns, NoRowThatAnExchangeCarriesCanBeMissing) {
 }
 
 TEST(GraphColumns, NoTensorOfASiteParameterOrRouterCanBeMissing) {
-  const runlog::ModelGraph whole = ColumnsFor(testing::SmallConfig(), "bf16");
+  const runlog::ModelGraph whole =
+      ColumnsFor(test_support::SmallConfig(), "bf16");
   const runlog::GraphColumns& all = whole.tensors;
   for (size_t gone = 0; gone < all.name.size(); ++gone) {
     if (all.site[gone].empty() && all.parameter[gone].empty() &&
@@ -140,7 +143,7 @@ TEST(GraphColumns, NoTensorOfASiteParameterOrRouterCanBeMissing) {
 
 TEST(GraphColumns, SayWhatATensorIs) {
   const runlog::ModelGraph columns =
-      ColumnsFor(testing::SmallConfig(), "mxfp8_rceil");
+      ColumnsFor(test_support::SmallConfig(), "mxfp8_rceil");
   const runlog::GraphIndex graph(columns);
   const runlog::GraphColumns& tensors = columns.tensors;
 
@@ -167,7 +170,7 @@ TEST(GraphColumns, SayWhatATensorIs) {
 
 TEST(GraphColumns, SayWhatTheRecipeGivesEachOperand) {
   const auto columns =
-      ColumnsFor(testing::SmallConfig(), "mxfp8_e5m2_grads").recipe;
+      ColumnsFor(test_support::SmallConfig(), "mxfp8_e5m2_grads").recipe;
   const auto at = [&](const std::string& site) {
     return static_cast<size_t>(std::ranges::find(columns.site, site) -
                                columns.site.begin());
@@ -200,4 +203,4 @@ TEST(GraphColumns, SayHowProductsAreSummedThatAreNotQuantised) {
 }
 
 }  // namespace
-}  // namespace isoloss::probes
+}  // namespace isoloss::probes::graph_columns_test

@@ -10,12 +10,12 @@
 
 #include "probes/probe_runs.h"
 
-namespace isoloss::probes {
+namespace isoloss::probes::nonfinite_test {
 namespace {
 
-using testing::Process;
-using testing::RunProcesses;
-using testing::Setting;
+using test_support::Process;
+using test_support::RunProcesses;
+using test_support::Setting;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -121,4 +121,4 @@ TEST(NonFiniteCounter, NamesTheProcess) {
 }
 
 }  // namespace
-}  // namespace isoloss::probes
+}  // namespace isoloss::probes::nonfinite_test

@@ -14,7 +14,7 @@
 #include "isoloss/formats/scaling.h"
 #include "isoloss/probes/tensor_accumulator.h"
 
-namespace isoloss::probes {
+namespace isoloss::probes::operand_statistics_test {
 namespace {
 
 using formats::Quantization;
@@ -368,4 +368,4 @@ TEST(OperandTensors, NonFiniteCellsAreCounted) {
 }
 
 }  // namespace
-}  // namespace isoloss::probes
+}  // namespace isoloss::probes::operand_statistics_test

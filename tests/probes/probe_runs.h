@@ -19,7 +19,7 @@
 #include "model/small_model.h"
 #include "support/memory_network.h"
 
-namespace isoloss::testing {
+namespace isoloss::test_support {
 
 /// Awkward widths; experts that 1, 2 and 4 ranks can share.
 inline model::ModelConfig ProbedConfig() {
@@ -163,4 +163,4 @@ inline precision::Recipe GeneralRecipe() {
   return recipe;
 }
 
-}  // namespace isoloss::testing
+}  // namespace isoloss::test_support

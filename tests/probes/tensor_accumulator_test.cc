@@ -21,7 +21,7 @@
 #include "reference_statistics.h"
 #include "support/mx_elements.h"
 
-namespace isoloss::probes {
+namespace isoloss::probes::tensor_accumulator_test {
 namespace {
 
 using formats::NonFinitePolicy;
@@ -428,4 +428,4 @@ TEST(TensorAccumulator, RowsThatDoNotCountAddNothing) {
 }
 
 }  // namespace
-}  // namespace isoloss::probes
+}  // namespace isoloss::probes::tensor_accumulator_test

@@ -10,7 +10,7 @@
 #include "isoloss/base/matrix.h"
 #include "isoloss/base/rng.h"
 
-namespace isoloss::probes {
+namespace isoloss::probes::tensor_digest_test {
 namespace {
 
 using model::TensorRows;
@@ -199,4 +199,4 @@ TEST(TensorDigest, CountsRowsOfOneHolderOnly) {
 }
 
 }  // namespace
-}  // namespace isoloss::probes
+}  // namespace isoloss::probes::tensor_digest_test

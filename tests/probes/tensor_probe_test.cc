@@ -14,13 +14,13 @@
 #include "isoloss/runlog/relations.h"
 #include "probes/probe_runs.h"
 
-namespace isoloss::probes {
+namespace isoloss::probes::tensor_probe_test {
 namespace {
 
 using runlog::TensorColumns;
-using testing::Process;
-using testing::RunProcesses;
-using testing::Setting;
+using test_support::Process;
+using test_support::RunProcesses;
+using test_support::Setting;
 
 const ProbeOptions kEverything = {.statistics = {.first = 1, .every = 0},
                                   .digests = {.first = 1, .every = 0}};
@@ -119,7 +119,7 @@ TEST(TensorProbe, RowsDoNotDependOnCopiesOfExperts) {
 }
 
 TEST(TensorProbe, GeneralOperandsDoNotDependOnProcessesOrCopies) {
-  const precision::Recipe recipe = testing::GeneralRecipe();
+  const precision::Recipe recipe = test_support::GeneralRecipe();
   const auto columns = [&](const Setting& setting) {
     return ColumnsOf(setting, kEverything, 1, recipe);
   };
@@ -130,10 +130,10 @@ TEST(TensorProbe, GeneralOperandsDoNotDependOnProcessesOrCopies) {
 }
 
 TEST(TensorProbe, GeneralOperandsObeyTheRulesOfTheirDescriptions) {
-  const precision::Recipe recipe = testing::GeneralRecipe();
+  const precision::Recipe recipe = test_support::GeneralRecipe();
   runlog::RunLog log;
   log.tensors = ColumnsOf({}, kEverything, 1, recipe);
-  const model::Graph graph = model::GraphOf(testing::ProbedConfig());
+  const model::Graph graph = model::GraphOf(test_support::ProbedConfig());
   log.provenance.graph = probes::ColumnsOf(
       graph, precision::ResolvedRecipe(recipe, graph.Sites()));
   const auto wrong = [&] {
@@ -189,7 +189,7 @@ struct StateTap : model::TapSink {
 };
 
 TEST(TensorProbe, OperandsAreAnnouncedWithTheStatesOfTheirProducts) {
-  precision::Recipe recipe = testing::GeneralRecipe();
+  precision::Recipe recipe = test_support::GeneralRecipe();
   recipe.wgrad.left = formats::QuantizationByName("e5m2.rceil.stochastic3");
   StateTap tap;
   Streams rowwise;
@@ -369,4 +369,4 @@ TEST(TensorProbe, WantsTheStepsOfItsOptions) {
 }
 
 }  // namespace
-}  // namespace isoloss::probes
+}  // namespace isoloss::probes::tensor_probe_test

@@ -7,7 +7,7 @@
 
 #include "qualification/nano_run.h"
 
-namespace isoloss::qualification {
+namespace isoloss::qualification::engine_test {
 namespace {
 
 using testing::Nano;
@@ -87,4 +87,4 @@ TEST(BlocksOf, BeginAnewAtEverySegment) {
 }
 
 }  // namespace
-}  // namespace isoloss::qualification
+}  // namespace isoloss::qualification::engine_test

@@ -7,10 +7,10 @@
 #include "support/expect_refused.h"
 #include "support/temporary_folder.h"
 
-namespace isoloss::qualification {
+namespace isoloss::qualification::kill_matrix_plan_test {
 namespace {
 
-using isoloss::testing::ExpectRefused;
+using isoloss::test_support::ExpectRefused;
 using ::testing::ElementsAre;
 
 class KillMatrixPlanTest : public ::testing::Test {
@@ -20,7 +20,7 @@ class KillMatrixPlanTest : public ::testing::Test {
     plan_.arm = plan_.experiment.arms.back();
   }
 
-  isoloss::testing::TemporaryFolder folder_;
+  isoloss::test_support::TemporaryFolder folder_;
   KillMatrixPlan plan_;
 };
 
@@ -78,4 +78,4 @@ TEST_F(KillMatrixPlanTest, GoodRunsNeedAnEnsemble) {
 }
 
 }  // namespace
-}  // namespace isoloss::qualification
+}  // namespace isoloss::qualification::kill_matrix_plan_test

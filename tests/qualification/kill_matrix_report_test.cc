@@ -10,7 +10,7 @@
 
 #include "isoloss/base/error.h"
 
-namespace isoloss::qualification {
+namespace isoloss::qualification::kill_matrix_report_test {
 namespace {
 
 using gate::Outcome;
@@ -117,4 +117,4 @@ TEST(RenderKillMatrixJson, HoldsEverythingAndTheRates) {
 }
 
 }  // namespace
-}  // namespace isoloss::qualification
+}  // namespace isoloss::qualification::kill_matrix_report_test

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace isoloss::qualification {
+namespace isoloss::qualification::kill_matrix_test {
 namespace {
 
 /// Level 0 passes, level 1 says `one`, level 2 was not judged; the peer takes
@@ -86,4 +86,4 @@ TEST(KillMatrix, ThreeHundredQuietRunsBoundTheRateBelowOnePercent) {
 }
 
 }  // namespace
-}  // namespace isoloss::qualification
+}  // namespace isoloss::qualification::kill_matrix_test

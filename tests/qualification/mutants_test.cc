@@ -18,7 +18,7 @@
 #include "qualification/nano_run.h"
 #include "support/temporary_folder.h"
 
-namespace isoloss::qualification {
+namespace isoloss::qualification::mutants_test {
 namespace {
 
 using ::testing::Contains;
@@ -205,7 +205,7 @@ TEST(Plant, RefusesAnArmWithoutWhatTheMutantChanges) {
 /// No digest of a run knows what was planted in it; its event does.
 TEST(Plant, IsNotResumedAsAnotherRun) {
   const train::Experiment experiment = Nano();
-  const isoloss::testing::TemporaryFolder folder;
+  const isoloss::test_support::TemporaryFolder folder;
   train::RunFiles files = {{folder.path(), "run"}};
   std::atomic<bool> stop{true};
   train::RunHooks hooks = Plant(MutantByName("bf16_master_weights"), experiment,
@@ -242,4 +242,4 @@ TEST(Plant, PaddingMattersWhereTheExchangePads) {
 }
 
 }  // namespace
-}  // namespace isoloss::qualification
+}  // namespace isoloss::qualification::mutants_test

@@ -13,7 +13,7 @@
 #include "qualification/mutant.h"
 #include "support/temporary_folder.h"
 
-namespace isoloss::qualification {
+namespace isoloss::qualification::planted_golden_test {
 namespace {
 
 using campaign::CheckedGoldens;
@@ -56,7 +56,7 @@ class PlantedGolden : public ::testing::Test {
     return found;
   }
 
-  isoloss::testing::TemporaryFolder folder_;
+  isoloss::test_support::TemporaryFolder folder_;
   const std::filesystem::path golden_ = folder_.path() / "golden";
 };
 
@@ -76,4 +76,4 @@ TEST_F(PlantedGolden, ABenignChangeDriftsAndPassesUnlessBitsAreAskedFor) {
 }
 
 }  // namespace
-}  // namespace isoloss::qualification
+}  // namespace isoloss::qualification::planted_golden_test

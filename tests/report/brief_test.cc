@@ -14,7 +14,7 @@
 #include "isoloss/report/sentences.h"
 #include "isoloss/report/verdict_result.h"
 
-namespace isoloss::report {
+namespace isoloss::report::brief_test {
 namespace {
 
 using document::kBriefLines;
@@ -32,7 +32,7 @@ using ::testing::Not;
 
 Judgement Judged(const std::vector<double>& percent,
                  const gate::Policy& policy = {}) {
-  return gate::JudgeRuns(testing::SyntheticExperiment(percent), policy);
+  return gate::JudgeRuns(test_support::SyntheticExperiment(percent), policy);
 }
 
 std::vector<std::string> LinesOf(const std::string& text) {
@@ -61,15 +61,15 @@ std::string OnOneLine(const std::string& text) {
 }
 
 Judgement BitEqual() {
-  auto runs = testing::SyntheticExperiment({0, 0});
+  auto runs = test_support::SyntheticExperiment({0, 0});
   for (auto& run : runs) {
     run.log.provenance.final_weights_digest =
         fmt::format("f{}", run.log.provenance.seed);
     run.log.provenance.recipe = "bf16";
     run.log.provenance.resolved_recipe = "bf16";
-    run.log.provenance.graph = testing::SampleGraph("");
+    run.log.provenance.graph = test_support::SampleGraph("");
     run.log.provenance.quantized_gemms_per_step = 0;
-    run.log.steps.quantized_gemms.assign(testing::kSyntheticSteps, 0);
+    run.log.steps.quantized_gemms.assign(test_support::kSyntheticSteps, 0);
   }
   gate::Policy policy;
   policy.question = compare::Question::kRegression;
@@ -77,7 +77,7 @@ Judgement BitEqual() {
 }
 
 Judgement Invalid() {
-  auto runs = testing::SyntheticExperiment({0.05, 0.06});
+  auto runs = test_support::SyntheticExperiment({0.05, 0.06});
   runs[3].log.steps = {};
   return gate::JudgeRuns(runs);
 }
@@ -333,4 +333,4 @@ TEST(Brief, IsPlainUnlessColourIsAskedFor) {
 }
 
 }  // namespace
-}  // namespace isoloss::report
+}  // namespace isoloss::report::brief_test

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace isoloss::report {
+namespace isoloss::report::dump_text_test {
 namespace {
 
 using ::testing::AllOf;
@@ -76,4 +76,4 @@ TEST(DumpText, SaysWhatIsLeftOutAndWhy) {
 }
 
 }  // namespace
-}  // namespace isoloss::report
+}  // namespace isoloss::report::dump_text_test

@@ -9,7 +9,7 @@
 
 #include "isoloss/document/text.h"
 
-namespace isoloss::report {
+namespace isoloss::report::evidence_summary_test {
 namespace {
 
 using ::testing::AllOf;
@@ -148,4 +148,4 @@ TEST(EnsembleSummary, SaysHowFarMembersLieFromTheirReference) {
 }
 
 }  // namespace
-}  // namespace isoloss::report
+}  // namespace isoloss::report::evidence_summary_test

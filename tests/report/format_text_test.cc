@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace isoloss::report {
+namespace isoloss::report::format_text_test {
 namespace {
 
 using document::Json;
@@ -130,4 +130,4 @@ TEST(FormatJson, HoldsWhatIsPrinted) {
 }
 
 }  // namespace
-}  // namespace isoloss::report
+}  // namespace isoloss::report::format_text_test

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace isoloss::testing {
+namespace isoloss::test_support {
 
 /// Where `value` is not what `schema` asks for; empty if it is valid. A keyword
 /// that is not known here is a finding as well: nothing goes unchecked.
@@ -118,4 +118,4 @@ class SchemaCheck {
   std::vector<std::string> findings_;
 };
 
-}  // namespace isoloss::testing
+}  // namespace isoloss::test_support

@@ -15,7 +15,7 @@
 #include "support/synthetic_runs.h"
 #include "support/temporary_folder.h"
 
-namespace isoloss::report {
+namespace isoloss::report::json_test {
 namespace {
 
 using nlohmann::json;
@@ -25,7 +25,7 @@ gate::Judgement Judged(const std::vector<compare::Run>& runs) {
 }
 
 TEST(RenderJson, HoldsVerdictChecksSeedsFilesAndDigests) {
-  const auto runs = testing::SyntheticExperiment({0.05, 0.06, 0.07, 0.04});
+  const auto runs = test_support::SyntheticExperiment({0.05, 0.06, 0.07, 0.04});
 
   const json verdict = json::parse(RenderJson(Judged(runs)));
 
@@ -50,7 +50,7 @@ TEST(RenderJson, HoldsVerdictChecksSeedsFilesAndDigests) {
 
 TEST(RenderJson, HoldsWhatAVerdictOnPrecisionRestsOn) {
   gate::Judgement judgement =
-      Judged(testing::SyntheticExperiment({0.05, 0.06, 0.07, 0.04}));
+      Judged(test_support::SyntheticExperiment({0.05, 0.06, 0.07, 0.04}));
   const gate::PrecisionMeasures& measures = *judgement.precision;
 
   const json precision = json::parse(RenderJson(judgement))["precision"];
@@ -73,7 +73,7 @@ TEST(RenderJson, HoldsWhatAVerdictOnPrecisionRestsOn) {
 }
 
 TEST(RenderJson, IsValidForRunsThatAreNotFinite) {
-  auto runs = testing::SyntheticExperiment({0.05, 0.06});
+  auto runs = test_support::SyntheticExperiment({0.05, 0.06});
   runs[3].log.steps.loss_nats.back() = std::nan("");
   runs[3].log.steps.grad_norm.back() = std::numeric_limits<double>::infinity();
   runs[3].file = "not UTF-8: \xff";
@@ -89,7 +89,7 @@ TEST(RenderJson, IsValidForRunsThatAreNotFinite) {
 
 TEST(RenderJson, HoldsTheOutcomeOfEachLevel) {
   const json verdict = json::parse(
-      RenderJson(Judged(testing::SyntheticExperiment({0.05, 0.06}))));
+      RenderJson(Judged(test_support::SyntheticExperiment({0.05, 0.06}))));
 
   EXPECT_EQ(verdict["levels"].size(), 7);
   EXPECT_EQ(verdict["levels"][0]["outcome"], "PASS");
@@ -98,8 +98,8 @@ TEST(RenderJson, HoldsTheOutcomeOfEachLevel) {
 
 TEST(RenderJson, SeveralVerdictsAreAListUnderTheSeverest) {
   const std::vector<gate::Judgement> judgements = {
-      Judged(testing::SyntheticExperiment({0.05, 0.06, 0.07, 0.04})),
-      Judged(testing::SyntheticExperiment({5.0, 5.1, 5.2, 5.3}))};
+      Judged(test_support::SyntheticExperiment({0.05, 0.06, 0.07, 0.04})),
+      Judged(test_support::SyntheticExperiment({5.0, 5.1, 5.2, 5.3}))};
 
   const json both = json::parse(RenderJson(judgements));
 
@@ -121,16 +121,16 @@ json Schema() {
 }
 
 std::vector<std::string> SchemaFindings(const json& verdict) {
-  return testing::SchemaCheck().Findings(Schema(), verdict);
+  return test_support::SchemaCheck().Findings(Schema(), verdict);
 }
 
 TEST(VerdictSchema, HasADefinitionOfSeveralVerdicts) {
   const std::vector<gate::Judgement> judgements(
-      2, Judged(testing::SyntheticExperiment({0.05, 0.06})));
+      2, Judged(test_support::SyntheticExperiment({0.05, 0.06})));
   const json schema = Schema();
   const auto findings = [&](const json& value) {
-    return testing::SchemaCheck().Findings(schema, schema["$defs"]["several"],
-                                           value);
+    return test_support::SchemaCheck().Findings(
+        schema, schema["$defs"]["several"], value);
   };
   json both = json::parse(RenderJson(judgements));
 
@@ -141,23 +141,23 @@ TEST(VerdictSchema, HasADefinitionOfSeveralVerdicts) {
 }
 
 TEST(VerdictSchema, AcceptsEveryKindOfVerdict) {
-  auto nan = testing::SyntheticExperiment({0.05, 0.06});
+  auto nan = test_support::SyntheticExperiment({0.05, 0.06});
   nan[3].log.steps.loss_nats.back() = std::nan("");
-  auto regression = Judged(testing::SyntheticExperiment({0.05, 0.06}));
+  auto regression = Judged(test_support::SyntheticExperiment({0.05, 0.06}));
   regression.policy.levels = {"L2", "L4"};
   regression.precision.reset();
   regression.tensors = {{"wq", "gain of wq", 3, 1 / 0.0, 0.01}};
   regression.evidence = {"probe p.h5"};
 
-  auto falling = testing::SyntheticExperiment({0.05, 0.06});
+  auto falling = test_support::SyntheticExperiment({0.05, 0.06});
   for (auto& run : falling) run.log.steps.lr.back() /= 2;
   auto unknown = falling;
   for (auto& run : unknown) run.log.steps.lr.front() *= 2;
 
   for (const auto& judgement :
-       {Judged(testing::SyntheticExperiment({0.05, 0.06, 0.07, 0.04})),
-        Judged(testing::SyntheticExperiment({0.05})), Judged(nan), Judged({}),
-        regression, Judged(falling), Judged(unknown)}) {
+       {Judged(test_support::SyntheticExperiment({0.05, 0.06, 0.07, 0.04})),
+        Judged(test_support::SyntheticExperiment({0.05})), Judged(nan),
+        Judged({}), regression, Judged(falling), Judged(unknown)}) {
     EXPECT_THAT(SchemaFindings(json::parse(RenderJson(judgement))),
                 ::testing::IsEmpty());
   }
@@ -165,7 +165,7 @@ TEST(VerdictSchema, AcceptsEveryKindOfVerdict) {
 
 TEST(VerdictSchema, RefusesWhatIsNoVerdict) {
   const json good = json::parse(
-      RenderJson(Judged(testing::SyntheticExperiment({0.05, 0.06}))));
+      RenderJson(Judged(test_support::SyntheticExperiment({0.05, 0.06}))));
   const auto findings = [&good](const auto& spoil) {
     json verdict = good;
     spoil(verdict);
@@ -191,8 +191,9 @@ TEST(RenderJson, IsValidWithoutAnyRun) {
 }
 
 TEST(WriteJson, WritesTheRenderedText) {
-  const auto judgement = Judged(testing::SyntheticExperiment({0.05, 0.06}));
-  const testing::TemporaryFolder folder;
+  const auto judgement =
+      Judged(test_support::SyntheticExperiment({0.05, 0.06}));
+  const test_support::TemporaryFolder folder;
   const std::filesystem::path path = folder.path() / "verdict.json";
 
   WriteJson({&judgement, 1}, path);
@@ -213,4 +214,4 @@ TEST(WriteJson, NamesAFolderThatIsNotThere) {
 }
 
 }  // namespace
-}  // namespace isoloss::report
+}  // namespace isoloss::report::json_test

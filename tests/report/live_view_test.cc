@@ -7,7 +7,7 @@
 
 #include "support/synthetic_runs.h"
 
-namespace isoloss::report {
+namespace isoloss::report::live_view_test {
 namespace {
 
 using document::TextStyle;
@@ -23,7 +23,7 @@ LiveRun RunIn(RunState state) {
   LiveRun run;
   run.name = "mxfp8-seed1";
   run.state = state;
-  run.log = testing::SyntheticRun(true, 1, 0).log;
+  run.log = test_support::SyntheticRun(true, 1, 0).log;
   run.log.provenance.steps_planned = 200;
   run.log.events = {{.unix_seconds = 3661, .kind = "start", .text = "so\nso"}};
   return run;
@@ -188,4 +188,4 @@ TEST(PaceOf, IsOfTheLastSteps) {
 }
 
 }  // namespace
-}  // namespace isoloss::report
+}  // namespace isoloss::report::live_view_test

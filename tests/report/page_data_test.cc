@@ -11,7 +11,7 @@
 #include "isoloss/report/page_values.h"
 #include "support/synthetic_runs.h"
 
-namespace isoloss::report {
+namespace isoloss::report::page_data_test {
 namespace {
 
 using document::Json;
@@ -87,7 +87,7 @@ TEST(PageData, ManyLongRunsStayWithinTheBytesOfAPage) {
   std::vector<compare::Run> runs;
   for (int64_t seed = 1; seed <= 12; ++seed) {
     for (const bool candidate : {false, true}) {
-      compare::Run run = testing::SyntheticRun(candidate, seed, 0.1);
+      compare::Run run = test_support::SyntheticRun(candidate, seed, 0.1);
       auto& s = run.log.steps;
       while (s.step.size() < 10'000) {
         s.step.push_back(s.step.back() + 1);
@@ -116,7 +116,8 @@ TEST(PageData, ManyLongRunsStayWithinTheBytesOfAPage) {
 
 TEST(PageData, SaysThatTheNamedBaselineHasNoRun) {
   // Of runs that are being made, its first may be to come.
-  const std::vector<compare::Run> runs = {testing::SyntheticRun(false, 1, 0.1)};
+  const std::vector<compare::Run> runs = {
+      test_support::SyntheticRun(false, 1, 0.1)};
   const auto note = [&](const std::string& baseline) {
     return PageData({.runs = runs, .baseline = baseline})["runs_note"]
         .get<std::string>();
@@ -129,7 +130,7 @@ TEST(PageData, SaysThatTheNamedBaselineHasNoRun) {
 }
 
 TEST(PageData, TheBandOfACurveIsAMarginOfTheLoss) {
-  const auto runs = testing::SyntheticExperiment({0.05, 0.06});
+  const auto runs = test_support::SyntheticExperiment({0.05, 0.06});
   const auto margin_under = [&](double tokens) {
     const std::vector<Json> verdicts = {
         {{"candidate", {{"arm", "mxfp8"}}},
@@ -144,7 +145,7 @@ TEST(PageData, TheBandOfACurveIsAMarginOfTheLoss) {
 }
 
 TEST(PageData, TensorsHaveTheModuleAndOperandOfTheGraph) {
-  compare::Run run = testing::SyntheticRun(true, 1, 0);
+  compare::Run run = test_support::SyntheticRun(true, 1, 0);
   const runlog::GraphColumns& graph = run.log.provenance.graph.tensors;
   run.log.tensors.step = {1};
   run.log.tensors.names = {graph.name.front(), "layers.9.wkv_a_activation"};
@@ -158,7 +159,7 @@ TEST(PageData, TensorsHaveTheModuleAndOperandOfTheGraph) {
 }
 
 TEST(RenderPage, TextsAreNoMarkup) {
-  compare::Run run = testing::SyntheticRun(false, 1, 0);
+  compare::Run run = test_support::SyntheticRun(false, 1, 0);
   run.log.provenance.experiment_name = "</title><script>hit()</script>";
   run.file = "</script><script>hit()</script>";
 
@@ -169,7 +170,7 @@ TEST(RenderPage, TextsAreNoMarkup) {
 }
 
 TEST(RenderPage, OfLogsWithoutAnExperimentIsNamedAfterTheirArms) {
-  std::vector<compare::Run> runs = testing::SyntheticExperiment({0.05});
+  std::vector<compare::Run> runs = test_support::SyntheticExperiment({0.05});
   for (compare::Run& run : runs) run.log.provenance.experiment_name.clear();
 
   EXPECT_THAT(RenderPage(PageData({.runs = runs})),
@@ -182,4 +183,4 @@ TEST(RenderPage, LoadsNothing) {
 }
 
 }  // namespace
-}  // namespace isoloss::report
+}  // namespace isoloss::report::page_data_test

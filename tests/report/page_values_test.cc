@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-namespace isoloss::report {
+namespace isoloss::report::page_values_test {
 namespace {
 
 using document::Json;
@@ -101,4 +101,4 @@ TEST(PageBudget, NotesAreFewAndEachIsSaidOnce) {
 }
 
 }  // namespace
-}  // namespace isoloss::report
+}  // namespace isoloss::report::page_values_test

@@ -11,7 +11,7 @@
 #include "isoloss/document/json.h"
 #include "isoloss/document/text.h"
 
-namespace isoloss::report {
+namespace isoloss::report::policy_document_test {
 namespace {
 
 using document::Json;
@@ -55,4 +55,4 @@ TEST(PolicyKeysDocument, LinesFit) {
 }
 
 }  // namespace
-}  // namespace isoloss::report
+}  // namespace isoloss::report::policy_document_test

@@ -5,7 +5,7 @@
 #include "isoloss/document/text.h"
 #include "isoloss/precision/recipe.h"
 
-namespace isoloss::report {
+namespace isoloss::report::recipe_document_test {
 namespace {
 
 using document::TextStyle;
@@ -50,4 +50,4 @@ TEST(RecipeDocument, LinesOfAnotherFormStandAsTheyAre) {
 }
 
 }  // namespace
-}  // namespace isoloss::report
+}  // namespace isoloss::report::recipe_document_test

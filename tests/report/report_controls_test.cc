@@ -11,7 +11,7 @@
 #include "isoloss/report/json.h"
 #include "json_schema.h"
 
-namespace isoloss::report {
+namespace isoloss::report::report_controls_test {
 namespace {
 
 using gate::ArmTest;
@@ -109,7 +109,8 @@ TEST(ControlsDocument, FitsTheSchemaWhateverTheControlsCameTo) {
        {Judged({}), stopped, Judged({.nulls = {Null()}, .control = alone}),
         Judged({.control = ControlArm{.arm = "x", .not_judged = "why"}})}) {
     const auto verdict = nlohmann::json::parse(RenderJson(judgement));
-    EXPECT_THAT(testing::SchemaCheck().Findings(schema, verdict), IsEmpty());
+    EXPECT_THAT(test_support::SchemaCheck().Findings(schema, verdict),
+                IsEmpty());
   }
   const auto json = nlohmann::json::parse(RenderJson(Judged({})));
   EXPECT_EQ(json["controls"]["statement"], "control: none named");
@@ -121,4 +122,4 @@ TEST(ControlsDocument, FitsTheSchemaWhateverTheControlsCameTo) {
 }
 
 }  // namespace
-}  // namespace isoloss::report
+}  // namespace isoloss::report::report_controls_test

@@ -14,7 +14,7 @@
 #include "isoloss/document/text.h"
 #include "isoloss/runlog/schema.h"
 
-namespace isoloss::report {
+namespace isoloss::report::schema_document_test {
 namespace {
 
 using document::Json;
@@ -140,4 +140,4 @@ TEST(SchemaDocument, HasATypeForEveryField) {
 }
 
 }  // namespace
-}  // namespace isoloss::report
+}  // namespace isoloss::report::schema_document_test

@@ -7,7 +7,7 @@
 #include "gate/judged_runs.h"
 #include "isoloss/report/verdict_result.h"
 
-namespace isoloss::report {
+namespace isoloss::report::sentences_test {
 namespace {
 
 document::Result ReadingOf(const gate::Judgement& judgement) {
@@ -24,7 +24,7 @@ using ::testing::StartsWith;
 
 gate::Judgement Judged(const std::vector<double>& percent,
                        const gate::Policy& policy = {}) {
-  return gate::JudgeRuns(testing::SyntheticExperiment(percent), policy);
+  return gate::JudgeRuns(test_support::SyntheticExperiment(percent), policy);
 }
 
 gate::Policy Regression() {
@@ -33,7 +33,7 @@ gate::Policy Regression() {
 
 /// Runs of one recipe against approved ones; `percent` apart.
 gate::Judgement Again(const std::vector<double>& percent) {
-  auto runs = testing::SyntheticExperiment(percent);
+  auto runs = test_support::SyntheticExperiment(percent);
   for (auto& run : runs) {
     auto& p = run.log.provenance;
     if (p.arm == "bf16") continue;
@@ -43,7 +43,7 @@ gate::Judgement Again(const std::vector<double>& percent) {
     p.graph = approved.graph;
     p.quantized_gemms_per_step = approved.quantized_gemms_per_step;
     p.final_weights_digest = approved.final_weights_digest;
-    run.log.steps.quantized_gemms.assign(testing::kSyntheticSteps, 0);
+    run.log.steps.quantized_gemms.assign(test_support::kSyntheticSteps, 0);
   }
   return gate::JudgeRuns(runs, Regression());
 }
@@ -155,7 +155,7 @@ TEST(VerdictSentences, OfAnOpenQuestionSaysWhatWouldDecideAndHoldsNowhere) {
 }
 
 TEST(VerdictSentences, OfRunsThatCannotBeJudgedSaysWhichCheckFoundIt) {
-  auto runs = testing::SyntheticExperiment({0.05, 0.06});
+  auto runs = test_support::SyntheticExperiment({0.05, 0.06});
   runs[3].log.steps = {};
 
   const document::Result reading = ReadingOf(gate::JudgeRuns(runs));
@@ -222,4 +222,4 @@ TEST(VerdictSentences, GivesFiguresToAHundredthOfTheMargin) {
 }
 
 }  // namespace
-}  // namespace isoloss::report
+}  // namespace isoloss::report::sentences_test

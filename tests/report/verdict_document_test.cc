@@ -10,7 +10,7 @@
 #include "isoloss/document/text.h"
 #include "support/synthetic_runs.h"
 
-namespace isoloss::report {
+namespace isoloss::report::verdict_document_test {
 namespace {
 
 std::string RenderTerminal(const gate::Judgement& judgement,
@@ -26,7 +26,7 @@ gate::Judgement Judged(const std::vector<compare::Run>& runs) {
 }
 
 gate::Judgement Healthy() {
-  return Judged(testing::SyntheticExperiment({0.05, 0.06, 0.07, 0.04}));
+  return Judged(test_support::SyntheticExperiment({0.05, 0.06, 0.07, 0.04}));
 }
 
 /// A summary whose text was read by a person and stored beside this file.
@@ -41,7 +41,7 @@ TEST(VerdictDocument, MatchesTheStoredSummaryOfAPass) {
 }
 
 TEST(VerdictDocument, MatchesTheStoredAsciiSummaryOfAFailure) {
-  auto runs = testing::SyntheticExperiment({0.45, 0.50, 0.55, 0.50});
+  auto runs = test_support::SyntheticExperiment({0.45, 0.50, 0.55, 0.50});
   runs[5].log.steps.expert_load_max_over_mean.assign(50, 8.0);
 
   EXPECT_EQ(RenderTerminal(Judged(runs), {.width = 80, .ascii = true}),
@@ -66,7 +66,7 @@ TEST(VerdictDocument, KeepsWithinTheWidth) {
 }
 
 TEST(VerdictDocument, ComparesWithTheFloorOfASyntheticSource) {
-  auto runs = testing::SyntheticExperiment({0.05, 0.06});
+  auto runs = test_support::SyntheticExperiment({0.05, 0.06});
   for (auto& run : runs) {
     run.log.provenance.unigram_entropy_nats = std::nan("");
     run.log.provenance.entropy_floor_nats = 2.0;
@@ -86,7 +86,7 @@ TEST(VerdictDocument, DrawsNoMarginInTokensOnTheScaleOfLoss) {
 }
 
 TEST(VerdictDocument, SaysWhatAVerdictOnPrecisionRestsOn) {
-  auto runs = testing::SyntheticExperiment({0.05, 0.06, 0.07, 0.04});
+  auto runs = test_support::SyntheticExperiment({0.05, 0.06, 0.07, 0.04});
   for (auto& run : runs) {
     run.log.provenance.bigram_entropy_nats = 3 * std::log(2.0);
     run.log.provenance.deflated_bits = 1.25;
@@ -139,7 +139,7 @@ TEST(VerdictDocument, ShowsEvidenceAndTensors) {
 }
 
 TEST(VerdictDocument, ShowsRunsThatCannotBeJudged) {
-  auto runs = testing::SyntheticExperiment({0.05, 0.06});
+  auto runs = test_support::SyntheticExperiment({0.05, 0.06});
   runs[3].log.steps = {};
 
   const std::string text = RenderTerminal(Judged(runs), {});
@@ -151,4 +151,4 @@ TEST(VerdictDocument, ShowsRunsThatCannotBeJudged) {
 }
 
 }  // namespace
-}  // namespace isoloss::report
+}  // namespace isoloss::report::verdict_document_test

@@ -9,14 +9,15 @@
 
 #include "gate/judged_runs.h"
 
-namespace isoloss::report {
+namespace isoloss::report::verdict_result_test {
 namespace {
 
 using ::testing::HasSubstr;
 
 document::Result ResultOfRuns(const std::vector<double>& percent) {
-  return ResultOf(gate::JudgeRuns(testing::SyntheticExperiment(percent), {}),
-                  "e.toml");
+  return ResultOf(
+      gate::JudgeRuns(test_support::SyntheticExperiment(percent), {}),
+      "e.toml");
 }
 
 const document::Check& CaseOf(const document::Result& result,
@@ -68,7 +69,7 @@ TEST(VerdictResult, LevelsWithoutEvidenceAreSkipped) {
 
 TEST(VerdictResult, AFailedCheckOnWhichNothingRestsIsNoticed) {
   gate::Judgement judgement = gate::JudgeRuns(
-      testing::SyntheticExperiment({0.05, 0.06, 0.07, 0.04}), {});
+      test_support::SyntheticExperiment({0.05, 0.06, 0.07, 0.04}), {});
   gate::Check& check = judgement.checks.front();
   check.gates = false;
   const std::string name = check.name;
@@ -82,4 +83,4 @@ TEST(VerdictResult, AFailedCheckOnWhichNothingRestsIsNoticed) {
 }
 
 }  // namespace
-}  // namespace isoloss::report
+}  // namespace isoloss::report::verdict_result_test

@@ -7,7 +7,7 @@
 #include "log_file.h"
 #include "support/temporary_folder.h"
 
-namespace isoloss::runlog {
+namespace isoloss::runlog::ensemble_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -56,7 +56,7 @@ Ensemble Sample() {
 
 class EnsembleTest : public ::testing::Test {
  protected:
-  const testing::TemporaryFolder folder_;
+  const test_support::TemporaryFolder folder_;
   const std::filesystem::path path_ = folder_.path() / "ensemble.h5";
 
   std::string ErrorOfReadingEnsemble() const {
@@ -143,12 +143,12 @@ TEST_F(EnsembleTest, RejectsMembersThatRecordDifferentThings) {
 
 TEST_F(EnsembleTest, NoByteCanChangeUnseen) {
   WriteEnsemble(Sample(), path_);
-  const std::string whole = testing::Bytes(path_);
+  const std::string whole = test_support::Bytes(path_);
 
   for (size_t at = 0; at < whole.size(); at += 1009) {
     std::string damaged = whole;
     damaged[at] = static_cast<char>(damaged[at] ^ 1);
-    testing::WriteBytes(path_, damaged);
+    test_support::WriteBytes(path_, damaged);
     ErrorOfReadingEnsemble();
   }
 }
@@ -156,16 +156,18 @@ TEST_F(EnsembleTest, NoByteCanChangeUnseen) {
 /// Changes the file with HDF5 and seals it again.
 void Edit(const std::filesystem::path& path,
           const std::function<void(const h5::Handle& file)>& edit) {
-  testing::WriteBytes(path, testing::Unsealed(testing::Bytes(path)));
-  testing::EditWithHdf5(path, edit);
-  testing::WriteBytes(path, testing::Sealed(testing::Bytes(path)));
+  test_support::WriteBytes(path,
+                           test_support::Unsealed(test_support::Bytes(path)));
+  test_support::EditWithHdf5(path, edit);
+  test_support::WriteBytes(path,
+                           test_support::Sealed(test_support::Bytes(path)));
 }
 
 TEST_F(EnsembleTest, RejectsContentThatItsDigestDoesNotFit) {
   WriteEnsemble(Sample(), path_);
   Edit(path_, [](const h5::Handle& file) {
     const std::vector<int64_t> seeds = {40, 41, 43};
-    h5::WriteDataset<int64_t>(testing::OpenDataset(file, "members/seed"),
+    h5::WriteDataset<int64_t>(test_support::OpenDataset(file, "members/seed"),
                               seeds);
   });
 
@@ -176,8 +178,8 @@ TEST_F(EnsembleTest, RejectsRowsOfMembersThatAreNotThere) {
   WriteEnsemble(Sample(), path_);
   Edit(path_, [](const h5::Handle& file) {
     const std::vector<int64_t> members = {0, 1, 3};
-    h5::WriteDataset<int64_t>(testing::OpenDataset(file, "precision/member"),
-                              members);
+    h5::WriteDataset<int64_t>(
+        test_support::OpenDataset(file, "precision/member"), members);
   });
 
   EXPECT_THAT(ErrorOfReadingEnsemble(),
@@ -195,4 +197,4 @@ TEST_F(EnsembleTest, RejectsAnUnknownKind) {
 }
 
 }  // namespace
-}  // namespace isoloss::runlog
+}  // namespace isoloss::runlog::ensemble_test

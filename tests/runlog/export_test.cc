@@ -12,7 +12,7 @@
 #include "isoloss/base/error.h"
 #include "runlog/sample_log.h"
 
-namespace isoloss::runlog {
+namespace isoloss::runlog::export_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -226,4 +226,4 @@ TEST(Export, AnUnknownGroupIsRefusedWithTheKnownOnes) {
 }
 
 }  // namespace
-}  // namespace isoloss::runlog
+}  // namespace isoloss::runlog::export_test

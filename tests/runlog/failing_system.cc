@@ -9,21 +9,21 @@
 #include <string>
 #include <string_view>
 
-namespace isoloss::testing {
+namespace isoloss::test_support {
 
 std::atomic<int> calls_to_live{-1};
 std::atomic<bool> truncation_fails{false};
 std::atomic<bool> hdf5_is_damaged{false};
 std::atomic<int> sync_microseconds{0};
 
-}  // namespace isoloss::testing
+}  // namespace isoloss::test_support
 
 namespace {
 
-using isoloss::testing::calls_to_live;
-using isoloss::testing::hdf5_is_damaged;
-using isoloss::testing::sync_microseconds;
-using isoloss::testing::truncation_fails;
+using isoloss::test_support::calls_to_live;
+using isoloss::test_support::hdf5_is_damaged;
+using isoloss::test_support::sync_microseconds;
+using isoloss::test_support::truncation_fails;
 
 /// Whether this call is the last one.
 bool Dies() { return calls_to_live >= 0 && calls_to_live-- == 0; }

@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-namespace isoloss::testing {
+namespace isoloss::test_support {
 
 /// Calls that change files until the process dies; negative: it lives.
 extern std::atomic<int> calls_to_live;
@@ -15,4 +15,4 @@ extern std::atomic<bool> hdf5_is_damaged;
 /// How long fsync takes besides.
 extern std::atomic<int> sync_microseconds;
 
-}  // namespace isoloss::testing
+}  // namespace isoloss::test_support

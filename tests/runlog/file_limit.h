@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <stdexcept>
 
-namespace isoloss::testing {
+namespace isoloss::test_support {
 
 /// While one is alive, write() beyond `bytes` of a file comes back short and
 /// then fails with EFBIG.
@@ -35,4 +35,4 @@ class FileLimit {
   void (*old_handler_)(int) = nullptr;
 };
 
-}  // namespace isoloss::testing
+}  // namespace isoloss::test_support

@@ -26,17 +26,17 @@
 #include "runlog/sample_log.h"
 #include "support/temporary_folder.h"
 
-namespace isoloss::runlog {
+namespace isoloss::runlog::hostile_file_test {
 namespace {
 
-using isoloss::testing::Bytes;
-using isoloss::testing::EditWithHdf5;
-using isoloss::testing::ErrorOfReading;
-using isoloss::testing::Sealed;
-using isoloss::testing::TemporaryFolder;
-using isoloss::testing::Unlink;
-using isoloss::testing::Unsealed;
-using isoloss::testing::WriteBytes;
+using isoloss::test_support::Bytes;
+using isoloss::test_support::EditWithHdf5;
+using isoloss::test_support::ErrorOfReading;
+using isoloss::test_support::Sealed;
+using isoloss::test_support::TemporaryFolder;
+using isoloss::test_support::Unlink;
+using isoloss::test_support::Unsealed;
+using isoloss::test_support::WriteBytes;
 using ::testing::HasSubstr;
 
 struct Trick {
@@ -204,28 +204,28 @@ std::vector<Trick> Tricks() {
       Trick{"NegativeStep",
             [](const h5::Handle& file) {
               h5::WriteDataset<int64_t>(
-                  testing::OpenDataset(file, "steps/step"),
+                  test_support::OpenDataset(file, "steps/step"),
                   std::vector<int64_t>{-(int64_t{1} << 57), 2, 3, 4, 5});
             },
             "/steps/step in row 0 is -144115188075855872"},
       Trick{"LastStep",
             [](const h5::Handle& file) {
               h5::WriteDataset<int64_t>(
-                  testing::OpenDataset(file, "steps/step"),
+                  test_support::OpenDataset(file, "steps/step"),
                   std::vector<int64_t>{1, 2, 3, 4, INT64_MAX});
             },
             "/steps/step in row 4 is 9223372036854775807"},
       Trick{"StepTwice",
             [](const h5::Handle& file) {
               h5::WriteDataset<int64_t>(
-                  testing::OpenDataset(file, "steps/step"),
+                  test_support::OpenDataset(file, "steps/step"),
                   std::vector<int64_t>{1, 2, 2, 4, 5});
             },
             "/steps/step in row 2 is 2, but must be above 2"},
       Trick{"TimeIsNotANumber",
             [](const h5::Handle& file) {
               h5::WriteDataset<double>(
-                  testing::OpenDataset(file, "events/unix_seconds"),
+                  test_support::OpenDataset(file, "events/unix_seconds"),
                   std::vector<double>{1.0, std::nan("")});
             },
             "/events/unix_seconds in row 1 is nan"},
@@ -335,7 +335,8 @@ TEST(HostileFile, OnlyTextsOfLinesKeepThem) {
   EXPECT_EQ(ReadRunLog(path).provenance.experiment_text, "a\nb\\x1b");
 
   EditWithHdf5(path, [](const h5::Handle& file) {
-    const h5::Handle losses = testing::OpenDataset(file, "steps/loss_nats");
+    const h5::Handle losses =
+        test_support::OpenDataset(file, "steps/loss_nats");
     H5Adelete(losses.get(), "unit");
     h5::WriteAttribute(losses, "unit", std::string("nat\nPASS"));
   });
@@ -436,4 +437,4 @@ TEST(RunIsolated, OpensNoFile) {
 TEST(HostileFile, MutationsAreReadOrRefused) { ReadMutations(40, 300); }
 
 }  // namespace
-}  // namespace isoloss::runlog
+}  // namespace isoloss::runlog::hostile_file_test

@@ -19,14 +19,14 @@
 #include "runlog/sample_log.h"
 #include "support/temporary_folder.h"
 
-namespace isoloss::runlog {
+namespace isoloss::runlog::journal_test {
 namespace {
 
-using isoloss::testing::AsBytes;
-using isoloss::testing::Bytes;
-using isoloss::testing::FileLimit;
-using isoloss::testing::TemporaryFolder;
-using isoloss::testing::WriteBytes;
+using isoloss::test_support::AsBytes;
+using isoloss::test_support::Bytes;
+using isoloss::test_support::FileLimit;
+using isoloss::test_support::TemporaryFolder;
+using isoloss::test_support::WriteBytes;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -421,4 +421,4 @@ TEST(ReadJournal, RefusesASparseFileBeforeItIsLoaded) {
 }
 
 }  // namespace
-}  // namespace isoloss::runlog
+}  // namespace isoloss::runlog::journal_test

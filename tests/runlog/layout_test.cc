@@ -9,10 +9,10 @@
 #include "runlog/sample_log.h"
 #include "support/temporary_folder.h"
 
-namespace isoloss::runlog {
+namespace isoloss::runlog::layout_test {
 namespace {
 
-using isoloss::testing::TemporaryFolder;
+using isoloss::test_support::TemporaryFolder;
 using ::testing::Contains;
 using ::testing::IsSupersetOf;
 using ::testing::Not;
@@ -50,10 +50,10 @@ TEST(LayoutOf, ShowsAColumnThatIsMissing) {
 
 TEST(LayoutOf, RefusesADamagedFile) {
   const TemporaryFolder folder;
-  isoloss::testing::WriteBytes(folder.path() / "run.h5", "no log");
+  isoloss::test_support::WriteBytes(folder.path() / "run.h5", "no log");
 
   EXPECT_THROW(LayoutOf(folder.path() / "run.h5"), Error);
 }
 
 }  // namespace
-}  // namespace isoloss::runlog
+}  // namespace isoloss::runlog::layout_test

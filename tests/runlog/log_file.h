@@ -19,7 +19,7 @@
 #include "isoloss/runlog/reader.h"
 #include "isoloss/runlog/trailer.h"
 
-namespace isoloss::testing {
+namespace isoloss::test_support {
 
 inline std::string Bytes(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -87,4 +87,4 @@ inline std::string ErrorOfReading(const std::filesystem::path& path,
   return message;
 }
 
-}  // namespace isoloss::testing
+}  // namespace isoloss::test_support

@@ -9,13 +9,13 @@
 
 #include "support/sample_graph.h"
 
-namespace isoloss::runlog {
+namespace isoloss::runlog::model_graph_test {
 namespace {
 
+using test_support::SampleGraph;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::SampleGraph;
 
 TEST(GraphIndex, FindsTensorsAndTheirInputs) {
   const ModelGraph graph = SampleGraph("e4m3");
@@ -45,8 +45,8 @@ TEST(CountGemms, CountsProductsOfAllGroups) {
 
 TEST(ModelGraph, MayHaveNormsAndProductsOfModulesInRecipe) {
   ModelGraph graph = SampleGraph("");
-  testing::AddSite("layers.0.moe.routed_experts", 1, "e4m3·rceil", graph);
-  testing::AddSite("layers.0.moe.routed_experts.scores", 1, "", graph);
+  test_support::AddSite("layers.0.moe.routed_experts", 1, "e4m3·rceil", graph);
+  test_support::AddSite("layers.0.moe.routed_experts.scores", 1, "", graph);
 
   EXPECT_EQ(WrongGraph(graph), "");
   EXPECT_EQ(CountGemms(graph.recipe).quantized, 3);
@@ -138,7 +138,7 @@ const Damage kDamages[] = {
     {"SiteTwice", [](auto& g) { g.recipe.site[1] = g.recipe.site[0]; },
      "/recipe has 2 sites, 1 different ones"},
     {"RowOfNoModule",
-     [](auto& g) { testing::AddSite("layers.0.nothing", 1, "", g); },
+     [](auto& g) { test_support::AddSite("layers.0.nothing", 1, "", g); },
      "/recipe has 3 sites, 3 different ones, and /graph 2"},
     {"SiteWithoutRow",
      [](auto& g) { g.recipe.site[1] = "layers.0.moe.routed_experts"; },
@@ -208,4 +208,4 @@ INSTANTIATE_TEST_SUITE_P(Damages, DamagedGraphTest,
                          ::testing::ValuesIn(kDamages), NameOf);
 
 }  // namespace
-}  // namespace isoloss::runlog
+}  // namespace isoloss::runlog::model_graph_test

@@ -14,7 +14,7 @@
 #include "support/earlier_probe.h"
 #include "support/temporary_folder.h"
 
-namespace isoloss::runlog {
+namespace isoloss::runlog::probe_log_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -99,7 +99,7 @@ void ExpectSameColumns(const ProbeLog& a, const ProbeLog& b) {
 
 class ProbeLogTest : public ::testing::Test {
  protected:
-  const testing::TemporaryFolder folder_;
+  const test_support::TemporaryFolder folder_;
   const std::filesystem::path path_ = folder_.path() / "probe.h5";
 
   std::string ErrorOfReadingProbe(ErrorKind kind) const {
@@ -130,7 +130,7 @@ TEST_F(ProbeLogTest, ReadsEveryColumnThatWasWritten) {
 
 TEST_F(ProbeLogTest, ReadsALogOfAProgramThatHadFewerColumns) {
   ProbeLog log = Sample();
-  testing::MakeFirstLayout(log);
+  test_support::MakeFirstLayout(log);
 
   WriteProbeLog(log, path_);
   const ProbeLog read = ReadProbeLog(path_);
@@ -148,8 +148,9 @@ TEST_F(ProbeLogTest, KeepsAnEmptyLog) {
 TEST_F(ProbeLogTest, DescribesEachColumnInTheFile) {
   WriteProbeLog(Sample(), path_);
 
-  const std::string bytes = testing::Bytes(path_);
-  const h5::Tree tree(testing::AsBytes(testing::Unsealed(bytes)), "probe.h5");
+  const std::string bytes = test_support::Bytes(path_);
+  const h5::Tree tree(test_support::AsBytes(test_support::Unsealed(bytes)),
+                      "probe.h5");
   const h5::Object* dataset =
       tree.root().Member("precision")->Member("saturated");
   const auto text = [dataset](const char* name) {
@@ -161,18 +162,18 @@ TEST_F(ProbeLogTest, DescribesEachColumnInTheFile) {
 
 TEST_F(ProbeLogTest, NoByteCanChangeUnseen) {
   WriteProbeLog(Sample(), path_);
-  const std::string whole = testing::Bytes(path_);
+  const std::string whole = test_support::Bytes(path_);
 
   for (size_t at = 0; at < whole.size(); at += 509) {
     std::string damaged = whole;
     damaged[at] = static_cast<char>(damaged[at] ^ 1);
-    testing::WriteBytes(path_, damaged);
+    test_support::WriteBytes(path_, damaged);
     EXPECT_THAT(ErrorOfReadingProbe(ErrorKind::kFormat), HasSubstr("probe log"))
         << at;
   }
   for (const size_t length :
        {size_t{0}, size_t{100}, whole.size() - 24, whole.size() - 1}) {
-    testing::WriteBytes(path_, whole.substr(0, length));
+    test_support::WriteBytes(path_, whole.substr(0, length));
     ErrorOfReadingProbe(ErrorKind::kFormat);
   }
 }
@@ -180,9 +181,11 @@ TEST_F(ProbeLogTest, NoByteCanChangeUnseen) {
 /// Changes a value of the file with HDF5 and seals it again.
 void Edit(const std::filesystem::path& path,
           const std::function<void(const h5::Handle& file)>& edit) {
-  testing::WriteBytes(path, testing::Unsealed(testing::Bytes(path)));
-  testing::EditWithHdf5(path, edit);
-  testing::WriteBytes(path, testing::Sealed(testing::Bytes(path)));
+  test_support::WriteBytes(path,
+                           test_support::Unsealed(test_support::Bytes(path)));
+  test_support::EditWithHdf5(path, edit);
+  test_support::WriteBytes(path,
+                           test_support::Sealed(test_support::Bytes(path)));
 }
 
 TEST_F(ProbeLogTest, RejectsPlacesOutsideTheirList) {
@@ -193,8 +196,8 @@ TEST_F(ProbeLogTest, RejectsPlacesOutsideTheirList) {
   WriteProbeLog(Sample(), path_);
   Edit(path_, [](const h5::Handle& file) {
     const std::vector<int64_t> cases = {0, 0, 0, 1, 1, 2};
-    h5::WriteDataset<int64_t>(testing::OpenDataset(file, "oracle/probe_case"),
-                              cases);
+    h5::WriteDataset<int64_t>(
+        test_support::OpenDataset(file, "oracle/probe_case"), cases);
   });
 
   EXPECT_THAT(ErrorOfReadingProbe(ErrorKind::kFormat),
@@ -241,7 +244,7 @@ TEST_F(ProbeLogTest, RejectsColumnsThatDisagree) {
 
 TEST_F(ProbeLogTest, IsNoRunLogNorTheOtherWayRound) {
   WriteProbeLog(Sample(), path_);
-  EXPECT_THAT(testing::ErrorOfReading(path_, ErrorKind::kFormat),
+  EXPECT_THAT(test_support::ErrorOfReading(path_, ErrorKind::kFormat),
               HasSubstr("this is a probe log, but a run log is needed"));
 
   WriteRunLog({}, path_);
@@ -250,4 +253,4 @@ TEST_F(ProbeLogTest, IsNoRunLogNorTheOtherWayRound) {
 }
 
 }  // namespace
-}  // namespace isoloss::runlog
+}  // namespace isoloss::runlog::probe_log_test

@@ -14,13 +14,13 @@
 #include "isoloss/runlog/schema.h"
 #include "support/full_columns.h"
 
-namespace isoloss::runlog {
+namespace isoloss::runlog::provenance_check_test {
 namespace {
 
 /// A log that has every column and attribute.
 RunLog FullLog() {
-  RunLog log = testing::SyntheticRun(true, 1, 0).log;
-  testing::FillColumns(log);
+  RunLog log = test_support::SyntheticRun(true, 1, 0).log;
+  test_support::FillColumns(log);
   return log;
 }
 
@@ -112,4 +112,4 @@ TEST(Domain, BoundsOfWholeNumbersAreWhole) {
 }
 
 }  // namespace
-}  // namespace isoloss::runlog
+}  // namespace isoloss::runlog::provenance_check_test

@@ -22,10 +22,10 @@ namespace isoloss::runlog {
 /// Mutations of the bytes that HDF5 sees. A crash, a hang or an error that is
 /// none of ours ends the test.
 inline void ReadMutations(uint64_t seed, uint64_t trials) {
-  const testing::TemporaryFolder folder;
+  const test_support::TemporaryFolder folder;
   const std::filesystem::path path = folder.path() / "run.h5";
   WriteRunLog(SampleLog(), path);
-  const std::string whole(testing::Unsealed(testing::Bytes(path)));
+  const std::string whole(test_support::Unsealed(test_support::Bytes(path)));
   const CounterRng rng(seed, StreamId("sealed mutations"));
   uint64_t refused = 0;
   for (uint64_t trial = 0; trial < trials; ++trial) {
@@ -35,7 +35,7 @@ inline void ReadMutations(uint64_t seed, uint64_t trials) {
       bytes[rng.Below(draw, bytes.size())] =
           static_cast<char>(rng.Bits(draw + 1));
     }
-    testing::WriteBytes(path, testing::Sealed(bytes));
+    test_support::WriteBytes(path, test_support::Sealed(bytes));
     const auto start = std::chrono::steady_clock::now();
     try {
       ReadRunLog(path);

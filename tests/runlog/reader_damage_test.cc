@@ -14,16 +14,16 @@
 #include "runlog/sample_log.h"
 #include "support/temporary_folder.h"
 
-namespace isoloss::runlog {
+namespace isoloss::runlog::reader_damage_test {
 namespace {
 
-using isoloss::testing::Bytes;
-using isoloss::testing::EditWithHdf5;
-using isoloss::testing::ErrorOfReading;
-using isoloss::testing::Sealed;
-using isoloss::testing::TemporaryFolder;
-using isoloss::testing::Unlink;
-using isoloss::testing::WriteBytes;
+using isoloss::test_support::Bytes;
+using isoloss::test_support::EditWithHdf5;
+using isoloss::test_support::ErrorOfReading;
+using isoloss::test_support::Sealed;
+using isoloss::test_support::TemporaryFolder;
+using isoloss::test_support::Unlink;
+using isoloss::test_support::WriteBytes;
 using ::testing::HasSubstr;
 
 /// One way to break a file, with what the message must say.
@@ -265,4 +265,4 @@ INSTANTIATE_TEST_SUITE_P(Damages, ReadDamagedRunLogTest,
                          });
 
 }  // namespace
-}  // namespace isoloss::runlog
+}  // namespace isoloss::runlog::reader_damage_test

@@ -20,16 +20,16 @@
 #include "runlog/sample_log.h"
 #include "support/temporary_folder.h"
 
-namespace isoloss::runlog {
+namespace isoloss::runlog::reader_test {
 namespace {
 
-using isoloss::testing::Bytes;
-using isoloss::testing::EditWithHdf5;
-using isoloss::testing::ErrorOfReading;
-using isoloss::testing::Sealed;
-using isoloss::testing::TemporaryFolder;
-using isoloss::testing::Unsealed;
-using isoloss::testing::WriteBytes;
+using isoloss::test_support::Bytes;
+using isoloss::test_support::EditWithHdf5;
+using isoloss::test_support::ErrorOfReading;
+using isoloss::test_support::Sealed;
+using isoloss::test_support::TemporaryFolder;
+using isoloss::test_support::Unsealed;
+using isoloss::test_support::WriteBytes;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -297,9 +297,9 @@ TEST(ReadRunLog, RejectsAFlippedBitInACompressedArray) {
   {
     const h5::Session session;
     const h5::Handle file =
-        h5::OpenImage(isoloss::testing::AsBytes(Unsealed(bytes)));
+        h5::OpenImage(isoloss::test_support::AsBytes(Unsealed(bytes)));
     const h5::Handle dataset =
-        testing::OpenDataset(file, "moe/tokens_per_expert");
+        test_support::OpenDataset(file, "moe/tokens_per_expert");
     const hsize_t offset[] = {0, 0, 0};
     unsigned mask = 0;
     ASSERT_GE(H5Dget_chunk_info_by_coord(dataset.get(), offset, &mask, &place,
@@ -382,4 +382,4 @@ TEST(ReadRunLog, RejectsAFlippedBitInAValue) {
 }
 
 }  // namespace
-}  // namespace isoloss::runlog
+}  // namespace isoloss::runlog::reader_test

@@ -15,7 +15,7 @@ namespace isoloss::runlog {
 
 inline constexpr int64_t kSteps = 5;
 
-inline RunPaths In(const testing::TemporaryFolder& folder) {
+inline RunPaths In(const test_support::TemporaryFolder& folder) {
   return {folder.path(), "mxfp8-seed1"};
 }
 

@@ -14,14 +14,14 @@
 #include "runlog/log_file.h"
 #include "runlog/recorded_runs.h"
 
-namespace isoloss::runlog {
+namespace isoloss::runlog::recorder_crash_test {
 namespace {
 
-using isoloss::testing::Bytes;
-using isoloss::testing::calls_to_live;
-using isoloss::testing::FileLimit;
-using isoloss::testing::TemporaryFolder;
-using isoloss::testing::truncation_fails;
+using isoloss::test_support::Bytes;
+using isoloss::test_support::calls_to_live;
+using isoloss::test_support::FileLimit;
+using isoloss::test_support::TemporaryFolder;
+using isoloss::test_support::truncation_fails;
 using ::testing::ElementsAre;
 
 TEST(Recorder, CutsOffLaterWhatItCouldNotCutOffAtOnce) {
@@ -173,4 +173,4 @@ TEST(Recorder, OnAFullDiskIsAnErrorThatLeavesEverythingReadable) {
 }
 
 }  // namespace
-}  // namespace isoloss::runlog
+}  // namespace isoloss::runlog::recorder_crash_test

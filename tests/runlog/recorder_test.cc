@@ -18,16 +18,16 @@
 #include "runlog/log_file.h"
 #include "runlog/recorded_runs.h"
 
-namespace isoloss::runlog {
+namespace isoloss::runlog::recorder_test {
 namespace {
 
 namespace fs = std::filesystem;
 
-using isoloss::testing::Bytes;
-using isoloss::testing::hdf5_is_damaged;
-using isoloss::testing::sync_microseconds;
-using isoloss::testing::TemporaryFolder;
-using isoloss::testing::WriteBytes;
+using isoloss::test_support::Bytes;
+using isoloss::test_support::hdf5_is_damaged;
+using isoloss::test_support::sync_microseconds;
+using isoloss::test_support::TemporaryFolder;
+using isoloss::test_support::WriteBytes;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -425,4 +425,4 @@ TEST(Recorder, LeavesLogAndJournalAloneWhenRowsDoNotFit) {
 }
 
 }  // namespace
-}  // namespace isoloss::runlog
+}  // namespace isoloss::runlog::recorder_test

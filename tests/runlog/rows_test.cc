@@ -14,7 +14,7 @@
 #include "isoloss/base/rng.h"
 #include "runlog/sample_log.h"
 
-namespace isoloss::runlog {
+namespace isoloss::runlog::rows_test {
 namespace {
 
 using ::testing::AllOf;
@@ -393,4 +393,4 @@ TEST(FirstDifference, NamesTheFirstValueInTheOrderOfTheSchema) {
 }
 
 }  // namespace
-}  // namespace isoloss::runlog
+}  // namespace isoloss::runlog::rows_test

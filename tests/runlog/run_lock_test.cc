@@ -14,11 +14,11 @@
 #include "runlog/log_file.h"
 #include "support/temporary_folder.h"
 
-namespace isoloss::runlog {
+namespace isoloss::runlog::run_lock_test {
 namespace {
 
-using isoloss::testing::TemporaryFolder;
-using isoloss::testing::WriteBytes;
+using isoloss::test_support::TemporaryFolder;
+using isoloss::test_support::WriteBytes;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -85,7 +85,7 @@ TEST(RunLock, RefusesWhatIsNoFileOfItsOwn) {
   ASSERT_EQ(::mkfifo(lock.c_str(), 0600), 0);
   EXPECT_THAT(Refusal(paths), HasSubstr(".lock: is no regular file"));
 
-  EXPECT_EQ(isoloss::testing::Bytes(victim), "precious");
+  EXPECT_EQ(isoloss::test_support::Bytes(victim), "precious");
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "nowhere"));
 }
 
@@ -129,4 +129,4 @@ TEST(RunLock, NamesTheReasonWhenThereCanBeNone) {
 }
 
 }  // namespace
-}  // namespace isoloss::runlog
+}  // namespace isoloss::runlog::run_lock_test

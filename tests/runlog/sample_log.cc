@@ -147,7 +147,7 @@ RunLog SampleLog() {
   log.provenance.resolved_recipe = std::string(100'000, 'r') + "\nend";
   log.provenance.final_weights_digest = "";
   log.provenance.entropy_floor_nats = kNan;
-  log.provenance.graph = testing::SampleGraph("e4m3·rceil");
+  log.provenance.graph = test_support::SampleGraph("e4m3·rceil");
 
   for (int64_t step = 1; step <= 5; ++step) {
     const double x = static_cast<double>(step);

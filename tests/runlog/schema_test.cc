@@ -11,7 +11,7 @@
 #include "isoloss/runlog/probe_log_schema.h"
 #include "runlog/sample_log.h"
 
-namespace isoloss::runlog {
+namespace isoloss::runlog::schema_test {
 namespace {
 
 const Column& ColumnNamed(const std::string& path) {
@@ -102,4 +102,4 @@ TEST(AppendRow, GivesEachColumnTheValueOfItsName) {
 }
 
 }  // namespace
-}  // namespace isoloss::runlog
+}  // namespace isoloss::runlog::schema_test

@@ -5,7 +5,7 @@
 
 #include "runlog/read_mutations.h"
 
-namespace isoloss::runlog {
+namespace isoloss::runlog::sealed_mutations_test {
 namespace {
 
 // ISOLOSS_SEALED_MUTATIONS: how many; 6000 take some minutes.
@@ -15,4 +15,4 @@ TEST(SealedMutations, AreReadOrRefused) {
 }
 
 }  // namespace
-}  // namespace isoloss::runlog
+}  // namespace isoloss::runlog::sealed_mutations_test

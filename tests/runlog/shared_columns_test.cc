@@ -10,7 +10,7 @@
 
 #include "sample_log.h"
 
-namespace isoloss::runlog {
+namespace isoloss::runlog::shared_columns_test {
 namespace {
 
 using testing::ElementsAre;
@@ -90,4 +90,4 @@ TEST(SharedColumns, MatchPlacesByNameAndRowsByStep) {
 }
 
 }  // namespace
-}  // namespace isoloss::runlog
+}  // namespace isoloss::runlog::shared_columns_test

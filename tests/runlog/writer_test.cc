@@ -27,11 +27,11 @@
 #include "runlog/sample_log.h"
 #include "support/temporary_folder.h"
 
-namespace isoloss::runlog {
+namespace isoloss::runlog::writer_test {
 namespace {
 
-using isoloss::testing::Bytes;
-using isoloss::testing::TemporaryFolder;
+using isoloss::test_support::Bytes;
+using isoloss::test_support::TemporaryFolder;
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
@@ -194,7 +194,7 @@ TEST(WriteRunLog, EndsWithATrailerThatPythonChecksToo) {
   std::string bytes = Bytes(path);
 
   bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
-  isoloss::testing::WriteBytes(path, bytes);
+  isoloss::test_support::WriteBytes(path, bytes);
 
   EXPECT_THAT(LinesOf(kReader + path.string() + " 2>&1", 1),
               Contains(HasSubstr("cut off, damaged or changed")));
@@ -255,7 +255,7 @@ TEST(WriteRunLog, MakesTheSameBytesOfTheSameLog) {
   // Both were written in the same second: look for its time stamp too.
   const h5::Session session;
   const std::string bytes = Bytes(folder.path() / "a.h5");
-  const h5::Handle file = h5::OpenImage(isoloss::testing::AsBytes(bytes));
+  const h5::Handle file = h5::OpenImage(isoloss::test_support::AsBytes(bytes));
   H5O_info_t info{};
   ASSERT_GE(H5Oget_info_by_name2(file.get(), "steps/step", &info, H5O_INFO_TIME,
                                  H5P_DEFAULT),
@@ -413,4 +413,4 @@ TEST(WriteRunLog, WorksFromSeveralThreadsAtOnce) {
 }
 
 }  // namespace
-}  // namespace isoloss::runlog
+}  // namespace isoloss::runlog::writer_test

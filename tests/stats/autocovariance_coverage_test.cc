@@ -6,7 +6,7 @@
 #include "isoloss/stats/summary.h"
 #include "simulation.h"
 
-namespace isoloss::stats {
+namespace isoloss::stats::autocovariance_coverage_test {
 namespace {
 
 constexpr int kTrials = 4000;
@@ -49,4 +49,4 @@ TEST(NeweyWestError, CoversAtItsLevelWithoutLags) {
 }
 
 }  // namespace
-}  // namespace isoloss::stats
+}  // namespace isoloss::stats::autocovariance_coverage_test

@@ -11,7 +11,7 @@
 #include "isoloss/stats/summary.h"
 #include "simulation.h"
 
-namespace isoloss::stats {
+namespace isoloss::stats::autocovariance_test {
 namespace {
 
 using ::testing::DoubleEq;
@@ -88,4 +88,4 @@ TEST(Autocovariance, RejectsArgumentsOutOfRange) {
 }
 
 }  // namespace
-}  // namespace isoloss::stats
+}  // namespace isoloss::stats::autocovariance_test

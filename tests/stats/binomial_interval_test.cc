@@ -7,7 +7,7 @@
 
 #include "isoloss/base/error.h"
 
-namespace isoloss::stats {
+namespace isoloss::stats::binomial_interval_test {
 namespace {
 
 // With no success of n the bound solves (1 - p)^n = 1 - confidence; 1e-12
@@ -82,4 +82,4 @@ TEST(ClopperPearson, CoversEveryProbabilityAtItsLevel) {
 }
 
 }  // namespace
-}  // namespace isoloss::stats
+}  // namespace isoloss::stats::binomial_interval_test

@@ -3,7 +3,7 @@
 #include "isoloss/stats/bootstrap.h"
 #include "simulation.h"
 
-namespace isoloss::stats {
+namespace isoloss::stats::bootstrap_coverage_test {
 namespace {
 
 constexpr int kTrials = 600;
@@ -30,4 +30,4 @@ TEST(StationaryBootstrapMean, FallsShortOfItsLevelByAsMuchAsDocumented) {
 }
 
 }  // namespace
-}  // namespace isoloss::stats
+}  // namespace isoloss::stats::bootstrap_coverage_test

@@ -10,7 +10,7 @@
 #include "isoloss/stats/summary.h"
 #include "simulation.h"
 
-namespace isoloss::stats {
+namespace isoloss::stats::bootstrap_test {
 namespace {
 
 std::vector<double> Series() {
@@ -131,4 +131,4 @@ TEST(StationaryBootstrapMean, RejectsArgumentsOutOfRange) {
 }
 
 }  // namespace
-}  // namespace isoloss::stats
+}  // namespace isoloss::stats::bootstrap_test

@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-namespace isoloss::stats {
+namespace isoloss::stats::divergence_test {
 namespace {
 
 /// 20 steps, so that windows are of two. 10 - 2 = 8 are learnt: a window is bad
@@ -70,4 +70,4 @@ TEST(DivergedAt, IsTheLastStepOfARunThatDidNotComplete) {
 }
 
 }  // namespace
-}  // namespace isoloss::stats
+}  // namespace isoloss::stats::divergence_test

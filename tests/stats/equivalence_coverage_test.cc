@@ -4,7 +4,7 @@
 #include "isoloss/stats/power.h"
 #include "simulation.h"
 
-namespace isoloss::stats {
+namespace isoloss::stats::equivalence_coverage_test {
 namespace {
 
 constexpr int kTrials = 2000;
@@ -94,4 +94,4 @@ TEST(DetectableDifference, FailsAtItsRate) {
 }
 
 }  // namespace
-}  // namespace isoloss::stats
+}  // namespace isoloss::stats::equivalence_coverage_test

@@ -10,7 +10,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/stats/power.h"
 
-namespace isoloss::stats {
+namespace isoloss::stats::equivalence_test {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -155,4 +155,4 @@ TEST(RequiredPairs, IsEmptyWhenNoneSuffices) {
 }
 
 }  // namespace
-}  // namespace isoloss::stats
+}  // namespace isoloss::stats::equivalence_test

@@ -6,7 +6,7 @@
 #include "isoloss/stats/false_discovery.h"
 #include "simulation.h"
 
-namespace isoloss::stats {
+namespace isoloss::stats::false_discovery_coverage_test {
 namespace {
 
 constexpr int kTrials = 4000;
@@ -50,4 +50,4 @@ TEST(BenjaminiHochberg, KeepsItUnderPositiveDependence) {
 }
 
 }  // namespace
-}  // namespace isoloss::stats
+}  // namespace isoloss::stats::false_discovery_coverage_test

@@ -8,7 +8,7 @@
 
 #include "isoloss/base/error.h"
 
-namespace isoloss::stats {
+namespace isoloss::stats::false_discovery_test {
 namespace {
 
 using ::testing::DoubleEq;
@@ -49,4 +49,4 @@ TEST(BenjaminiHochberg, TakesNoneAndRefusesWhatIsNoProbability) {
 }
 
 }  // namespace
-}  // namespace isoloss::stats
+}  // namespace isoloss::stats::false_discovery_test

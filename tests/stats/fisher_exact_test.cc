@@ -4,7 +4,7 @@
 
 #include "isoloss/base/error.h"
 
-namespace isoloss::stats {
+namespace isoloss::stats::fisher_exact_test {
 namespace {
 
 // Fisher's lady tasting tea: 3 of 4 right and 1 of 4 wrong, 17 / 70.
@@ -32,4 +32,4 @@ TEST(FisherExactGreater, RefusesMoreEventsThanTrials) {
 }
 
 }  // namespace
-}  // namespace isoloss::stats
+}  // namespace isoloss::stats::fisher_exact_test

@@ -10,7 +10,7 @@
 #include "isoloss/stats/student_t.h"
 #include "simulation.h"
 
-namespace isoloss::stats {
+namespace isoloss::stats::group_sequential_coverage_test {
 namespace {
 
 constexpr int kTrials = 20000;
@@ -137,4 +137,4 @@ TEST(LookLevels, KeepTheirPowerWithoutADifference) {
 }
 
 }  // namespace
-}  // namespace isoloss::stats
+}  // namespace isoloss::stats::group_sequential_coverage_test

@@ -7,7 +7,7 @@
 
 #include "isoloss/base/error.h"
 
-namespace isoloss::stats {
+namespace isoloss::stats::group_sequential_test {
 namespace {
 
 double UpperTail(double z) { return std::erfc(z / std::numbers::sqrt2) / 2; }
@@ -100,4 +100,4 @@ TEST(LookLevels, RefuseWhatIsNoPlan) {
 }
 
 }  // namespace
-}  // namespace isoloss::stats
+}  // namespace isoloss::stats::group_sequential_test

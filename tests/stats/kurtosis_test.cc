@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-namespace isoloss::stats {
+namespace isoloss::stats::kurtosis_test {
 namespace {
 
 TEST(Kurtosis, IsThatOfSmallSamples) {
@@ -55,4 +55,4 @@ TEST(Kurtosis, IsNotDefinedWithoutASpread) {
 }
 
 }  // namespace
-}  // namespace isoloss::stats
+}  // namespace isoloss::stats::kurtosis_test

@@ -8,7 +8,7 @@
 #include "isoloss/stats/tolerance_limit.h"
 #include "simulation.h"
 
-namespace isoloss::stats {
+namespace isoloss::stats::max_t_coverage_test {
 namespace {
 
 constexpr int kTrials = 1000;
@@ -75,4 +75,4 @@ TEST(MaxT, ThresholdKeepsTheFamilyWiseRateUnderDependence) {
 }
 
 }  // namespace
-}  // namespace isoloss::stats
+}  // namespace isoloss::stats::max_t_coverage_test

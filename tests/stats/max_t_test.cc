@@ -14,7 +14,7 @@
 #include "isoloss/stats/tolerance_limit.h"
 #include "simulation.h"
 
-namespace isoloss::stats {
+namespace isoloss::stats::max_t_test {
 namespace {
 
 using ::testing::DoubleEq;
@@ -152,4 +152,4 @@ TEST(MaxT, RejectsArgumentsOutOfRange) {
 }
 
 }  // namespace
-}  // namespace isoloss::stats
+}  // namespace isoloss::stats::max_t_test

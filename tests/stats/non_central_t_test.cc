@@ -9,7 +9,7 @@
 #include "isoloss/stats/student_t.h"
 #include "non_central_t_cdf.h"
 
-namespace isoloss::stats {
+namespace isoloss::stats::non_central_t_test {
 namespace {
 
 double NormalCdf(double x) { return std::erfc(-x / std::sqrt(2.0)) / 2; }
@@ -65,4 +65,4 @@ TEST(NonCentralTUpperTail, GoesOnWhereTheSeriesEnds) {
 }
 
 }  // namespace
-}  // namespace isoloss::stats
+}  // namespace isoloss::stats::non_central_t_test

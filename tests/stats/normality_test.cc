@@ -10,7 +10,7 @@
 #include "isoloss/stats/summary.h"
 #include "simulation.h"
 
-namespace isoloss::stats {
+namespace isoloss::stats::normality_test {
 namespace {
 
 /// The textbook sum, without Stephens' factor.
@@ -82,4 +82,4 @@ TEST(AndersonDarling, RefusesTooFewOrNoNumbers) {
 }
 
 }  // namespace
-}  // namespace isoloss::stats
+}  // namespace isoloss::stats::normality_test

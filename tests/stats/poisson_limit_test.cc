@@ -7,7 +7,7 @@
 
 #include "isoloss/base/error.h"
 
-namespace isoloss::stats {
+namespace isoloss::stats::poisson_limit_test {
 namespace {
 
 /// P(N >= count) term by term, from the smallest.
@@ -92,4 +92,4 @@ TEST(PoissonLimit, RejectsArgumentsOutOfRange) {
 }
 
 }  // namespace
-}  // namespace isoloss::stats
+}  // namespace isoloss::stats::poisson_limit_test

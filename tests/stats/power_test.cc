@@ -11,7 +11,7 @@
 #include "isoloss/stats/student_t.h"
 #include "non_central_t_cdf.h"
 
-namespace isoloss::stats {
+namespace isoloss::stats::power_test {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -189,4 +189,4 @@ TEST(DetectableDifference, IsTheMarginWithoutSpreadAndGrowsWithIt) {
 }
 
 }  // namespace
-}  // namespace isoloss::stats
+}  // namespace isoloss::stats::power_test

@@ -11,7 +11,7 @@
 #include "isoloss/stats/student_t.h"
 #include "simulation.h"
 
-namespace isoloss::stats {
+namespace isoloss::stats::ratio_interval_test {
 namespace {
 
 // At an end r the t test of y - r x is on the verge of rejecting: |t| of its
@@ -85,4 +85,4 @@ TEST(IntervalOfMean, HasNoEndsWithoutASpread) {
 }
 
 }  // namespace
-}  // namespace isoloss::stats
+}  // namespace isoloss::stats::ratio_interval_test

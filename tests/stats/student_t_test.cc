@@ -7,7 +7,7 @@
 
 #include "isoloss/base/error.h"
 
-namespace isoloss::stats {
+namespace isoloss::stats::student_t_test {
 namespace {
 
 // Closed forms exist for 1, 2 and 4 degrees of freedom. A relative 1e-13 leaves
@@ -63,4 +63,4 @@ TEST(StudentTQuantile, RejectsWhatIsNoProbability) {
 }
 
 }  // namespace
-}  // namespace isoloss::stats
+}  // namespace isoloss::stats::student_t_test

@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-namespace isoloss::stats {
+namespace isoloss::stats::summary_test {
 namespace {
 
 TEST(Sum, KeepsSmallTermsBesideHugeOnesThatCancel) {
@@ -68,4 +68,4 @@ TEST(Summarize, IsNanWhenAValueIsNotFinite) {
 }
 
 }  // namespace
-}  // namespace isoloss::stats
+}  // namespace isoloss::stats::summary_test

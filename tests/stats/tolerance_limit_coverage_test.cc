@@ -6,7 +6,7 @@
 #include "isoloss/stats/tolerance_limit.h"
 #include "simulation.h"
 
-namespace isoloss::stats {
+namespace isoloss::stats::tolerance_limit_coverage_test {
 namespace {
 
 constexpr int kTrials = 10000;
@@ -44,4 +44,4 @@ TEST(OrderStatisticPValue, RejectsAtItsLevel) {
 }
 
 }  // namespace
-}  // namespace isoloss::stats
+}  // namespace isoloss::stats::tolerance_limit_coverage_test

@@ -8,7 +8,7 @@
 
 #include "isoloss/base/error.h"
 
-namespace isoloss::stats {
+namespace isoloss::stats::tolerance_limit_test {
 namespace {
 
 // Printed one-sided factors (ISO 16269-6, Owen 1963): three decimals, so half
@@ -55,4 +55,4 @@ TEST(OrderStatisticPValue, TakesNanForTheLargestAndRefusesItInTheNull) {
 }
 
 }  // namespace
-}  // namespace isoloss::stats
+}  // namespace isoloss::stats::tolerance_limit_test

@@ -8,7 +8,7 @@
 #include "isoloss/document/text.h"
 #include "isoloss/studies/documents.h"
 
-namespace isoloss::studies {
+namespace isoloss::studies::ladder_document_test {
 namespace {
 
 using estimators::ArmStatement;
@@ -112,4 +112,4 @@ TEST(LadderPicture, DrawsAPanelForEachArm) {
 }
 
 }  // namespace
-}  // namespace isoloss::studies
+}  // namespace isoloss::studies::ladder_document_test

@@ -8,7 +8,7 @@
 #include "isoloss/base/error.h"
 #include "support/temporary_folder.h"
 
-namespace isoloss::studies {
+namespace isoloss::studies::plan_test {
 namespace {
 
 class PlanTest : public ::testing::Test {
@@ -29,7 +29,7 @@ class PlanTest : public ::testing::Test {
     return plan;
   }
 
-  testing::TemporaryFolder folder_;
+  test_support::TemporaryFolder folder_;
 };
 
 /// Losses of a cell's runs, run by run, in the order of their names.
@@ -113,4 +113,4 @@ TEST(ParsePart, ReadsShares) {
 }
 
 }  // namespace
-}  // namespace isoloss::studies
+}  // namespace isoloss::studies::plan_test

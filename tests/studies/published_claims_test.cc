@@ -20,7 +20,7 @@
 #include "isoloss/estimators/claim_judge.h"
 #include "isoloss/studies/study.h"
 
-namespace isoloss::studies {
+namespace isoloss::studies::published_claims_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -301,4 +301,4 @@ TEST(PublishedClaims, TheCheapestOneTrains) {
 }
 
 }  // namespace
-}  // namespace isoloss::studies
+}  // namespace isoloss::studies::published_claims_test

@@ -11,7 +11,7 @@
 #include "isoloss/document/text.h"
 #include "isoloss/studies/documents.h"
 
-namespace isoloss::studies {
+namespace isoloss::studies::sites_document_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -198,4 +198,4 @@ TEST(SitesDocument, DrawsWhatItSays) {
 }
 
 }  // namespace
-}  // namespace isoloss::studies
+}  // namespace isoloss::studies::sites_document_test

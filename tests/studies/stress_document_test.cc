@@ -8,7 +8,7 @@
 #include "isoloss/document/text.h"
 #include "isoloss/studies/documents.h"
 
-namespace isoloss::studies {
+namespace isoloss::studies::stress_document_test {
 namespace {
 
 using estimators::StressMap;
@@ -82,4 +82,4 @@ TEST(StressPicture, HasACellForEachArmUnderEachStress) {
 }
 
 }  // namespace
-}  // namespace isoloss::studies
+}  // namespace isoloss::studies::stress_document_test

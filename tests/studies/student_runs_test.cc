@@ -10,7 +10,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/temporary_folder.h"
 
-namespace isoloss::studies {
+namespace isoloss::studies::student_runs_test {
 namespace {
 
 estimators::Student Small() {
@@ -84,4 +84,4 @@ TEST(StudentFiles, HoldALossAfterEachTenth) {
 }
 
 }  // namespace
-}  // namespace isoloss::studies
+}  // namespace isoloss::studies::student_runs_test

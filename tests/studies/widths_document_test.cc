@@ -8,7 +8,7 @@
 #include "isoloss/document/text.h"
 #include "isoloss/studies/documents.h"
 
-namespace isoloss::studies {
+namespace isoloss::studies::widths_document_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -92,4 +92,4 @@ TEST(WidthsPicture, DrawsWhatIsMeasuredAndWhatIsPredicted) {
 }
 
 }  // namespace
-}  // namespace isoloss::studies
+}  // namespace isoloss::studies::widths_document_test

@@ -7,7 +7,7 @@
 
 #include "synthetic_runs.h"
 
-namespace isoloss::testing {
+namespace isoloss::test_support {
 
 /// Arm `null`, the baseline's recipe perturbed, with these paired differences.
 inline std::vector<compare::Run> NullRuns(const std::vector<double>& percent) {
@@ -37,4 +37,4 @@ inline std::vector<compare::Run> ArmRuns(const std::string& arm,
   return runs;
 }
 
-}  // namespace isoloss::testing
+}  // namespace isoloss::test_support

@@ -3,7 +3,7 @@
 
 #include "isoloss/runlog/probe_log_schema.h"
 
-namespace isoloss::testing {
+namespace isoloss::test_support {
 
 /// Takes from `log` what layout 2 brought.
 inline void MakeFirstLayout(runlog::ProbeLog& log) {
@@ -17,4 +17,4 @@ inline void MakeFirstLayout(runlog::ProbeLog& log) {
   log.schema_version = 1;
 }
 
-}  // namespace isoloss::testing
+}  // namespace isoloss::test_support

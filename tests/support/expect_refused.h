@@ -9,7 +9,7 @@
 
 #include "isoloss/base/error.h"
 
-namespace isoloss::testing {
+namespace isoloss::test_support {
 
 /// Expects a ConfigError that holds `words`.
 inline void ExpectRefused(const std::function<void()>& act,
@@ -23,4 +23,4 @@ inline void ExpectRefused(const std::function<void()>& act,
   }
 }
 
-}  // namespace isoloss::testing
+}  // namespace isoloss::test_support

@@ -5,7 +5,7 @@
 
 #include "isoloss/compare/integrity.h"
 
-namespace isoloss::testing {
+namespace isoloss::test_support {
 
 /// A Finding of this severity whose message holds `text`.
 MATCHER_P2(Finds, severity, text, "") {
@@ -13,4 +13,4 @@ MATCHER_P2(Finds, severity, text, "") {
          ::testing::Value(arg.message, ::testing::HasSubstr(text));
 }
 
-}  // namespace isoloss::testing
+}  // namespace isoloss::test_support

@@ -9,7 +9,7 @@
 
 #include "isoloss/compare/pair.h"
 
-namespace isoloss::testing {
+namespace isoloss::test_support {
 
 inline constexpr int64_t kForeignSteps = 100;
 
@@ -50,4 +50,4 @@ inline std::vector<compare::Run> ForeignArms(
   return runs;
 }
 
-}  // namespace isoloss::testing
+}  // namespace isoloss::test_support

@@ -7,7 +7,7 @@
 #include "isoloss/runlog/run_log.h"
 #include "synthetic_runs.h"
 
-namespace isoloss::testing {
+namespace isoloss::test_support {
 
 /// One MoE layer of two experts, which have 600 and 424 of each step's tokens,
 /// one slot each.
@@ -137,4 +137,4 @@ inline void FillColumns(runlog::RunLog& log) {
   log.events = {{1.7e9, "start", "started"}, {1.8e9, "finish", "finished"}};
 }
 
-}  // namespace isoloss::testing
+}  // namespace isoloss::test_support

@@ -15,7 +15,7 @@
 
 #include "isoloss/base/error.h"
 
-namespace isoloss::testing {
+namespace isoloss::test_support {
 
 /// A dataset: its extents and its elements in row-major order.
 template <typename T>
@@ -205,4 +205,4 @@ inline std::string GoldenPath(const std::string& folder,
   return ISOLOSS_SOURCE_DIR "/golden/" + folder + "/" + name;
 }
 
-}  // namespace isoloss::testing
+}  // namespace isoloss::test_support

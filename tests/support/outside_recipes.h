@@ -8,7 +8,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/precision/recipe_file.h"
 
-namespace isoloss::testing {
+namespace isoloss::test_support {
 
 /// As TransformerEngine: one FP32 scale a tensor, E5M2 backward.
 inline constexpr std::string_view kTeAttention = R"(name = "te_attention"
@@ -157,4 +157,4 @@ inline std::vector<precision::Recipe> OutsideRecipes() {
   return recipes;
 }
 
-}  // namespace isoloss::testing
+}  // namespace isoloss::test_support

@@ -10,7 +10,7 @@
 
 #include "isoloss/runlog/model_graph.h"
 
-namespace isoloss::testing {
+namespace isoloss::test_support {
 
 /// One tensor, of tokens if nothing else is said.
 struct SampleTensor {
@@ -166,4 +166,4 @@ inline runlog::ModelGraph SampleGraph(const std::string& format,
   return graph;
 }
 
-}  // namespace isoloss::testing
+}  // namespace isoloss::test_support

@@ -11,7 +11,7 @@
 #include "isoloss/compare/pair.h"
 #include "sample_graph.h"
 
-namespace isoloss::testing {
+namespace isoloss::test_support {
 
 inline constexpr int64_t kSyntheticSteps = 50;
 
@@ -146,4 +146,4 @@ inline std::vector<compare::Run> SyntheticExperiment(
   return runs;
 }
 
-}  // namespace isoloss::testing
+}  // namespace isoloss::test_support

@@ -7,7 +7,7 @@
 
 #include "isoloss/base/temporary_folder.h"
 
-namespace isoloss::testing {
+namespace isoloss::test_support {
 
 class TemporaryFolder : public isoloss::TemporaryFolder {
  public:
@@ -21,4 +21,4 @@ class TemporaryFolder : public isoloss::TemporaryFolder {
   }
 };
 
-}  // namespace isoloss::testing
+}  // namespace isoloss::test_support

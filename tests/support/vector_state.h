@@ -8,7 +8,7 @@
 #include <cpuid.h>
 #endif
 
-namespace isoloss::testing {
+namespace isoloss::test_support {
 
 /// Are they in their initial state? If not, Intel processors run each SSE
 /// instruction of the thread several times more slowly. None where the
@@ -27,4 +27,4 @@ inline std::optional<bool> UpperHalvesAreClear() {
 #endif
 }
 
-}  // namespace isoloss::testing
+}  // namespace isoloss::test_support

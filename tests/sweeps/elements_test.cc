@@ -12,7 +12,7 @@
 
 #include "support/temporary_folder.h"
 
-namespace isoloss::sweeps {
+namespace isoloss::sweeps::elements_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -68,7 +68,7 @@ TEST(Divide, GivesNoElementMoreThan500Runs) {
 }
 
 TEST(Divide, MakesEachRunOnceAndNoneThatHasFinished) {
-  const testing::TemporaryFolder folder;
+  const test_support::TemporaryFolder folder;
   campaign::RunList list = ListOf(std::vector<double>(40, 1));
   list.folder = folder.path();
   for (const size_t finished : {3, 17}) {
@@ -106,4 +106,4 @@ TEST(Divide, EndsSoonBehindTheMean) {
 }
 
 }  // namespace
-}  // namespace isoloss::sweeps
+}  // namespace isoloss::sweeps::elements_test

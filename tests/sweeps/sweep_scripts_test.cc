@@ -12,7 +12,7 @@
 #include "isoloss/sweeps/scripts.h"
 #include "isoloss/sweeps/slurm.h"
 
-namespace isoloss::sweeps {
+namespace isoloss::sweeps::sweep_scripts_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -103,4 +103,4 @@ TEST(Scripts, TheJobsIsTheFileOfTheSources) {
 }
 
 }  // namespace
-}  // namespace isoloss::sweeps
+}  // namespace isoloss::sweeps::sweep_scripts_test

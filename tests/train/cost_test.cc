@@ -7,7 +7,7 @@
 #include "isoloss/model/parameters.h"
 #include "isoloss/train/run_description.h"
 
-namespace isoloss::train {
+namespace isoloss::train::cost_test {
 namespace {
 
 TEST(Cost, CountsTheProductsOfATokenByHand) {
@@ -99,4 +99,4 @@ TEST(Cost, MeasuresSmallAndLargeModels) {
 }
 
 }  // namespace
-}  // namespace isoloss::train
+}  // namespace isoloss::train::cost_test

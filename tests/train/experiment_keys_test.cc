@@ -16,7 +16,7 @@
 #include "experiment_text.h"
 #include "isoloss/train/experiment.h"
 
-namespace isoloss::train {
+namespace isoloss::train::experiment_keys_test {
 namespace {
 
 using testing::AllOf;
@@ -203,4 +203,4 @@ TEST(ExperimentKeys, TheDocumentHasEachWithItsDefault) {
 }
 
 }  // namespace
-}  // namespace isoloss::train
+}  // namespace isoloss::train::experiment_keys_test

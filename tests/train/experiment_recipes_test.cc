@@ -14,7 +14,7 @@
 #include "support/temporary_folder.h"
 #include "train/experiment_text.h"
 
-namespace isoloss::train {
+namespace isoloss::train::experiment_recipes_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -123,7 +123,7 @@ class RecipeFiles : public ::testing::Test {
            "\"\n[arms.own]\nrecipe = \"own\"\n";
   }
 
-  testing::TemporaryFolder folder_;
+  test_support::TemporaryFolder folder_;
 };
 
 TEST_F(RecipeFiles, AreNamedRelativeToTheExperiment) {
@@ -167,4 +167,4 @@ TEST_F(RecipeFiles, ThatAreNoFilesAreRefusedAtOnce) {
 }
 
 }  // namespace
-}  // namespace isoloss::train
+}  // namespace isoloss::train::experiment_recipes_test

@@ -15,7 +15,7 @@
 #include "isoloss/train/presets.h"
 #include "train/experiment_text.h"
 
-namespace isoloss::train {
+namespace isoloss::train::experiment_test {
 namespace {
 
 using testing::AllOf;
@@ -508,4 +508,4 @@ TEST(ExperimentFiles, OfThisProjectAreValid) {
 }
 
 }  // namespace
-}  // namespace isoloss::train
+}  // namespace isoloss::train::experiment_test

@@ -7,7 +7,7 @@
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/train/trainer.h"
 
-namespace isoloss::train {
+namespace isoloss::train::learning_test {
 namespace {
 
 class LearningTest : public testing::TestWithParam<std::string> {};
@@ -53,4 +53,4 @@ INSTANTIATE_TEST_SUITE_P(Recipes, LearningTest,
                          [](const auto& test) { return test.param; });
 
 }  // namespace
-}  // namespace isoloss::train
+}  // namespace isoloss::train::learning_test

@@ -13,7 +13,7 @@
 #include "isoloss/model/routing_source.h"
 #include "isoloss/train/mesh_setup.h"
 
-namespace isoloss::train {
+namespace isoloss::train::logged_learner_test {
 namespace {
 
 constexpr std::string_view kText = R"(name = "trial"
@@ -136,4 +136,4 @@ TEST_F(LoggedLearnerTest, AGradientThatIsNotFiniteEndsTheRunWithItsWeights) {
 }
 
 }  // namespace
-}  // namespace isoloss::train
+}  // namespace isoloss::train::logged_learner_test

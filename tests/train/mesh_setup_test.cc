@@ -12,7 +12,7 @@
 #include "support/memory_network.h"
 #include "train/experiment_text.h"
 
-namespace isoloss::train {
+namespace isoloss::train::mesh_setup_test {
 namespace {
 
 using testing::AllOf;
@@ -226,4 +226,4 @@ TEST(MakeMesh, MakesNoTransportWhereNothingTravels) {
 }
 
 }  // namespace
-}  // namespace isoloss::train
+}  // namespace isoloss::train::mesh_setup_test

@@ -11,7 +11,7 @@
 #include "isoloss/kernels/targets.h"
 #include "isoloss/precision/recipe.h"
 
-namespace isoloss::train {
+namespace isoloss::train::numerics_digest_test {
 namespace {
 
 using expert_parallel::Algorithm;
@@ -132,4 +132,4 @@ TEST(NumericsDigest, TakesRecipesWithOverridesForOtherSitesThanItsOwn) {
 }
 
 }  // namespace
-}  // namespace isoloss::train
+}  // namespace isoloss::train::numerics_digest_test

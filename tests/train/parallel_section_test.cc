@@ -11,7 +11,7 @@
 #include "isoloss/train/mesh_setup.h"
 #include "train/experiment_text.h"
 
-namespace isoloss::train {
+namespace isoloss::train::parallel_section_test {
 namespace {
 
 using testing::EndsWith;
@@ -292,4 +292,4 @@ TEST(ParallelSectionError, RefusesLogsThatNoReaderTakes) {
 }
 
 }  // namespace
-}  // namespace isoloss::train
+}  // namespace isoloss::train::parallel_section_test

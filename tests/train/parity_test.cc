@@ -11,7 +11,7 @@
 
 #include "isoloss/base/error.h"
 
-namespace isoloss::train {
+namespace isoloss::train::parity_test {
 namespace {
 
 using testing::HasSubstr;
@@ -161,4 +161,4 @@ TEST(Parity, RefusesWhatCannotBeCompared) {
 }
 
 }  // namespace
-}  // namespace isoloss::train
+}  // namespace isoloss::train::parity_test

@@ -10,7 +10,7 @@
 
 #include "isoloss/train/presets.h"
 
-namespace isoloss::train {
+namespace isoloss::train::perturbation_test {
 namespace {
 
 constexpr uint64_t kSeed = 7;
@@ -120,4 +120,4 @@ TEST(DescribePerturbation, SaysWhatAndWhich) {
 }
 
 }  // namespace
-}  // namespace isoloss::train
+}  // namespace isoloss::train::perturbation_test

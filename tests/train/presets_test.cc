@@ -8,7 +8,7 @@
 #include "isoloss/model/graph.h"
 #include "isoloss/train/experiment.h"
 
-namespace isoloss::train {
+namespace isoloss::train::presets_test {
 namespace {
 
 class PresetConformance : public testing::TestWithParam<std::string> {};
@@ -108,4 +108,4 @@ TEST(Presets, TopologiesAreThoseOfTheRegistry) {
 }
 
 }  // namespace
-}  // namespace isoloss::train
+}  // namespace isoloss::train::presets_test

@@ -17,7 +17,7 @@
 #include "isoloss/precision/recipe.h"
 #include "model/reference.h"
 
-namespace isoloss::testing {
+namespace isoloss::test_support::reference_training_test {
 namespace {
 
 // The limits that the reference suggests.
@@ -185,4 +185,4 @@ INSTANTIATE_TEST_SUITE_P(Files, ReferenceTrainingTest,
                          ::testing::Values("S1", "S2", "S3", "S4"), FileName);
 
 }  // namespace
-}  // namespace isoloss::testing
+}  // namespace isoloss::test_support::reference_training_test

@@ -17,11 +17,11 @@
 #include "kept_runs.h"
 #include "support/temporary_folder.h"
 
-namespace isoloss::train {
+namespace isoloss::train::resume_test {
 namespace {
 
 namespace fs = std::filesystem;
-using isoloss::testing::TemporaryFolder;
+using isoloss::test_support::TemporaryFolder;
 using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::Contains;
@@ -458,4 +458,4 @@ TEST(ResumeAsAnotherRun, IsNotWhatOnlyTheLogKeeps) {
 }
 
 }  // namespace
-}  // namespace isoloss::train
+}  // namespace isoloss::train::resume_test

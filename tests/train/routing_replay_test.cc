@@ -11,10 +11,10 @@
 #include "isoloss/runlog/writer.h"
 #include "support/temporary_folder.h"
 
-namespace isoloss::train {
+namespace isoloss::train::routing_replay_test {
 namespace {
 
-using isoloss::testing::TemporaryFolder;
+using isoloss::test_support::TemporaryFolder;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -169,4 +169,4 @@ TEST_F(RoutingReplayTest, PassesOnWhatReadingThrows) {
 }
 
 }  // namespace
-}  // namespace isoloss::train
+}  // namespace isoloss::train::routing_replay_test

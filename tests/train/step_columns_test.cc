@@ -14,7 +14,7 @@
 #include "isoloss/corpus/batches.h"
 #include "isoloss/train/trainer.h"
 
-namespace isoloss::train {
+namespace isoloss::train::step_columns_test {
 namespace {
 
 using testing::Each;
@@ -301,4 +301,4 @@ TEST(ForcedBalance, GivesEveryExpertAsManyTokensInEvaluationsToo) {
 }
 
 }  // namespace
-}  // namespace isoloss::train
+}  // namespace isoloss::train::step_columns_test

@@ -17,7 +17,7 @@
 #include "isoloss/train/runner.h"
 #include "support/temporary_folder.h"
 
-namespace isoloss::train {
+namespace isoloss::train::trainer_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -136,7 +136,7 @@ TEST(TrainRun, EndsAfterTheStepInWhichItIsStopped) {
 
 TEST(ExecuteRuns, SideBySideGivesTheBitsOfRunsAlone) {
   const Experiment experiment = Trial({"parallel.workers=3"});
-  const testing::TemporaryFolder temporary;
+  const test_support::TemporaryFolder temporary;
   const std::filesystem::path& folder = temporary.path();
   const auto runs = PlanRuns(experiment);
   std::mutex mutex;
@@ -166,7 +166,7 @@ TEST(ExecuteRuns, SideBySideGivesTheBitsOfRunsAlone) {
 TEST(ExecuteRuns, RefusesARecipeThatDoesNotFitBeforeTheFirstRun) {
   Experiment experiment = Trial();
   experiment.arms.back().exclude = {{"nowhere"}};  // behind its file's back
-  const testing::TemporaryFolder temporary;
+  const test_support::TemporaryFolder temporary;
   const std::filesystem::path folder = temporary.path() / "runs";
 
   EXPECT_THAT(
@@ -192,4 +192,4 @@ TEST(PlanRuns, PairsComeSeedBySeedAndUnknownArmsAreNamed) {
 }
 
 }  // namespace
-}  // namespace isoloss::train
+}  // namespace isoloss::train::trainer_test

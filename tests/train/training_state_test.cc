@@ -25,7 +25,7 @@
 #include "support/memory_network.h"
 #include "support/temporary_folder.h"
 
-namespace isoloss::train {
+namespace isoloss::train::training_state_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -184,7 +184,7 @@ void ExpectNoErrors(const std::vector<std::optional<Error>>& errors) {
 TEST(TrainingState, GoesThroughACheckpointWhateverTheProcesses) {
   std::vector<uint64_t> digests;
   for (const size_t savers : {1, 2, 4}) {
-    const testing::TemporaryFolder folder;
+    const test_support::TemporaryFolder folder;
     ExpectNoErrors(
         InProcesses(savers, [&](size_t process, expert_parallel::Mesh& mesh) {
           Part part(mesh);
@@ -214,7 +214,7 @@ TEST(TrainingState, GoesThroughACheckpointWhateverTheProcesses) {
 
 TEST(TrainingState, DigestChangesWithEveryPartOfTheState) {
   InProcesses(1, [](size_t, expert_parallel::Mesh& mesh) {
-    const testing::TemporaryFolder folder;
+    const test_support::TemporaryFolder folder;
     Part part(mesh);
     part.Train(5);
     std::vector<uint64_t> digests = {part.Save(folder.path())};
@@ -245,7 +245,7 @@ TEST(TrainingState, WhatIsNotFiniteIsNeverSavedAndAllProcessesSayTheSame) {
   constexpr float kBad[] = {std::numeric_limits<float>::quiet_NaN(),
                             -std::numeric_limits<float>::infinity()};
   for (const float bad : kBad) {
-    const testing::TemporaryFolder folder;
+    const test_support::TemporaryFolder folder;
     const auto errors =
         InProcesses(2, [&](size_t process, expert_parallel::Mesh& mesh) {
           Part part(mesh);
@@ -290,7 +290,7 @@ TEST(TrainingState, AllProcessesLearnThatTheFirstCannotWrite) {
 
 TEST(TrainingState, AStateThatDoesNotFitIsRefusedAndTheOldOneStays) {
   InProcesses(1, [](size_t, expert_parallel::Mesh& mesh) {
-    const testing::TemporaryFolder folder;
+    const test_support::TemporaryFolder folder;
     Part part(mesh);
     part.Train(5);
     part.Save(folder.path());
@@ -339,4 +339,4 @@ TEST(TrainingState, AStateThatDoesNotFitIsRefusedAndTheOldOneStays) {
 }
 
 }  // namespace
-}  // namespace isoloss::train
+}  // namespace isoloss::train::training_state_test

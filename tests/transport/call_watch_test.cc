@@ -9,7 +9,7 @@
 #include <string>
 #include <thread>
 
-namespace isoloss::transport {
+namespace isoloss::transport::call_watch_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -87,4 +87,4 @@ TEST(CallWatch, EndsWorkForWhichNobodyWaitsAnyMore) {
 }
 
 }  // namespace
-}  // namespace isoloss::transport
+}  // namespace isoloss::transport::call_watch_test

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace isoloss::transport {
+namespace isoloss::transport::message_test {
 namespace {
 
 using ::testing::AllOf;
@@ -123,4 +123,4 @@ TEST(Message, IsNotGoodIfCutShort) {
 }
 
 }  // namespace
-}  // namespace isoloss::transport
+}  // namespace isoloss::transport::message_test

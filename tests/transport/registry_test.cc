@@ -9,7 +9,7 @@
 #include "isoloss/transport/launch.h"
 #include "isoloss/transport/transport.h"
 
-namespace isoloss::transport {
+namespace isoloss::transport::registry_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -120,4 +120,4 @@ TEST(Operation, DescribesItself) {
 }
 
 }  // namespace
-}  // namespace isoloss::transport
+}  // namespace isoloss::transport::registry_test

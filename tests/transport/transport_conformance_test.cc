@@ -7,7 +7,7 @@
 
 #include "fleet.h"
 
-namespace isoloss::transport {
+namespace isoloss::transport::transport_conformance_test {
 namespace {
 
 constexpr OpKind kKinds[] = {OpKind::kDispatch, OpKind::kCombine,
@@ -213,4 +213,4 @@ TEST(ShuffledTransport, BeginsToConsumeInTheOrderOfItsSeed) {
 }
 
 }  // namespace
-}  // namespace isoloss::transport
+}  // namespace isoloss::transport::transport_conformance_test

@@ -10,7 +10,7 @@
 #include "fleet.h"
 #include "isoloss/transport/message.h"
 
-namespace isoloss::transport {
+namespace isoloss::transport::transport_damage_test {
 namespace {
 
 using ::testing::AllOf;
@@ -100,4 +100,4 @@ INSTANTIATE_TEST_SUITE_P(Arrangements, TransportDamage,
                          ::testing::ValuesIn(AllArrangements()), NameOf);
 
 }  // namespace
-}  // namespace isoloss::transport
+}  // namespace isoloss::transport::transport_damage_test

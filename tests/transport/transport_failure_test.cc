@@ -12,7 +12,7 @@
 #include "fleet.h"
 #include "isoloss/base/error.h"
 
-namespace isoloss::transport {
+namespace isoloss::transport::transport_failure_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -321,4 +321,4 @@ TEST(ThreadsTransport, AccountsWaitingToTheSlowRank) {
 }
 
 }  // namespace
-}  // namespace isoloss::transport
+}  // namespace isoloss::transport::transport_failure_test

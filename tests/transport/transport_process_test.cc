@@ -13,7 +13,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/transport/message.h"
 
-namespace isoloss::transport {
+namespace isoloss::transport::transport_process_test {
 namespace {
 
 using ::testing::AllOf;
@@ -391,4 +391,4 @@ TEST(Processes, HearAnAbortLongBeforeTheDeadline) {
 }
 
 }  // namespace
-}  // namespace isoloss::transport
+}  // namespace isoloss::transport::transport_process_test

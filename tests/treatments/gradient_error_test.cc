@@ -7,7 +7,7 @@
 
 #include "isoloss/train/experiment.h"
 
-namespace isoloss::treatments {
+namespace isoloss::treatments::gradient_error_test {
 namespace {
 
 constexpr const char* kExperiment = R"(name = "gradients"
@@ -73,4 +73,4 @@ TEST(GradientErrors, OfTheReferenceAreZeroAndGrowWithCoarserFormats) {
 }
 
 }  // namespace
-}  // namespace isoloss::treatments
+}  // namespace isoloss::treatments::gradient_error_test

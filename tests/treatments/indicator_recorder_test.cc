@@ -17,7 +17,7 @@
 #include "isoloss/train/trainer.h"
 #include "support/temporary_folder.h"
 
-namespace isoloss::treatments {
+namespace isoloss::treatments::indicator_recorder_test {
 namespace {
 
 using estimators::Indicator;
@@ -70,7 +70,7 @@ class IndicatorRecorderTest : public ::testing::Test {
   const corpus::Corpus corpus_ = corpus::LoadCorpus(
       experiment_.corpus_source, experiment_.data.held_out_share);
   Executor executor_{1};
-  const testing::TemporaryFolder folder_;
+  const test_support::TemporaryFolder folder_;
 };
 
 TEST_F(IndicatorRecorderTest, ChangesNoBitOfTheRun) {
@@ -223,4 +223,4 @@ TEST_F(IndicatorRecorderTest, IsJoinedWithWhatTheLogKnows) {
 }
 
 }  // namespace
-}  // namespace isoloss::treatments
+}  // namespace isoloss::treatments::indicator_recorder_test

@@ -6,7 +6,7 @@
 
 #include "isoloss/estimators/speed_model.h"
 
-namespace isoloss::treatments {
+namespace isoloss::treatments::model_work_test {
 namespace {
 
 using estimators::kMxfp8;
@@ -107,4 +107,4 @@ TEST(SpeedModelOf671b, GainsNothingAtTheNarrowestSite) {
 }
 
 }  // namespace
-}  // namespace isoloss::treatments
+}  // namespace isoloss::treatments::model_work_test

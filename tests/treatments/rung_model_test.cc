@@ -8,7 +8,7 @@
 #include "isoloss/train/experiment.h"
 #include "isoloss/train/presets.h"
 
-namespace isoloss::treatments {
+namespace isoloss::treatments::rung_model_test {
 namespace {
 
 const model::ModelConfig& Nano() {
@@ -58,4 +58,4 @@ TEST(TransferredRate, FallsWithTheRootOfTheWidth) {
 }
 
 }  // namespace
-}  // namespace isoloss::treatments
+}  // namespace isoloss::treatments::rung_model_test

@@ -13,13 +13,13 @@
 #include "isoloss/precision/site_presets.h"
 #include "support/expect_refused.h"
 
-namespace isoloss::treatments {
+namespace isoloss::treatments::site_kinds_test {
 namespace {
 
 using precision::GemmRole;
 using precision::Recipe;
 using precision::RecipeByName;
-using testing::ExpectRefused;
+using test_support::ExpectRefused;
 
 model::ModelConfig LowRankModel() {
   model::ModelConfig config;
@@ -173,4 +173,4 @@ TEST(SiteProducts, RefuseWhatIsNoQuestion) {
 }
 
 }  // namespace
-}  // namespace isoloss::treatments
+}  // namespace isoloss::treatments::site_kinds_test

@@ -7,11 +7,11 @@
 #include "isoloss/train/trainer.h"
 #include "support/temporary_folder.h"
 
-namespace isoloss::treatments {
+namespace isoloss::treatments::stress_modes_test {
 namespace {
 
 train::Experiment Changed(std::string_view mode) {
-  const testing::TemporaryFolder folder;
+  const test_support::TemporaryFolder folder;
   train::Experiment experiment = campaign::TinyExperiment(folder.path());
   const StressMode& found = StressModeByName(mode);
   if (found.change != nullptr) found.change(experiment);
@@ -80,4 +80,4 @@ TEST(StressModes, AnUnknownOneIsRefusedWithTheNames) {
 }
 
 }  // namespace
-}  // namespace isoloss::treatments
+}  // namespace isoloss::treatments::stress_modes_test

@@ -12,7 +12,7 @@
 #include "isoloss/base/rng.h"
 #include "isoloss/treatments/student_layer.h"
 
-namespace isoloss::treatments {
+namespace isoloss::treatments::student_test {
 namespace {
 
 const std::function<bool()> kOn = [] { return true; };
@@ -154,4 +154,4 @@ TEST(Student, EndsAtAHeldOutLossThatIsNotFinite) {
 }
 
 }  // namespace
-}  // namespace isoloss::treatments
+}  // namespace isoloss::treatments::student_test
