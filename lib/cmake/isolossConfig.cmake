@@ -1,4 +1,4 @@
-# find_package(isoloss): the libraries isoloss::base to isoloss::campaign. The project's
+# find_package(isoloss): the libraries isoloss::base to isoloss::sweeps. The project's
 # languages are C, with which HDF5 is found, and CXX.
 set(isoloss_FOUND TRUE)
 include(${CMAKE_CURRENT_LIST_DIR}/isolossDependencies.cmake)

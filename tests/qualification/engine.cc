@@ -123,7 +123,7 @@ class Engine {
     Matrix<float> sums(problem.c.rows(), problem.c.cols());
     edits_.product({*prepared.task, prepared.a.view(), prepared.b.view(),
                     prepared.segment_ends, sums.view()});
-    campaign::StoreSums(sums.view(), problem);
+    ensembles::StoreSums(sums.view(), problem);
   }
 
   EngineEdits edits_;

@@ -11,13 +11,13 @@
 #include <vector>
 
 #include "isoloss/base/matrix.h"
-#include "isoloss/campaign/segment_sums.h"
+#include "isoloss/ensembles/segment_sums.h"
 #include "isoloss/formats/mx_block.h"
 #include "isoloss/model/gemm_engine.h"
 
 namespace isoloss::qualification {
 
-using campaign::FoldProducts;
+using ensembles::FoldProducts;
 
 enum class Side { kLeft, kRight };
 
@@ -120,11 +120,11 @@ class CastTable {
 void QuantizeUnderScale(const formats::Format& element, uint8_t scale,
                         std::span<const float> in, std::span<float> out);
 
-/// campaign::SumSegments of a product.
+/// ensembles::SumSegments of a product.
 inline void SumSegments(const Product& product,
-                        const campaign::SegmentSum& segment) {
-  campaign::SumSegments(product.a, product.b, product.segment_ends, segment,
-                        product.sums);
+                        const ensembles::SegmentSum& segment) {
+  ensembles::SumSegments(product.a, product.b, product.segment_ends, segment,
+                         product.sums);
 }
 
 }  // namespace isoloss::qualification

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "isoloss/base/error.h"
-#include "isoloss/campaign/probe_runs.h"
 #include "isoloss/compare/first_divergence.h"
 #include "isoloss/compare/peer_rules.h"
 #include "isoloss/gate/judge.h"
@@ -14,6 +13,7 @@
 #include "isoloss/runlog/reader.h"
 #include "isoloss/runlog/writer.h"
 #include "isoloss/train/trainer.h"
+#include "isoloss/verify/probe_runs.h"
 #include "qualification/kill_matrix_runner.h"
 
 namespace isoloss::qualification {
@@ -77,7 +77,7 @@ Traces KillMatrixRunner::Make(const CellJob& job, Executor& executor) const {
   runlog::WriteRunLog(log, run);
   oracle::ProbeOptions options;
   options.plain_steps = PlainSteps(job, log);
-  options.cases = campaign::ProbedCases(plan_.policy);
+  options.cases = verify::ProbedCases(plan_.policy);
   options.make_hooks = hooks;
   options.reference = plan_.reference ? &*plan_.reference : nullptr;
   runlog::WriteProbeLog(oracle::ProbeArm(plan_.experiment, plan_.arm, job.seed,

@@ -13,7 +13,6 @@
 #include "isoloss/base/text_file.h"
 #include "isoloss/campaign/job_queue.h"
 #include "isoloss/campaign/plan_file.h"
-#include "isoloss/campaign/probe_runs.h"
 #include "isoloss/compare/peer_rules.h"
 #include "isoloss/config/writer.h"
 #include "isoloss/gate/judge.h"
@@ -21,6 +20,7 @@
 #include "isoloss/runlog/writer.h"
 #include "isoloss/train/runner.h"
 #include "isoloss/train/trainer.h"
+#include "isoloss/verify/probe_runs.h"
 #include "qualification/kill_matrix_report.h"
 #include "qualification/kill_matrix_runner.h"
 

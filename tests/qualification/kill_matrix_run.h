@@ -27,7 +27,7 @@ struct KillMatrixPlan {
   std::optional<train::Arm> reference;
   std::vector<uint64_t> seeds;  ///< of each mutant
   std::vector<Mutant> mutants;
-  size_t benign_runs = 0;  ///< campaign::MakeBenignVariant; seeds in turn
+  size_t benign_runs = 0;  ///< ensembles::MakeBenignVariant; seeds in turn
   gate::Policy policy;     ///< its question fits `reference`
   /// Of benign runs or, with a reference, of seeds.
   std::optional<gate::NullEnsemble> ensemble;

@@ -83,7 +83,7 @@ Mutant MutantByName(std::string_view name);
 train::RunHooks Plant(const Mutant& mutant, const train::Experiment& experiment,
                       const train::Arm& arm, uint64_t seed);
 
-/// campaign::MakeBenignVariant as a mutant of class benign.
+/// ensembles::MakeBenignVariant as a mutant of class benign.
 Mutant BenignMutant(size_t index);
 
 }  // namespace isoloss::qualification

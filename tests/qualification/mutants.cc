@@ -5,7 +5,7 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/nearest_name.h"
-#include "isoloss/campaign/benign_variants.h"
+#include "isoloss/ensembles/benign_variants.h"
 #include "isoloss/train/arm_recipes.h"
 #include "qualification/groups.h"
 #include "qualification/mutant.h"
@@ -21,7 +21,7 @@ std::vector<Mutant> MakeAll() {
         GateMutants}) {
     for (Mutant& mutant : group()) all.push_back(std::move(mutant));
   }
-  for (size_t i = 0; i < campaign::kBenignFamilies; ++i) {
+  for (size_t i = 0; i < ensembles::kBenignFamilies; ++i) {
     all.push_back(BenignMutant(i));
   }
   return all;
@@ -61,7 +61,8 @@ Mutant MutantByName(std::string_view name) {
 }
 
 Mutant BenignMutant(size_t index) {
-  const campaign::BenignVariant variant = campaign::MakeBenignVariant(index, 0);
+  const ensembles::BenignVariant variant =
+      ensembles::MakeBenignVariant(index, 0);
   return {.name = variant.name,
           .group = "benign",
           .kind = Class::kBenign,
@@ -69,7 +70,7 @@ Mutant BenignMutant(size_t index) {
           .link = "",
           .plant = [index](MutantContext& context) {
             static_cast<train::Seams&>(context.hooks) =
-                campaign::MakeBenignVariant(index, context.seed).seams;
+                ensembles::MakeBenignVariant(index, context.seed).seams;
           }};
 }
 

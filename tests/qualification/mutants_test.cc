@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "isoloss/base/error.h"
-#include "isoloss/campaign/benign_variants.h"
+#include "isoloss/ensembles/benign_variants.h"
 #include "qualification/mutant.h"
 #include "qualification/nano_run.h"
 #include "support/temporary_folder.h"
@@ -163,7 +163,7 @@ TEST(BenignMutant, ChangesBitsAndHardlyTheLoss) {
   const int64_t steps = 4;
   const runlog::RunLog& original = Original(steps);
   std::set<std::string> digests = {original.provenance.final_weights_digest};
-  for (size_t index = 0; index < 3 * campaign::kBenignFamilies; ++index) {
+  for (size_t index = 0; index < 3 * ensembles::kBenignFamilies; ++index) {
     const Mutant variant = BenignMutant(index);
 
     const runlog::RunLog log = Planted(variant, steps);

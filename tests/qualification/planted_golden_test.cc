@@ -7,17 +7,17 @@
 #include <utility>
 
 #include "campaign/tiny_experiment.h"
-#include "isoloss/campaign/golden_check.h"
-#include "isoloss/campaign/golden_ci.h"
-#include "isoloss/campaign/golden_update.h"
+#include "isoloss/goldens/golden_check.h"
+#include "isoloss/goldens/golden_ci.h"
+#include "isoloss/goldens/golden_update.h"
 #include "qualification/mutant.h"
 #include "support/temporary_folder.h"
 
 namespace isoloss::qualification::planted_golden_test {
 namespace {
 
-using campaign::CheckedGoldens;
-using campaign::ExitCode;
+using goldens::CheckedGoldens;
+using system::ExitCode;
 
 class PlantedGolden : public ::testing::Test {
  protected:
@@ -34,7 +34,7 @@ class PlantedGolden : public ::testing::Test {
     // The oracle's other cases would take most of the time.
     std::ofstream(folder_.path() / "gate.toml")
         << "probe_cases = [\"plain\"]\n";
-    const campaign::GoldenUpdate update = campaign::UpdateGoldens(
+    const goldens::GoldenUpdate update = goldens::UpdateGoldens(
         {.folder = golden_,
          .reason = "the first goldens of this experiment",
          .create = true,
@@ -43,7 +43,7 @@ class PlantedGolden : public ::testing::Test {
   }
 
   CheckedGoldens Check(const Mutant& mutant) const {
-    campaign::GoldenCheckPlan plan;
+    goldens::GoldenCheckPlan plan;
     plan.folders = {golden_};
     plan.draft = true;
     plan.plant = [&mutant](const train::Experiment& experiment,
@@ -51,7 +51,7 @@ class PlantedGolden : public ::testing::Test {
       return Plant(mutant, experiment, arm, seed);
     };
     CheckedGoldens found;
-    EXPECT_TRUE(campaign::CheckGoldens(
+    EXPECT_TRUE(goldens::CheckGoldens(
         plan, [&](const CheckedGoldens& checked) { found = checked; }));
     return found;
   }
@@ -72,7 +72,7 @@ TEST_F(PlantedGolden, ABenignChangeDriftsAndPassesUnlessBitsAreAskedFor) {
 
   EXPECT_TRUE(found.drift);
   EXPECT_EQ(found.code, ExitCode::kPass);
-  EXPECT_EQ(campaign::CodeOf(found, /*exact=*/true), ExitCode::kFail);
+  EXPECT_EQ(goldens::CodeOf(found, /*exact=*/true), ExitCode::kFail);
 }
 
 }  // namespace

@@ -10,15 +10,15 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
-#include "isoloss/campaign/exit_code.h"
-#include "isoloss/campaign/interrupt.h"
+#include "isoloss/system/exit_code.h"
+#include "isoloss/system/interrupt.h"
 #include "qualification/kill_matrix_plan.h"
 #include "qualification/kill_matrix_report.h"
 
 namespace isoloss::qualification {
 namespace {
 
-using campaign::ExitCode;
+using system::ExitCode;
 
 void PrintMutants() {
   std::string group;
@@ -43,8 +43,7 @@ ExitCode CodeOf(const KillMatrix& matrix) {
 
 ExitCode Measure(const KillMatrixRequest& request) {
   const KillMatrixPlan plan = PlanKillMatrix(request);
-  const KillMatrixResult result =
-      RunKillMatrix(plan, campaign::InterruptFlag());
+  const KillMatrixResult result = RunKillMatrix(plan, system::InterruptFlag());
   if (result.interrupted) {
     fmt::print(stderr,
                "isoloss_qualification: interrupted by a signal. The same "

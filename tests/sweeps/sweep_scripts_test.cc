@@ -7,10 +7,10 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/text_file.h"
-#include "isoloss/campaign/child_process.h"
 #include "isoloss/sweeps/job_script.h"
 #include "isoloss/sweeps/scripts.h"
 #include "isoloss/sweeps/slurm.h"
+#include "isoloss/system/child_process.h"
 
 namespace isoloss::sweeps::sweep_scripts_test {
 namespace {
@@ -46,7 +46,7 @@ TEST(Quoted, SurvivesAShell) {
   for (const std::string word :
        {"plain", "two words", "it's", "$(rm -rf x)", "`id`", "a\"b", "", "a;b",
         "*", "~", "back\\slash", "!x", "#x"}) {
-    EXPECT_EQ(campaign::OutputOf(
+    EXPECT_EQ(system::OutputOf(
                   {"/bin/bash", "-c", "printf %s " + Quoted(word) + "x"}),
               word + "x");
   }
@@ -85,11 +85,11 @@ TEST(Scripts, OfSlurmJudgeInTheEnd) {
 TEST(Scripts, AreWhatBashReads) {
   for (const Engine engine : {Engine::kSlurm, Engine::kLocal}) {
     for (const Script& script : ScriptsOf(SweepOf(engine))) {
-      EXPECT_EQ(campaign::OutputOf({"/bin/bash", "-n", "-c", script.text}), "")
+      EXPECT_EQ(system::OutputOf({"/bin/bash", "-n", "-c", script.text}), "")
           << script.name;
       const std::atomic<bool> never{false};
-      EXPECT_EQ(campaign::RunChild({"/bin/bash", "-n", "-c", script.text}, {},
-                                   std::chrono::seconds(10), never)
+      EXPECT_EQ(system::RunChild({"/bin/bash", "-n", "-c", script.text}, {},
+                                 std::chrono::seconds(10), never)
                     .exit_code,
                 0)
           << script.name;

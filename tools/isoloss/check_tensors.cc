@@ -1,7 +1,7 @@
 // Implements `isoloss check-tensors`, which checks recorded operations of any
 // trainer against the oracle.
 
-#include "isoloss/campaign/check_tensors.h"
+#include "isoloss/inspection/check_tensors.h"
 
 #include <fmt/format.h>
 
@@ -22,13 +22,13 @@ namespace isoloss::cli {
 namespace {
 
 struct CheckTensorsArguments {
-  campaign::CheckTensorsRequest request;
+  inspection::CheckTensorsRequest request;
   std::filesystem::path out;
   bool all = false;
   bool json = false;
 };
 
-Json FindingJson(const campaign::CheckedTensors& checked,
+Json FindingJson(const inspection::CheckedTensors& checked,
                  const operations::Finding& finding) {
   const runlog::OracleRow row = finding.comparison.Row();
   const operations::OperationFile& file = checked.files[finding.file];
@@ -43,7 +43,7 @@ Json FindingJson(const campaign::CheckedTensors& checked,
   json["worst_column"] = row.worst_column;
   document::PutNumber(json, "worst_value", row.worst_value);
   document::PutNumber(json, "worst_expected", row.worst_expected);
-  json["text"] = campaign::Sentences(finding);
+  json["text"] = inspection::Sentences(finding);
   if (!finding.explanation) {
     json["explanation"] = nullptr;
     return json;
@@ -58,17 +58,17 @@ Json FindingJson(const campaign::CheckedTensors& checked,
 
 ExitCode CheckTensors(const CheckTensorsArguments& arguments) {
   Executor executor(AvailableProcessors());
-  const campaign::CheckedTensors checked =
-      campaign::CheckTensors(arguments.request, executor);
+  const inspection::CheckedTensors checked =
+      inspection::CheckTensors(arguments.request, executor);
   const ExitCode code = checked.Outcome();
   if (!arguments.out.empty()) {
-    runlog::WriteProbeLog(campaign::ProbeLogOf(checked, arguments.request),
+    runlog::WriteProbeLog(inspection::ProbeLogOf(checked, arguments.request),
                           arguments.out);
   }
   if (!arguments.json) {
-    fmt::print("{}",
-               campaign::RenderChecked(checked, arguments.all,
-                                       report::TerminalStyle(/*ascii=*/false)));
+    fmt::print("{}", inspection::RenderChecked(
+                         checked, arguments.all,
+                         report::TerminalStyle(/*ascii=*/false)));
     return code;
   }
   Json json{{"outcome", code == ExitCode::kPass   ? "PASS"
@@ -83,7 +83,7 @@ ExitCode CheckTensors(const CheckTensorsArguments& arguments) {
   for (const operations::Finding& finding : checked.findings) {
     json["findings"].push_back(FindingJson(checked, finding));
   }
-  for (const campaign::NonFiniteTensor& found : checked.non_finite) {
+  for (const inspection::NonFiniteTensor& found : checked.non_finite) {
     const operations::OperationFile& file = checked.files[found.file];
     json["non_finite"].push_back(
         {{"file", file.path},
@@ -114,7 +114,7 @@ ExitCode CheckTensors(const CheckTensorsArguments& arguments) {
 
 Action DeclareCheckTensors(CLI::App& app) {
   auto arguments = std::make_shared<CheckTensorsArguments>();
-  campaign::CheckTensorsRequest& request = arguments->request;
+  inspection::CheckTensorsRequest& request = arguments->request;
   AddOption(app, "dumps", request.dumps,
             "Files of recorded operations (HDF5), or mappings (TOML) that name "
             "tensors in safetensors or .npy files beside them. With the file "

@@ -60,7 +60,7 @@ std::string ValueAt(int argc, char** argv, int i, std::string_view option) {
 }
 
 struct Named {
-  campaign::CiTargets targets;
+  verdicts::CiTargets targets;
   bool github = false;
 };
 
@@ -125,12 +125,12 @@ void CiArguments::Begin() {
     }
   }
   if (!Asked()) return;
-  campaign::BeginCiFiles(targets_, command());
+  verdicts::BeginCiFiles(targets_, command());
   if (github_) StopCommands();
 }
 
 void CiArguments::Write(const document::Report& report) const {
-  if (targets_.Any()) campaign::WriteCiFiles(targets_, report);
+  if (targets_.Any()) verdicts::WriteCiFiles(targets_, report);
 }
 
 void CiArguments::Annotate(const document::Report& report) const {
@@ -138,13 +138,13 @@ void CiArguments::Annotate(const document::Report& report) const {
 }
 
 void ReportErrorToCi(int argc, char** argv, const std::string& kind,
-                     const std::string& message, campaign::ExitCode code) {
+                     const std::string& message, system::ExitCode code) {
   const Named named = NamedBy(argc, argv);
   if (!Speaks() || (!named.targets.Any() && !named.github)) return;
   const document::Report report = document::ErrorReport(
       CommandOf(argc, argv), static_cast<int>(code), kind, message);
   for (const std::string& fault :
-       campaign::WriteCiError(named.targets, report)) {
+       verdicts::WriteCiError(named.targets, report)) {
     // An error of the command line is `message` itself, which has been printed.
     if (fault == message) continue;
     fmt::print(stderr, "isoloss: {}\n", PrintableMessage(fault));

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "arguments.h"
-#include "isoloss/campaign/ci_files.h"
-#include "isoloss/campaign/exit_code.h"
 #include "isoloss/document/result.h"
+#include "isoloss/system/exit_code.h"
+#include "isoloss/verdicts/ci_files.h"
 
 namespace isoloss::cli {
 
@@ -24,12 +24,12 @@ class CiArguments {
   /// Refuses targets that could not be written at the end. Replaces reports of
   /// earlier runs by reports which say that there is no verdict. Only process 0
   /// of a job does so.
-  /// Errors   as campaign::CheckCiTargets; ConfigError for --github outside of
+  /// Errors   as verdicts::CheckCiTargets; ConfigError for --github outside of
   ///          GitHub Actions.
   void Begin();
 
   /// Writes `report` to all targets.
-  /// Errors   as campaign::WriteCiFiles.
+  /// Errors   as verdicts::WriteCiFiles.
   void Write(const document::Report& report) const;
   /// Prints annotations if --github is given.
   void Annotate(const document::Report& report) const;
@@ -39,7 +39,7 @@ class CiArguments {
 
  private:
   std::string command_;
-  campaign::CiTargets targets_;
+  verdicts::CiTargets targets_;
   bool github_ = false;
 };
 
@@ -47,6 +47,6 @@ class CiArguments {
 /// that it names. Reports that can't be written are named on standard error.
 /// Reads the words themselves, since an error may come before they are parsed.
 void ReportErrorToCi(int argc, char** argv, const std::string& kind,
-                     const std::string& message, campaign::ExitCode code);
+                     const std::string& message, system::ExitCode code);
 
 }  // namespace isoloss::cli

@@ -8,11 +8,11 @@
 #include <string_view>
 
 #include "arguments.h"
-#include "isoloss/campaign/exit_code.h"
+#include "isoloss/system/exit_code.h"
 
 namespace isoloss::cli {
 
-using campaign::ExitCode;
+using system::ExitCode;
 
 /// The function that a sub-command runs once its arguments are parsed.
 using Action = std::function<ExitCode()>;

@@ -18,10 +18,10 @@
 #include "compare_zoom.h"
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
-#include "isoloss/campaign/foreign_logs.h"
-#include "isoloss/campaign/log_comparison.h"
-#include "isoloss/campaign/open_log.h"
 #include "isoloss/foreign/align.h"
+#include "isoloss/inspection/log_comparison.h"
+#include "isoloss/logs/foreign_logs.h"
+#include "isoloss/logs/open_log.h"
 #include "isoloss/runlog/sealed_file.h"
 #include "json_output.h"
 #include "value_names.h"
@@ -39,7 +39,7 @@ struct CompareArguments {
 };
 
 compare::Run OpenRun(const fs::path& file) {
-  campaign::OpenedLog opened = campaign::OpenLog(file);
+  logs::OpenedLog opened = logs::OpenLog(file);
   if (!opened.note.empty()) {
     fmt::print(stderr, "isoloss: {}\n", opened.note);
   }
@@ -67,12 +67,12 @@ void CheckSameKind(const std::vector<fs::path>& files, bool first,
 }
 
 ExitCode CompareFolders(const CompareArguments& arguments) {
-  const campaign::PairedFolders folders = campaign::PairFolders(
+  const inspection::PairedFolders folders = inspection::PairFolders(
       arguments.files[0], arguments.files[1], {arguments.tolerance});
   if (arguments.json) {
-    PrintJson(campaign::FoldersJson(folders));
+    PrintJson(inspection::FoldersJson(folders));
   } else {
-    fmt::print("{}", campaign::RenderFolders(folders));
+    fmt::print("{}", inspection::RenderFolders(folders));
   }
   return folders.Equal() ? ExitCode::kPass : ExitCode::kFail;
 }
@@ -83,7 +83,7 @@ bool AreFolders(const CompareArguments& arguments) {
   // A folder of event files is one log.
   const auto is_folder = [](const fs::path& path) {
     std::error_code error;
-    return fs::is_directory(path, error) && !campaign::IsForeignLog(path);
+    return fs::is_directory(path, error) && !logs::IsForeignLog(path);
   };
   const bool first = is_folder(paths[0]);
   const bool second = is_folder(paths[1]);
@@ -134,12 +134,12 @@ ExitCode Compare(const CompareArguments& arguments) {
                             arguments.json);
   }
   KeepSharedSteps(*first, *second);
-  const campaign::LogComparison comparison =
-      campaign::CompareLogs(*first, *second, {arguments.tolerance});
+  const inspection::LogComparison comparison =
+      inspection::CompareLogs(*first, *second, {arguments.tolerance});
   if (!arguments.json) {
-    fmt::print("{}", campaign::RenderComparison(comparison));
+    fmt::print("{}", inspection::RenderComparison(comparison));
   } else if (!arguments.zoom.zoom) {
-    PrintJson(campaign::ComparisonJson(comparison));
+    PrintJson(inspection::ComparisonJson(comparison));
   }
   if (arguments.zoom.zoom) {
     return Zoom(comparison, arguments.zoom, arguments.json);

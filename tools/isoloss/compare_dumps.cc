@@ -4,9 +4,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "isoloss/campaign/log_files.h"
 #include "isoloss/compare/dump_difference.h"
 #include "isoloss/compare/error_growth.h"
+#include "isoloss/logs/log_files.h"
 #include "isoloss/report/dump_json.h"
 #include "isoloss/report/dump_text.h"
 #include "isoloss/runlog/tensor_dump.h"
@@ -16,10 +16,8 @@ namespace isoloss::cli {
 
 ExitCode CompareDumpFiles(const std::filesystem::path& file_a,
                           const std::filesystem::path& file_b, bool json) {
-  const runlog::TensorDump a =
-      campaign::OnOneLine(runlog::ReadTensorDump, file_a);
-  const runlog::TensorDump b =
-      campaign::OnOneLine(runlog::ReadTensorDump, file_b);
+  const runlog::TensorDump a = logs::OnOneLine(runlog::ReadTensorDump, file_a);
+  const runlog::TensorDump b = logs::OnOneLine(runlog::ReadTensorDump, file_b);
   const compare::DumpDifference difference = compare::CompareDumps(a, b);
   const compare::ErrorGrowth growth = compare::MeasureErrorGrowth(a, b);
   if (json) {

@@ -3,11 +3,11 @@
 
 #include <filesystem>
 
-#include "isoloss/campaign/exit_code.h"
+#include "isoloss/system/exit_code.h"
 
 namespace isoloss::cli {
 
-using campaign::ExitCode;
+using system::ExitCode;
 
 /// Prints the first tensor, block and elements that differ, and which operation
 /// adds error. Exit code 0 if the dumps are equal to the bit, 1 if not.

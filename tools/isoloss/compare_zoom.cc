@@ -41,19 +41,19 @@ void ZoomArguments::Declare(CLI::App& app) {
       .Needs("--zoom");
 }
 
-ExitCode Zoom(const campaign::LogComparison& comparison,
+ExitCode Zoom(const inspection::LogComparison& comparison,
               const ZoomArguments& arguments, bool json) {
-  const campaign::ZoomPlan& plan = arguments.plan;
-  campaign::CheckPatterns(comparison, plan.tensors);
+  const inspection::ZoomPlan& plan = arguments.plan;
+  inspection::CheckPatterns(comparison, plan.tensors);
   if (!plan.step && !comparison.report.first) {
     if (json) {
-      PrintJson(campaign::ComparisonJson(comparison));
+      PrintJson(inspection::ComparisonJson(comparison));
     } else {
       fmt::print("No step differs, so there is nothing to zoom into\n");
     }
     return comparison.Equal() ? ExitCode::kPass : ExitCode::kFail;
   }
-  const auto dumps = campaign::DumpBothSides(comparison, plan);
+  const auto dumps = inspection::DumpBothSides(comparison, plan);
   if (!dumps) return ExitCode::kInterrupted;
   if (!json) fmt::print("\n");
   return CompareDumpFiles(dumps->first, dumps->second, json);

@@ -3,16 +3,16 @@
 #pragma once
 
 #include "experiment_arguments.h"
-#include "isoloss/campaign/exit_code.h"
-#include "isoloss/campaign/zoom.h"
+#include "isoloss/inspection/zoom.h"
+#include "isoloss/system/exit_code.h"
 
 namespace isoloss::cli {
 
-using campaign::ExitCode;
+using system::ExitCode;
 
 struct ZoomArguments {
   bool zoom = false;
-  campaign::ZoomPlan plan;
+  inspection::ZoomPlan plan;
 
   void Declare(CLI::App& app);
 };
@@ -22,8 +22,8 @@ struct ZoomArguments {
 /// that was asked for, else the first that differs. Without either there is
 /// nothing to compare: the exit code is 0, and with `json` the comparison of
 /// the logs is printed.
-/// Errors   as campaign::DumpBothSides and CompareDumpFiles.
-ExitCode Zoom(const campaign::LogComparison& comparison,
+/// Errors   as inspection::DumpBothSides and CompareDumpFiles.
+ExitCode Zoom(const inspection::LogComparison& comparison,
               const ZoomArguments& arguments, bool json);
 
 }  // namespace isoloss::cli

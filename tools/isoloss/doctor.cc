@@ -1,7 +1,7 @@
 // Implements `isoloss lab doctor`, which examines whether this machine, with
 // this build, is fit for its work.
 
-#include "isoloss/campaign/doctor.h"
+#include "isoloss/doctor/doctor.h"
 
 #include <fmt/format.h>
 
@@ -23,8 +23,8 @@
 namespace isoloss::cli {
 namespace {
 
-using campaign::Health;
-using campaign::HealthCheck;
+using doctor::Health;
+using doctor::HealthCheck;
 
 struct DoctorArguments {
   std::string out;
@@ -52,7 +52,7 @@ void Print(const HealthCheck& check, const document::TextStyle& style) {
     return document::WrappedLines(Printable(text), kIndent, kIndent,
                                   text.size(), style);
   };
-  const std::string health = campaign::HealthName(check.health);
+  const std::string health = doctor::HealthName(check.health);
   std::string first = document::Paint(health, ColorOf(check.health), style) +
                       fmt::format("{:{}}{:<{}}", "", kHealth - health.size(),
                                   check.topic, kIndent - kHealth);
@@ -69,7 +69,7 @@ void Print(const HealthCheck& check, const document::TextStyle& style) {
 }
 
 /// Returns a text such as "9 ok, 2 notes, 1 problem".
-std::string CountsText(const campaign::Examination& found) {
+std::string CountsText(const doctor::Examination& found) {
   const size_t notes = found.Count(Health::kNote);
   const size_t problems = found.Count(Health::kProblem);
   return fmt::format("{} ok, {} note{}, {} problem{}", found.Count(Health::kOk),
@@ -77,7 +77,7 @@ std::string CountsText(const campaign::Examination& found) {
                      problems == 1 ? "" : "s");
 }
 
-void PrintAsJson(const campaign::Examination& found, ExitCode code) {
+void PrintAsJson(const doctor::Examination& found, ExitCode code) {
   Json checks = Json::array();
   for (const HealthCheck& check : found.checks) {
     Json values = Json::object();
@@ -85,7 +85,7 @@ void PrintAsJson(const campaign::Examination& found, ExitCode code) {
       values[Printable(name)] = Printable(value);
     }
     checks.push_back({{"topic", check.topic},
-                      {"health", campaign::HealthName(check.health)},
+                      {"health", doctor::HealthName(check.health)},
                       {"text", Printable(check.text)},
                       {"remedy", check.remedy},
                       {"values", std::move(values)}});
@@ -99,9 +99,9 @@ ExitCode Doctor(const DoctorArguments& arguments) {
   if (!arguments.job.source.file.empty()) {
     return ExamineDoctorJob(arguments.job, arguments.out, arguments.json);
   }
-  const campaign::Examination found = campaign::Examine(
-      {.folder = arguments.out.empty() ? "runs" : arguments.out,
-       .more_libraries = {{"CLI11", CLI11_VERSION}}});
+  const doctor::Examination found =
+      doctor::Examine({.folder = arguments.out.empty() ? "runs" : arguments.out,
+                       .more_libraries = {{"CLI11", CLI11_VERSION}}});
   const bool fit = found.Count(Health::kProblem) == 0;
   const ExitCode code = fit ? ExitCode::kPass : ExitCode::kFail;
   if (arguments.json) {

@@ -14,9 +14,9 @@
 
 #include "isoloss/base/build_info.h"
 #include "isoloss/base/printable.h"
-#include "isoloss/campaign/job_health.h"
 #include "isoloss/campaign/run_cost.h"
 #include "isoloss/campaign/train_arms.h"
+#include "isoloss/doctor/job_health.h"
 #include "isoloss/document/text_layout.h"
 #include "isoloss/report/node_table.h"
 #include "isoloss/report/terminal_width.h"
@@ -27,7 +27,7 @@
 namespace isoloss::cli {
 namespace {
 
-using campaign::JobHealth;
+using doctor::JobHealth;
 
 /// No wait for another process is longer, even if the experiment allows more:
 /// the parts of the check take some ten seconds in all on a loaded machine.
@@ -36,10 +36,10 @@ constexpr double kMostPatience = 20;
 /// Writes one line for each node, all in one call, since processes of many
 /// nodes append to one file.
 void AppendToSickFile(const std::string& file,
-                      const std::vector<campaign::SickNode>& sick) {
+                      const std::vector<doctor::SickNode>& sick) {
   if (file.empty() || sick.empty()) return;
   std::string lines;
-  for (const campaign::SickNode& node : sick) {
+  for (const doctor::SickNode& node : sick) {
     lines +=
         fmt::format("{}\t{}\n", Printable(node.node), Printable(node.reason));
   }
@@ -59,12 +59,12 @@ void AppendToSickFile(const std::string& file,
       stderr);
 }
 
-void PrintTable(const JobHealth& job, const campaign::JobNeeds& needs) {
+void PrintTable(const JobHealth& job, const doctor::JobNeeds& needs) {
   const document::TextStyle style = report::TerminalStyle(/*ascii=*/false);
-  std::vector<report::NodeRow> rows = campaign::RowsOf(job);
+  std::vector<report::NodeRow> rows = doctor::RowsOf(job);
   for (report::NodeRow& row : rows) row.host = Printable(row.host);
   fmt::print("{}", report::DrawNodeTable(rows, style));
-  for (const campaign::ProcessHealth& process : job.processes) {
+  for (const doctor::ProcessHealth& process : job.processes) {
     for (const std::string& note : process.notes) {
       const std::string text =
           fmt::format("note: {}: process {}: {}.", Printable(process.node),
@@ -81,7 +81,7 @@ void PrintTable(const JobHealth& job, const campaign::JobNeeds& needs) {
           job.processes,
           [](const auto& process) { return process.problems.empty(); }),
       job.processes.size(), job.seconds, campaign::SizeText(needs.memory),
-      campaign::SizeText(needs.disk), campaign::kMostSecondsOff,
+      campaign::SizeText(needs.disk), doctor::kMostSecondsOff,
       job.healthy() ? 0 : 1);
   fmt::print("\n{}\n", document::Wrap(result, 0, 0, style));
 }
@@ -114,23 +114,22 @@ ExitCode ExamineDoctorJob(const DoctorJobArguments& arguments,
   const transport::Launch launch = transport::DetectLaunch();
   const double deadline =
       std::min(experiment.parallel.deadline_seconds, kMostPatience);
-  campaign::JobHealthOptions options{
+  doctor::JobHealthOptions options{
       .folder = campaign::ResultsFolder(experiment, out),
       .deadline_seconds = deadline,
-      .node = campaign::NodeName(),
+      .node = doctor::NodeName(),
       .commit = GetBuildInfo().commit};
-  options.needs =
-      campaign::NeedsOf(experiment, options.folder, launch.processes);
+  options.needs = doctor::NeedsOf(experiment, options.folder, launch.processes);
   transport::Link* link = nullptr;
   if (launch.processes > 1) {
     link = &transport::JoinMpiJob({.deadline_seconds = deadline});
   }
-  const JobHealth job = campaign::ExamineJob(options, link);
+  const JobHealth job = doctor::ExamineJob(options, link);
   const ExitCode code = job.healthy() ? ExitCode::kPass : ExitCode::kFail;
-  const std::vector<campaign::SickNode> sick = campaign::SickNodesToName(job);
+  const std::vector<doctor::SickNode> sick = doctor::SickNodesToName(job);
   if (campaign::SpeaksForTheJob()) {
     if (json) {
-      Json object = campaign::JobHealthJson(job);
+      Json object = doctor::JobHealthJson(job);
       object["exit_code"] = static_cast<int>(code);
       PrintJson(object);
     } else {
@@ -140,7 +139,7 @@ ExitCode ExamineDoctorJob(const DoctorJobArguments& arguments,
   }
   // The list also has what process 0 says of this node, which may have lost
   // process 0.
-  for (const campaign::SickNode& node : sick) {
+  for (const doctor::SickNode& node : sick) {
     std::fputs(fmt::format("sick: {}: {}\n", Printable(node.node),
                            Printable(node.reason))
                    .c_str(),

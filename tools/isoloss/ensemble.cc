@@ -15,13 +15,13 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/files.h"
 #include "isoloss/base/printable.h"
-#include "isoloss/campaign/ensemble_build.h"
-#include "isoloss/campaign/ensemble_plan.h"
-#include "isoloss/campaign/foreign_logs.h"
-#include "isoloss/campaign/interrupt.h"
-#include "isoloss/campaign/log_files.h"
 #include "isoloss/campaign/train_arms.h"
+#include "isoloss/ensembles/ensemble_build.h"
+#include "isoloss/ensembles/ensemble_plan.h"
+#include "isoloss/logs/foreign_logs.h"
+#include "isoloss/logs/log_files.h"
 #include "isoloss/report/log_document.h"
+#include "isoloss/system/interrupt.h"
 #include "json_output.h"
 #include "run_choice_arguments.h"
 #include "usage.h"
@@ -37,8 +37,8 @@ constexpr size_t kDefaultRuns = 40;
 constexpr int kMostWorkers = 4096;
 
 struct BuildArguments {
-  campaign::EnsembleRequest request = {.runs = kDefaultRuns,
-                                       .probe_steps = {1, 2, 3}};
+  ensembles::EnsembleRequest request = {.runs = kDefaultRuns,
+                                        .probe_steps = {1, 2, 3}};
   std::string kind = "benign";
   std::string out;
   std::vector<std::filesystem::path> from;  ///< logs of other programs
@@ -61,16 +61,16 @@ ExitCode Written(const std::string& out, bool json) {
 }
 
 ExitCode BuildFromLogs(const BuildArguments& arguments) {
-  campaign::CheckEnsembleOutput(arguments.out);
+  ensembles::CheckEnsembleOutput(arguments.out);
   runlog::WriteEnsemble(
-      campaign::EnsembleOfLogs(
-          campaign::ReadRuns(arguments.from, arguments.foreign.read),
+      logs::EnsembleOfLogs(
+          logs::ReadRuns(arguments.from, arguments.foreign.read),
           arguments.foreign.Alignment()),
       arguments.out);
   return Written(arguments.out, arguments.json);
 }
 
-ExitCode InterruptedMembers(const campaign::EnsemblePlan& plan) {
+ExitCode InterruptedMembers(const ensembles::EnsemblePlan& plan) {
   fmt::print(stderr,
              "isoloss: interrupted by a signal. Finished members are in {}; "
              "the same command goes on.\n",
@@ -90,23 +90,24 @@ ExitCode Build(BuildArguments& arguments) {
   arguments.request.kind =
       arguments.kind == "benign" ? EnsembleKind::kBenign : EnsembleKind::kSeeds;
   arguments.request.out = arguments.out;
-  const campaign::EnsemblePlan plan = campaign::PlanEnsemble(arguments.request);
-  campaign::CheckEnsembleOutput(arguments.out);
+  const ensembles::EnsemblePlan plan =
+      ensembles::PlanEnsemble(arguments.request);
+  ensembles::CheckEnsembleOutput(arguments.out);
   if (!arguments.runs.list.empty()) {
-    campaign::WriteRunList(campaign::ListMembers(plan), arguments.runs.list);
+    campaign::WriteRunList(ensembles::ListMembers(plan), arguments.runs.list);
     return ExitCode::kPass;
   }
   if (arguments.runs.chosen()) {
-    return campaign::MakeMembers(plan, arguments.runs.choice(),
-                                 campaign::InterruptFlag())
+    return ensembles::MakeMembers(plan, arguments.runs.choice(),
+                                  system::InterruptFlag())
                ? ExitCode::kPass
                : InterruptedMembers(plan);
   }
-  const campaign::EnsembleResult result =
-      campaign::BuildEnsemble(plan, campaign::InterruptFlag());
+  const ensembles::EnsembleResult result =
+      ensembles::BuildEnsemble(plan, system::InterruptFlag());
   if (result.interrupted) return InterruptedMembers(plan);
   runlog::WriteEnsemble(result.ensemble, arguments.out);
-  campaign::RemoveMembers(plan);
+  ensembles::RemoveMembers(plan);
   if (arguments.json) {
     Json json = document::ToJson(
         report::DocumentOf(runlog::ReadEnsemble(arguments.out), arguments.out));

@@ -6,7 +6,7 @@
 
 #include "arguments.h"
 #include "commands.h"
-#include "isoloss/campaign/export_tables.h"
+#include "isoloss/inspection/export_tables.h"
 #include "value_names.h"
 
 namespace isoloss::cli {
@@ -14,7 +14,7 @@ namespace isoloss::cli {
 namespace {
 
 struct ExportArguments {
-  campaign::ExportPlan plan;
+  inspection::ExportPlan plan;
   std::string format = "csv";
 };
 
@@ -43,10 +43,10 @@ Action DeclareExport(CLI::App& app) {
       "same bits; NaN and infinities are NaN, Infinity and "
       "-Infinity, in JSON as strings");
   return [arguments] {
-    campaign::ExportPlan plan = arguments->plan;
+    inspection::ExportPlan plan = arguments->plan;
     plan.format = arguments->format == "csv" ? runlog::ExportFormat::kCsv
                                              : runlog::ExportFormat::kJsonl;
-    campaign::ExportLog(plan);
+    inspection::ExportLog(plan);
     return ExitCode::kPass;
   };
 }

@@ -10,14 +10,14 @@
 #include "commands.h"
 #include "foreign_arguments.h"
 #include "isoloss/base/error.h"
-#include "isoloss/campaign/foreign_logs.h"
-#include "isoloss/campaign/judge_arms.h"
-#include "isoloss/campaign/log_files.h"
-#include "isoloss/campaign/seed_looks.h"
 #include "isoloss/document/text.h"
 #include "isoloss/gate/policy.h"
+#include "isoloss/logs/foreign_logs.h"
+#include "isoloss/logs/log_files.h"
 #include "isoloss/report/policy_document.h"
 #include "isoloss/report/terminal_width.h"
+#include "isoloss/verdicts/judge_arms.h"
+#include "isoloss/verify/seed_looks.h"
 #include "json_output.h"
 #include "value_names.h"
 #include "verdict_arguments.h"
@@ -53,40 +53,40 @@ struct GateArguments {
 };
 
 /// Reads logs and evidence. Logs that isoloss did not write are aligned.
-campaign::JudgedRuns ReadJudged(const GateArguments& arguments,
+verdicts::JudgedRuns ReadJudged(const GateArguments& arguments,
                                 const gate::Policy& policy) {
   const bool whole = !arguments.against.empty() ||
                      policy.question == compare::Question::kRegression;
-  campaign::JudgedRuns judged{
-      .runs = campaign::ReadRuns(
-          arguments.logs, arguments.foreign.read,
-          whole ? campaign::Keep::kAll : campaign::Keep::kForPrecision),
-      .approved = campaign::ReadRuns(arguments.against, arguments.foreign.read),
+  verdicts::JudgedRuns judged{
+      .runs =
+          logs::ReadRuns(arguments.logs, arguments.foreign.read,
+                         whole ? logs::Keep::kAll : logs::Keep::kForPrecision),
+      .approved = logs::ReadRuns(arguments.against, arguments.foreign.read),
       .evidence = arguments.evidence.Read()};
   arguments.foreign.RequireUse(judged.runs);
   if (judged.approved.empty() && arguments.baseline.empty()) {
-    judged.approved = campaign::ApprovedOf(judged.runs, judged.evidence);
+    judged.approved = logs::ApprovedOf(judged.runs, judged.evidence);
   }
-  campaign::AlignForeignRuns(judged.runs, judged.approved,
-                             arguments.foreign.Alignment());
+  logs::AlignForeignRuns(judged.runs, judged.approved,
+                         arguments.foreign.Alignment());
   return judged;
 }
 
 std::vector<gate::Judgement> Judge(const GateArguments& arguments,
                                    const gate::Policy& policy,
-                                   campaign::JudgedRuns& judged) {
+                                   verdicts::JudgedRuns& judged) {
   if (!judged.approved.empty()) {
-    return campaign::JudgeAgainstApproved(judged.runs, judged.approved, policy,
+    return verdicts::JudgeAgainstApproved(judged.runs, judged.approved, policy,
                                           judged.evidence);
   }
   const std::string baseline_arm =
       arguments.baseline.empty() ? compare::BaselineArm(judged.runs.front())
                                  : arguments.baseline;
   if (policy.question == compare::Question::kPrecision) {
-    judged.evidence.looks = campaign::LooksBeside(arguments.logs, judged.runs,
-                                                  baseline_arm, policy);
+    judged.evidence.looks =
+        verify::LooksBeside(arguments.logs, judged.runs, baseline_arm, policy);
   }
-  return campaign::JudgeArms(judged.runs, baseline_arm, policy, judged.evidence,
+  return verdicts::JudgeArms(judged.runs, baseline_arm, policy, judged.evidence,
                              arguments.control.empty()
                                  ? std::nullopt
                                  : std::optional(arguments.control));
@@ -98,7 +98,7 @@ ExitCode Gate(GateArguments& arguments) {
   const std::filesystem::path& file = arguments.policy.file;
   const gate::Policy policy = arguments.policy.Chosen(
       file.empty() ? gate::Policy{} : gate::ReadPolicy(file));
-  campaign::JudgedRuns judged = ReadJudged(arguments, policy);
+  verdicts::JudgedRuns judged = ReadJudged(arguments, policy);
   const auto judgements = Judge(arguments, policy, judged);
   return ReportVerdicts(judgements, judged, arguments.report, arguments.out,
                         arguments.logs.front());

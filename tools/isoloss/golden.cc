@@ -13,9 +13,9 @@
 #include "ci_arguments.h"
 #include "commands.h"
 #include "isoloss/base/printable.h"
-#include "isoloss/campaign/golden_check.h"
-#include "isoloss/campaign/golden_ci.h"
-#include "isoloss/campaign/golden_update.h"
+#include "isoloss/goldens/golden_check.h"
+#include "isoloss/goldens/golden_ci.h"
+#include "isoloss/goldens/golden_update.h"
 #include "json_output.h"
 #include "value_names.h"
 
@@ -23,13 +23,13 @@ namespace isoloss::cli {
 namespace {
 
 struct CheckArguments {
-  campaign::GoldenCheckPlan plan;
+  goldens::GoldenCheckPlan plan;
   bool exact = false;
   bool json = false;
   CiArguments ci;
 };
 
-void PrintExact(const campaign::ExactLane& lane) {
+void PrintExact(const goldens::ExactLane& lane) {
   fmt::print("  {:<20} exact: {}", lane.golden,
              lane.Reproduced() ? "pass" : "drift");
   if (lane.Reproduced()) {
@@ -44,15 +44,15 @@ void PrintExact(const campaign::ExactLane& lane) {
   }
 }
 
-void Print(const campaign::CheckedGoldens& checked) {
+void Print(const goldens::CheckedGoldens& checked) {
   const std::string path = Printable(checked.folder.string());
   fmt::print("golden {}\n", path);
-  for (const campaign::ExactLane& lane : checked.exact) PrintExact(lane);
-  for (const campaign::LaneOutcome& lane : checked.lanes) {
+  for (const goldens::ExactLane& lane : checked.exact) PrintExact(lane);
+  for (const goldens::LaneOutcome& lane : checked.lanes) {
     fmt::print("  {:<20} lane: {}{}{}\n", lane.lane, lane.outcome,
                lane.why.empty() ? "" : ": ", lane.why);
   }
-  for (const campaign::ArmOutcome& arm : checked.statistical) {
+  for (const goldens::ArmOutcome& arm : checked.statistical) {
     fmt::print("  {:<20} statistical: {}\n", arm.arm, arm.levels);
   }
   if (checked.drift) {
@@ -66,25 +66,25 @@ void Print(const campaign::CheckedGoldens& checked) {
   }
 }
 
-Json JsonOf(const campaign::CheckedGoldens& checked, ExitCode code) {
+Json JsonOf(const goldens::CheckedGoldens& checked, ExitCode code) {
   Json json{{"folder", checked.folder.string()},
             {"exit_code", static_cast<int>(code)},
             {"drift", checked.drift},
             {"exact", Json::array()},
             {"lanes", Json::array()},
             {"statistical", Json::array()}};
-  for (const campaign::ExactLane& lane : checked.exact) {
+  for (const goldens::ExactLane& lane : checked.exact) {
     json["exact"].push_back({{"golden", lane.golden},
                              {"reproduced", lane.Reproduced()},
                              {"differing", lane.content.differing},
                              {"first_difference", lane.where},
                              {"not_in_the_golden", lane.content.added}});
   }
-  for (const campaign::LaneOutcome& lane : checked.lanes) {
+  for (const goldens::LaneOutcome& lane : checked.lanes) {
     json["lanes"].push_back(
         {{"lane", lane.lane}, {"outcome", lane.outcome}, {"why", lane.why}});
   }
-  for (const campaign::ArmOutcome& arm : checked.statistical) {
+  for (const goldens::ArmOutcome& arm : checked.statistical) {
     json["statistical"].push_back({{"arm", arm.arm},
                                    {"outcome", gate::OutcomeName(arm.outcome)},
                                    {"levels", arm.levels}});
@@ -97,20 +97,20 @@ struct Found {
   ExitCode code = ExitCode::kPass;
   Json json{{"exit_code", 0}, {"goldens", Json::array()}};
   std::vector<document::Result> results;
-  std::vector<campaign::CheckedGoldens> unprinted;
+  std::vector<goldens::CheckedGoldens> unprinted;
 
-  void Add(const campaign::CheckedGoldens& folder, bool exact) {
-    const ExitCode own = campaign::CodeOf(folder, exact);
+  void Add(const goldens::CheckedGoldens& folder, bool exact) {
+    const ExitCode own = goldens::CodeOf(folder, exact);
     code = Worse(code, own);
     json["goldens"].push_back(JsonOf(folder, own));
-    results.push_back(campaign::ResultOf(folder, exact));
+    results.push_back(goldens::ResultOf(folder, exact));
   }
 };
 
 ExitCode Check(CheckArguments& arguments) {
   arguments.ci.Begin();
   Found found;
-  const auto on_checked = [&](const campaign::CheckedGoldens& folder) {
+  const auto on_checked = [&](const goldens::CheckedGoldens& folder) {
     found.Add(folder, arguments.exact);
     if (arguments.json) return;
     // Reports are written first, so that no printed result is missing in them.
@@ -120,14 +120,14 @@ ExitCode Check(CheckArguments& arguments) {
       Print(folder);
     }
   };
-  if (!campaign::CheckGoldens(arguments.plan, on_checked)) {
+  if (!goldens::CheckGoldens(arguments.plan, on_checked)) {
     return ExitCode::kInterrupted;
   }
   const document::Report ci =
       document::MakeReport(arguments.ci.command(), static_cast<int>(found.code),
                            std::move(found.results));
   arguments.ci.Write(ci);
-  for (const campaign::CheckedGoldens& folder : found.unprinted) {
+  for (const goldens::CheckedGoldens& folder : found.unprinted) {
     Print(folder);
   }
   if (arguments.json) {
@@ -155,8 +155,8 @@ Action DeclareGoldenCheck(CLI::App& app) {
   return [arguments] { return Check(*arguments); };
 }
 
-void PrintChanges(const std::vector<campaign::GoldenChange>& changes) {
-  for (const campaign::GoldenChange& change : changes) {
+void PrintChanges(const std::vector<goldens::GoldenChange>& changes) {
+  for (const goldens::GoldenChange& change : changes) {
     fmt::print("  {:<20} {} -> {}\n  {:<20} {}\n", change.golden,
                change.before.empty() ? "none" : change.before,
                change.after.empty() ? "none" : change.after, "",
@@ -164,9 +164,9 @@ void PrintChanges(const std::vector<campaign::GoldenChange>& changes) {
   }
 }
 
-ExitCode Update(campaign::GoldenUpdatePlan& plan) {
+ExitCode Update(goldens::GoldenUpdatePlan& plan) {
   plan.on_changes = PrintChanges;
-  const campaign::GoldenUpdate update = campaign::UpdateGoldens(plan);
+  const goldens::GoldenUpdate update = goldens::UpdateGoldens(plan);
   if (update.interrupted) return ExitCode::kInterrupted;
   if (!update.refused.empty()) {
     fmt::print("REFUSED: {}\n", update.refused);
@@ -178,7 +178,7 @@ ExitCode Update(campaign::GoldenUpdatePlan& plan) {
 }
 
 Action DeclareGoldenUpdate(CLI::App& app) {
-  auto arguments = std::make_shared<campaign::GoldenUpdatePlan>();
+  auto arguments = std::make_shared<goldens::GoldenUpdatePlan>();
   AddOption(app, "folder", arguments->folder, "Folder of goldens")
       .Required()
       .TypeName(kFolder);

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "isoloss/campaign/exit_code.h"
 #include "isoloss/report/terminal_width.h"
+#include "isoloss/system/exit_code.h"
 #include "usage.h"
 
 namespace isoloss::cli {
@@ -198,8 +198,8 @@ std::string ExitCodeHelp() {
   std::string text = "Exit codes: ";
   const std::string margin(text.size(), ' ');
   size_t column = text.size();
-  for (const campaign::ExitCodeMeaning& exit : campaign::kExitCodeMeanings) {
-    const bool last = &exit == std::end(campaign::kExitCodeMeanings) - 1;
+  for (const system::ExitCodeMeaning& exit : system::kExitCodeMeanings) {
+    const bool last = &exit == std::end(system::kExitCodeMeanings) - 1;
     const std::string item =
         fmt::format("{} {}{}", exit.code, exit.meaning, last ? "" : ",");
     if (column + 1 + item.size() > kWidth) {

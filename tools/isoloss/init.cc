@@ -11,8 +11,8 @@
 #include "arguments.h"
 #include "commands.h"
 #include "isoloss/base/printable.h"
-#include "isoloss/campaign/new_experiment.h"
 #include "isoloss/document/text_layout.h"
+#include "isoloss/init/new_experiment.h"
 #include "isoloss/report/live_view.h"
 #include "isoloss/report/terminal_width.h"
 #include "isoloss/sweeps/scripts.h"
@@ -23,20 +23,19 @@ namespace isoloss::cli {
 namespace {
 
 struct InitArguments {
-  campaign::NewExperiment request;
+  init::NewExperiment request;
   bool no_pilot = false;
   bool json = false;
 };
 
-std::vector<std::string> NextCommands(
-    const campaign::WrittenExperiment& written) {
+std::vector<std::string> NextCommands(const init::WrittenExperiment& written) {
   std::string file = written.experiment.path.string();
   if (file.starts_with('-')) file.insert(0, "./");
   const std::string verify = "isoloss verify " + sweeps::Quoted(file);
   return {verify + " --dry-run", verify};
 }
 
-void Print(const campaign::WrittenExperiment& written) {
+void Print(const init::WrittenExperiment& written) {
   const document::TextStyle style = report::TerminalStyle(/*ascii=*/false);
   const train::Experiment& experiment = written.experiment;
   const std::vector<train::Run> runs = train::PlanRuns(experiment);
@@ -64,10 +63,10 @@ void Print(const campaign::WrittenExperiment& written) {
         fmt::format("recipes that do not differ pass with probability {}, for "
                     "a margin of {:g} % and seed pairs that chance spreads by "
                     "{:g} % ({})",
-                    campaign::PowerText(written.power),
+                    init::PowerText(written.power),
                     experiment.gate.margin_percent.value(),
                     experiment.gate.spread_percent.value(),
-                    campaign::SpreadText(written.spread)));
+                    init::SpreadText(written.spread)));
   field("measured", fmt::format("{}, one thread, just now",
                                 campaign::RatesText(written.rates)));
   field("memory", campaign::MemoryText(experiment, runs));
@@ -79,7 +78,7 @@ void Print(const campaign::WrittenExperiment& written) {
   }
 }
 
-void PrintAsJson(const campaign::WrittenExperiment& written) {
+void PrintAsJson(const init::WrittenExperiment& written) {
   const train::Experiment& experiment = written.experiment;
   const std::vector<train::Run> runs = train::PlanRuns(experiment);
   PrintJson({{"file", Printable(experiment.path.string())},
@@ -106,7 +105,7 @@ void PrintAsJson(const campaign::WrittenExperiment& written) {
 
 Action DeclareInit(CLI::App& app) {
   auto arguments = std::make_shared<InitArguments>();
-  campaign::NewExperiment& request = arguments->request;
+  init::NewExperiment& request = arguments->request;
   AddOption(app, "paths", request.paths,
             "Files and folders of text, or token files with --tokens")
       .Required();
@@ -146,7 +145,7 @@ Action DeclareInit(CLI::App& app) {
            "runs apart. Replaces no file");
   return [arguments] {
     arguments->request.pilot = !arguments->no_pilot;
-    const auto written = campaign::WriteExperiment(arguments->request);
+    const auto written = init::WriteExperiment(arguments->request);
     if (!written) return ExitCode::kInterrupted;
     arguments->json ? PrintAsJson(*written) : Print(*written);
     return ExitCode::kPass;

@@ -5,14 +5,14 @@
 #include <string>
 
 #include "arguments.h"
-#include "isoloss/campaign/exit_code.h"
 #include "isoloss/document/json.h"
+#include "isoloss/system/exit_code.h"
 
 namespace isoloss::cli {
 
 using document::Json;
 
-using campaign::ExitCode;
+using system::ExitCode;
 
 /// Declares --json. `what` says what the object holds.
 Option DeclareJson(CLI::App& app, bool& json, const std::string& what);

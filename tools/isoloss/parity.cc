@@ -15,10 +15,10 @@
 #include "commands.h"
 #include "experiment_arguments.h"
 #include "isoloss/campaign/arms.h"
-#include "isoloss/campaign/interrupt.h"
-#include "isoloss/campaign/parity_json.h"
 #include "isoloss/campaign/train_arms.h"
+#include "isoloss/inspection/parity_json.h"
 #include "isoloss/report/heartbeat.h"
+#include "isoloss/system/interrupt.h"
 #include "isoloss/train/run_hooks.h"
 #include "isoloss/transport/launch.h"
 #include "json_output.h"
@@ -53,7 +53,7 @@ ExitCode Parity(const ParityArguments& arguments) {
   if (campaign::SpeaksForTheJob()) heartbeat.emplace();
   for (const train::Arm* arm : arms) {
     train::RunHooks hooks;
-    hooks.stop = &campaign::InterruptFlag();
+    hooks.stop = &system::InterruptFlag();
     if (heartbeat) {
       heartbeat->Set(fmt::format("parity {}: on one rank, then on {}",
                                  arm->name, experiment.parallel.mesh.ranks));
@@ -74,7 +74,7 @@ ExitCode Parity(const ParityArguments& arguments) {
       return ExitCode::kInterrupted;
     }
     if (!report.passed()) code = ExitCode::kFail;
-    json["arms"].push_back(campaign::ParityJson(report));
+    json["arms"].push_back(inspection::ParityJson(report));
     if (campaign::SpeaksForTheJob() && !arguments.json) {
       fmt::print("{}", report.Verdict());
       std::fflush(stdout);

@@ -17,15 +17,15 @@
 #include "experiment_arguments.h"
 #include "isoloss/base/printable.h"
 #include "isoloss/campaign/arms.h"
-#include "isoloss/campaign/interrupt.h"
-#include "isoloss/campaign/probe_plan.h"
-#include "isoloss/campaign/probe_runs.h"
 #include "isoloss/document/text.h"
+#include "isoloss/inspection/probe_plan.h"
 #include "isoloss/oracle/probe_cases.h"
 #include "isoloss/report/evidence_summary.h"
 #include "isoloss/report/heartbeat.h"
 #include "isoloss/report/log_document.h"
+#include "isoloss/system/interrupt.h"
 #include "isoloss/train/run_description.h"
+#include "isoloss/verify/probe_runs.h"
 #include "json_output.h"
 #include "value_names.h"
 
@@ -33,14 +33,14 @@ namespace isoloss::cli {
 namespace {
 
 struct ProbeArguments {
-  campaign::ProbeRequest request;
+  inspection::ProbeRequest request;
   bool json = false;
 };
 
 ExitCode Probe(const ProbeArguments& arguments) {
-  const campaign::ProbeRequest& request = arguments.request;
+  const inspection::ProbeRequest& request = arguments.request;
   const train::Experiment experiment = request.source.Load();
-  campaign::CheckProbe(request, experiment);
+  inspection::CheckProbe(request, experiment);
   const std::vector<const train::Arm*> arms =
       campaign::ArmsNamed(experiment, request.arm);
   const uint64_t seed = request.seed.value_or(experiment.train.seeds.front());
@@ -51,9 +51,9 @@ ExitCode Probe(const ProbeArguments& arguments) {
 
   for (const train::Arm* arm : arms) {
     const std::filesystem::path path =
-        campaign::ProbeFile(folder, arm->name, seed);
+        verify::ProbeFile(folder, arm->name, seed);
     if (!std::filesystem::exists(path)) continue;
-    campaign::CheckProbeOutput(
+    verify::CheckProbeOutput(
         path, train::DescribePlannedRun(experiment, *arm, seed, corpus));
   }
 
@@ -63,7 +63,7 @@ ExitCode Probe(const ProbeArguments& arguments) {
   for (const train::Arm* arm : arms) {
     const std::string name = fmt::format("{}-seed{}", arm->name, seed);
     oracle::ProbeOptions options =
-        campaign::ProbeOptionsOf(request, experiment, *arm);
+        inspection::ProbeOptionsOf(request, experiment, *arm);
     options.on_step = [&](const std::string& of_case, int64_t step) {
       heartbeat.Set(fmt::format("probe {}: {}, step {}", name, of_case, step));
     };
@@ -71,13 +71,13 @@ ExitCode Probe(const ProbeArguments& arguments) {
     const runlog::ProbeLog log =
         oracle::ProbeArm(experiment, *arm, seed, corpus, executor, options);
     heartbeat.Clear();
-    if (campaign::InterruptFlag().load()) {
+    if (system::InterruptFlag().load()) {
       fmt::print(stderr, "isoloss: interrupted by a signal, so no log.\n");
       return ExitCode::kInterrupted;
     }
     std::filesystem::create_directories(folder);
     const std::filesystem::path path =
-        campaign::ProbeFile(folder, arm->name, seed);
+        verify::ProbeFile(folder, arm->name, seed);
     runlog::WriteProbeLog(log, path);
     const report::ProbeSummary summary = report::SummarizeProbe(log);
     if (!summary.passed()) code = ExitCode::kFail;

@@ -13,8 +13,8 @@
 #include "commands.h"
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
-#include "isoloss/campaign/report_files.h"
-#include "isoloss/campaign/report_page.h"
+#include "isoloss/verdicts/report_files.h"
+#include "isoloss/verdicts/report_page.h"
 #include "json_output.h"
 
 namespace isoloss::cli {
@@ -23,13 +23,13 @@ namespace {
 namespace fs = std::filesystem;
 
 struct ReportPageArguments {
-  campaign::ReportPlan plan;
+  verdicts::ReportPlan plan;
   fs::path out = "report.html";
   bool json = false;
 };
 
 /// Returns every file or folder that the report reads.
-std::vector<fs::path> Inputs(const campaign::ReportPlan& plan) {
+std::vector<fs::path> Inputs(const verdicts::ReportPlan& plan) {
   std::vector<fs::path> inputs = plan.paths;
   inputs.insert(inputs.end(), plan.against.begin(), plan.against.end());
   inputs.push_back(plan.verdict);
@@ -37,10 +37,10 @@ std::vector<fs::path> Inputs(const campaign::ReportPlan& plan) {
 }
 
 ExitCode Report(const ReportPageArguments& arguments) {
-  campaign::CheckReportPage(arguments.out, Inputs(arguments.plan));
-  const campaign::ReportFiles files = campaign::ReadReportFiles(arguments.plan);
+  verdicts::CheckReportPage(arguments.out, Inputs(arguments.plan));
+  const verdicts::ReportFiles files = verdicts::ReadReportFiles(arguments.plan);
   const size_t bytes =
-      campaign::WriteReportPage(files.Content(), arguments.out);
+      verdicts::WriteReportPage(files.Content(), arguments.out);
   if (arguments.json) {
     PrintJson({{"page", arguments.out.string()},
                {"bytes", bytes},
@@ -65,7 +65,7 @@ ExitCode Report(const ReportPageArguments& arguments) {
 
 Action DeclareReport(CLI::App& app) {
   auto arguments = std::make_shared<ReportPageArguments>();
-  campaign::ReportPlan& plan = arguments->plan;
+  verdicts::ReportPlan& plan = arguments->plan;
   AddOption(app, "paths", plan.paths,
             "Run logs, journals, probe logs, null ensembles, two dumps of "
             "tensors, or folders of them; of a folder that `isoloss verify` "

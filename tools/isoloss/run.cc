@@ -16,8 +16,8 @@
 #include "commands.h"
 #include "experiment_arguments.h"
 #include "isoloss/base/printable.h"
-#include "isoloss/campaign/interrupt.h"
 #include "isoloss/campaign/train_arms.h"
+#include "isoloss/system/interrupt.h"
 #include "json_output.h"
 #include "run_choice_arguments.h"
 #include "value_names.h"
@@ -105,7 +105,7 @@ ExitCode Run(RunArguments& arguments) {
     return ExitCode::kPass;
   }
   arguments.runs.choice().Keep(plan.runs);
-  campaign::ListenToSignals();
+  system::ListenToSignals();
   const campaign::ExecutedRuns executed =
       campaign::TrainArms(experiment, plan, folder, options);
   if (arguments.dry_run || !campaign::SpeaksForTheJob()) {

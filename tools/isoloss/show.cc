@@ -18,12 +18,12 @@
 #include "commands.h"
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
-#include "isoloss/campaign/foreign_logs.h"
-#include "isoloss/campaign/log_files.h"
-#include "isoloss/campaign/open_log.h"
-#include "isoloss/campaign/what_if.h"
 #include "isoloss/document/text.h"
 #include "isoloss/foreign/read.h"
+#include "isoloss/inspection/what_if.h"
+#include "isoloss/logs/foreign_logs.h"
+#include "isoloss/logs/log_files.h"
+#include "isoloss/logs/open_log.h"
 #include "isoloss/precision/recipe.h"
 #include "isoloss/report/foreign_log.h"
 #include "isoloss/report/live_view.h"
@@ -86,7 +86,7 @@ void Print(const std::string& text, int columns) {
   }
 }
 
-Document ShowRun(const std::string& file, const campaign::OpenedLog& opened,
+Document ShowRun(const std::string& file, const logs::OpenedLog& opened,
                  const ShowArguments& arguments) {
   const report::RunSummary summary =
       report::SummarizeRun(opened.log, SummaryOptions(arguments));
@@ -113,7 +113,7 @@ Document ShowDump(const std::string& name, const fs::path& file,
                   const ShowArguments& arguments) {
   const runlog::TensorDump dump = runlog::ReadTensorDump(file);
   const auto rows =
-      campaign::WhatIf(dump, arguments.what_if, WantedTensors(arguments));
+      inspection::WhatIf(dump, arguments.what_if, WantedTensors(arguments));
   if (rows.empty()) {
     ThrowError(ErrorKind::kConfig,
                "{}: --tensors is given, but the dump has no tensor of numbers "
@@ -127,7 +127,7 @@ Document ShowDump(const std::string& name, const fs::path& file,
   shown.Put("step", dump.step);
   shown.Say(
       fmt::format("{}: tensors of {} at step {}", name, dump.run, dump.step));
-  shown.Append(campaign::WhatIfDocument(rows));
+  shown.Append(inspection::WhatIfDocument(rows));
   return shown;
 }
 
@@ -141,13 +141,13 @@ void RequireNoWhatIf(const std::string& name, const ShowArguments& arguments) {
 
 Document ShowFile(const fs::path& file, const ShowArguments& arguments) {
   const std::string name = Printable(file.string());
-  if (campaign::IsForeignLog(file)) {
+  if (logs::IsForeignLog(file)) {
     RequireNoWhatIf(name, arguments);
     RefuseRunOptions(name, arguments);
     return report::DocumentOf(name, foreign::ReadLog(file), arguments.json);
   }
   try {
-    const campaign::OpenedLog opened = campaign::OpenLog(file);
+    const logs::OpenedLog opened = logs::OpenLog(file);
     RequireNoWhatIf(name, arguments);
     return ShowRun(name, opened, arguments);
   } catch (const runlog::WrongKindError& error) {
@@ -182,12 +182,12 @@ ExitCode Show(const ShowArguments& arguments) {
   std::vector<Document> all;
   for (const fs::path& path : arguments.logs) {
     std::error_code error;
-    if (!fs::is_directory(path, error) || campaign::IsForeignLog(path)) {
+    if (!fs::is_directory(path, error) || logs::IsForeignLog(path)) {
       all.push_back(ShowFile(path, arguments));
       continue;
     }
     RequireNoWhatIf(Printable(path.string()), arguments);
-    for (compare::Run& run : campaign::ReadRuns({path})) {
+    for (compare::Run& run : logs::ReadRuns({path})) {
       all.push_back(
           ShowRun(run.file, {std::move(run.log), false, ""}, arguments));
     }

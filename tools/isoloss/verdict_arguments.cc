@@ -8,14 +8,14 @@
 #include <utility>
 
 #include "isoloss/base/printable.h"
-#include "isoloss/campaign/judge_arms.h"
-#include "isoloss/campaign/log_files.h"
 #include "isoloss/document/brief.h"
 #include "isoloss/document/text.h"
+#include "isoloss/logs/log_files.h"
 #include "isoloss/report/json.h"
 #include "isoloss/report/terminal_width.h"
 #include "isoloss/report/verdict_document.h"
 #include "isoloss/report/verdict_result.h"
+#include "isoloss/verdicts/judge_arms.h"
 #include "json_output.h"
 #include "value_names.h"
 
@@ -31,10 +31,10 @@ void EvidenceArguments::Declare(CLI::App& app) {
       .TypeName(kHdf5File);
 }
 
-campaign::EvidenceFiles EvidenceArguments::Read() const {
-  campaign::EvidenceFiles evidence;
-  campaign::ReadProbes(campaign::ProbeFiles(probes), evidence);
-  campaign::ReadEnsembles(campaign::EnsembleFiles(ensembles), evidence);
+logs::EvidenceFiles EvidenceArguments::Read() const {
+  logs::EvidenceFiles evidence;
+  logs::ReadProbes(logs::ProbeFiles(probes), evidence);
+  logs::ReadEnsembles(logs::EnsembleFiles(ensembles), evidence);
   return evidence;
 }
 
@@ -70,7 +70,7 @@ document::Report CiReportOf(const std::vector<gate::Judgement>& judgements,
   std::vector<document::Result> results;
   for (const gate::Judgement& judgement : judgements) {
     results.push_back(
-        report::ResultOf(judgement, campaign::RepositoryPath(file)));
+        report::ResultOf(judgement, verdicts::RepositoryPath(file)));
   }
   return document::MakeReport(ci.command(), static_cast<int>(code),
                               std::move(results));
@@ -97,7 +97,7 @@ void PrintVerdicts(const std::vector<gate::Judgement>& judgements,
 }  // namespace
 
 ExitCode ReportVerdicts(const std::vector<gate::Judgement>& judgements,
-                        const campaign::JudgedRuns& judged,
+                        const verdicts::JudgedRuns& judged,
                         const ReportArguments& arguments,
                         const std::filesystem::path& folder,
                         const std::filesystem::path& file) {
@@ -107,7 +107,7 @@ ExitCode ReportVerdicts(const std::vector<gate::Judgement>& judgements,
   // Files come first: a verdict that can't be written must not be printed.
   std::vector<std::string> files;
   if (!folder.empty()) {
-    files = campaign::WriteVerdicts(judgements, judged, folder);
+    files = verdicts::WriteVerdicts(judgements, judged, folder);
   }
   arguments.ci.Write(ci);
   if (arguments.json) {

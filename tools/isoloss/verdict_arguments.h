@@ -9,15 +9,15 @@
 
 #include "arguments.h"
 #include "ci_arguments.h"
-#include "isoloss/campaign/evidence_files.h"
-#include "isoloss/campaign/exit_code.h"
-#include "isoloss/campaign/judge_arms.h"
 #include "isoloss/gate/policy.h"
 #include "isoloss/gate/verdict.h"
+#include "isoloss/logs/evidence_files.h"
+#include "isoloss/system/exit_code.h"
+#include "isoloss/verdicts/judge_arms.h"
 
 namespace isoloss::cli {
 
-using campaign::ExitCode;
+using system::ExitCode;
 
 /// These are options of a command that judges.
 struct EvidenceArguments {
@@ -27,7 +27,7 @@ struct EvidenceArguments {
   void Declare(CLI::App& app);
   /// Reads the files of evidence.
   /// Errors   as runlog::ReadProbeLog and runlog::ReadEnsemble.
-  campaign::EvidenceFiles Read() const;
+  logs::EvidenceFiles Read() const;
 };
 
 /// These options set the limits of a verdict.
@@ -63,7 +63,7 @@ struct ReportArguments {
 /// Errors   IoError if a verdict can't be written; ConfigError if an arm's name
 ///          can't be part of a file name.
 ExitCode ReportVerdicts(const std::vector<gate::Judgement>& judgements,
-                        const campaign::JudgedRuns& judged,
+                        const verdicts::JudgedRuns& judged,
                         const ReportArguments& arguments,
                         const std::filesystem::path& folder,
                         const std::filesystem::path& file);

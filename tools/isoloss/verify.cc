@@ -1,6 +1,6 @@
 // Implements `isoloss verify`, which leads from an experiment to its verdicts.
 
-#include "isoloss/campaign/verify.h"
+#include "isoloss/verify/verify.h"
 
 #include <memory>
 #include <string>
@@ -8,8 +8,8 @@
 
 #include "commands.h"
 #include "experiment_arguments.h"
-#include "isoloss/campaign/judge_arms.h"
-#include "isoloss/campaign/log_files.h"
+#include "isoloss/logs/log_files.h"
+#include "isoloss/verdicts/judge_arms.h"
 #include "run_choice_arguments.h"
 #include "value_names.h"
 #include "verdict_arguments.h"
@@ -37,13 +37,13 @@ ExitCode Verify(VerifyArguments& arguments) {
   if (!arguments.looks.empty()) {
     experiment.overrides.push_back("gate.looks=[" + arguments.looks + "]");
   }
-  campaign::VerifyPlan plan{.experiment = experiment.Load()};
+  verify::VerifyPlan plan{.experiment = experiment.Load()};
   plan.folder = arguments.experiment.Folder(plan.experiment);
   plan.policy = arguments.policy.Chosen(
-      campaign::PolicyOf(arguments.policy.file, plan.experiment));
+      verdicts::PolicyOf(arguments.policy.file, plan.experiment));
   plan.judged = arguments.arms;
   plan.evidence = arguments.evidence.Read();
-  plan.approved = campaign::ReadRuns(arguments.against);
+  plan.approved = logs::ReadRuns(arguments.against);
   plan.oracle = !arguments.no_oracle;
   plan.abort_early = arguments.abort_early;
   plan.dry_run = arguments.experiment.dry_run;
@@ -54,7 +54,7 @@ ExitCode Verify(VerifyArguments& arguments) {
   plan.how_to_go_on = arguments.experiment.HowToGoOn(plan.experiment);
   const std::filesystem::path folder = plan.folder;
   const std::filesystem::path file = plan.experiment.path;
-  const campaign::Verification found = campaign::Verify(std::move(plan));
+  const verify::Verification found = verify::Verify(std::move(plan));
   if (found.interrupted) return ExitCode::kInterrupted;
   if (!found.judgements) return ExitCode::kPass;
   return ReportVerdicts(*found.judgements, found.judged, arguments.report,

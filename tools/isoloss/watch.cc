@@ -13,12 +13,12 @@
 #include "commands.h"
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
-#include "isoloss/campaign/interrupt.h"
-#include "isoloss/campaign/open_log.h"
 #include "isoloss/campaign/watched_runs.h"
+#include "isoloss/logs/open_log.h"
 #include "isoloss/report/live_screen.h"
 #include "isoloss/runlog/recorder.h"
 #include "isoloss/runlog/sealed_file.h"
+#include "isoloss/system/interrupt.h"
 #include "value_names.h"
 
 namespace isoloss::cli {
@@ -38,10 +38,10 @@ struct WatchArguments {
 bool Sleep(double seconds) {
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   while (Clock::now() < end) {
-    if (campaign::InterruptFlag().load()) return false;
+    if (system::InterruptFlag().load()) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
-  return !campaign::InterruptFlag().load();
+  return !system::InterruptFlag().load();
 }
 
 /// Runs that can't be read were shown with the reason.
@@ -66,8 +66,8 @@ ExitCode WatchOnce(campaign::WatchedRuns& watched,
 ExitCode WatchLive(campaign::WatchedRuns& watched,
                    const WatchArguments& arguments) {
   report::LiveScreen screen(arguments.ascii);
-  campaign::ListenToSignals();  // from here on a signal ends the loop, not the
-                                // program
+  system::ListenToSignals();  // from here on a signal ends the loop, not the
+                              // program
   while (true) {
     const auto begin = Clock::now();
     watched.Update();
@@ -90,7 +90,7 @@ ExitCode Watch(const WatchArguments& arguments) {
     // another kind ends the command: nothing more comes, and nothing is wrong
     // with it.
     try {
-      campaign::OpenLog(arguments.path);
+      logs::OpenLog(arguments.path);
     } catch (const runlog::WrongKindError& reason) {
       fmt::print("{}\n", Printable(reason.what()));
       return ExitCode::kPass;

@@ -4,8 +4,8 @@
 #include <fmt/ranges.h>
 
 #include "isoloss/base/error.h"
-#include "isoloss/campaign/arm_roles.h"
 #include "isoloss/train/runner.h"
+#include "isoloss/verdicts/arm_roles.h"
 
 namespace isoloss::campaign {
 
@@ -24,7 +24,8 @@ const train::Arm& OneArm(const train::Experiment& experiment,
                          const std::string& name) {
   const std::vector<const train::Arm*> arms = ArmsNamed(experiment, name);
   if (arms.size() <= 2) return *arms.back();
-  const std::vector<std::string> candidates = RolesOf(experiment).candidates;
+  const std::vector<std::string> candidates =
+      verdicts::RolesOf(experiment).candidates;
   if (candidates.size() == 1) {
     return train::ArmNamed(experiment, candidates.front());
   }

@@ -16,7 +16,7 @@ std::vector<const train::Arm*> ArmsNamed(const train::Experiment& experiment,
                                          const std::string& name);
 
 /// Returns the arm of that name. If `name` is empty, returns the candidate
-/// (RolesOf), or the only arm there is.
+/// (verdicts::RolesOf), or the only arm there is.
 /// Errors   as ArmsNamed; ConfigError if there are several candidates.
 const train::Arm& OneArm(const train::Experiment& experiment,
                          const std::string& name);

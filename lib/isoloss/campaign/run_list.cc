@@ -14,10 +14,10 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/nearest_name.h"
 #include "isoloss/base/printable.h"
-#include "isoloss/campaign/json_file.h"
-#include "isoloss/campaign/output_file.h"
 #include "isoloss/campaign/run_cost.h"
 #include "isoloss/runlog/recorder.h"
+#include "isoloss/system/json_file.h"
+#include "isoloss/system/output_file.h"
 
 namespace isoloss::campaign {
 namespace {
@@ -79,7 +79,7 @@ void WriteRunList(const RunList& list, const fs::path& file) {
                "the experiment into several.",
                file.string(), list.runs.size(), kMostListedRuns);
   }
-  CheckOutput(
+  system::CheckOutput(
       file, {}, "list of runs",
       [](const fs::path& there) {
         ReadRunList(there);
@@ -100,7 +100,7 @@ void WriteRunList(const RunList& list, const fs::path& file) {
 }
 
 RunList ReadRunList(const fs::path& file) {
-  const JsonFile read(file, "list of runs");
+  const system::JsonFile read(file, "list of runs");
   read.Check(kShape);
   RunList list{.folder = read.json()["folder"].get<std::string>(), .runs = {}};
   std::set<std::string> names;

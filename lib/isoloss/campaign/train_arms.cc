@@ -13,15 +13,15 @@
 #include "isoloss/base/new_folder.h"
 #include "isoloss/base/printable.h"
 #include "isoloss/campaign/dry_run.h"
-#include "isoloss/campaign/interrupt.h"
 #include "isoloss/campaign/job_file.h"
-#include "isoloss/campaign/judge_arms.h"
-#include "isoloss/campaign/log_files.h"
+#include "isoloss/logs/log_files.h"
 #include "isoloss/report/progress.h"
+#include "isoloss/system/interrupt.h"
 #include "isoloss/train/continuation.h"
 #include "isoloss/train/step_columns.h"
 #include "isoloss/train/trainer.h"
 #include "isoloss/transport/launch.h"
+#include "isoloss/verdicts/judge_arms.h"
 
 namespace isoloss::campaign {
 namespace {
@@ -69,8 +69,8 @@ std::string NewsOf(const runlog::Event& event) {
 /// Stops all runs on a signal, once a pair is hopeless, or after a step.
 class StopFlag {
  public:
-  StopFlag(EarlyAbort* watch, std::optional<int64_t> last)
-      : watch_(watch), last_(last), signal_(InterruptFlag()) {}
+  StopFlag(verdicts::EarlyAbort* watch, std::optional<int64_t> last)
+      : watch_(watch), last_(last), signal_(system::InterruptFlag()) {}
 
   const std::atomic<bool>* flag() const {
     return watch_ != nullptr || last_ ? &stop_ : &signal_;
@@ -94,7 +94,7 @@ class StopFlag {
   }
 
  private:
-  EarlyAbort* const watch_;
+  verdicts::EarlyAbort* const watch_;
   const std::optional<int64_t> last_;
   const std::atomic<bool>& signal_;
   std::atomic<bool> stop_{false};
@@ -132,7 +132,7 @@ class TrainedArms {
         !executed.hopeless && !executed.stopped_by &&
         (stop_.signalled() ||
          std::ranges::any_of(executed.logs, [](const auto& log) {
-           return log.empty() || IsPartial(log);
+           return log.empty() || logs::IsPartial(log);
          }));
     executed.aborted = aborted_.load();
     progress_.Clear();
@@ -202,7 +202,9 @@ class TrainedArms {
       }
     }
     // An earlier verdict must not stand beside logs that it was not given on.
-    if (options_.judged || missing > 0) RemoveVerdicts(experiment_, folder_);
+    if (options_.judged || missing > 0) {
+      verdicts::RemoveVerdicts(experiment_, folder_);
+    }
     if (missing > 0) {
       made_.emplace(folder_, "Choose another one with --out.");
       job_.emplace(folder_, JobPlan{experiment_.train.steps, names_});
@@ -246,7 +248,7 @@ ExecutedRuns TrainArms(const train::Experiment& experiment,
                        const TrainingPlan& plan,
                        const std::filesystem::path& folder,
                        const TrainArmsOptions& options) {
-  if (SpeaksForTheJob()) CheckVerdicts(experiment, folder);
+  if (SpeaksForTheJob()) verdicts::CheckVerdicts(experiment, folder);
   if (options.dry_run) {
     DryRun(experiment, plan.runs, plan.corpus, folder, options.run_hooks,
            options.leftovers);

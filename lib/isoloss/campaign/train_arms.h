@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "isoloss/campaign/early_abort.h"
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/train/experiment.h"
 #include "isoloss/train/run_hooks.h"
 #include "isoloss/train/runner.h"
+#include "isoloss/verdicts/early_abort.h"
 
 namespace isoloss::campaign {
 
@@ -24,7 +24,7 @@ struct ExecutedRuns : train::LeftLogs {
   /// One of these is set if all runs were stopped, so that logs are partial:
   /// the pair of TrainArmsOptions::watch, or the run that finished step
   /// stop_after.
-  std::optional<HopelessPair> hopeless = std::nullopt;
+  std::optional<verdicts::HopelessPair> hopeless = std::nullopt;
   std::optional<std::string> stopped_by = std::nullopt;
 };
 
@@ -69,13 +69,13 @@ struct TrainArmsOptions {
   /// A run begins with these hooks, too (train::RunnerHooks::run_hooks).
   std::function<train::RunHooks(const train::Run& run)> run_hooks = {};
   /// Sees each step of each run and may stop all runs.
-  EarlyAbort* watch = nullptr;
+  verdicts::EarlyAbort* watch = nullptr;
 };
 
 /// Trains the arms of `experiment` as `plan` has them, with progress bars, and
 /// removes earlier verdicts. Says on standard error what was resumed or found
 /// damaged, and whether a signal ended it early. A dry run leaves no log.
-/// Errors   as train::ExecuteRuns and CheckVerdicts.
+/// Errors   as train::ExecuteRuns and verdicts::CheckVerdicts.
 ExecutedRuns TrainArms(const train::Experiment& experiment,
                        const TrainingPlan& plan,
                        const std::filesystem::path& folder,

@@ -8,8 +8,8 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
-#include "isoloss/campaign/log_files.h"
-#include "isoloss/campaign/open_log.h"
+#include "isoloss/logs/log_files.h"
+#include "isoloss/logs/open_log.h"
 #include "isoloss/runlog/recorder.h"
 #include "isoloss/runlog/rows.h"
 #include "isoloss/runlog/sealed_file.h"
@@ -28,7 +28,7 @@ constexpr auto kPatience = std::chrono::seconds(5);
 bool IsRunFile(const fs::path& file) {
   if (file.filename().string().starts_with(".")) return false;
   return file.extension() == ".journal" ||
-         (file.extension() == ".h5" && !IsNamedAsOther(file));
+         (file.extension() == ".h5" && !logs::IsNamedAsOther(file));
 }
 
 /// Keeps only the curves, since thousands of runs are held at a time.
@@ -90,7 +90,7 @@ bool WatchedRun::ReadAnyway(const fs::path& file, bool live) {
 void WatchedRun::Read(const fs::path& file, bool live) {
   try {
     run_.log.charge.reset();  // the new one takes its place
-    OpenedLog opened = OpenLog(file);
+    logs::OpenedLog opened = logs::OpenLog(file);
     // A torn tail is a record that is being written just now.
     run_.log = CurvesOf(std::move(opened.log));
     is_run_ = true;

@@ -23,11 +23,11 @@ namespace isoloss::studies {
 namespace {
 
 namespace fs = std::filesystem;
-using campaign::ExitCode;
 using estimators::ClaimResult;
 using estimators::ClaimVerdict;
 using estimators::Contrast;
 using estimators::Measure;
+using system::ExitCode;
 
 /// Returns the folder's name, even if the path ends in a slash
 /// ("published/floor/").

@@ -7,8 +7,8 @@
 #include <cmath>
 
 #include "isoloss/base/error.h"
-#include "isoloss/campaign/log_files.h"
 #include "isoloss/estimators/indicator_judge.h"
+#include "isoloss/logs/log_files.h"
 #include "isoloss/studies/documents.h"
 #include "isoloss/studies/study.h"
 #include "isoloss/treatments/indicator_recorder.h"
@@ -17,7 +17,6 @@ namespace isoloss::studies {
 namespace {
 
 namespace fs = std::filesystem;
-using campaign::ExitCode;
 using document::Document;
 using estimators::Growth;
 using estimators::IndicatorKindOf;
@@ -26,6 +25,7 @@ using estimators::IndicatorStatement;
 using estimators::RuleStatement;
 using estimators::RunAlarm;
 using estimators::RunShare;
+using system::ExitCode;
 
 /// Returns the subfolders, sorted by name.
 std::vector<fs::path> FoldersIn(const fs::path& folder) {
@@ -89,11 +89,11 @@ class Indicators : public Study {
   /// a cell without runs.
   void ReadCell(const fs::path& folder, const fs::path& cell) {
     const std::string name = cell.filename().string();
-    if (campaign::LogsIn(cell).empty()) {
+    if (logs::LogsIn(cell).empty()) {
       notes_.push_back(fmt::format("No run of {} is there.", name));
       return;
     }
-    for (const compare::Run& run : campaign::ReadRuns({cell})) {
+    for (const compare::Run& run : logs::ReadRuns({cell})) {
       experiment_ = NameWithout("-" + name, run.log.provenance.experiment_name);
       const fs::path file = treatments::IndicatorFile(
           folder, name, fs::path(run.file).stem().string());

@@ -9,20 +9,20 @@
 #include <map>
 
 #include "isoloss/base/error.h"
-#include "isoloss/campaign/arm_roles.h"
 #include "isoloss/campaign/plan_file.h"
 #include "isoloss/estimators/ladder_statement.h"
 #include "isoloss/estimators/size_text.h"
 #include "isoloss/studies/documents.h"
 #include "isoloss/studies/study.h"
 #include "isoloss/treatments/rung_model.h"
+#include "isoloss/verdicts/arm_roles.h"
 
 namespace isoloss::studies {
 namespace {
 
-using campaign::ExitCode;
 using estimators::LadderStatement;
 using estimators::ScaleVerdict;
+using system::ExitCode;
 
 constexpr double kBudgetMinutes = 90;
 constexpr double kSecondsOfAMinute = 60;
@@ -149,7 +149,7 @@ void AddRung(const Rung& rung, const EndsBySeed& baseline,
   if (gaps.gaps.size() >= 2) arm.cells.push_back(std::move(gaps));
 }
 
-estimators::ArmRole RoleOf(const campaign::ArmRoles& roles,
+estimators::ArmRole RoleOf(const verdicts::ArmRoles& roles,
                            const std::string& arm) {
   if (std::ranges::count(roles.nulls, arm) > 0) {
     return estimators::ArmRole::kNull;
@@ -266,7 +266,7 @@ class Ladder : public Study {
   }
 
   std::optional<Answer> Judge(const Plan& plan, bool /*may_train*/) override {
-    const campaign::ArmRoles roles = campaign::RolesOf(base_);
+    const verdicts::ArmRoles roles = verdicts::RolesOf(base_);
     const std::string& baseline = base_.arms.front().name;
     std::vector<estimators::LadderArm> arms;
     for (size_t i = 1; i < base_.arms.size(); ++i) {

@@ -11,10 +11,10 @@
 #include "isoloss/base/build_info.h"
 #include "isoloss/base/digest.h"
 #include "isoloss/base/error.h"
-#include "isoloss/campaign/log_files.h"
 #include "isoloss/campaign/plan_file.h"
 #include "isoloss/campaign/run_cost.h"
 #include "isoloss/compare/integrity.h"
+#include "isoloss/logs/log_files.h"
 #include "isoloss/runlog/recorder.h"
 #include "isoloss/stats/divergence.h"
 #include "isoloss/train/cost.h"
@@ -229,10 +229,10 @@ Part ParsePart(const std::string& text) {
 std::vector<compare::Run> RunsOf(const Plan& plan, const Cell& cell) {
   const fs::path folder = plan.FolderOf(cell);
   if (!fs::exists(folder)) return {};
-  std::vector<fs::path> logs = campaign::LogsIn(folder);
-  std::erase_if(logs, campaign::IsPartial);
+  std::vector<fs::path> logs = logs::LogsIn(folder);
+  std::erase_if(logs, logs::IsPartial);
   if (logs.empty()) return {};
-  std::vector<compare::Run> runs = campaign::ReadRuns(logs);
+  std::vector<compare::Run> runs = logs::ReadRuns(logs);
   const std::vector<uint64_t>& seeds = cell.experiment.train.seeds;
   std::erase_if(runs, [&](const compare::Run& run) {
     const auto seed = static_cast<uint64_t>(run.log.provenance.seed);

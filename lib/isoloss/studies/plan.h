@@ -127,7 +127,7 @@ bool Train(const Plan& plan, const Part& part = {});
 /// Returns the finished runs of a cell's seeds, by name; none before any run
 /// has finished. It leaves out an earlier call's runs of seeds that the cell
 /// lacks.
-/// Errors   as campaign::ReadRuns; FormatError if runs of one arm were made by
+/// Errors   as logs::ReadRuns; FormatError if runs of one arm were made by
 ///          programs of different arithmetic, naming one.
 std::vector<compare::Run> RunsOf(const Plan& plan, const Cell& cell);
 

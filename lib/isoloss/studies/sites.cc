@@ -14,28 +14,28 @@
 #include "isoloss/base/digest.h"
 #include "isoloss/base/error.h"
 #include "isoloss/base/executor.h"
-#include "isoloss/campaign/arm_roles.h"
-#include "isoloss/campaign/interrupt.h"
-#include "isoloss/campaign/json_file.h"
 #include "isoloss/document/json.h"
 #include "isoloss/estimators/site_findings.h"
 #include "isoloss/precision/recipe_file.h"
 #include "isoloss/report/heartbeat.h"
 #include "isoloss/studies/documents.h"
 #include "isoloss/studies/study.h"
+#include "isoloss/system/interrupt.h"
+#include "isoloss/system/json_file.h"
 #include "isoloss/train/arm_recipes.h"
 #include "isoloss/train/cost.h"
 #include "isoloss/treatments/gradient_error.h"
 #include "isoloss/treatments/model_work.h"
 #include "isoloss/treatments/site_design.h"
+#include "isoloss/verdicts/arm_roles.h"
 
 namespace isoloss::studies {
 namespace {
 
 namespace fs = std::filesystem;
-using campaign::ExitCode;
 using document::Document;
 using estimators::SitesStatement;
+using system::ExitCode;
 using treatments::SiteProducts;
 
 constexpr const char* kRecipeName = "chosen_sites";
@@ -54,7 +54,7 @@ fs::path ErrorsFile(const Plan& plan) {
 }
 
 Errors ReadErrors(const fs::path& path, size_t products) {
-  const campaign::JsonFile file(path, "file of gradient errors");
+  const system::JsonFile file(path, "file of gradient errors");
   file.Check(R"({"errors": [["n"]]})");
   Errors errors;
   for (const document::Json& of_product : file.json()["errors"]) {
@@ -94,7 +94,7 @@ std::optional<Errors> MeasureErrors(const train::Experiment& experiment,
   report::Heartbeat heartbeat;
   Executor executor(train::CrewFor(experiment, 1).workers);
   treatments::GradientErrorHooks hooks;
-  hooks.stop = &campaign::InterruptFlag();
+  hooks.stop = &system::InterruptFlag();
   hooks.on_progress = [&](size_t done, size_t of) {
     heartbeat.Set(fmt::format("sites: gradients, {} of {} steps", done, of));
   };
@@ -102,7 +102,7 @@ std::optional<Errors> MeasureErrors(const train::Experiment& experiment,
       experiment, experiment.arms.front(), alone,
       experiment.train.seeds.front(), train::LoadCorpusOf(experiment), steps,
       executor, hooks);
-  if (campaign::InterruptFlag().load()) return std::nullopt;
+  if (system::InterruptFlag().load()) return std::nullopt;
   return errors;
 }
 
@@ -255,7 +255,7 @@ class Sites : public Study {
   /// Returns the arm that was named, or the first candidate that quantises.
   const train::Arm& ChosenArm() const {
     if (!arm_.empty()) return train::ArmNamed(base_, arm_);
-    for (const std::string& arm : campaign::RolesOf(base_).candidates) {
+    for (const std::string& arm : verdicts::RolesOf(base_).candidates) {
       const train::Arm& candidate = train::ArmNamed(base_, arm);
       if (train::ArmRecipe(candidate).quantizes()) return candidate;
     }

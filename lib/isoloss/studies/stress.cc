@@ -17,11 +17,11 @@
 namespace isoloss::studies {
 namespace {
 
-using campaign::ExitCode;
 using document::Document;
 using estimators::Separation;
 using estimators::StressMap;
 using estimators::StressResult;
+using system::ExitCode;
 using treatments::StressMode;
 
 constexpr const char* kGoodRecipe = "mxfp8_rceil";

@@ -12,9 +12,9 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/executor.h"
 #include "isoloss/base/job_pool.h"
-#include "isoloss/campaign/json_file.h"
 #include "isoloss/config/writer.h"
 #include "isoloss/formats/quantization.h"
+#include "isoloss/system/json_file.h"
 #include "isoloss/treatments/student.h"
 
 namespace isoloss::studies {
@@ -49,7 +49,7 @@ void WriteStudentRun(const estimators::RunCurve& run, const fs::path& file) {
 /// Reads a run of `steps` steps. It has a loss after each tenth of the steps,
 /// up to the step at which it diverged.
 estimators::RunCurve ReadStudentRun(const fs::path& path, int64_t steps) {
-  const campaign::JsonFile file(path, "run of a student");
+  const system::JsonFile file(path, "run of a student");
   file.Check(R"({"seed": "i", "diverged": "b",
                  "losses": [{"step": "i", "held_out": "n"}]})");
   estimators::RunCurve run{.seed = file.json().at("seed").get<int64_t>(),

@@ -31,7 +31,7 @@ void EstimateStudents(const std::vector<estimators::ClaimCell>& cells,
                       std::vector<Cell>& of_study);
 
 /// Returns the finished runs of the cell's seeds, by arm.
-/// Errors   as campaign::JsonFile; FormatError if a file is of another seed, or
+/// Errors   as system::JsonFile; FormatError if a file is of another seed, or
 ///          lacks a loss after a tenth of the steps though its run has not
 ///          diverged.
 std::map<std::string, std::vector<estimators::RunCurve>> ReadStudents(

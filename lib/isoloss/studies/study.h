@@ -10,11 +10,11 @@
 #include <variant>
 #include <vector>
 
-#include "isoloss/campaign/exit_code.h"
 #include "isoloss/campaign/experiment_source.h"
 #include "isoloss/document/document.h"
 #include "isoloss/document/picture.h"
 #include "isoloss/studies/plan.h"
+#include "isoloss/system/exit_code.h"
 
 namespace isoloss::studies {
 
@@ -50,7 +50,7 @@ struct File {
 
 /// An answer is all that the runs say.
 struct Answer {
-  campaign::ExitCode code = campaign::ExitCode::kPass;
+  system::ExitCode code = system::ExitCode::kPass;
   document::Document document = {};  ///< KIND.json, and text
   document::Picture picture = {};    ///< KIND.svg
   std::vector<File> files = {};      ///< further files
@@ -72,7 +72,7 @@ class Study {
 
   /// Judges the finished runs, however few there are. With `may_train` it may
   /// train further runs that depend on them. Empty if a signal came meanwhile.
-  /// Errors   as campaign::ReadRuns; ThrowNothingToJudge.
+  /// Errors   as logs::ReadRuns; ThrowNothingToJudge.
   virtual std::optional<Answer> Judge(const Plan& plan, bool may_train) = 0;
 };
 

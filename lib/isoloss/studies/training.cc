@@ -4,9 +4,9 @@
 #include <chrono>
 #include <mutex>
 
-#include "isoloss/campaign/interrupt.h"
 #include "isoloss/report/heartbeat.h"
 #include "isoloss/studies/plan.h"
+#include "isoloss/system/interrupt.h"
 
 namespace isoloss::studies {
 namespace {
@@ -114,7 +114,7 @@ void TrainCell(const Plan& plan, const Cell& cell, const Part& part,
   hooks.on_finish = [&](size_t, const runlog::RunLog&) {
     progress.FinishRun();
   };
-  hooks.stop = &campaign::InterruptFlag();
+  hooks.stop = &system::InterruptFlag();
   if (cell.hooks) {
     hooks.run_hooks = [&](size_t run) { return cell.hooks(runs[run]); };
   }
@@ -131,13 +131,13 @@ void TrainCell(const Plan& plan, const Cell& cell, const Part& part,
 }  // namespace
 
 bool Train(const Plan& plan, const Part& part) {
-  campaign::ListenToSignals();
+  system::ListenToSignals();
   Progress progress(plan, 1.0 / static_cast<double>(part.count));
   for (const Cell& cell : plan.cells) {
-    if (campaign::InterruptFlag().load()) return false;
+    if (system::InterruptFlag().load()) return false;
     TrainCell(plan, cell, part, progress);
   }
-  return !campaign::InterruptFlag().load();
+  return !system::InterruptFlag().load();
 }
 
 }  // namespace isoloss::studies

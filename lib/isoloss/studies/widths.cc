@@ -7,9 +7,9 @@
 #include <algorithm>
 
 #include "isoloss/base/error.h"
-#include "isoloss/campaign/log_files.h"
 #include "isoloss/compare/width_transfer.h"
 #include "isoloss/document/text_layout.h"
+#include "isoloss/logs/log_files.h"
 #include "isoloss/studies/documents.h"
 #include "isoloss/studies/study.h"
 
@@ -44,7 +44,7 @@ class Widths : public Study {
 
   std::optional<Answer> Judge(const Plan& /*plan*/,
                               bool /*may_train*/) override {
-    std::vector<compare::Run> runs = campaign::ReadRuns(logs_);
+    std::vector<compare::Run> runs = logs::ReadRuns(logs_);
     if (!arm_.empty()) {
       std::erase_if(runs, [&](const compare::Run& run) {
         return run.log.provenance.arm != arm_;

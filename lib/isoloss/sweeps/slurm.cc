@@ -14,9 +14,9 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
 #include "isoloss/base/text_file.h"
-#include "isoloss/campaign/child_process.h"
-#include "isoloss/campaign/interrupt.h"
 #include "isoloss/sweeps/scripts.h"
+#include "isoloss/system/child_process.h"
+#include "isoloss/system/interrupt.h"
 
 namespace isoloss::sweeps {
 namespace {
@@ -74,9 +74,9 @@ std::string OneLine(std::string text) {
 /// forgotten invalid.
 bool IsLive(const fs::path& squeue, const std::string& id) {
   constexpr std::chrono::seconds kLimit{60};
-  const campaign::ChildResult result = campaign::RunChild(
+  const system::ChildResult result = system::RunChild(
       {squeue.string(), "--noheader", "--jobs", id}, {}, kLimit,
-      campaign::InterruptFlag(), {.output_to_errors = true});
+      system::InterruptFlag(), {.output_to_errors = true});
   if (result.ended && result.exit_code == 0) return !result.errors.empty();
   if (result.errors.find("Invalid job id") != std::string::npos) return false;
   ThrowError(ErrorKind::kConfig,
@@ -86,16 +86,16 @@ bool IsLive(const fs::path& squeue, const std::string& id) {
 }
 
 std::string Submitted(const Call& call) {
-  const fs::path sbatch = campaign::FindProgram("sbatch");
+  const fs::path sbatch = system::FindProgram("sbatch");
   if (sbatch.empty()) {
     ThrowError(ErrorKind::kConfig,
                "submit: sbatch is not in PATH, but --engine slurm needs it. "
                "Add Slurm's folder to PATH, or give --engine local or make.");
   }
   constexpr std::chrono::seconds kLimit{120};
-  const campaign::ChildResult result =
-      campaign::RunChild(WordsOf(call, sbatch.string()), {}, kLimit,
-                         campaign::InterruptFlag(), {.output_to_errors = true});
+  const system::ChildResult result =
+      system::RunChild(WordsOf(call, sbatch.string()), {}, kLimit,
+                       system::InterruptFlag(), {.output_to_errors = true});
   // The id reads "12" or "12;cluster", perhaps after warnings.
   std::istringstream lines(result.errors);
   std::string id;
@@ -135,10 +135,10 @@ std::string SbatchText(const Sweep& sweep) {
 }
 
 std::optional<size_t> MostElements() {
-  const fs::path scontrol = campaign::FindProgram("scontrol");
+  const fs::path scontrol = system::FindProgram("scontrol");
   if (scontrol.empty()) return std::nullopt;
   std::istringstream lines(
-      campaign::OutputOf({scontrol.string(), "show", "config"}));
+      system::OutputOf({scontrol.string(), "show", "config"}));
   for (std::string line; std::getline(lines, line);) {
     constexpr std::string_view kName = "MaxArraySize";
     if (!line.starts_with(kName)) continue;
@@ -154,7 +154,7 @@ std::optional<size_t> MostElements() {
 
 std::vector<std::string> LiveJobs(const Sweep& sweep) {
   const fs::path file = sweep.File(kJobsFile);
-  const fs::path squeue = campaign::FindProgram("squeue");
+  const fs::path squeue = system::FindProgram("squeue");
   if (squeue.empty() || !fs::exists(file)) return {};
   constexpr size_t kMostBytes = 4096;
   std::istringstream ids(ReadTextFile(file, "Remove it.", kMostBytes));
@@ -181,8 +181,7 @@ SlurmJobs StartOnSlurm(const Sweep& sweep) {
     }
   } catch (const Error& error) {
     if (ids.empty()) throw;
-    campaign::OutputOf(
-        {campaign::FindProgram("scancel").string(), JoinedIds(ids)});
+    system::OutputOf({system::FindProgram("scancel").string(), JoinedIds(ids)});
     ThrowError(error.kind(),
                "{} What had been submitted (job {}) is cancelled.",
                error.what(), JoinedIds(ids));

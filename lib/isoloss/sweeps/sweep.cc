@@ -18,10 +18,10 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
 #include "isoloss/base/temporary_folder.h"
-#include "isoloss/campaign/child_process.h"
-#include "isoloss/campaign/interrupt.h"
 #include "isoloss/report/live_view.h"
 #include "isoloss/sweeps/scripts.h"
+#include "isoloss/system/child_process.h"
+#include "isoloss/system/interrupt.h"
 
 namespace isoloss::sweeps {
 namespace {
@@ -166,7 +166,7 @@ std::vector<std::string> Joined(std::vector<std::vector<std::string>> parts) {
 }
 
 [[noreturn]] void ThrowWhatItSaid(const std::string& command,
-                                  const campaign::ChildResult& result) {
+                                  const system::ChildResult& result) {
   std::string said = result.errors;
   while (!said.empty() && said.back() == '\n') said.pop_back();
   for (size_t at = 0; (at = said.find('\n', at)) != said.npos; ++at) {
@@ -185,12 +185,12 @@ campaign::RunList ListOf(const SweepRequest& request,
   const fs::path file = temporary.path() / kRunsFile;
   const Divisible& divisible = DivisibleOf(request.command);
   std::vector<std::string> listing = Joined(
-      {{campaign::ThisProgram().string()}, command, {"--list-runs", file}});
+      {{system::ThisProgram().string()}, command, {"--list-runs", file}});
   if (divisible.prepares && request.dry_run) listing.push_back("--dry-run");
   for (const std::string& option : divisible.make) listing.push_back(option);
   constexpr std::chrono::seconds kLimit{600};
-  const campaign::ChildResult result =
-      campaign::RunChild(listing, {}, kLimit, campaign::InterruptFlag(), {});
+  const system::ChildResult result =
+      system::RunChild(listing, {}, kLimit, system::InterruptFlag(), {});
   if (!result.ended || result.exit_code != 0) {
     ThrowWhatItSaid(request.command, result);
   }
@@ -252,7 +252,7 @@ Sweep PlanSweep(const SweepRequest& request) {
   Sweep sweep{.request = request,
               .list = ListOf(request, command),
               .elements = {},
-              .program = campaign::ThisProgram(),
+              .program = system::ThisProgram(),
               .start = fs::current_path(),
               .make = Joined({command, divisible.make}),
               .judge = {}};

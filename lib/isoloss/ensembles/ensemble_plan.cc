@@ -1,0 +1,87 @@
+#include "isoloss/ensembles/ensemble_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <system_error>
+
+#include "isoloss/base/atomic_file.h"
+#include "isoloss/base/error.h"
+#include "isoloss/campaign/arms.h"
+#include "isoloss/gate/policy.h"
+
+namespace isoloss::ensembles {
+namespace {
+
+/// Members of kBenign take the experiment's seeds in turn, members of kSeeds
+/// new ones.
+std::vector<uint64_t> SeedsOf(const EnsembleRequest& request,
+                              const train::Experiment& experiment,
+                              bool benign) {
+  std::vector<uint64_t> seeds(request.runs);
+  const std::vector<uint64_t>& own = experiment.train.seeds;
+  for (size_t i = 0; i < seeds.size(); ++i) {
+    seeds[i] = benign ? own[i % own.size()] : request.first_seed + i;
+    if (!benign && std::ranges::count(own, seeds[i]) != 0) {
+      ThrowError(ErrorKind::kConfig,
+                 "ensemble: seed {} is one of the experiment's, but a run must "
+                 "not be judged by itself. Choose other seeds with "
+                 "--first-seed.",
+                 seeds[i]);
+    }
+  }
+  return seeds;
+}
+
+}  // namespace
+
+EnsemblePlan PlanEnsemble(const EnsembleRequest& request) {
+  EnsemblePlan plan;
+  plan.experiment = request.source.Load();
+  const bool benign = request.kind == runlog::EnsembleKind::kBenign;
+  plan.kind = request.kind;
+  plan.arm = campaign::OneArm(plan.experiment, request.arm).name;
+  plan.baseline_arm = plan.experiment.arms.front().name;
+  if (!benign && plan.arm == plan.baseline_arm) {
+    ThrowError(ErrorKind::kConfig,
+               "{}: an ensemble of seeds pairs an arm with the baseline, but "
+               "{} is the baseline. Give another --arm.",
+               plan.experiment.path.string(), plan.arm);
+  }
+  const int64_t own_steps = plan.experiment.train.steps;
+  plan.steps =
+      request.steps.value_or(std::min(gate::Policy{}.early_steps, own_steps));
+  if (plan.steps > own_steps) {
+    ThrowError(ErrorKind::kConfig,
+               "{}: --steps is {}, but the experiment has {}. Give fewer.",
+               plan.experiment.path.string(), plan.steps, own_steps);
+  }
+  plan.runs = request.runs;
+  plan.seeds = SeedsOf(request, plan.experiment, benign);
+  if (!benign) plan.probe_steps = request.probe_steps;
+  plan.folder = request.out.string() + ".members";
+  plan.workers = request.workers;
+  return plan;
+}
+
+void CheckEnsembleOutput(const std::filesystem::path& out) {
+  if (std::filesystem::is_directory(out) || !out.has_filename()) {
+    ThrowError(ErrorKind::kConfig,
+               "{}: --out is a folder, but an ensemble is a file. Give a path "
+               "such as {}.",
+               out.string(), (out / "ensemble.h5").string());
+  }
+  RemoveStaleTemporaries(out.parent_path(), out.filename().string());
+  std::error_code error;  // errors appear with the folder
+  if (!std::filesystem::exists(out, error)) return;
+  try {
+    runlog::ReadEnsemble(out);
+  } catch (const Error& reason) {
+    ThrowError(ErrorKind::kConfig,
+               "{}: --out is there and is no null ensemble, so it is not "
+               "replaced ({}). Remove it, or give another --out.",
+               out.string(), reason.what());
+  }
+}
+
+}  // namespace isoloss::ensembles

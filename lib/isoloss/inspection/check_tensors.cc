@@ -1,0 +1,424 @@
+#include "isoloss/inspection/check_tensors.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <iterator>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "isoloss/base/error.h"
+#include "isoloss/base/printable.h"
+#include "isoloss/base/text_file.h"
+#include "isoloss/document/text_layout.h"
+#include "isoloss/operations/operation_file.h"
+#include "isoloss/precision/recipe_file.h"
+
+namespace isoloss::inspection {
+namespace {
+
+using operations::Finding;
+using operations::OpenPoint;
+using operations::OperationFile;
+
+precision::Recipe RecipeOf(const std::string& name) {
+  if (!name.ends_with(".toml")) return precision::RecipeByName(name);
+  return precision::ParseRecipe(ReadTextFile(name, "Pass a recipe."), name);
+}
+
+void CheckSameRun(const std::vector<OperationFile>& files,
+                  const precision::Recipe& recipe) {
+  for (const OperationFile& file : files) {
+    if (file.run != files[0].run) {
+      ThrowError(ErrorKind::kConfig,
+                 "{}: is of run `{}`, but {} is of run `{}`. Give files of one "
+                 "run.",
+                 file.path, Printable(file.run), files[0].path,
+                 Printable(files[0].run));
+    }
+    if (!file.recipe.empty() && file.recipe != recipe.name) {
+      ThrowError(ErrorKind::kConfig,
+                 "{}: says that its recipe is `{}`, but --recipe is {}. Give "
+                 "the one that the trainer was to follow.",
+                 file.path, Printable(file.recipe), recipe.name);
+    }
+  }
+}
+
+/// Makes the first letter a capital, unless the sentence begins with a name,
+/// such as `fprop_w`.
+std::string Capital(std::string sentence) {
+  const size_t word = sentence.find(' ');
+  if (!sentence.empty() && sentence.find('_') > word) {
+    sentence[0] = static_cast<char>(
+        std::toupper(static_cast<unsigned char>(sentence[0])));
+  }
+  return sentence;
+}
+
+bool Masks(const std::string& tensor, float value) {
+  return value < 0 && std::isinf(value) &&
+         (tensor == "logits" || tensor == "scores" || tensor == "bias");
+}
+
+std::vector<NonFiniteTensor> NonFiniteOf(
+    const std::vector<OperationFile>& files) {
+  std::vector<NonFiniteTensor> result;
+  for (size_t f = 0; f < files.size(); ++f) {
+    for (size_t i = 0; i < files[f].operations.size(); ++i) {
+      const operations::Operation& operation = files[f].operations[i];
+      const bool is_skipped =
+          operation.type == "adamw" && operation.texts.contains("expected");
+      for (const auto& [name, tensor] : operation.floats) {
+        const int64_t count =
+            std::ranges::count_if(tensor.values, [&](float value) {
+              return !std::isfinite(value) && !Masks(name, value);
+            });
+        if (count == 0) continue;
+        result.push_back({f, i, name, count,
+                          static_cast<int64_t>(tensor.values.size()),
+                          is_skipped && name == "gradient"});
+      }
+    }
+  }
+  return result;
+}
+
+std::string NonFiniteText(const CheckedTensors& checked,
+                          const document::TextStyle& style) {
+  std::string text;
+  for (const NonFiniteTensor& found : checked.non_finite) {
+    const OperationFile& file = checked.files[found.file];
+    const std::string sentence = fmt::format(
+        "{} ({}), step {}: {} of {} elements of {} are not finite{}.",
+        Printable(file.operations[found.operation].module),
+        file.operations[found.operation].type, file.step, found.elements,
+        found.of, found.tensor,
+        found.is_expected ? ", and the step was to be skipped" : "");
+    text += document::Wrap(sentence, 0, 2, style) + "\n";
+  }
+  return text;
+}
+
+constexpr size_t kMostNames = 20;
+
+/// Lists the first of `names`, and says how many more there are.
+template <typename Names>
+std::string FirstOf(const Names& names) {
+  const size_t count = std::min(names.size(), kMostNames);
+  return fmt::format(
+      "{}{}",
+      fmt::join(names.begin(),
+                std::next(names.begin(), static_cast<ptrdiff_t>(count)), ", "),
+      names.size() > count
+          ? fmt::format(" and {} more (--json)", names.size() - count)
+          : "");
+}
+
+/// Lists the open points, each once, with all steps, ranks and modules that
+/// have it.
+std::string OpenText(const CheckedTensors& checked,
+                     const document::TextStyle& style) {
+  struct Whose {
+    std::set<std::string> modules;
+    std::set<std::pair<int64_t, int64_t>> places;
+  };
+  std::map<std::pair<bool, std::string>, Whose> points;
+  for (const OpenPoint& point : checked.open) {
+    const OperationFile& file = checked.files[point.file];
+    Whose& whose = points[{!point.forbids_pass, Printable(point.text)}];
+    if (!point.module.empty()) whose.modules.insert(Printable(point.module));
+    whose.places.emplace(file.step, file.rank);
+  }
+  std::string text;
+  for (const auto& [key, whose] : points) {
+    const auto [step, rank] = *whose.places.begin();
+    text += document::Wrap(
+                fmt::format(
+                    "{}, step {}, rank {}{}: {}{}.",
+                    key.first ? "Note" : "Open", step, rank,
+                    whose.places.size() > 1
+                        ? fmt::format(", and {} more", whose.places.size() - 1)
+                        : "",
+                    key.second,
+                    whose.modules.empty()
+                        ? ""
+                        : fmt::format(": {}", FirstOf(whose.modules))),
+                0, 2, style) +
+            "\n";
+  }
+  return text;
+}
+
+/// Groups modules by whether they are quantised and why, and shows the first of
+/// each group.
+std::string ModulesText(const CheckedTensors& checked,
+                        const document::TextStyle& style) {
+  std::map<std::pair<bool, std::string>, std::vector<std::string>> by_reason;
+  for (const operations::ModuleChoice& choice : checked.modules) {
+    by_reason[{choice.quantized, choice.reason}].push_back(
+        Printable(choice.module));
+  }
+  std::string text;
+  for (const auto& [key, names] : by_reason) {
+    text += document::Wrap(fmt::format("{} ({}; {} of {} linear modules): {}.",
+                                       key.first ? "Taken as quantised"
+                                                 : "Not taken as quantised",
+                                       Printable(key.second), names.size(),
+                                       checked.modules.size(), FirstOf(names)),
+                           0, 2, style) +
+            "\n";
+  }
+  for (const std::string& remark : checked.pattern_remarks) {
+    text += document::Wrap(remark, 0, 2, style) + "\n";
+  }
+  return text;
+}
+
+std::string LeftOutText(const CheckedTensors& checked) {
+  return checked.left_out() == 0
+             ? ""
+             : fmt::format(
+                   " {} of {} linear modules were not taken as quantised.",
+                   checked.left_out(), checked.modules.size());
+}
+
+std::string SummaryOf(const CheckedTensors& checked) {
+  int64_t elements = 0;
+  int64_t others = 0;
+  for (const Finding& finding : checked.findings) {
+    elements += finding.comparison.elements();
+    others += finding.comparison.other();
+  }
+  if (elements == 0) return "INCONCLUSIVE: there is no result to check.";
+  const system::ExitCode outcome = checked.Outcome();
+  const char* word = outcome == system::ExitCode::kPass   ? "PASS"
+                     : outcome == system::ExitCode::kFail ? "FAIL"
+                                                          : "INCONCLUSIVE";
+  const int64_t count = checked.not_finite();
+  std::string reasons;
+  if (count > 0) {
+    reasons = count == 1
+                  ? "1 tensor holds elements that are not finite."
+                  : fmt::format("{} tensors hold elements that are not finite.",
+                                count);
+  }
+  const auto open =
+      std::ranges::count(checked.open, true, &OpenPoint::forbids_pass);
+  if (open > 0) {
+    reasons += fmt::format("{}{} point{} open.", reasons.empty() ? "" : " ",
+                           open, open == 1 ? " is" : "s are");
+  }
+  if (!reasons.empty() && checked.wrong() == 0) {
+    return fmt::format(
+        "{}: {} {} checked {} what {} inputs give under recipe {}.", word,
+        reasons, checked.findings.size(),
+        checked.findings.size() == 1 ? "result is" : "results are",
+        checked.findings.size() == 1 ? "its" : "their", checked.recipe.name);
+  }
+  return fmt::format(
+      "{}: {} of {} tensors have elements that no order of summation "
+      "explains under recipe {} ({} of {} elements).{}",
+      word, checked.wrong(), checked.findings.size(), checked.recipe.name,
+      others, elements, reasons.empty() ? "" : " " + reasons);
+}
+
+/// Prints a table of the findings that are right, or of those that are not.
+std::string TableOf(const CheckedTensors& checked, bool right,
+                    const document::TextStyle& style) {
+  std::string text;
+  size_t file = checked.files.size();
+  size_t operation = 0;
+  for (const Finding& finding : checked.findings) {
+    if (finding.is_right() != right) continue;
+    if (finding.file != file || finding.operation != operation) {
+      file = finding.file;
+      operation = finding.operation;
+      text += fmt::format("{} ({}), step {}\n", Printable(finding.module),
+                          finding.type, checked.files[file].step);
+    }
+    const runlog::OracleRow row = finding.comparison.Row();
+    text += fmt::format("  {:<34}{:>11}{:>11}{:>11}{:>11}\n", finding.part,
+                        row.elements, row.equal, row.flips, row.other);
+    const std::string sentences = Sentences(finding);
+    if (sentences.empty()) continue;
+    text += "    " + document::Wrap(sentences, 4, 4, style) + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+system::ExitCode CheckedTensors::Outcome() const {
+  const bool has_bad_state = std::ranges::any_of(
+      non_finite, [](const auto& found) { return found.is_state_after(); });
+  if (wrong() > 0 || has_bad_state) return system::ExitCode::kFail;
+  const bool is_empty = std::ranges::all_of(findings, [](const Finding& f) {
+    return f.comparison.Row().elements == 0;
+  });
+  const bool is_open = std::ranges::any_of(
+      open, [](const OpenPoint& point) { return point.forbids_pass; });
+  return is_empty || is_open || not_finite() > 0
+             ? system::ExitCode::kInconclusive
+             : system::ExitCode::kPass;
+}
+
+int64_t CheckedTensors::not_finite() const {
+  return std::ranges::count(non_finite, false, &NonFiniteTensor::is_expected);
+}
+
+int64_t CheckedTensors::wrong() const {
+  return std::ranges::count_if(findings,
+                               [](const Finding& f) { return !f.is_right(); });
+}
+
+int64_t CheckedTensors::left_out() const {
+  return std::ranges::count(modules, false,
+                            &operations::ModuleChoice::quantized);
+}
+
+CheckedTensors CheckTensors(const CheckTensorsRequest& request,
+                            Executor& executor) {
+  CheckedTensors checked = {
+      .recipe = RecipeOf(request.recipe), .files = {}, .findings = {}};
+  for (const std::filesystem::path& path : request.dumps) {
+    checked.files.push_back(operations::ReadOperations(path));
+  }
+  CheckSameRun(checked.files, checked.recipe);
+  checked.findings = operations::CheckOperations(checked.files, checked.recipe,
+                                                 request.options, executor);
+  checked.non_finite = NonFiniteOf(checked.files);
+  checked.open = operations::OpenPointsOf(checked.files);
+  if (checked.recipe.quantizes()) {
+    const operations::ModuleChoices modules(checked.files, checked.recipe,
+                                            request.options);
+    checked.modules = modules.all();
+    checked.pattern_remarks = modules.remarks();
+  }
+  return checked;
+}
+
+/// A mistake that leaves more than a tenth of the differing elements
+/// unexplained is not the cause.
+static bool IsCause(const operations::Explanation& why, int64_t others) {
+  constexpr int64_t kTenth = 10;
+  return why.other <= others / kTenth;
+}
+
+static std::string ExplanationText(const operations::Explanation& why,
+                                   int64_t others) {
+  if (why.is_guess) {
+    return fmt::format(
+        "{}. That is only a possibility, since other small errors look alike. "
+        "It leaves {} others of {} ({}).",
+        Capital(why.sentence), why.other, others, why.name);
+  }
+  if (why.other == 0) {
+    return fmt::format("{}. This explains all elements ({}).",
+                       Capital(why.sentence), why.name);
+  }
+  if (IsCause(why, others)) {
+    return fmt::format("{}. This leaves {} others of {} ({}).",
+                       Capital(why.sentence), why.other, others, why.name);
+  }
+  return fmt::format(
+      "No known mistake explains all. The nearest one explains {} of {} "
+      "elements, which may be by chance: {} ({}).",
+      others - why.other, others, why.sentence, why.name);
+}
+
+static std::string WorstText(const runlog::OracleRow& row) {
+  const bool hides =
+      std::isfinite(row.worst_value) && !std::isfinite(row.worst_expected);
+  return fmt::format(
+      " The worst is row {}, column {}: it is {:.9g}, but {} {:.9g}.",
+      row.worst_row, row.worst_column, row.worst_value,
+      hides ? "its inputs make it" : "should be", row.worst_expected);
+}
+
+static std::string AdviceFor(const std::string& name) {
+  if (name.starts_with("unquantized.")) {
+    return " If the module is not to be quantised, name it with --exclude.";
+  }
+  if (name.starts_with("quantized.")) {
+    return " If the module is to be quantised, its name must match --include, "
+           "and not --exclude.";
+  }
+  return "";
+}
+
+std::string Sentences(const Finding& finding) {
+  if (finding.is_right()) return "";
+  const runlog::OracleRow row = finding.comparison.Row();
+  const auto& why = finding.explanation;
+  std::string text = finding.remark.empty() ? "" : finding.remark + " ";
+  if (!finding.places.empty() && !(why && why->other == 0)) {
+    text += finding.places + " ";
+  }
+  text +=
+      why ? ExplanationText(*why, row.other) : "No known mistake explains it.";
+  if (why && IsCause(*why, row.other)) {
+    text += AdviceFor(why->name);
+  } else {
+    // A remark has the places already.
+    if (finding.remark.empty()) text += WorstText(row);
+    if (!finding.untried.empty()) text += " " + finding.untried;
+    if (!finding.knows_previous) {
+      text +=
+          " No file of the step before has this operation, so that what is "
+          "one step old was not tried: give that file, too.";
+    }
+  }
+  // A second mistake that leaves most elements unexplained tells nothing.
+  if (!why || why->runner_up.empty() ||
+      (!why->is_ambiguous && why->runner_up_other > row.other / 2)) {
+    return text;
+  }
+  return text +
+         (why->is_ambiguous
+              ? fmt::format(" {} explains it as well, with {} others: these "
+                            "tensors do not tell the two apart.",
+                            why->runner_up, why->runner_up_other)
+          : why->runner_up_other == 0
+              ? fmt::format(" {} explains all, too, but by many more flips.",
+                            why->runner_up)
+              : fmt::format(" The next best, {}, leaves {} others.",
+                            why->runner_up, why->runner_up_other));
+}
+
+std::string RenderChecked(const CheckedTensors& checked, bool all,
+                          const document::TextStyle& style) {
+  std::string table = TableOf(checked, /*right=*/false, style);
+  if (all) table += TableOf(checked, /*right=*/true, style);
+  const auto passed =
+      static_cast<int64_t>(checked.findings.size()) - checked.wrong();
+  if (!table.empty()) {
+    table = fmt::format("{:<36}{:>11}{:>11}{:>11}{:>11}\n", "operation",
+                        "elements", "equal", "flips", "other") +
+            table +
+            document::Wrap(
+                "flips: another order of FP32 sums gives these values. other: "
+                "no order gives these.",
+                0, 0, style) +
+            "\n";
+  }
+  if (!all && passed > 0) {
+    table +=
+        document::Wrap(
+            fmt::format("Without others: {} of {} tensors. --all lists them.",
+                        passed, checked.findings.size()),
+            0, 0, style) +
+        "\n";
+  }
+  return table + NonFiniteText(checked, style) + OpenText(checked, style) +
+         ModulesText(checked, style) +
+         document::Wrap(SummaryOf(checked) + LeftOutText(checked), 0, 0,
+                        style) +
+         "\n";
+}
+
+}  // namespace isoloss::inspection

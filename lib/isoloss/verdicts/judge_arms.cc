@@ -1,0 +1,268 @@
+#include "isoloss/verdicts/judge_arms.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "isoloss/base/error.h"
+#include "isoloss/base/nearest_name.h"
+#include "isoloss/base/printable.h"
+#include "isoloss/base/text_file.h"
+#include "isoloss/report/json.h"
+#include "isoloss/system/output_file.h"
+#include "isoloss/verdicts/report_page.h"
+
+namespace isoloss::verdicts {
+namespace {
+
+namespace fs = std::filesystem;
+
+void CheckArms(const std::vector<compare::Run>& runs,
+               const std::string& baseline_arm,
+               const std::vector<std::string>& candidates) {
+  if (compare::RunsOfArm(runs, baseline_arm).empty()) {
+    ThrowError(ErrorKind::kConfig,
+               "gate: {} logs of arm {}, but none of the baseline `{}`. Give "
+               "its logs too or name another arm with --baseline.{}",
+               runs.size(), fmt::join(candidates, ", "), baseline_arm,
+               DidYouMean(baseline_arm, candidates));
+  }
+  if (candidates.empty()) {
+    ThrowError(
+        ErrorKind::kConfig,
+        "gate: {} logs, all of arm `{}`, but a verdict needs a second "
+        "arm. Give the logs of both arms; ARM=FILE names the arm of a file, "
+        "as in a=d1/train.log b=d2/train.log.",
+        runs.size(), baseline_arm);
+  }
+}
+
+/// Logs may come from anywhere: an arm's name must not lead out of the folder.
+std::string VerdictName(const std::string& candidate, size_t candidates) {
+  if (candidates == 1) return kVerdictFile;
+  if (candidate.find('/') != std::string::npos) {
+    ThrowError(ErrorKind::kConfig,
+               "gate: an arm is named `{}`, but verdict-ARM.json is a file of "
+               "--out, so the name may hold no `/`. Rename the arm.",
+               candidate);
+  }
+  return fmt::format("verdict-{}.json", candidate);
+}
+
+/// Returns the names of the verdicts that WriteVerdicts writes.
+std::vector<std::string> VerdictFiles(
+    const std::vector<gate::Judgement>& judgements) {
+  std::vector<std::string> files = {kVerdictFile};
+  if (judgements.size() == 1) return files;
+  for (const gate::Judgement& judgement : judgements) {
+    files.push_back(VerdictName(judgement.candidate.arm, judgements.size()));
+  }
+  return files;
+}
+
+bool IsVerdict(const std::filesystem::path& file) {
+  const auto json = nlohmann::json::parse(
+      ReadTextFile(file, "Choose another folder."), nullptr, false);
+  return json.is_object() && json.contains("schema_version") &&
+         json.contains("outcome") && json.contains("exit_code");
+}
+
+/// Throws if RemoveVerdicts and WriteVerdicts may not remove `file`.
+void CheckVerdict(const std::filesystem::path& file) {
+  system::CheckOutput(file, {}, "verdict", IsVerdict);
+}
+
+/// Writes the page of these verdicts.
+void WritePage(const std::vector<gate::Judgement>& judgements,
+               const JudgedRuns& judged, const fs::path& file) {
+  std::vector<document::Json> verdicts;
+  for (const gate::Judgement& judgement : judgements) {
+    verdicts.push_back(report::VerdictJson(judgement));
+  }
+  WriteReportPage({.runs = judged.runs,
+                   .approved = judged.approved,
+                   .verdicts = &verdicts,
+                   .probes = judged.evidence.probes,
+                   .ensembles = judged.evidence.ensembles},
+                  file);
+}
+
+/// Returns every file that WriteVerdicts may have written for these arms.
+std::vector<std::filesystem::path> VerdictsBelow(
+    const train::Experiment& experiment, const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> files = {folder / kVerdictFile};
+  for (const train::Arm& arm : experiment.arms) {
+    files.push_back(folder / VerdictName(arm.name, 2));
+  }
+  return files;
+}
+
+/// Returns the controls without `candidate` itself.
+gate::Controls Beside(const std::string& candidate, gate::Controls controls) {
+  std::erase_if(controls.nulls, [&](const gate::ControlArm& null) {
+    return null.arm == candidate;
+  });
+  if (controls.control && controls.control->arm == candidate) {
+    controls.control.reset();
+    controls.is_candidate = true;
+  }
+  return controls;
+}
+
+/// Says on stderr which approved arms have no new run.
+void NameUnjudged(std::vector<std::string> approved,
+                  const std::vector<std::string>& judged) {
+  std::erase_if(approved, [&](const std::string& arm) {
+    return std::ranges::find(judged, arm) != judged.end();
+  });
+  if (approved.empty()) return;
+  fmt::print(stderr,
+             "isoloss: warning: not judged, since no new log is of it: "
+             "approved arm {}.\n",
+             Printable(fmt::format("{}", fmt::join(approved, ", "))));
+}
+
+}  // namespace
+
+gate::Policy PolicyOf(const std::string& file,
+                      const train::Experiment& experiment) {
+  if (!file.empty()) return gate::ReadPolicy(file);
+  const train::GateConfig& chosen = experiment.gate;
+  gate::Policy policy;
+  if (!chosen.policy.empty()) {
+    policy = gate::ReadPolicy(experiment.path.parent_path() / chosen.policy);
+  }
+  if (!chosen.margin_percent) return policy;
+  return gate::WithMargin(
+      std::move(policy), *chosen.margin_percent,
+      fmt::format("{}: gate.margin_percent", experiment.path.string()));
+}
+
+void CheckVerdicts(const train::Experiment& experiment,
+                   const std::filesystem::path& folder) {
+  for (const auto& file : VerdictsBelow(experiment, folder)) CheckVerdict(file);
+  CheckReportPage(folder / kReportFile);
+}
+
+void RemoveVerdicts(const train::Experiment& experiment,
+                    const std::filesystem::path& folder) {
+  std::vector<fs::path> files = VerdictsBelow(experiment, folder);
+  files.push_back(folder / kReportFile);
+  for (const auto& file : files) {
+    std::error_code error;
+    std::filesystem::remove(file, error);
+    if (error == std::errc::not_a_directory) return;  // logs will fail, too
+    if (error) {
+      ThrowError(ErrorKind::kIo,
+                 "{}: an earlier verdict can't be removed: {}. Choose another "
+                 "folder with --out.",
+                 file.string(), error.message());
+    }
+  }
+}
+
+std::vector<gate::Judgement> JudgeArms(
+    const std::vector<compare::Run>& runs, const std::string& baseline_arm,
+    const gate::Policy& policy, const logs::EvidenceFiles& evidence,
+    const std::optional<std::string>& control) {
+  ArmRoles roles{.candidates = ArmsOf(runs)};
+  std::erase(roles.candidates, baseline_arm);
+  CheckArms(runs, baseline_arm, roles.candidates);
+  if (policy.question == compare::Question::kPrecision) {
+    roles = RolesOf(runs, baseline_arm, control);
+  }
+  return JudgeRoles(runs, baseline_arm, roles, policy, evidence);
+}
+
+std::vector<gate::Judgement> JudgeRoles(const std::vector<compare::Run>& runs,
+                                        const std::string& baseline_arm,
+                                        const ArmRoles& roles,
+                                        const gate::Policy& policy,
+                                        const logs::EvidenceFiles& evidence) {
+  logs::CheckEvidenceIsUsed(evidence, policy.question, roles.candidates,
+                            baseline_arm);
+  const gate::Controls controls =
+      JudgeControls(runs, baseline_arm, roles, policy,
+                    evidence.looks ? &*evidence.looks : nullptr);
+  std::vector<gate::Judgement> judgements;
+  for (const std::string& candidate : roles.candidates) {
+    const gate::Controls beside = Beside(candidate, controls);
+    judgements.push_back(logs::JudgeWith(
+        compare::PairBySeed(baseline_arm,
+                            compare::RunsOfArm(runs, baseline_arm), candidate,
+                            compare::RunsOfArm(runs, candidate)),
+        evidence, policy, &beside));
+  }
+  return judgements;
+}
+
+std::vector<gate::Judgement> JudgeAgainstApproved(
+    const std::vector<compare::Run>& runs,
+    const std::vector<compare::Run>& approved, gate::Policy policy,
+    const logs::EvidenceFiles& evidence) {
+  policy.question = compare::Question::kRegression;
+  logs::CheckEvidenceIsUsed(evidence, policy.question, ArmsOf(runs));
+  std::vector<gate::Judgement> judgements;
+  for (const std::string& arm : ArmsOf(runs)) {
+    const auto approved_runs = compare::RunsOfArm(approved, arm);
+    if (approved_runs.empty()) {
+      const std::vector<std::string> known = ArmsOf(approved);
+      ThrowError(ErrorKind::kConfig,
+                 "gate: no approved log of arm `{}`; --against has arms {}. "
+                 "Give its approved logs too.{}",
+                 arm, fmt::join(known, ", "), DidYouMean(arm, known));
+    }
+    judgements.push_back(
+        logs::JudgeWith(compare::PairBySeed(arm, approved_runs, arm,
+                                            compare::RunsOfArm(runs, arm)),
+                        evidence, policy));
+  }
+  NameUnjudged(ArmsOf(approved), ArmsOf(runs));
+  return judgements;
+}
+
+std::vector<fs::path> VerdictsIn(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("verdict-") && name.ends_with(".json")) {
+      files.push_back(entry.path());
+    }
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
+std::vector<std::string> WriteVerdicts(
+    const std::vector<gate::Judgement>& judgements, const JudgedRuns& judged,
+    const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    ThrowError(ErrorKind::kIo,
+               "{}: the folder for the verdict can't be made: {}. Choose "
+               "another one with --out.",
+               folder.string(), error.message());
+  }
+  std::vector<std::string> files = VerdictFiles(judgements);
+  for (const std::string& file : files) CheckVerdict(folder / file);
+  CheckReportPage(folder / kReportFile);
+  for (const gate::Judgement& judgement : judgements) {
+    report::WriteJson(
+        {&judgement, 1},
+        folder / VerdictName(judgement.candidate.arm, judgements.size()));
+  }
+  if (judgements.size() > 1) {
+    report::WriteJson(judgements, folder / kVerdictFile);
+  }
+  WritePage(judgements, judged, folder / kReportFile);
+  files.emplace_back(kReportFile);
+  return files;
+}
+
+}  // namespace isoloss::verdicts
