@@ -38,7 +38,7 @@ BUILD = ROOT / "build" / "coverage"
 RECORD = ROOT / "golden" / "coverage.txt"
 # The oracle is not measured, and counting would take it ten times as long.
 FLAGS = ("-O1 -DNDEBUG --coverage -fprofile-update=atomic "
-         "-fprofile-exclude-files=.*isoloss/oracle/.*")
+         "'-fprofile-exclude-files=.*isoloss/(oracle|step_checks)/.*'")
 
 # Everything between corpus and log; of runlog what writes, of train what
 # trains (parity and run_again compare runs; cost and memory say what a run would

@@ -27,7 +27,7 @@ std::string_view EnsembleKindName(EnsembleKind kind);  ///< "benign", "seeds"
 
 /// Members of kSeeds have this perturbation: products are the oracle's own, so
 /// that no code of the candidate sets the limits by which it is judged
-/// (oracle/predicted_products.h).
+/// (step_checks/predicted_products.h).
 inline constexpr const char* kPredicted = "predicted";
 
 /// One good run is a member. kBenign compares it with the unperturbed run of

@@ -22,9 +22,9 @@
 #include "isoloss/campaign/judge_arms.h"
 #include "isoloss/campaign/train_arms.h"
 #include "isoloss/corpus/corpus.h"
-#include "isoloss/oracle/probe_cases.h"
 #include "isoloss/precision/recipe.h"
 #include "isoloss/report/live_view.h"
+#include "isoloss/step_checks/probe_cases.h"
 #include "isoloss/train/presets.h"
 
 namespace isoloss::campaign {
@@ -194,7 +194,7 @@ double OracleSeconds(const train::Experiment& experiment, const ArmRates& rates,
   const double flops = train::FlopsPerToken(experiment) *
                        static_cast<double>(TokensPerStep(experiment));
   const double steps =
-      static_cast<double>(OracleSteps(1, oracle::ProbeCases().size())) *
+      static_cast<double>(OracleSteps(1, step_checks::ProbeCases().size())) *
       static_cast<double>(kOracleStepCost);
   const int workers = train::CrewFor(experiment, 1).workers;
   return steps * flops / rates.at(candidate).flops_per_second / workers;

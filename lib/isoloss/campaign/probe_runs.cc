@@ -13,8 +13,8 @@
 #include "isoloss/campaign/output_file.h"
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/gate/probe_completeness.h"
-#include "isoloss/oracle/probe.h"
 #include "isoloss/runlog/probe_log.h"
+#include "isoloss/step_checks/probe.h"
 #include "isoloss/train/run_description.h"
 #include "isoloss/train/runner.h"
 
@@ -89,7 +89,7 @@ fs::path ProbeOneArm(const train::Experiment& experiment,
                      const fs::path& folder, const ProbeSettings& settings,
                      Executor& executor) {
   const uint64_t seed = experiment.train.seeds.front();
-  oracle::ProbeOptions options;
+  step_checks::ProbeOptions options;
   options.cases = settings.cases;
   if (settings.steps > 0) options.steps = settings.steps;
   options.make_hooks = settings.hooks;
@@ -103,8 +103,8 @@ fs::path ProbeOneArm(const train::Experiment& experiment,
   }
   fs::path file = ProbeFile(folder, arm, seed);
   runlog::WriteProbeLog(
-      oracle::ProbeArm(experiment, train::ArmNamed(experiment, arm), seed,
-                       corpus, executor, options),
+      step_checks::ProbeArm(experiment, train::ArmNamed(experiment, arm), seed,
+                            corpus, executor, options),
       file);
   return file;
 }
