@@ -16,9 +16,9 @@
 #include "isoloss/campaign/interrupt.h"
 #include "isoloss/campaign/open_log.h"
 #include "isoloss/campaign/watched_runs.h"
+#include "isoloss/hdf5/sealed_file.h"
 #include "isoloss/report/live_screen.h"
 #include "isoloss/runlog/recorder.h"
-#include "isoloss/runlog/sealed_file.h"
 #include "value_names.h"
 
 namespace isoloss::cli {
@@ -91,7 +91,7 @@ ExitCode Watch(const WatchArguments& arguments) {
     // with it.
     try {
       campaign::OpenLog(arguments.path);
-    } catch (const runlog::WrongKindError& reason) {
+    } catch (const hdf5::WrongKindError& reason) {
       fmt::print("{}\n", Printable(reason.what()));
       return ExitCode::kPass;
     }

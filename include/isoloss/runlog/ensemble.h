@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "isoloss/hdf5/read_limit.h"
 #include "isoloss/runlog/probe_log.h"
-#include "isoloss/runlog/read_limit.h"
 #include "isoloss/runlog/run_log.h"
 
 namespace isoloss::runlog {
@@ -61,7 +61,7 @@ struct Ensemble {
   /// hexadecimal digits. Values that are empty or 0 do not change it, so that
   /// later versions may add columns.
   std::string digest;
-  ReadCharge charge = {};
+  hdf5::ReadCharge charge = {};
 };
 
 /// Errors   as WriteProbeLog; ShapeError too if members do not record the same

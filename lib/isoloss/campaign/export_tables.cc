@@ -16,8 +16,8 @@
 #include "isoloss/campaign/log_files.h"
 #include "isoloss/campaign/open_log.h"
 #include "isoloss/campaign/output_file.h"
+#include "isoloss/hdf5/sealed_file.h"
 #include "isoloss/runlog/probe_log.h"
-#include "isoloss/runlog/sealed_file.h"
 
 namespace isoloss::campaign {
 namespace {
@@ -127,8 +127,8 @@ void ExportLog(const ExportPlan& plan) {
       fmt::print(stderr, "isoloss: {}\n", opened.note);
     }
     ExportOne(opened.log, "steps", plan);
-  } catch (const runlog::WrongKindError& reason) {
-    if (&reason.found() != &runlog::kProbeLogFile) throw;
+  } catch (const hdf5::WrongKindError& reason) {
+    if (&reason.found() != &hdf5::kProbeLogFile) throw;
     ExportOne(runlog::ReadProbeLog(plan.log), "oracle", plan);
   }
 }

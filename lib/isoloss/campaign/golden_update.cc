@@ -22,9 +22,9 @@
 #include "isoloss/campaign/log_files.h"
 #include "isoloss/campaign/train_arms.h"
 #include "isoloss/compare/golden.h"
+#include "isoloss/hdf5/sealed_file.h"
 #include "isoloss/precision/recipe.h"
 #include "isoloss/runlog/layout.h"
-#include "isoloss/runlog/sealed_file.h"
 #include "isoloss/train/runner.h"
 
 namespace isoloss::campaign {
@@ -218,7 +218,7 @@ void Write(const fs::path& folder, const std::vector<Update>& updates,
       const std::string& name = update.change.golden;
       WriteFileAtomically(staged / (name + ".h5"),
                           Bytes(ReadTextFile(update.run->file, "Run it again.",
-                                             runlog::kMaxSealedBytes)));
+                                             hdf5::kMaxSealedBytes)));
       WriteFileAtomically(staged / (name + ".txt"), Bytes(update.text));
     }
     WriteFileAtomically(staged / kGoldenHistory, Bytes(history.Text()));

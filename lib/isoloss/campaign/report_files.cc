@@ -25,8 +25,8 @@
 #include "isoloss/compare/arm_summary.h"
 #include "isoloss/compare/dump_difference.h"
 #include "isoloss/compare/error_growth.h"
+#include "isoloss/hdf5/sealed_file.h"
 #include "isoloss/report/dump_json.h"
-#include "isoloss/runlog/sealed_file.h"
 #include "isoloss/runlog/tensor_dump.h"
 
 namespace isoloss::campaign {
@@ -106,15 +106,14 @@ class FilesReader {
       std::ranges::move(ReadRuns({file}), std::back_inserter(files_.runs));
       return;
     }
-    const runlog::FileKind* kind =
-        IsJournal(file) ? nullptr : runlog::KindOf(file);
-    if (kind == nullptr || kind->version == runlog::kRunLogFile.version) {
+    const hdf5::FileKind* kind = IsJournal(file) ? nullptr : hdf5::KindOf(file);
+    if (kind == nullptr || kind->version == hdf5::kRunLogFile.version) {
       OpenedLog opened = OpenLog(file);
       if (!opened.note.empty()) files_.notes.push_back(opened.note + ".");
       files_.runs.push_back({Printable(file.string()), std::move(opened.log)});
-    } else if (kind->version == runlog::kProbeLogFile.version) {
+    } else if (kind->version == hdf5::kProbeLogFile.version) {
       ReadProbes({file}, files_.evidence);
-    } else if (kind->version == runlog::kEnsembleFile.version) {
+    } else if (kind->version == hdf5::kEnsembleFile.version) {
       ReadEnsembles({file}, files_.evidence);
     } else {
       dumps_.push_back(file);
@@ -127,7 +126,7 @@ class FilesReader {
     for (const fs::path& file : LogsIn(folder)) {
       if (IsPartial(file)) {
         ++unfinished;
-      } else if (runlog::KindOf(file) == &runlog::kTensorDumpFile) {
+      } else if (hdf5::KindOf(file) == &hdf5::kTensorDumpFile) {
         lying_dumps_.push_back(ByName(file));
       } else {
         if (IsNew(file)) ReadFile(file);

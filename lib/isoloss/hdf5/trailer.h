@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-namespace isoloss::runlog {
+namespace isoloss::hdf5 {
 
 inline constexpr size_t kTrailerBytes = 24;
 inline constexpr size_t kSignatureBytes = 8;
@@ -51,4 +51,4 @@ std::span<const std::byte> CheckedData(std::span<const std::byte> bytes,
                                        const std::string& name,
                                        const FileKind& kind = kRunLogFile);
 
-}  // namespace isoloss::runlog
+}  // namespace isoloss::hdf5

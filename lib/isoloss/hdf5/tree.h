@@ -14,13 +14,11 @@
 #include <type_traits>
 #include <vector>
 
-namespace isoloss::runlog {
+namespace isoloss::hdf5 {
+
 class SharedMemory;
-}
 
-namespace isoloss::runlog::h5 {
-
-/// Our files have these types; see TypeOf in h5_handle.h.
+/// Our files have these types; see TypeOf in handle.h.
 enum class ValueType : uint8_t {
   kUint8,
   kFloat,
@@ -113,4 +111,4 @@ class Tree {
   size_t value_bytes_ = 0;
 };
 
-}  // namespace isoloss::runlog::h5
+}  // namespace isoloss::hdf5

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-namespace isoloss::runlog {
+namespace isoloss::hdf5 {
 
 /// Says who made a file.
 enum class Maker {
@@ -56,4 +56,4 @@ ReadCharge Charge(const std::string& name, size_t file_bytes,
 /// null if there was no charge.
 ReadCharge Lessened(const ReadCharge& charge, size_t value_bytes);
 
-}  // namespace isoloss::runlog
+}  // namespace isoloss::hdf5

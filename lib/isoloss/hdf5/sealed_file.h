@@ -8,12 +8,12 @@
 #include <functional>
 
 #include "isoloss/base/error.h"
-#include "isoloss/runlog/h5_handle.h"
-#include "isoloss/runlog/h5_tree.h"
-#include "isoloss/runlog/read_limit.h"
-#include "isoloss/runlog/trailer.h"
+#include "isoloss/hdf5/handle.h"
+#include "isoloss/hdf5/read_limit.h"
+#include "isoloss/hdf5/trailer.h"
+#include "isoloss/hdf5/tree.h"
 
-namespace isoloss::runlog {
+namespace isoloss::hdf5 {
 
 /// A reader takes no larger step or number in an attribute: every double up to
 /// it is exact, and sums of a few can't overflow.
@@ -40,20 +40,20 @@ class WrongKindError : public Error {
 /// Errors   IoError naming the path and the reason, also if no reader would
 ///          take so large a file; what `encode` throws. Nothing is left.
 void WriteSealedFile(const std::filesystem::path& path, const FileKind& kind,
-                     const std::function<void(const h5::Handle& file)>& encode);
+                     const std::function<void(const Handle& file)>& encode);
 
 /// Is the only way to the content of an HDF5 file. Lets `decode` read the tree
 /// of its groups. The caller keeps the returned charge as long as the content.
 /// Errors   IoError if it can't be read; WrongKindError if it is of another
-///          kind; FormatError if it was changed, breaks a rule of h5_tree.h, is
+///          kind; FormatError if it was changed, breaks a rule of tree.h, is
 ///          too large, or holds too much.
-ReadCharge ReadSealedFile(
-    const std::filesystem::path& path, const FileKind& kind,
-    const std::function<void(const h5::Object& root)>& decode,
-    Maker maker = Maker::kAnybody);
+ReadCharge ReadSealedFile(const std::filesystem::path& path,
+                          const FileKind& kind,
+                          const std::function<void(const Object& root)>& decode,
+                          Maker maker = Maker::kAnybody);
 
 /// Returns the only kind whose version is among the attributes of the file's
 /// root. Null if there is no such kind, or the file can't be read.
 const FileKind* KindOf(const std::filesystem::path& path);
 
-}  // namespace isoloss::runlog
+}  // namespace isoloss::hdf5

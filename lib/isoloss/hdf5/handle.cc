@@ -1,4 +1,4 @@
-#include "isoloss/runlog/h5_handle.h"
+#include "isoloss/hdf5/handle.h"
 
 #include <fmt/format.h>
 
@@ -7,9 +7,9 @@
 #include <type_traits>
 #include <utility>
 
-#include "isoloss/runlog/h5_check.h"
+#include "isoloss/hdf5/check.h"
 
-namespace isoloss::runlog::h5 {
+namespace isoloss::hdf5 {
 namespace {
 
 static_assert(std::is_same_v<hid_t, Id>);
@@ -288,4 +288,4 @@ template void WriteAttribute(const Handle&, const char*, const double&);
 template void WriteAttribute(const Handle&, const char*, const bool&);
 template void WriteAttribute(const Handle&, const char*, const std::string&);
 
-}  // namespace isoloss::runlog::h5
+}  // namespace isoloss::hdf5

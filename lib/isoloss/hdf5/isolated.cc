@@ -1,4 +1,4 @@
-#include "isoloss/runlog/isolated.h"
+#include "isoloss/hdf5/isolated.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -28,7 +28,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/files.h"
 
-namespace isoloss::runlog {
+namespace isoloss::hdf5 {
 namespace {
 
 // Sanitizers map terabytes and make system calls of their own.
@@ -237,4 +237,4 @@ std::string RunIsolated(const IsolationLimits& limits,
   return EndOf(status, too_long, limits);
 }
 
-}  // namespace isoloss::runlog
+}  // namespace isoloss::hdf5

@@ -1,4 +1,4 @@
-#include "isoloss/runlog/sealed_file.h"
+#include "isoloss/hdf5/sealed_file.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/files.h"
 
-namespace isoloss::runlog {
+namespace isoloss::hdf5 {
 namespace {
 
 namespace fs = std::filesystem;
@@ -51,7 +51,7 @@ std::vector<std::byte> ReadBytes(const fs::path& path, const FileKind& kind) {
 constexpr std::array kKinds = {&kRunLogFile, &kProbeLogFile, &kEnsembleFile,
                                &kTensorDumpFile};
 
-const FileKind* KindOf(const h5::Object& root) {
+const FileKind* KindOf(const Object& root) {
   const FileKind* found = nullptr;
   for (const FileKind* kind : kKinds) {
     if (root.Attribute(kind->version) == nullptr) continue;
@@ -61,7 +61,7 @@ const FileKind* KindOf(const h5::Object& root) {
   return found;
 }
 
-void CheckKind(const h5::Object& root, const fs::path& path,
+void CheckKind(const Object& root, const fs::path& path,
                const FileKind& wanted) {
   const FileKind* found = KindOf(root);
   if (found == nullptr || found->version == wanted.version) return;
@@ -74,28 +74,26 @@ void CheckKind(const h5::Object& root, const fs::path& path,
 
 /// Calls use(tree, bytes of the file).
 template <typename Use>
-auto WithTree(const fs::path& path, const FileKind& kind, h5::Part part,
+auto WithTree(const fs::path& path, const FileKind& kind, Part part,
               const Use& use) {
   std::vector<std::byte> bytes = ReadBytes(path, kind);
   const size_t size = bytes.size();
-  const h5::Tree tree(CheckedData(bytes, path.string(), kind), path.string(),
-                      part);
+  const Tree tree(CheckedData(bytes, path.string(), kind), path.string(), part);
   bytes = {};  // the tree has what it needs of them
   return use(tree, size);
 }
 
 }  // namespace
 
-void WriteSealedFile(
-    const fs::path& path, const FileKind& kind,
-    const std::function<void(const h5::Handle& file)>& encode) {
+void WriteSealedFile(const fs::path& path, const FileKind& kind,
+                     const std::function<void(const Handle& file)>& encode) {
   std::vector<std::byte> image;
   try {
-    const h5::Session session;
-    const h5::Handle file = h5::CreateFileInMemory();
+    const Session session;
+    const Handle file = CreateFileInMemory();
     encode(file);
-    image = h5::FileImage(file);
-  } catch (const h5::Failure& failure) {
+    image = FileImage(file);
+  } catch (const Failure& failure) {
     ThrowError(ErrorKind::kIo, "{}: HDF5 can't hold this {}: {}.",
                path.string(), kind.name, failure.what());
   }
@@ -109,11 +107,11 @@ void WriteSealedFile(
   WriteFileAtomically(path, image);
 }
 
-ReadCharge ReadSealedFile(
-    const fs::path& path, const FileKind& kind,
-    const std::function<void(const h5::Object& root)>& decode, Maker maker) {
+ReadCharge ReadSealedFile(const fs::path& path, const FileKind& kind,
+                          const std::function<void(const Object& root)>& decode,
+                          Maker maker) {
   return WithTree(
-      path, kind, h5::Part::kAll, [&](const h5::Tree& tree, size_t file_bytes) {
+      path, kind, Part::kAll, [&](const Tree& tree, size_t file_bytes) {
         CheckKind(tree.root(), path, kind);
         ReadCharge charge;
         if (maker == Maker::kAnybody) {
@@ -126,8 +124,8 @@ ReadCharge ReadSealedFile(
 
 const FileKind* KindOf(const fs::path& path) {
   try {
-    return WithTree(path, kRunLogFile, h5::Part::kAttributes,
-                    [](const h5::Tree& tree, size_t /*file_bytes*/) {
+    return WithTree(path, kRunLogFile, Part::kAttributes,
+                    [](const Tree& tree, size_t /*file_bytes*/) {
                       return KindOf(tree.root());
                     });
   } catch (const Error&) {
@@ -135,4 +133,4 @@ const FileKind* KindOf(const fs::path& path) {
   }
 }
 
-}  // namespace isoloss::runlog
+}  // namespace isoloss::hdf5

@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <span>
 
-#include "isoloss/runlog/h5_tree.h"
+#include "isoloss/hdf5/tree.h"
 
-namespace isoloss::runlog::h5 {
+namespace isoloss::hdf5 {
 
 /// Limits, by the size of a file, the objects and bytes for which it may ask.
 struct Budget {
@@ -25,4 +25,4 @@ struct Budget {
 void WalkFile(std::span<const std::byte> file, const Budget& budget, Part part,
               std::span<std::byte> memory) noexcept;
 
-}  // namespace isoloss::runlog::h5
+}  // namespace isoloss::hdf5

@@ -1,4 +1,4 @@
-#include "isoloss/runlog/h5_tree.h"
+#include "isoloss/hdf5/tree.h"
 
 #include <fmt/format.h>
 
@@ -10,13 +10,13 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
-#include "isoloss/runlog/h5_handle.h"
-#include "isoloss/runlog/h5_stream.h"
-#include "isoloss/runlog/h5_walk.h"
-#include "isoloss/runlog/isolated.h"
-#include "isoloss/runlog/read_limit.h"
+#include "isoloss/hdf5/handle.h"
+#include "isoloss/hdf5/isolated.h"
+#include "isoloss/hdf5/read_limit.h"
+#include "isoloss/hdf5/stream.h"
+#include "isoloss/hdf5/walk.h"
 
-namespace isoloss::runlog::h5 {
+namespace isoloss::hdf5 {
 namespace {
 
 /// Describes one ValueType.
@@ -34,7 +34,7 @@ constexpr TypeFacts kTypes[] = {{"unsigned 8-bit integer", 1},
                                 {"other", 0}};
 static_assert(std::size(kTypes) == static_cast<size_t>(ValueType::kOther) + 1);
 
-/// The stream breaks the rules of h5_stream.h: the process that made it went
+/// The stream breaks the rules of stream.h: the process that made it went
 /// astray.
 class BadStream : public std::exception {};
 
@@ -247,4 +247,4 @@ template double One(const Values&);
 template bool One(const Values&);
 template std::string One(const Values&);
 
-}  // namespace isoloss::runlog::h5
+}  // namespace isoloss::hdf5

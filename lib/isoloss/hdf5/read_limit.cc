@@ -1,4 +1,4 @@
-#include "isoloss/runlog/read_limit.h"
+#include "isoloss/hdf5/read_limit.h"
 
 #include <algorithm>
 #include <atomic>
@@ -8,7 +8,7 @@
 
 #include "isoloss/base/error.h"
 
-namespace isoloss::runlog {
+namespace isoloss::hdf5 {
 namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
@@ -67,4 +67,4 @@ ReadCharge Lessened(const ReadCharge& charge, size_t value_bytes) {
                                            std::min(bytes, value_bytes));
 }
 
-}  // namespace isoloss::runlog
+}  // namespace isoloss::hdf5

@@ -1,4 +1,4 @@
-#include "isoloss/runlog/trailer.h"
+#include "isoloss/hdf5/trailer.h"
 
 #include <fmt/format.h>
 
@@ -13,7 +13,7 @@
 #include "isoloss/base/digest.h"
 #include "isoloss/base/error.h"
 
-namespace isoloss::runlog {
+namespace isoloss::hdf5 {
 namespace {
 
 static_assert(std::endian::native == std::endian::little);
@@ -139,4 +139,4 @@ std::span<const std::byte> CheckedData(std::span<const std::byte> bytes,
   return data;
 }
 
-}  // namespace isoloss::runlog
+}  // namespace isoloss::hdf5

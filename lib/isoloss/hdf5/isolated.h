@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-namespace isoloss::runlog {
+namespace isoloss::hdf5 {
 
 /// A process shares this memory with the processes that it forks. Pages that
 /// nobody writes take no place.
@@ -40,4 +40,4 @@ struct IsolationLimits {
 std::string RunIsolated(const IsolationLimits& limits,
                         const std::function<void()>& work);
 
-}  // namespace isoloss::runlog
+}  // namespace isoloss::hdf5

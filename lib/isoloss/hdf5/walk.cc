@@ -1,4 +1,4 @@
-#include "isoloss/runlog/h5_walk.h"
+#include "isoloss/hdf5/walk.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -13,12 +13,12 @@
 #include <utility>
 #include <vector>
 
-#include "isoloss/runlog/h5_check.h"
-#include "isoloss/runlog/h5_handle.h"
-#include "isoloss/runlog/h5_stream.h"
-#include "isoloss/runlog/read_limit.h"
+#include "isoloss/hdf5/check.h"
+#include "isoloss/hdf5/handle.h"
+#include "isoloss/hdf5/read_limit.h"
+#include "isoloss/hdf5/stream.h"
 
-namespace isoloss::runlog::h5 {
+namespace isoloss::hdf5 {
 namespace {
 
 constexpr size_t kMebibyte = size_t{1} << 20;
@@ -492,4 +492,4 @@ void WalkFile(std::span<const std::byte> file, const Budget& budget, Part part,
   }
 }
 
-}  // namespace isoloss::runlog::h5
+}  // namespace isoloss::hdf5

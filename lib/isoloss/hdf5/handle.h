@@ -1,6 +1,6 @@
 // Wraps HDF5 for the run log: one checked function per C call, ids that close
 // themselves, and the library's error stack as an exception instead of text on
-// stderr. Files are read through h5_tree.h.
+// stderr. Files are read through tree.h.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace isoloss::runlog::h5 {
+namespace isoloss::hdf5 {
 
 /// This type is hid_t, so that includers do not need hdf5.h.
 using Id = int64_t;
@@ -95,4 +95,4 @@ void WriteDataset(const Handle& dataset, std::span<const T> values);
 template <typename T>
 void WriteAttribute(const Handle& object, const char* name, const T& value);
 
-}  // namespace isoloss::runlog::h5
+}  // namespace isoloss::hdf5

@@ -5,9 +5,9 @@
 
 #include <string_view>
 
-#include "isoloss/runlog/h5_handle.h"
+#include "isoloss/hdf5/handle.h"
 
-namespace isoloss::runlog::h5 {
+namespace isoloss::hdf5 {
 
 /// Throws a Failure with the library's reasons, and clears them.
 [[noreturn]] void ThrowFailure(const char* call, std::string_view object);
@@ -19,4 +19,4 @@ Result Check(Result result, const char* call, std::string_view object = "") {
   return result;
 }
 
-}  // namespace isoloss::runlog::h5
+}  // namespace isoloss::hdf5

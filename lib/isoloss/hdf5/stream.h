@@ -17,7 +17,7 @@
 #include <string_view>
 #include <type_traits>
 
-namespace isoloss::runlog::h5 {
+namespace isoloss::hdf5 {
 
 inline constexpr size_t kStreamAlignment = 8;
 /// An array has at most this many axes, and groups are nested at most this
@@ -68,4 +68,4 @@ class StreamWriter {
   size_t used_ = 0;
 };
 
-}  // namespace isoloss::runlog::h5
+}  // namespace isoloss::hdf5
