@@ -5,7 +5,7 @@
 
 #include "isoloss/base/atomic_file.h"
 #include "isoloss/campaign/output_file.h"
-#include "isoloss/report/page.h"
+#include "isoloss/report/page/page.h"
 
 namespace isoloss::campaign {
 

@@ -1,4 +1,4 @@
-#include "isoloss/report/page_data.h"
+#include "isoloss/report/page/data.h"
 
 #include <fmt/format.h>
 
@@ -11,10 +11,10 @@
 #include "isoloss/base/build_info.h"
 #include "isoloss/gate/check_titles.h"
 #include "isoloss/report/log_document.h"
-#include "isoloss/report/page_arms.h"
-#include "isoloss/report/page_evidence.h"
-#include "isoloss/report/page_tensors.h"
-#include "isoloss/report/page_values.h"
+#include "isoloss/report/page/arms.h"
+#include "isoloss/report/page/evidence.h"
+#include "isoloss/report/page/tensors.h"
+#include "isoloss/report/page/values.h"
 
 namespace isoloss::report {
 namespace {

@@ -1,4 +1,4 @@
-#include "isoloss/report/page_arms.h"
+#include "isoloss/report/page/arms.h"
 
 #include <fmt/format.h>
 

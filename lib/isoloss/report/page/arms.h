@@ -10,8 +10,8 @@
 
 #include "isoloss/compare/pair.h"
 #include "isoloss/document/json.h"
-#include "isoloss/report/page_runs.h"
-#include "isoloss/report/page_values.h"
+#include "isoloss/report/page/runs.h"
+#include "isoloss/report/page/values.h"
 
 namespace isoloss::report {
 

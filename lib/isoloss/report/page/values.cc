@@ -1,4 +1,4 @@
-#include "isoloss/report/page_values.h"
+#include "isoloss/report/page/values.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,4 +1,4 @@
-#include "isoloss/report/page_runs.h"
+#include "isoloss/report/page/runs.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-#include "isoloss/report/page_tensors.h"
+#include "isoloss/report/page/tensors.h"
 
 #include <fmt/format.h>
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "isoloss/document/json.h"
-#include "isoloss/report/page_values.h"
+#include "isoloss/report/page/values.h"
 #include "isoloss/runlog/run_log.h"
 
 namespace isoloss::report {

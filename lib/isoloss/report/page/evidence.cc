@@ -1,4 +1,4 @@
-#include "isoloss/report/page_evidence.h"
+#include "isoloss/report/page/evidence.h"
 
 #include <fmt/format.h>
 

@@ -6,8 +6,8 @@
 
 #include "isoloss/document/json.h"
 #include "isoloss/gate/evidence.h"
-#include "isoloss/report/page_arms.h"
-#include "isoloss/report/page_values.h"
+#include "isoloss/report/page/arms.h"
+#include "isoloss/report/page/values.h"
 
 namespace isoloss::report {
 

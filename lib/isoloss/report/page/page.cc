@@ -1,4 +1,4 @@
-#include "isoloss/report/page.h"
+#include "isoloss/report/page/page.h"
 
 #include <nlohmann/json.hpp>
 #include <span>
@@ -6,8 +6,8 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
 #include "isoloss/document/markup.h"
-#include "isoloss/report/page_files.h"
-#include "isoloss/report/page_values.h"
+#include "isoloss/report/page/files.h"
+#include "isoloss/report/page/values.h"
 
 namespace isoloss::report {
 namespace {
