@@ -79,7 +79,7 @@ BESIDE_THE_WAY = (
      "WrongPieces WrongAccumulation WrongPrecision WrongAttention WrongNormGains",
      "what a refusal names"),
     ("formats/mx_block.cc", "DequantizeMx", "comparisons of dumps"),
-    ("kernels/rowwise_scalar.cc", "RmsNormBackwardLeaves RmsNormBackward "
+    ("kernels/scalar/rowwise.cc", "RmsNormBackwardLeaves RmsNormBackward "
      "RmsNormBackwardAdd SumOfSquares", "definitions that tests compare with"),
     ("hdf5/trailer.cc", "VersionWithoutHdf5", "readers"),
     ("runlog/run_lock.cc", "Holder", "what a refusal names"),

@@ -1,4 +1,4 @@
-#include "isoloss/kernels/statistics_scalar.h"
+#include "isoloss/kernels/scalar/statistics.h"
 
 #include <algorithm>
 #include <array>

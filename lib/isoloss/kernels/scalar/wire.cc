@@ -1,4 +1,4 @@
-#include "isoloss/kernels/wire_scalar.h"
+#include "isoloss/kernels/scalar/wire.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,4 +1,4 @@
-#include "isoloss/kernels/gemm_scalar.h"
+#include "isoloss/kernels/scalar/gemm.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "isoloss/kernels/rowwise_scalar.h"
+#include "isoloss/kernels/scalar/rowwise.h"
 
 #include <algorithm>
 #include <array>
