@@ -1,4 +1,4 @@
-# Writes OUTPUT, the C++ source of lib/isoloss/report/page_files.h, from HTML, STYLE and
+# Writes OUTPUT, the C++ source of lib/isoloss/report/page/files.h, from HTML, STYLE and
 # SCRIPTS (a list between `|`), and fails where one could end the element that it stands in:
 # cmake -DHTML=… -DSTYLE=… -DSCRIPTS=… -DMOST_BYTES=… -DOUTPUT=… -P EmbedPage.cmake
 string(REPLACE "|" ";" SCRIPTS "${SCRIPTS}")
@@ -35,7 +35,7 @@ function(embed name file)
 endfunction()
 
 set(source "// Made by lib/cmake/EmbedPage.cmake.
-#include \"isoloss/report/page_files.h\"
+#include \"isoloss/report/page/files.h\"
 
 #include <array>
 

@@ -130,7 +130,7 @@ def _write_group(file, name, columns):
 
 
 def sealed(image):
-    """With the trailer behind it that isoloss checks (lib/isoloss/runlog/trailer.h)."""
+    """With the trailer behind it that isoloss checks (lib/isoloss/hdf5/trailer.h)."""
     return image + b"isolossT" + struct.pack("<QQ", len(image), xxh3.hash_bytes(image))
 
 

@@ -8,7 +8,7 @@
 
 #include "isoloss/base/executor.h"
 #include "isoloss/corpus/corpus.h"
-#include "isoloss/oracle/probe.h"
+#include "isoloss/step_checks/probe.h"
 #include "isoloss/train/experiment.h"
 #include "isoloss/train/run_description.h"
 #include "isoloss/train/trainer.h"
@@ -74,12 +74,12 @@ void ProbedStep(benchmark::State& state, const std::string& preset,
     StepTimer training;
     train::TrainRun(experiment, arm, 1, corpus, executor, training.Hooks());
     StepTimer probing;
-    oracle::ProbeOptions options;
+    step_checks::ProbeOptions options;
     options.steps = 1;
     options.plain_steps = kSteps;
     options.cases = {"plain"};
     options.hooks = probing.Hooks();
-    oracle::ProbeArm(experiment, arm, 1, corpus, executor, options);
+    step_checks::ProbeArm(experiment, arm, 1, corpus, executor, options);
     seconds.push_back(probing.Seconds());
     ratios.push_back(seconds.back() / training.Seconds());
     state.SetIterationTime(seconds.back());

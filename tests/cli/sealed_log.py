@@ -18,7 +18,7 @@ def xxh3(data):
 
 
 def seal(path):
-    """Appends the trailer that fits (lib/isoloss/runlog/trailer.h)."""
+    """Appends the trailer that fits (lib/isoloss/hdf5/trailer.h)."""
     data = path.read_bytes()
     path.write_bytes(data + b"isolossT"
                      + struct.pack("<QQ", len(data), xxh3(data)))

@@ -10,8 +10,8 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/formats/bf16.h"
-#include "isoloss/kernels/rowwise_scalar.h"
-#include "isoloss/kernels/wire_scalar.h"
+#include "isoloss/kernels/scalar/rowwise.h"
+#include "isoloss/kernels/scalar/wire.h"
 
 namespace isoloss::expert_parallel::testing {
 namespace {

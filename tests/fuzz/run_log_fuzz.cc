@@ -10,12 +10,12 @@
 #include "fuzz/entry_point.h"
 #include "isoloss/base/digest.h"
 #include "isoloss/base/error.h"
-#include "isoloss/runlog/trailer.h"
+#include "isoloss/hdf5/trailer.h"
 
 namespace {
 
-using namespace isoloss;          // NOLINT(google-build-using-namespace)
-using namespace isoloss::runlog;  // NOLINT(google-build-using-namespace)
+using namespace isoloss;        // NOLINT(google-build-using-namespace)
+using namespace isoloss::hdf5;  // NOLINT(google-build-using-namespace)
 
 constexpr char kSignature[] = "\x89HDF\r\n\x1a\n";
 

@@ -74,9 +74,9 @@ TEST_F(GoldenRound, WhatIsMadeIsReproduced) {
 TEST_F(GoldenRound, WhatTheFileHasLostFailsUntilTheGoldenLacksIt) {
   ASSERT_EQ(Create().refused, "");
   const fs::path log = golden_ / "mxfp8-seed1.h5";
-  test_support::EditWithHdf5(log, [](const runlog::h5::Handle& file) {
+  test_support::EditWithHdf5(log, [](const hdf5::Handle& file) {
     const auto dataset = test_support::OpenDataset(file, "/steps/loss_nats");
-    runlog::h5::WriteAttribute(dataset, "once", int64_t{1});
+    hdf5::WriteAttribute(dataset, "once", int64_t{1});
   });
   test_support::WriteBytes(log, test_support::Sealed(test_support::Bytes(log)));
 

@@ -8,7 +8,7 @@
 
 #include "campaign/tiny_experiment.h"
 #include "isoloss/gate/policy.h"
-#include "isoloss/oracle/probe_cases.h"
+#include "isoloss/step_checks/probe_cases.h"
 #include "support/expect_refused.h"
 #include "support/temporary_folder.h"
 
@@ -20,7 +20,7 @@ using test_support::ExpectRefused;
 
 class ProbePlanTest : public ::testing::Test {
  protected:
-  oracle::ProbeOptions OptionsOfArm(size_t arm) const {
+  step_checks::ProbeOptions OptionsOfArm(size_t arm) const {
     return ProbeOptionsOf(request_, experiment_, experiment_.arms[arm]);
   }
 
@@ -76,7 +76,7 @@ TEST_F(ProbePlanTest, LogsGoBesideTheRunsUnlessTold) {
 // missing among them.
 TEST(ProbeCases, AreTheSameForTheOracleAndTheGate) {
   std::vector<std::string> names;
-  for (const oracle::ProbeCase& probe_case : oracle::ProbeCases()) {
+  for (const step_checks::ProbeCase& probe_case : step_checks::ProbeCases()) {
     names.push_back(probe_case.name);
   }
   EXPECT_THAT(names, ::testing::UnorderedElementsAreArray(gate::kProbeCases));

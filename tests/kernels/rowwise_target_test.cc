@@ -16,7 +16,7 @@
 
 #include "isoloss/base/rng.h"
 #include "isoloss/kernels/rowwise.h"
-#include "isoloss/kernels/rowwise_scalar.h"
+#include "isoloss/kernels/scalar/rowwise.h"
 #include "isoloss/kernels/targets.h"
 
 namespace isoloss::kernels::rowwise_target_test {

@@ -18,7 +18,7 @@
 #include "gemm_cases.h"
 #include "isoloss/formats/format.h"
 #include "isoloss/formats/mx_block.h"
-#include "isoloss/kernels/statistics_scalar.h"
+#include "isoloss/kernels/scalar/statistics.h"
 #include "support/mx_elements.h"
 
 namespace isoloss::kernels::statistics_test {

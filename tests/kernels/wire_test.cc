@@ -17,7 +17,7 @@
 #include "gemm_cases.h"
 #include "isoloss/formats/bf16.h"
 #include "isoloss/formats/mx_block.h"
-#include "isoloss/kernels/wire_scalar.h"
+#include "isoloss/kernels/scalar/wire.h"
 
 namespace isoloss::kernels::wire_test {
 namespace {

@@ -9,7 +9,7 @@
 #include "isoloss/formats/bf16.h"
 #include "isoloss/formats/quantize.h"
 #include "isoloss/kernels/gemm.h"
-#include "isoloss/kernels/rowwise_scalar.h"
+#include "isoloss/kernels/scalar/rowwise.h"
 #include "isoloss/kernels/targets.h"
 #include "isoloss/model/attention_core.h"
 #include "isoloss/model/graph.h"

@@ -12,16 +12,15 @@
 #include <string>
 
 #include "isoloss/base/error.h"
+#include "isoloss/hdf5/handle.h"
 #include "isoloss/operations/array_file.h"
 #include "isoloss/operations/mapping.h"
-#include "isoloss/runlog/h5_handle.h"
 #include "operations/samples.h"
 #include "support/temporary_folder.h"
 
 namespace isoloss::operations::operation_file_test {
 namespace {
 
-namespace h5 = runlog::h5;
 using test_support::TemporaryFolder;
 
 void ExpectError(const std::function<void()>& act, const std::string& words) {
@@ -38,17 +37,17 @@ std::span<const std::byte> Bytes(const std::string& text) {
 }
 
 template <typename T>
-void WriteTensor(const h5::Handle& group, const std::string& name,
+void WriteTensor(const hdf5::Handle& group, const std::string& name,
                  const Array<T>& array) {
   const std::vector<uint64_t> extent(array.extent.begin(), array.extent.end());
-  const h5::Handle dataset =
-      h5::CreateDataset(group, name.c_str(), h5::TypeOf<T>(), extent);
-  h5::WriteDataset<T>(dataset, array.values);
+  const hdf5::Handle dataset =
+      hdf5::CreateDataset(group, name.c_str(), hdf5::TypeOf<T>(), extent);
+  hdf5::WriteDataset<T>(dataset, array.values);
   if constexpr (std::is_same_v<T, float>) {
-    h5::WriteAttribute(dataset, "dtype", array.type);
+    hdf5::WriteAttribute(dataset, "dtype", array.type);
   }
   if constexpr (std::is_same_v<T, uint8_t>) {
-    h5::WriteAttribute(dataset, "format", array.type);
+    hdf5::WriteAttribute(dataset, "format", array.type);
   }
 }
 
@@ -64,20 +63,22 @@ std::filesystem::path WriteFile(const TemporaryFolder& folder,
                                 const FileParts& parts = {}) {
   std::vector<std::byte> image;
   {
-    const h5::Session session;
-    const h5::Handle file = h5::CreateFileInMemory();
-    h5::WriteAttribute(file, "operations_version", parts.version);
-    h5::WriteAttribute(file, "run", std::string("mine"));
-    h5::WriteAttribute(file, "step", int64_t{3});
-    h5::WriteAttribute(file, "rank", int64_t{0});
-    h5::WriteAttribute(file, "ranks", int64_t{2});
-    h5::WriteAttribute(file, "seed", int64_t{5});
-    const h5::Handle all = h5::CreateGroup(file, "operations");
-    const h5::Handle group = h5::CreateGroup(all, parts.group.c_str());
-    h5::WriteAttribute(group, "type", operation.type);
-    if (parts.has_module) h5::WriteAttribute(group, "module", operation.module);
+    const hdf5::Session session;
+    const hdf5::Handle file = hdf5::CreateFileInMemory();
+    hdf5::WriteAttribute(file, "operations_version", parts.version);
+    hdf5::WriteAttribute(file, "run", std::string("mine"));
+    hdf5::WriteAttribute(file, "step", int64_t{3});
+    hdf5::WriteAttribute(file, "rank", int64_t{0});
+    hdf5::WriteAttribute(file, "ranks", int64_t{2});
+    hdf5::WriteAttribute(file, "seed", int64_t{5});
+    const hdf5::Handle all = hdf5::CreateGroup(file, "operations");
+    const hdf5::Handle group = hdf5::CreateGroup(all, parts.group.c_str());
+    hdf5::WriteAttribute(group, "type", operation.type);
+    if (parts.has_module) {
+      hdf5::WriteAttribute(group, "module", operation.module);
+    }
     for (const auto& [name, number] : operation.numbers) {
-      h5::WriteAttribute(group, name.c_str(), number);
+      hdf5::WriteAttribute(group, name.c_str(), number);
     }
     for (const auto& [name, array] : operation.floats) {
       WriteTensor(group, name, array);
@@ -88,7 +89,7 @@ std::filesystem::path WriteFile(const TemporaryFolder& folder,
     for (const auto& [name, array] : operation.codes) {
       WriteTensor(group, name, array);
     }
-    image = h5::FileImage(file);
+    image = hdf5::FileImage(file);
   }
   const std::filesystem::path path = folder.path() / "a.operations-3.h5";
   std::ofstream out(path, std::ios::binary);

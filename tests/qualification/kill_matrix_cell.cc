@@ -9,9 +9,9 @@
 #include "isoloss/compare/peer_rules.h"
 #include "isoloss/gate/judge.h"
 #include "isoloss/gate/probe_completeness.h"
-#include "isoloss/oracle/probe.h"
 #include "isoloss/runlog/reader.h"
 #include "isoloss/runlog/writer.h"
+#include "isoloss/step_checks/probe.h"
 #include "isoloss/train/trainer.h"
 #include "isoloss/verify/probe_runs.h"
 #include "qualification/kill_matrix_runner.h"
@@ -75,14 +75,15 @@ Traces KillMatrixRunner::Make(const CellJob& job, Executor& executor) const {
                       hooks(plan_.experiment, plan_.arm, job.seed));
   if (job.mutant != nullptr && job.mutant->edit_log) job.mutant->edit_log(log);
   runlog::WriteRunLog(log, run);
-  oracle::ProbeOptions options;
+  step_checks::ProbeOptions options;
   options.plain_steps = PlainSteps(job, log);
   options.cases = verify::ProbedCases(plan_.policy);
   options.make_hooks = hooks;
   options.reference = plan_.reference ? &*plan_.reference : nullptr;
-  runlog::WriteProbeLog(oracle::ProbeArm(plan_.experiment, plan_.arm, job.seed,
-                                         corpus_, executor, options),
-                        probe);
+  runlog::WriteProbeLog(
+      step_checks::ProbeArm(plan_.experiment, plan_.arm, job.seed, corpus_,
+                            executor, options),
+      probe);
   return Read(run, probe);
 }
 

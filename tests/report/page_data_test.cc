@@ -1,14 +1,13 @@
-#include "isoloss/report/page_data.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "isoloss/report/page.h"
-#include "isoloss/report/page_runs.h"
-#include "isoloss/report/page_values.h"
+#include "isoloss/report/page/data.h"
+#include "isoloss/report/page/page.h"
+#include "isoloss/report/page/runs.h"
+#include "isoloss/report/page/values.h"
 #include "support/synthetic_runs.h"
 
 namespace isoloss::report::page_data_test {

@@ -1,11 +1,11 @@
-#include "isoloss/report/page_values.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <vector>
+
+#include "isoloss/report/page/values.h"
 
 namespace isoloss::report::page_values_test {
 namespace {

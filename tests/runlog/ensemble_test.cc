@@ -155,20 +155,18 @@ TEST_F(EnsembleTest, NoByteCanChangeUnseen) {
 
 /// Changes the file with HDF5 and seals it again.
 void Edit(const std::filesystem::path& path,
-          const std::function<void(const h5::Handle& file)>& edit) {
-  test_support::WriteBytes(path,
-                           test_support::Unsealed(test_support::Bytes(path)));
+          const std::function<void(const hdf5::Handle& file)>& edit) {
+  test_support::WriteBytes(path, test_support::Unsealed(test_support::Bytes(path)));
   test_support::EditWithHdf5(path, edit);
-  test_support::WriteBytes(path,
-                           test_support::Sealed(test_support::Bytes(path)));
+  test_support::WriteBytes(path, test_support::Sealed(test_support::Bytes(path)));
 }
 
 TEST_F(EnsembleTest, RejectsContentThatItsDigestDoesNotFit) {
   WriteEnsemble(Sample(), path_);
-  Edit(path_, [](const h5::Handle& file) {
+  Edit(path_, [](const hdf5::Handle& file) {
     const std::vector<int64_t> seeds = {40, 41, 43};
-    h5::WriteDataset<int64_t>(test_support::OpenDataset(file, "members/seed"),
-                              seeds);
+    hdf5::WriteDataset<int64_t>(test_support::OpenDataset(file, "members/seed"),
+                                seeds);
   });
 
   EXPECT_THAT(ErrorOfReadingEnsemble(), HasSubstr("the digest is"));
@@ -176,10 +174,10 @@ TEST_F(EnsembleTest, RejectsContentThatItsDigestDoesNotFit) {
 
 TEST_F(EnsembleTest, RejectsRowsOfMembersThatAreNotThere) {
   WriteEnsemble(Sample(), path_);
-  Edit(path_, [](const h5::Handle& file) {
+  Edit(path_, [](const hdf5::Handle& file) {
     const std::vector<int64_t> members = {0, 1, 3};
-    h5::WriteDataset<int64_t>(
-        test_support::OpenDataset(file, "precision/member"), members);
+    hdf5::WriteDataset<int64_t>(test_support::OpenDataset(file, "precision/member"),
+                                members);
   });
 
   EXPECT_THAT(ErrorOfReadingEnsemble(),
@@ -188,9 +186,9 @@ TEST_F(EnsembleTest, RejectsRowsOfMembersThatAreNotThere) {
 
 TEST_F(EnsembleTest, RejectsAnUnknownKind) {
   WriteEnsemble(Sample(), path_);
-  Edit(path_, [](const h5::Handle& file) {
+  Edit(path_, [](const hdf5::Handle& file) {
     H5Adelete(file.get(), "kind");
-    h5::WriteAttribute(file, "kind", std::string("bad"));
+    hdf5::WriteAttribute(file, "kind", std::string("bad"));
   });
 
   EXPECT_THAT(ErrorOfReadingEnsemble(), HasSubstr("'bad'"));

@@ -18,8 +18,8 @@
 #include <string_view>
 #include <vector>
 
-#include "isoloss/runlog/h5_handle.h"
-#include "isoloss/runlog/isolated.h"
+#include "isoloss/hdf5/handle.h"
+#include "isoloss/hdf5/isolated.h"
 #include "isoloss/runlog/writer.h"
 #include "runlog/log_file.h"
 #include "runlog/read_mutations.h"
@@ -41,36 +41,36 @@ using ::testing::HasSubstr;
 
 struct Trick {
   const char* name;
-  std::function<void(const h5::Handle& file)> apply;
+  std::function<void(const hdf5::Handle& file)> apply;
   std::string message;
 };
 
 void PrintTo(const Trick& trick, std::ostream* out) { *out << trick.name; }
 
 /// Puts a dataset of doubles in the place of /steps/loss_nats.
-void PutLosses(const h5::Handle& file, const std::vector<hsize_t>& extent,
+void PutLosses(const hdf5::Handle& file, const std::vector<hsize_t>& extent,
                const std::function<void(hid_t layout)>& shape) {
   Unlink(file, "steps/loss_nats");
-  const h5::Handle layout(H5Pcreate(H5P_DATASET_CREATE), &H5Pclose);
+  const hdf5::Handle layout(H5Pcreate(H5P_DATASET_CREATE), &H5Pclose);
   shape(layout.get());
   const std::vector<hsize_t> most(extent.size(), H5S_UNLIMITED);
   const bool can_grow = H5Pget_layout(layout.get()) == H5D_CHUNKED;
-  const h5::Handle space(
+  const hdf5::Handle space(
       H5Screate_simple(static_cast<int>(extent.size()), extent.data(),
                        can_grow ? most.data() : nullptr),
       &H5Sclose);
-  const h5::Handle dataset(
+  const hdf5::Handle dataset(
       H5Dcreate2(file.get(), "steps/loss_nats", H5T_IEEE_F64LE, space.get(),
                  H5P_DEFAULT, layout.get(), H5P_DEFAULT),
       &H5Dclose);
   ASSERT_GE(dataset.get(), 0);
-  h5::WriteAttribute(dataset, "unit", std::string("nat"));
+  hdf5::WriteAttribute(dataset, "unit", std::string("nat"));
 }
 
-void PutVirtual(const h5::Handle& file, const char* source) {
+void PutVirtual(const hdf5::Handle& file, const char* source) {
   PutLosses(file, {5}, [source](hid_t layout) {
     const hsize_t extent = 5;
-    const h5::Handle space(H5Screate_simple(1, &extent, nullptr), &H5Sclose);
+    const hdf5::Handle space(H5Screate_simple(1, &extent, nullptr), &H5Sclose);
     ASSERT_GE(H5Pset_virtual(layout, space.get(), source, "/steps/loss_nats",
                              space.get()),
               0);
@@ -80,66 +80,66 @@ void PutVirtual(const h5::Handle& file, const char* source) {
 constexpr uint32_t kLongText = 50000;
 
 /// 1000 texts, of which the first one is long.
-void PutOneLongText(const h5::Handle& file) {
+void PutOneLongText(const hdf5::Handle& file) {
   Unlink(file, "events/text");
-  const h5::Handle texts =
-      h5::CreateDataset(file, "events/text", h5::TypeOf<std::string>(),
-                        std::vector<uint64_t>{1000});
-  h5::WriteAttribute(texts, "unit", std::string());
+  const hdf5::Handle texts =
+      hdf5::CreateDataset(file, "events/text", hdf5::TypeOf<std::string>(),
+                          std::vector<uint64_t>{1000});
+  hdf5::WriteAttribute(texts, "unit", std::string());
   std::vector<std::string> values(1000);
   values[0] = std::string(kLongText, 'x');
-  h5::WriteDataset<std::string>(texts, values);
+  hdf5::WriteDataset<std::string>(texts, values);
 }
 
 std::vector<Trick> Tricks() {
   return {
       Trick{"SoftLink",
-            [](const h5::Handle& file) {
+            [](const hdf5::Handle& file) {
               Unlink(file, "steps/loss_nats");
               H5Lcreate_soft("/steps/lr", file.get(), "steps/loss_nats",
                              H5P_DEFAULT, H5P_DEFAULT);
             },
             "/steps/loss_nats is a soft, external or user-defined link"},
       Trick{"ExternalLink",
-            [](const h5::Handle& file) {
+            [](const hdf5::Handle& file) {
               Unlink(file, "steps/loss_nats");
               H5Lcreate_external("other.h5", "/steps/loss_nats", file.get(),
                                  "steps/loss_nats", H5P_DEFAULT, H5P_DEFAULT);
             },
             "/steps/loss_nats is a soft, external or user-defined link"},
       Trick{"ExternalLinkOutsideOfTheSchema",
-            [](const h5::Handle& file) {
+            [](const hdf5::Handle& file) {
               H5Lcreate_external("other.h5", "/", file.get(), "more",
                                  H5P_DEFAULT, H5P_DEFAULT);
             },
             "/more is a soft, external or user-defined link"},
       Trick{"SecondLink",
-            [](const h5::Handle& file) {
+            [](const hdf5::Handle& file) {
               H5Lcreate_hard(file.get(), "steps/lr", file.get(), "steps/lr2",
                              H5P_DEFAULT, H5P_DEFAULT);
             },
             "is an object that another link leads to"},
       Trick{"Cycle",
-            [](const h5::Handle& file) {
+            [](const hdf5::Handle& file) {
               H5Lcreate_hard(file.get(), "/", file.get(), "steps/up",
                              H5P_DEFAULT, H5P_DEFAULT);
             },
             "/steps/up is an object that another link leads to"},
       Trick{"ExternalStorage",
-            [](const h5::Handle& file) {
+            [](const hdf5::Handle& file) {
               PutLosses(file, {5}, [](hid_t layout) {
                 ASSERT_GE(H5Pset_external(layout, "/etc/passwd", 0, 40), 0);
               });
             },
             "the values of /steps/loss_nats are in another file"},
       Trick{"VirtualDatasetOfAnotherFile",
-            [](const h5::Handle& file) { PutVirtual(file, "other.h5"); },
+            [](const hdf5::Handle& file) { PutVirtual(file, "other.h5"); },
             "/steps/loss_nats is a virtual dataset"},
       Trick{"VirtualDatasetOfItself",
-            [](const h5::Handle& file) { PutVirtual(file, "."); },
+            [](const hdf5::Handle& file) { PutVirtual(file, "."); },
             "/steps/loss_nats is a virtual dataset"},
       Trick{"MoreThanTheFileCanHold",
-            [](const h5::Handle& file) {
+            [](const hdf5::Handle& file) {
               PutLosses(file, {1U << 28U}, [](hid_t layout) {
                 const hsize_t chunk = 1U << 16U;
                 H5Pset_chunk(layout, 1, &chunk);
@@ -147,7 +147,7 @@ std::vector<Trick> Tricks() {
             },
             "the extent of /steps/loss_nats is [268435456]"},
       Trick{"HugeChunk",
-            [](const h5::Handle& file) {
+            [](const hdf5::Handle& file) {
               PutLosses(file, {5}, [](hid_t layout) {
                 const hsize_t chunk = 1U << 28U;
                 H5Pset_chunk(layout, 1, &chunk);
@@ -156,7 +156,7 @@ std::vector<Trick> Tricks() {
             },
             "/steps/loss_nats has chunks of 268435456 values"},
       Trick{"OtherFilter",
-            [](const h5::Handle& file) {
+            [](const hdf5::Handle& file) {
               PutLosses(file, {5}, [](hid_t layout) {
                 const hsize_t chunk = 5;
                 H5Pset_chunk(layout, 1, &chunk);
@@ -165,7 +165,7 @@ std::vector<Trick> Tricks() {
             },
             "/steps/loss_nats goes through filter 5"},
       Trick{"SameFilterTwice",
-            [](const h5::Handle& file) {
+            [](const hdf5::Handle& file) {
               PutLosses(file, {5}, [](hid_t layout) {
                 const hsize_t chunk = 5;
                 H5Pset_chunk(layout, 1, &chunk);
@@ -175,70 +175,70 @@ std::vector<Trick> Tricks() {
             },
             "each at most once"},
       Trick{"References",
-            [](const h5::Handle& file) {
+            [](const hdf5::Handle& file) {
               const hsize_t extent = 5;
-              const h5::Handle space(H5Screate_simple(1, &extent, nullptr),
-                                     &H5Sclose);
-              const h5::Handle dataset(
+              const hdf5::Handle space(H5Screate_simple(1, &extent, nullptr),
+                                       &H5Sclose);
+              const hdf5::Handle dataset(
                   H5Dcreate2(file.get(), "refs", H5T_STD_REF_OBJ, space.get(),
                              H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
                   &H5Dclose);
             },
             "/refs holds references"},
       Trick{"StoredType",
-            [](const h5::Handle& file) {
-              const h5::Handle type(H5Tcopy(H5T_IEEE_F64LE), &H5Tclose);
+            [](const hdf5::Handle& file) {
+              const hdf5::Handle type(H5Tcopy(H5T_IEEE_F64LE), &H5Tclose);
               H5Tcommit2(file.get(), "type", type.get(), H5P_DEFAULT,
                          H5P_DEFAULT, H5P_DEFAULT);
             },
             "/type is a stored type"},
       Trick{"DeepGroups",
-            [](const h5::Handle& file) {
+            [](const hdf5::Handle& file) {
               std::string path = "g";
               for (int depth = 0; depth < 20; ++depth) {
-                h5::CreateGroup(file, path.c_str());
+                hdf5::CreateGroup(file, path.c_str());
                 path += "/g";
               }
             },
             "groups are at most 8 deep"},
       Trick{"NegativeStep",
-            [](const h5::Handle& file) {
-              h5::WriteDataset<int64_t>(
+            [](const hdf5::Handle& file) {
+              hdf5::WriteDataset<int64_t>(
                   test_support::OpenDataset(file, "steps/step"),
                   std::vector<int64_t>{-(int64_t{1} << 57), 2, 3, 4, 5});
             },
             "/steps/step in row 0 is -144115188075855872"},
       Trick{"LastStep",
-            [](const h5::Handle& file) {
-              h5::WriteDataset<int64_t>(
+            [](const hdf5::Handle& file) {
+              hdf5::WriteDataset<int64_t>(
                   test_support::OpenDataset(file, "steps/step"),
                   std::vector<int64_t>{1, 2, 3, 4, INT64_MAX});
             },
             "/steps/step in row 4 is 9223372036854775807"},
       Trick{"StepTwice",
-            [](const h5::Handle& file) {
-              h5::WriteDataset<int64_t>(
+            [](const hdf5::Handle& file) {
+              hdf5::WriteDataset<int64_t>(
                   test_support::OpenDataset(file, "steps/step"),
                   std::vector<int64_t>{1, 2, 2, 4, 5});
             },
             "/steps/step in row 2 is 2, but must be above 2"},
       Trick{"TimeIsNotANumber",
-            [](const h5::Handle& file) {
-              h5::WriteDataset<double>(
+            [](const hdf5::Handle& file) {
+              hdf5::WriteDataset<double>(
                   test_support::OpenDataset(file, "events/unix_seconds"),
                   std::vector<double>{1.0, std::nan("")});
             },
             "/events/unix_seconds in row 1 is nan"},
       Trick{"NegativeCount",
-            [](const h5::Handle& file) {
+            [](const hdf5::Handle& file) {
               H5Adelete(file.get(), "ranks");
-              h5::WriteAttribute(file, "ranks", int64_t{-1});
+              hdf5::WriteAttribute(file, "ranks", int64_t{-1});
             },
             "attribute ranks is -1"},
       Trick{"ManyAttributes",
-            [](const h5::Handle& file) {
+            [](const hdf5::Handle& file) {
               for (int64_t i = 0; i < 300; ++i) {
-                h5::WriteAttribute(file, std::to_string(i).c_str(), i);
+                hdf5::WriteAttribute(file, std::to_string(i).c_str(), i);
               }
             },
             "attributes, but an object of isoloss has at most 256"},
@@ -334,11 +334,10 @@ TEST(HostileFile, OnlyTextsOfLinesKeepThem) {
   WriteRunLog(log, path);
   EXPECT_EQ(ReadRunLog(path).provenance.experiment_text, "a\nb\\x1b");
 
-  EditWithHdf5(path, [](const h5::Handle& file) {
-    const h5::Handle losses =
-        test_support::OpenDataset(file, "steps/loss_nats");
+  EditWithHdf5(path, [](const hdf5::Handle& file) {
+    const hdf5::Handle losses = test_support::OpenDataset(file, "steps/loss_nats");
     H5Adelete(losses.get(), "unit");
-    h5::WriteAttribute(losses, "unit", std::string("nat\nPASS"));
+    hdf5::WriteAttribute(losses, "unit", std::string("nat\nPASS"));
   });
   WriteBytes(path, Sealed(Bytes(path)));
 
@@ -360,14 +359,14 @@ TEST(HostileFile, WhatIsHeldIsCountedTogether) {
   const std::filesystem::path path = folder.path() / "run.h5";
   WriteRunLog(SampleLog(), path);
   constexpr uint64_t kEvents = 2500;  // of 2 texts: 1.8 MiB
-  EditWithHdf5(path, [](const h5::Handle& file) {
+  EditWithHdf5(path, [](const hdf5::Handle& file) {
     const auto put = [&file]<typename T>(const char* name, const T&) {
       Unlink(file, name);
-      const h5::Handle dataset = h5::CreateDataset(
-          file, name, h5::TypeOf<T>(), std::vector<uint64_t>{kEvents});
-      h5::WriteAttribute(dataset, "unit",
-                         std::string(std::is_same_v<T, double> ? "s" : ""));
-      h5::WriteDataset<T>(dataset, std::vector<T>(kEvents));
+      const hdf5::Handle dataset = hdf5::CreateDataset(
+          file, name, hdf5::TypeOf<T>(), std::vector<uint64_t>{kEvents});
+      hdf5::WriteAttribute(dataset, "unit",
+                           std::string(std::is_same_v<T, double> ? "s" : ""));
+      hdf5::WriteDataset<T>(dataset, std::vector<T>(kEvents));
     };
     put("events/unix_seconds", 0.0);
     put("events/kind", std::string());
@@ -395,38 +394,38 @@ TEST(HostileFile, WhatIsHeldIsCountedTogether) {
   held.clear();
   const size_t bytes = ReadRunLog(path).charge->bytes();
   EXPECT_GT(bytes, 0);
-  ReadCharge charge = ReadRunLog(path).charge;
-  charge = Lessened(charge, bytes / 4);
+  hdf5::ReadCharge charge = ReadRunLog(path).charge;
+  charge = hdf5::Lessened(charge, bytes / 4);
   EXPECT_EQ(charge->bytes(), bytes - bytes / 4);
   for (int i = 0; i < 100; ++i) {
     held.push_back(ReadRunLog(path));
-    held.back().charge = Lessened(held.back().charge, bytes + 1);
+    held.back().charge = hdf5::Lessened(held.back().charge, bytes + 1);
     EXPECT_EQ(held.back().charge->bytes(), 0);
   }
-  EXPECT_EQ(Lessened(nullptr, 1), nullptr);
+  EXPECT_EQ(hdf5::Lessened(nullptr, 1), nullptr);
 }
 
 TEST(RunIsolated, SaysHowTheProcessEnded) {
-  const IsolationLimits limits = {size_t{64} << 20, 1};
+  const hdf5::IsolationLimits limits = {size_t{64} << 20, 1};
 
-  EXPECT_EQ(RunIsolated(limits, [] {}), "");
-  EXPECT_THAT(RunIsolated(limits, [] { __builtin_trap(); }),
+  EXPECT_EQ(hdf5::RunIsolated(limits, [] {}), "");
+  EXPECT_THAT(hdf5::RunIsolated(limits, [] { __builtin_trap(); }),
               HasSubstr("was ended by signal"));
-  EXPECT_THAT(RunIsolated(limits, [] { throw std::bad_alloc(); }),
+  EXPECT_THAT(hdf5::RunIsolated(limits, [] { throw std::bad_alloc(); }),
               HasSubstr("ran out of its 64 MiB"));
-  EXPECT_THAT(RunIsolated(limits, [] { throw std::out_of_range("x"); }),
+  EXPECT_THAT(hdf5::RunIsolated(limits, [] { throw std::out_of_range("x"); }),
               HasSubstr("ended with an exception"));
   const auto spin = [] {
     // The kernel counts processor time only while it is used.
     for (std::atomic<int> i = 0;; ++i) continue;
   };
-  EXPECT_THAT(RunIsolated(limits, spin), HasSubstr("took more than 1 s"));
+  EXPECT_THAT(hdf5::RunIsolated(limits, spin), HasSubstr("took more than 1 s"));
 }
 
 TEST(RunIsolated, OpensNoFile) {
-  SharedMemory memory(1);
+  hdf5::SharedMemory memory(1);
 
-  RunIsolated({size_t{64} << 20, 1}, [&] {
+  hdf5::RunIsolated({size_t{64} << 20, 1}, [&] {
     std::FILE* file = std::fopen("/dev/null", "r");
     memory.bytes()[0] = std::byte{file == nullptr ? uint8_t{1} : uint8_t{2}};
   });

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "isoloss/base/error.h"
-#include "isoloss/runlog/h5_handle.h"
+#include "isoloss/hdf5/handle.h"
+#include "isoloss/hdf5/trailer.h"
 #include "isoloss/runlog/reader.h"
-#include "isoloss/runlog/trailer.h"
 
 namespace isoloss::test_support {
 
@@ -40,33 +40,32 @@ inline std::span<const std::byte> AsBytes(std::string_view text) {
 inline std::string Sealed(std::string_view data) {
   const auto bytes = AsBytes(data);
   std::vector<std::byte> sealed(bytes.begin(), bytes.end());
-  runlog::AppendTrailer(sealed);
+  hdf5::AppendTrailer(sealed);
   return {reinterpret_cast<const char*>(sealed.data()), sealed.size()};
 }
 
 /// A sealed file without its trailer.
 inline std::string_view Unsealed(std::string_view bytes) {
-  return bytes.substr(0, bytes.size() - runlog::kTrailerBytes);
+  return bytes.substr(0, bytes.size() - hdf5::kTrailerBytes);
 }
 
 /// Changes a run log with HDF5, which drops the trailer.
 inline void EditWithHdf5(
     const std::filesystem::path& path,
-    const std::function<void(const runlog::h5::Handle& file)>& edit) {
-  const runlog::h5::Session session;
-  const runlog::h5::Handle file(
-      H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), &H5Fclose);
+    const std::function<void(const hdf5::Handle& file)>& edit) {
+  const hdf5::Session session;
+  const hdf5::Handle file(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT),
+                          &H5Fclose);
   edit(file);
 }
 
 /// The dataset at `path` of an open file.
-inline runlog::h5::Handle OpenDataset(const runlog::h5::Handle& file,
-                                      const char* path) {
+inline hdf5::Handle OpenDataset(const hdf5::Handle& file, const char* path) {
   return {H5Dopen2(file.get(), path, H5P_DEFAULT), &H5Dclose};
 }
 
 /// Removes the object `name` of an open file.
-inline void Unlink(const runlog::h5::Handle& file, const char* name) {
+inline void Unlink(const hdf5::Handle& file, const char* name) {
   ASSERT_GE(H5Ldelete(file.get(), name, H5P_DEFAULT), 0);
 }
 

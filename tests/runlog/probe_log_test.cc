@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "isoloss/base/error.h"
-#include "isoloss/runlog/h5_tree.h"
+#include "isoloss/hdf5/tree.h"
 #include "isoloss/runlog/probe_log_schema.h"
 #include "isoloss/runlog/writer.h"
 #include "log_file.h"
@@ -149,12 +149,11 @@ TEST_F(ProbeLogTest, DescribesEachColumnInTheFile) {
   WriteProbeLog(Sample(), path_);
 
   const std::string bytes = test_support::Bytes(path_);
-  const h5::Tree tree(test_support::AsBytes(test_support::Unsealed(bytes)),
-                      "probe.h5");
-  const h5::Object* dataset =
+  const hdf5::Tree tree(test_support::AsBytes(test_support::Unsealed(bytes)), "probe.h5");
+  const hdf5::Object* dataset =
       tree.root().Member("precision")->Member("saturated");
   const auto text = [dataset](const char* name) {
-    return h5::One<std::string>(*dataset->Attribute(name));
+    return hdf5::One<std::string>(*dataset->Attribute(name));
   };
   EXPECT_EQ(text("unit"), "%");
   EXPECT_THAT(text("description"), HasSubstr("largest code"));
@@ -180,12 +179,10 @@ TEST_F(ProbeLogTest, NoByteCanChangeUnseen) {
 
 /// Changes a value of the file with HDF5 and seals it again.
 void Edit(const std::filesystem::path& path,
-          const std::function<void(const h5::Handle& file)>& edit) {
-  test_support::WriteBytes(path,
-                           test_support::Unsealed(test_support::Bytes(path)));
+          const std::function<void(const hdf5::Handle& file)>& edit) {
+  test_support::WriteBytes(path, test_support::Unsealed(test_support::Bytes(path)));
   test_support::EditWithHdf5(path, edit);
-  test_support::WriteBytes(path,
-                           test_support::Sealed(test_support::Bytes(path)));
+  test_support::WriteBytes(path, test_support::Sealed(test_support::Bytes(path)));
 }
 
 TEST_F(ProbeLogTest, RejectsPlacesOutsideTheirList) {
@@ -194,10 +191,10 @@ TEST_F(ProbeLogTest, RejectsPlacesOutsideTheirList) {
 
   EXPECT_THROW(WriteProbeLog(log, path_), Error);
   WriteProbeLog(Sample(), path_);
-  Edit(path_, [](const h5::Handle& file) {
+  Edit(path_, [](const hdf5::Handle& file) {
     const std::vector<int64_t> cases = {0, 0, 0, 1, 1, 2};
-    h5::WriteDataset<int64_t>(
-        test_support::OpenDataset(file, "oracle/probe_case"), cases);
+    hdf5::WriteDataset<int64_t>(test_support::OpenDataset(file, "oracle/probe_case"),
+                                cases);
   });
 
   EXPECT_THAT(ErrorOfReadingProbe(ErrorKind::kFormat),
@@ -217,9 +214,9 @@ TEST_F(ProbeLogTest, RejectsImpossibleExpectedFlips) {
 
 TEST_F(ProbeLogTest, RejectsANewerVersion) {
   WriteProbeLog(Sample(), path_);
-  Edit(path_, [](const h5::Handle& file) {
+  Edit(path_, [](const hdf5::Handle& file) {
     H5Adelete(file.get(), "probe_schema_version");
-    h5::WriteAttribute(file, "probe_schema_version", kProbeSchemaVersion + 1);
+    hdf5::WriteAttribute(file, "probe_schema_version", kProbeSchemaVersion + 1);
   });
 
   EXPECT_THAT(ErrorOfReadingProbe(ErrorKind::kFormat),
@@ -234,7 +231,7 @@ TEST_F(ProbeLogTest, RejectsColumnsThatDisagree) {
   EXPECT_THROW(WriteProbeLog(log, path_), Error);
   EXPECT_FALSE(std::filesystem::exists(path_));
   WriteProbeLog(Sample(), path_);
-  Edit(path_, [](const h5::Handle& file) {
+  Edit(path_, [](const hdf5::Handle& file) {
     H5Ldelete(file.get(), "oracle/other", H5P_DEFAULT);
   });
 

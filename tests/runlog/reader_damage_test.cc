@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "isoloss/runlog/h5_handle.h"
+#include "isoloss/hdf5/handle.h"
 #include "isoloss/runlog/writer.h"
 #include "runlog/log_file.h"
 #include "runlog/sample_log.h"
@@ -29,7 +29,7 @@ using ::testing::HasSubstr;
 /// One way to break a file, with what the message must say.
 struct Damage {
   const char* name;
-  std::function<void(const h5::Handle& file)> apply;
+  std::function<void(const hdf5::Handle& file)> apply;
   std::vector<std::string> message;
 };
 
@@ -37,99 +37,99 @@ void PrintTo(const Damage& damage, std::ostream* out) { *out << damage.name; }
 
 /// Replaces a dataset by one of another type or extent, with the same unit.
 template <typename T>
-void Replace(const h5::Handle& file, const char* name, const char* unit,
+void Replace(const hdf5::Handle& file, const char* name, const char* unit,
              std::vector<uint64_t> extent) {
   Unlink(file, name);
-  const h5::Handle dataset =
-      h5::CreateDataset(file, name, h5::TypeOf<T>(), extent);
-  h5::WriteAttribute(dataset, "unit", std::string(unit));
+  const hdf5::Handle dataset =
+      hdf5::CreateDataset(file, name, hdf5::TypeOf<T>(), extent);
+  hdf5::WriteAttribute(dataset, "unit", std::string(unit));
 }
 
 template <typename T>
-void ReplaceAttribute(const h5::Handle& object, const char* name,
+void ReplaceAttribute(const hdf5::Handle& object, const char* name,
                       const T& value) {
   ASSERT_GE(H5Adelete(object.get(), name), 0);
-  h5::WriteAttribute(object, name, value);
+  hdf5::WriteAttribute(object, name, value);
 }
 
 std::vector<Damage> Damages() {
   return {
       Damage{"OtherVersion",
-             [](const h5::Handle& file) {
+             [](const hdf5::Handle& file) {
                ReplaceAttribute(file, "schema_version", int64_t{7});
              },
              {"schema_version is 7", "reads 1 to 6"}},
       Damage{"VersionBeforeTheFirst",
-             [](const h5::Handle& file) {
+             [](const hdf5::Handle& file) {
                ReplaceAttribute(file, "schema_version", int64_t{0});
              },
              {"schema_version is 0", "reads 1 to 6"}},
       Damage{"NoAttributeOfItsVersion",
-             [](const h5::Handle& file) {
+             [](const hdf5::Handle& file) {
                ASSERT_GE(H5Adelete(file.get(), "transport"), 0);
              },
              {"attribute transport is missing"}},
       Damage{"NoGroupOfItsVersion",
-             [](const h5::Handle& file) { Unlink(file, "moe"); },
+             [](const hdf5::Handle& file) { Unlink(file, "moe"); },
              {"group /moe is missing"}},
       Damage{"NoVersion",
-             [](const h5::Handle& file) {
+             [](const hdf5::Handle& file) {
                ASSERT_GE(H5Adelete(file.get(), "schema_version"), 0);
              },
              {"attribute schema_version is "
               "missing"}},
       Damage{
           "AttributeOfOtherType",
-          [](const h5::Handle& file) { ReplaceAttribute(file, "seed", 1.0); },
+          [](const hdf5::Handle& file) { ReplaceAttribute(file, "seed", 1.0); },
           {"the type of attribute seed is "
            "64-bit float",
            "must be signed 64-bit integer"}},
       Damage{"NoGroup",
-             [](const h5::Handle& file) { Unlink(file, "eval"); },
+             [](const hdf5::Handle& file) { Unlink(file, "eval"); },
              {"group /eval is missing"}},
       Damage{"GroupIsADataset",
-             [](const h5::Handle& file) {
+             [](const hdf5::Handle& file) {
                Unlink(file, "steps");
-               h5::CreateDataset(file, "steps", h5::TypeOf<double>(),
-                                 std::vector<uint64_t>{5});
+               hdf5::CreateDataset(file, "steps", hdf5::TypeOf<double>(),
+                                   std::vector<uint64_t>{5});
              },
              {"steps"}},
       Damage{"NoIndexColumn",
-             [](const h5::Handle& file) { Unlink(file, "steps/step"); },
+             [](const hdf5::Handle& file) { Unlink(file, "steps/step"); },
              {"/steps/step is missing"}},
       Damage{"NoEventText",
-             [](const h5::Handle& file) { Unlink(file, "events/text"); },
+             [](const hdf5::Handle& file) { Unlink(file, "events/text"); },
              {"/events/text is missing"}},
       Damage{"ColumnOfOtherType",
-             [](const h5::Handle& file) {
+             [](const hdf5::Handle& file) {
                Replace<int64_t>(file, "steps/loss_nats", "nat", {5});
              },
              {"the type of /steps/loss_nats is "
               "signed 64-bit integer",
               "must be 64-bit float"}},
       Damage{"ColumnOfOtherByteOrder",
-             [](const h5::Handle& file) {
+             [](const hdf5::Handle& file) {
                Unlink(file, "steps/lr");
-               const h5::Handle type(H5Tcopy(H5T_IEEE_F64BE), &H5Tclose);
-               h5::CreateDataset(file, "steps/lr", type,
-                                 std::vector<uint64_t>{5});
+               const hdf5::Handle type(H5Tcopy(H5T_IEEE_F64BE), &H5Tclose);
+               hdf5::CreateDataset(file, "steps/lr", type,
+                                   std::vector<uint64_t>{5});
              },
              {"the type of /steps/lr is "
               "big-endian 64-bit float",
               "must be 64-bit float"}},
       Damage{"ColumnTooShort",
-             [](const h5::Handle& file) {
+             [](const hdf5::Handle& file) {
                Replace<double>(file, "steps/lr", "1", {4});
              },
              {"the extent of /steps/lr is [4]", "[5] as that of /steps/step"}},
       Damage{"ColumnOfTwoAxes",
-             [](const h5::Handle& file) {
+             [](const hdf5::Handle& file) {
                Replace<double>(file, "steps/lr", "1", {5, 2});
              },
              {"the extent of /steps/lr is [5, 2]", "[rows]"}},
       Damage{
           "TableTooShort",
-          [](const h5::Handle& file) {
+          [](const hdf5::Handle& file) {
             Replace<double>(file, "eval/per_sequence_loss_nats", "nat", {1, 3});
           },
           {"the extent of "
@@ -137,62 +137,62 @@ std::vector<Damage> Damages() {
            "[1, 3]",
            "[2, at least 1]"}},
       Damage{"ArrayOfOtherType",
-             [](const h5::Handle& file) {
+             [](const hdf5::Handle& file) {
                Replace<int64_t>(file, "moe/expert_ids", "1", {3, 2, 3, 2});
              },
              {"the type of /moe/expert_ids is "
               "signed 64-bit integer",
               "must be signed 32-bit integer"}},
       Damage{"ArrayOfFewerAxes",
-             [](const h5::Handle& file) {
+             [](const hdf5::Handle& file) {
                Replace<int32_t>(file, "moe/expert_ids", "1", {3, 2, 6});
              },
              {"the extent of /moe/expert_ids is "
               "[3, 2, 6]",
               "[3, 2, at least 1, at least 1]"}},
       Damage{"ArrayOfOtherRows",
-             [](const h5::Handle& file) {
+             [](const hdf5::Handle& file) {
                Replace<int64_t>(file, "exchange/bytes_sent", "byte", {3, 4});
              },
              {"the extent of "
               "/exchange/bytes_sent is [3, 4]",
               "[2, at least 1]"}},
       Damage{"ArraysThatDisagreeOnAnAxis",
-             [](const h5::Handle& file) {
+             [](const hdf5::Handle& file) {
                Replace<double>(file, "moe/expert_bias", "1", {3, 2, 41});
              },
              {"the extent of /moe/expert_bias "
               "is [3, 2, 41]",
               "[3, 2, 40]"}},
       Damage{"ArrayWithAnAxisOfNothing",
-             [](const h5::Handle& file) {
+             [](const hdf5::Handle& file) {
                Unlink(file, "moe/tokens_per_expert");
                Unlink(file, "moe/expert_bias");
                Unlink(file, "moe/padding_rows");
                Unlink(file, "moe/expert_ids");
                Unlink(file, "moe/dropped_tokens");
                const hsize_t extent[] = {3, 0};
-               const h5::Handle space(H5Screate_simple(2, extent, nullptr),
-                                      &H5Sclose);
-               const h5::Handle dataset(
+               const hdf5::Handle space(H5Screate_simple(2, extent, nullptr),
+                                        &H5Sclose);
+               const hdf5::Handle dataset(
                    H5Dcreate2(file.get(), "moe/dropped_tokens", H5T_STD_I64LE,
                               space.get(), H5P_DEFAULT, H5P_DEFAULT,
                               H5P_DEFAULT),
                    &H5Dclose);
-               h5::WriteAttribute(dataset, "unit", std::string("token"));
+               hdf5::WriteAttribute(dataset, "unit", std::string("token"));
              },
              {"the extent of "
               "/moe/dropped_tokens is [3, 0]",
               "[3, at least 1]"}},
       Damage{
           "ArrayOfAbsurdExtent",
-          [](const h5::Handle& file) {
+          [](const hdf5::Handle& file) {
             Replace<int32_t>(file, "moe/expert_ids", "1",
                              {3, 2, 1 << 20, 1 << 8});
           },
           {"the extent of /moe/expert_ids is [3, 2, 1048576, 256]", "at most"}},
       Damage{"PairsOfOtherRanks",
-             [](const h5::Handle& file) {
+             [](const hdf5::Handle& file) {
                Replace<int64_t>(file, "exchange_pairs/bytes_by_pair", "byte",
                                 {4, 5});
              },
@@ -201,42 +201,42 @@ std::vector<Damage> Damages() {
               "[4, 5]",
               "[4, 4]"}},
       Damage{"FewerRanksThanTheirBytes",
-             [](const h5::Handle& file) {
+             [](const hdf5::Handle& file) {
                Replace<int64_t>(file, "exchange_pairs/rank", "rank", {3});
              },
              {"the extent of "
               "/exchange_pairs/rank is [3]",
               "[4]"}},
       Damage{"RanksOutOfOrder",
-             [](const h5::Handle& file) {
+             [](const hdf5::Handle& file) {
                Replace<int64_t>(file, "exchange_pairs/rank", "rank", {4});
              },
              {"/exchange_pairs/rank in row 1 is 0", "must be 1"}},
       Damage{"AbsurdExtent",
-             [](const h5::Handle& file) {
+             [](const hdf5::Handle& file) {
                Replace<int64_t>(file, "steps/step", "step",
                                 {uint64_t{1} << 60});
              },
              {"the extent of /steps/step is [1152921504606846976]", "at most"}},
       Damage{"LabelsOfOtherLength",
-             [](const h5::Handle& file) {
+             [](const hdf5::Handle& file) {
                Replace<std::string>(file, "tensors/names", "", {3});
              },
              {"the extent of /tensors/digest is "
               "[2, 2]",
               "[2, 3]"}},
       Damage{"LabelsOfTwoAxes",
-             [](const h5::Handle& file) {
+             [](const hdf5::Handle& file) {
                Replace<std::string>(file, "parameters/names", "", {3, 1});
              },
              {"the extent of /parameters/names is "
               "[3, 1]",
               "[at least 1]"}},
       Damage{"NoLabels",
-             [](const h5::Handle& file) { Unlink(file, "tensors/names"); },
+             [](const hdf5::Handle& file) { Unlink(file, "tensors/names"); },
              {"/tensors/names is missing"}},
       Damage{"OtherUnit",
-             [](const h5::Handle& file) {
+             [](const hdf5::Handle& file) {
                Replace<double>(file, "steps/loss_nats", "bit", {5});
              },
              {"/steps/loss_nats", "`bit`", "`nat`"}}};

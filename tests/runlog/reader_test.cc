@@ -14,7 +14,7 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/rng.h"
-#include "isoloss/runlog/h5_handle.h"
+#include "isoloss/hdf5/handle.h"
 #include "isoloss/runlog/writer.h"
 #include "runlog/log_file.h"
 #include "runlog/sample_log.h"
@@ -43,14 +43,14 @@ TEST(ReadRunLog, ReadsBackEveryFieldThatWasWritten) {
 }
 
 /// Removes what version 6 brought.
-void RemoveCorpusBits(const h5::Handle& file) {
+void RemoveCorpusBits(const hdf5::Handle& file) {
   for (const char* attribute : {"bigram_entropy_nats", "deflated_bits"}) {
     ASSERT_GE(H5Adelete(file.get(), attribute), 0) << attribute;
   }
 }
 
 /// Removes what version 5 brought, and later ones.
-void RemoveGraph(const h5::Handle& file) {
+void RemoveGraph(const hdf5::Handle& file) {
   RemoveCorpusBits(file);
   for (const char* name : {"graph", "graph_inputs", "recipe"}) {
     ASSERT_GE(H5Ldelete(file.get(), name, H5P_DEFAULT), 0) << name;
@@ -58,10 +58,10 @@ void RemoveGraph(const h5::Handle& file) {
 }
 
 /// Makes a run log what version 2 would have written.
-void MakeVersion2(const h5::Handle& file) {
+void MakeVersion2(const hdf5::Handle& file) {
   RemoveGraph(file);
   ASSERT_GE(H5Adelete(file.get(), "schema_version"), 0);
-  h5::WriteAttribute(file, "schema_version", int64_t{2});
+  hdf5::WriteAttribute(file, "schema_version", int64_t{2});
   ASSERT_GE(H5Adelete(file.get(), "numerics_digest"), 0);
   for (const char* name : {"parameters", "tensors", "steps/nonfinite_gradients",
                            "steps/batch_digest", "moe/router_entropy",
@@ -71,10 +71,10 @@ void MakeVersion2(const h5::Handle& file) {
 }
 
 /// Makes it what version 1 would have written.
-void MakeVersion1(const h5::Handle& file) {
+void MakeVersion1(const hdf5::Handle& file) {
   MakeVersion2(file);
   ASSERT_GE(H5Adelete(file.get(), "schema_version"), 0);
-  h5::WriteAttribute(file, "schema_version", int64_t{1});
+  hdf5::WriteAttribute(file, "schema_version", int64_t{1});
   for (const char* attribute :
        {"transport", "processes", "ranks", "expert_data_parallel",
         "ranks_per_node", "exchange", "routing"}) {
@@ -154,9 +154,9 @@ TEST(ReadRunLog, GivesWhatVersion3LacksItsDefault) {
   const TemporaryFolder folder;
   const std::filesystem::path path = folder.path() / "run.h5";
   WriteRunLog(SampleLog(), path);
-  EditWithHdf5(path, [](const h5::Handle& file) {
+  EditWithHdf5(path, [](const hdf5::Handle& file) {
     ASSERT_GE(H5Adelete(file.get(), "schema_version"), 0);
-    h5::WriteAttribute(file, "schema_version", int64_t{3});
+    hdf5::WriteAttribute(file, "schema_version", int64_t{3});
     ASSERT_GE(H5Ldelete(file.get(), "steps/batch_digest", H5P_DEFAULT), 0);
     RemoveGraph(file);
   });
@@ -173,9 +173,9 @@ TEST(ReadRunLog, GivesWhatVersion4LacksItsDefault) {
   const TemporaryFolder folder;
   const std::filesystem::path path = folder.path() / "run.h5";
   WriteRunLog(SampleLog(), path);
-  EditWithHdf5(path, [](const h5::Handle& file) {
+  EditWithHdf5(path, [](const hdf5::Handle& file) {
     ASSERT_GE(H5Adelete(file.get(), "schema_version"), 0);
-    h5::WriteAttribute(file, "schema_version", int64_t{4});
+    hdf5::WriteAttribute(file, "schema_version", int64_t{4});
     RemoveGraph(file);
   });
   WriteBytes(path, Sealed(Bytes(path)));
@@ -189,9 +189,9 @@ TEST(ReadRunLog, GivesWhatVersion5LacksItsDefault) {
   const TemporaryFolder folder;
   const std::filesystem::path path = folder.path() / "run.h5";
   WriteRunLog(SampleLog(), path);
-  EditWithHdf5(path, [](const h5::Handle& file) {
+  EditWithHdf5(path, [](const hdf5::Handle& file) {
     ASSERT_GE(H5Adelete(file.get(), "schema_version"), 0);
-    h5::WriteAttribute(file, "schema_version", int64_t{5});
+    hdf5::WriteAttribute(file, "schema_version", int64_t{5});
     RemoveCorpusBits(file);
   });
   WriteBytes(path, Sealed(Bytes(path)));
@@ -205,10 +205,10 @@ TEST(ReadRunLog, IgnoresADatasetThatItsVersionDoesNotKnow) {
   const TemporaryFolder folder;
   const std::filesystem::path path = folder.path() / "run.h5";
   WriteRunLog(SampleLog(), path);
-  EditWithHdf5(path, [](const h5::Handle& file) {
+  EditWithHdf5(path, [](const hdf5::Handle& file) {
     MakeVersion2(file);
-    h5::CreateDataset(file, "steps/nonfinite_gradients",
-                      h5::TypeOf<std::string>(), std::vector<uint64_t>{1});
+    hdf5::CreateDataset(file, "steps/nonfinite_gradients",
+                        hdf5::TypeOf<std::string>(), std::vector<uint64_t>{1});
   });
 
   const RunLog log = ReadRunLog(path);
@@ -251,8 +251,8 @@ TEST(ReadRunLog, RefusesVersion3ThatHdf5ChangedWithoutANewTrailer) {
   const std::filesystem::path path = folder.path() / "run.h5";
   WriteRunLog(SampleLog(), path);
 
-  EditWithHdf5(path, [](const h5::Handle& file) {
-    h5::WriteAttribute(file, "note", int64_t{1});
+  EditWithHdf5(path, [](const hdf5::Handle& file) {
+    hdf5::WriteAttribute(file, "note", int64_t{1});
   });
 
   EXPECT_THAT(ErrorOfReading(path, ErrorKind::kFormat),
@@ -295,10 +295,10 @@ TEST(ReadRunLog, RejectsAFlippedBitInACompressedArray) {
   haddr_t place = 0;
   hsize_t length = 0;
   {
-    const h5::Session session;
-    const h5::Handle file =
-        h5::OpenImage(isoloss::test_support::AsBytes(Unsealed(bytes)));
-    const h5::Handle dataset =
+    const hdf5::Session session;
+    const hdf5::Handle file =
+        hdf5::OpenImage(isoloss::test_support::AsBytes(Unsealed(bytes)));
+    const hdf5::Handle dataset =
         test_support::OpenDataset(file, "moe/tokens_per_expert");
     const hsize_t offset[] = {0, 0, 0};
     unsigned mask = 0;

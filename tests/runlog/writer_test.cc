@@ -20,7 +20,7 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/rng.h"
-#include "isoloss/runlog/h5_handle.h"
+#include "isoloss/hdf5/handle.h"
 #include "isoloss/runlog/reader.h"
 #include "isoloss/runlog/schema.h"
 #include "runlog/log_file.h"
@@ -253,9 +253,9 @@ TEST(WriteRunLog, MakesTheSameBytesOfTheSameLog) {
 
   EXPECT_EQ(Bytes(folder.path() / "a.h5"), Bytes(folder.path() / "b.h5"));
   // Both were written in the same second: look for its time stamp too.
-  const h5::Session session;
+  const hdf5::Session session;
   const std::string bytes = Bytes(folder.path() / "a.h5");
-  const h5::Handle file = h5::OpenImage(isoloss::test_support::AsBytes(bytes));
+  const hdf5::Handle file = hdf5::OpenImage(isoloss::test_support::AsBytes(bytes));
   H5O_info_t info{};
   ASSERT_GE(H5Oget_info_by_name2(file.get(), "steps/step", &info, H5O_INFO_TIME,
                                  H5P_DEFAULT),

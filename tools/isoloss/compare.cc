@@ -22,7 +22,7 @@
 #include "isoloss/inspection/log_comparison.h"
 #include "isoloss/logs/foreign_logs.h"
 #include "isoloss/logs/open_log.h"
-#include "isoloss/runlog/sealed_file.h"
+#include "isoloss/hdf5/sealed_file.h"
 #include "json_output.h"
 #include "value_names.h"
 
@@ -50,8 +50,8 @@ compare::Run OpenRun(const fs::path& file) {
 std::optional<compare::Run> OpenUnlessDump(const fs::path& file) {
   try {
     return OpenRun(file);
-  } catch (const runlog::WrongKindError& error) {
-    if (&error.found() != &runlog::kTensorDumpFile) throw;
+  } catch (const hdf5::WrongKindError& error) {
+    if (&error.found() != &hdf5::kTensorDumpFile) throw;
     return std::nullopt;
   }
 }

@@ -19,7 +19,7 @@
 #include "isoloss/campaign/arms.h"
 #include "isoloss/document/text.h"
 #include "isoloss/inspection/probe_plan.h"
-#include "isoloss/oracle/probe_cases.h"
+#include "isoloss/step_checks/probe_cases.h"
 #include "isoloss/report/evidence_summary.h"
 #include "isoloss/report/heartbeat.h"
 #include "isoloss/report/log_document.h"
@@ -62,14 +62,14 @@ ExitCode Probe(const ProbeArguments& arguments) {
   report::Heartbeat heartbeat;
   for (const train::Arm* arm : arms) {
     const std::string name = fmt::format("{}-seed{}", arm->name, seed);
-    oracle::ProbeOptions options =
+    step_checks::ProbeOptions options =
         inspection::ProbeOptionsOf(request, experiment, *arm);
     options.on_step = [&](const std::string& of_case, int64_t step) {
       heartbeat.Set(fmt::format("probe {}: {}, step {}", name, of_case, step));
     };
     const auto start = std::chrono::steady_clock::now();
-    const runlog::ProbeLog log =
-        oracle::ProbeArm(experiment, *arm, seed, corpus, executor, options);
+    const runlog::ProbeLog log = step_checks::ProbeArm(
+        experiment, *arm, seed, corpus, executor, options);
     heartbeat.Clear();
     if (system::InterruptFlag().load()) {
       fmt::print(stderr, "isoloss: interrupted by a signal, so no log.\n");
@@ -121,7 +121,7 @@ Action DeclareProbe(CLI::App& app) {
             "Steps of case plain, if more: up to where two runs part")
       .IntegerIn(1, kMostSteps);
   std::string cases = "Probe this case only; repeatable. Cases:";
-  for (const oracle::ProbeCase& probe_case : oracle::ProbeCases()) {
+  for (const step_checks::ProbeCase& probe_case : step_checks::ProbeCases()) {
     cases += fmt::format("\n{}: {}", probe_case.name, probe_case.purpose);
   }
   AddOption(app, "--case", arguments->request.cases, cases).Repeatable();

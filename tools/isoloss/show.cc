@@ -31,7 +31,6 @@
 #include "isoloss/report/run_summary.h"
 #include "isoloss/report/schema_document.h"
 #include "isoloss/report/terminal_width.h"
-#include "isoloss/runlog/sealed_file.h"
 #include "isoloss/runlog/tensor_dump.h"
 #include "json_output.h"
 #include "value_names.h"
@@ -150,13 +149,13 @@ Document ShowFile(const fs::path& file, const ShowArguments& arguments) {
     const logs::OpenedLog opened = logs::OpenLog(file);
     RequireNoWhatIf(name, arguments);
     return ShowRun(name, opened, arguments);
-  } catch (const runlog::WrongKindError& error) {
-    if (&error.found() == &runlog::kTensorDumpFile &&
+  } catch (const hdf5::WrongKindError& error) {
+    if (&error.found() == &hdf5::kTensorDumpFile &&
         !arguments.what_if.empty()) {
       return ShowDump(name, file, arguments);
     }
-    const bool is_probe = &error.found() == &runlog::kProbeLogFile;
-    if (!is_probe && &error.found() != &runlog::kEnsembleFile) throw;
+    const bool is_probe = &error.found() == &hdf5::kProbeLogFile;
+    if (!is_probe && &error.found() != &hdf5::kEnsembleFile) throw;
     RequireNoWhatIf(name, arguments);
     RefuseRunOptions(name, arguments);
     return is_probe ? report::DocumentOf(runlog::ReadProbeLog(file), name)

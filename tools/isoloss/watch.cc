@@ -17,7 +17,7 @@
 #include "isoloss/logs/open_log.h"
 #include "isoloss/report/live_screen.h"
 #include "isoloss/runlog/recorder.h"
-#include "isoloss/runlog/sealed_file.h"
+#include "isoloss/hdf5/sealed_file.h"
 #include "isoloss/system/interrupt.h"
 #include "value_names.h"
 
@@ -91,7 +91,7 @@ ExitCode Watch(const WatchArguments& arguments) {
     // with it.
     try {
       logs::OpenLog(arguments.path);
-    } catch (const runlog::WrongKindError& reason) {
+    } catch (const hdf5::WrongKindError& reason) {
       fmt::print("{}\n", Printable(reason.what()));
       return ExitCode::kPass;
     }

@@ -23,7 +23,7 @@ struct Run {
 
 /// Checks the log, and then frees /tensors, which takes most of its memory. A
 /// verdict on precision reads these columns only for the check. After that, the
-/// log counts for less of runlog::ReadLimit.
+/// log counts for less of hdf5::ReadLimit.
 void DropTensors(Run& run);
 
 /// Returns a run's name in findings: the file or, without one, "arm A, seed S".

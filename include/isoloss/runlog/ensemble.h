@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "isoloss/hdf5/read_limit.h"
 #include "isoloss/runlog/probe_log.h"
-#include "isoloss/runlog/read_limit.h"
 #include "isoloss/runlog/run_log.h"
 
 namespace isoloss::runlog {
@@ -27,7 +27,7 @@ std::string_view EnsembleKindName(EnsembleKind kind);  ///< "benign", "seeds"
 
 /// Members of kSeeds have this perturbation: products are the oracle's own, so
 /// that no code of the candidate sets the limits by which it is judged
-/// (oracle/predicted_products.h).
+/// (step_checks/predicted_products.h).
 inline constexpr const char* kPredicted = "predicted";
 
 /// One good run is a member. kBenign compares it with the unperturbed run of
@@ -61,7 +61,7 @@ struct Ensemble {
   /// hexadecimal digits. Values that are empty or 0 do not change it, so that
   /// later versions may add columns.
   std::string digest;
-  ReadCharge charge = {};
+  hdf5::ReadCharge charge = {};
 };
 
 /// Errors   as WriteProbeLog; ShapeError too if members do not record the same

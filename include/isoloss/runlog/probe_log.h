@@ -105,7 +105,7 @@ struct ProbeLog {
   /// `plain` only and no graph. Its /plain_steps has what was recorded of
   /// steps, in ascending order, and NaN for all else.
   int64_t operations = 0;
-  ReadCharge charge = {};
+  hdf5::ReadCharge charge = {};
 };
 
 /// Writes `log` to `path`, which appears only when it is whole.

@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "isoloss/runlog/read_limit.h"
+#include "isoloss/hdf5/read_limit.h"
 #include "isoloss/runlog/run_log.h"
 
 namespace isoloss::runlog {
@@ -12,11 +12,11 @@ namespace isoloss::runlog {
 /// for the judge, not errors.
 /// Errors   IoError if the file can't be opened; WrongKindError if it is
 ///          another file of ours; FormatError if it is not HDF5, is truncated,
-///          holds too much (read_limit.h) or has another schema version; if
-///          datasets have a wrong type or unequal lengths, steps do not ascend
-///          or times are in no calendar.
+///          holds too much (hdf5/read_limit.h) or has another schema version;
+///          if datasets have a wrong type or unequal lengths, steps do not
+///          ascend or times are in no calendar.
 RunLog ReadRunLog(const std::filesystem::path& path,
-                  Maker maker = Maker::kAnybody);
+                  hdf5::Maker maker = hdf5::Maker::kAnybody);
 
 /// True if a time is in the years 1970 to 9999.
 bool IsCalendarTime(double unix_seconds);

@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
+#include "isoloss/hdf5/read_limit.h"
 #include "isoloss/runlog/comparing.h"
 #include "isoloss/runlog/domain.h"
 #include "isoloss/runlog/model_graph.h"
-#include "isoloss/runlog/read_limit.h"
 
 namespace isoloss::runlog {
 
@@ -251,7 +251,7 @@ struct RunLog {
   ExchangeColumns exchange;
   std::vector<Event> events;
   Told told = {};
-  ReadCharge charge = {};  ///< of a log that was read
+  hdf5::ReadCharge charge = {};  ///< of a log that was read
 };
 
 }  // namespace isoloss::runlog

@@ -12,7 +12,6 @@
 #include "isoloss/logs/open_log.h"
 #include "isoloss/runlog/recorder.h"
 #include "isoloss/runlog/rows.h"
-#include "isoloss/runlog/sealed_file.h"
 
 namespace isoloss::campaign {
 namespace {
@@ -41,7 +40,7 @@ runlog::RunLog CurvesOf(runlog::RunLog&& log) {
   curves.events = std::move(log.events);
   curves.provenance.graph = {};
   curves.charge =
-      runlog::Lessened(log.charge, all - runlog::ValueBytesOf(curves));
+      hdf5::Lessened(log.charge, all - runlog::ValueBytesOf(curves));
   return curves;
 }
 
@@ -96,7 +95,7 @@ void WatchedRun::Read(const fs::path& file, bool live) {
     is_run_ = true;
     run_.state = report::StateOf(run_.log, live);
     run_.note.clear();
-  } catch (const runlog::WrongKindError&) {
+  } catch (const hdf5::WrongKindError&) {
     is_run_ = false;
   } catch (const Error& problem) {
     std::error_code error;

@@ -71,7 +71,7 @@ void DropTensors(Run& run) {
   if (!run.violations) run.violations = runlog::CheckDomains(log);
   const size_t before = runlog::ValueBytesOf(log);
   log.tensors = {};
-  log.charge = runlog::Lessened(log.charge, before - runlog::ValueBytesOf(log));
+  log.charge = hdf5::Lessened(log.charge, before - runlog::ValueBytesOf(log));
 }
 
 std::string Label(const Run& run) {

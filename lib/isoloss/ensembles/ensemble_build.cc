@@ -20,8 +20,8 @@
 #include "isoloss/config/writer.h"
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/ensembles/benign_variants.h"
-#include "isoloss/oracle/precision_probe.h"
-#include "isoloss/oracle/predicted_products.h"
+#include "isoloss/step_checks/precision_probe.h"
+#include "isoloss/step_checks/predicted_products.h"
 #include "isoloss/train/arm_recipes.h"
 #include "isoloss/train/run_description.h"
 #include "isoloss/train/runner.h"
@@ -48,8 +48,8 @@ class EnsembleBuilder {
         planned_(Planned(arm_)),
         planned_reference_(Planned(reference_arm_)) {
     if (!IsBenign()) {
-      products_ = oracle::PredictedProducts(train::ArmRecipe(arm_),
-                                            plan.experiment.model);
+      products_ = step_checks::PredictedProducts(train::ArmRecipe(arm_),
+                                                 plan.experiment.model);
     }
   }
 
@@ -294,9 +294,9 @@ void EnsembleBuilder::MakeMember(size_t index, Executor& executor) const {
   single.provenance = run.provenance;
   single.reference_provenance = reference.provenance;
   if (!IsBenign()) {
-    oracle::PrecisionFindings found =
-        oracle::ProbePrecision(plan_.experiment, arm_, reference_arm_, seed,
-                               corpus_, plan_.probe_steps, executor, hooks);
+    step_checks::PrecisionFindings found = step_checks::ProbePrecision(
+        plan_.experiment, arm_, reference_arm_, seed, corpus_,
+        plan_.probe_steps, executor, hooks);
     single.tensors = std::move(found.tensors);
     member.precision = std::move(found.precision);
     member.routing_flips = std::move(found.routing_flips);

@@ -43,7 +43,7 @@ struct EnsembleResult {
 ///          another plan (another recipe of the same name, too); or if a
 ///          member's numbers are not finite. FormatError if a kept member is
 ///          damaged, before any is trained. As train::TrainRun and
-///          oracle::ProbePrecision.
+///          step_checks::ProbePrecision.
 /// Exact    The result depends on the plan alone. It does not depend on
 ///          `workers`, on where a signal ended an earlier call, or on whether
 ///          that call was to make fewer members.

@@ -23,7 +23,6 @@
 #include "isoloss/logs/log_files.h"
 #include "isoloss/precision/recipe.h"
 #include "isoloss/runlog/layout.h"
-#include "isoloss/runlog/sealed_file.h"
 #include "isoloss/train/runner.h"
 #include "isoloss/verdicts/judge_arms.h"
 
@@ -218,7 +217,7 @@ void Write(const fs::path& folder, const std::vector<Update>& updates,
       const std::string& name = update.change.golden;
       WriteFileAtomically(staged / (name + ".h5"),
                           Bytes(ReadTextFile(update.run->file, "Run it again.",
-                                             runlog::kMaxSealedBytes)));
+                                             hdf5::kMaxSealedBytes)));
       WriteFileAtomically(staged / (name + ".txt"), Bytes(update.text));
     }
     WriteFileAtomically(staged / kGoldenHistory, Bytes(history.Text()));

@@ -21,9 +21,10 @@
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/init/experiment_size.h"
 #include "isoloss/init/experiment_text.h"
-#include "isoloss/oracle/probe_cases.h"
+#include "isoloss/step_checks/probe_cases.h"
 #include "isoloss/precision/recipe.h"
 #include "isoloss/report/live_view.h"
+#include "isoloss/step_checks/probe_cases.h"
 #include "isoloss/train/presets.h"
 #include "isoloss/verdicts/judge_arms.h"
 
@@ -195,7 +196,7 @@ double OracleSeconds(const train::Experiment& experiment,
   const double flops = train::FlopsPerToken(experiment) *
                        static_cast<double>(TokensPerStep(experiment));
   const double steps = static_cast<double>(campaign::OracleSteps(
-                           1, oracle::ProbeCases().size())) *
+                           1, step_checks::ProbeCases().size())) *
                        static_cast<double>(campaign::kOracleStepCost);
   const int workers = train::CrewFor(experiment, 1).workers;
   return steps * flops / rates.at(candidate).flops_per_second / workers;

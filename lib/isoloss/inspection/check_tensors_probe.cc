@@ -8,8 +8,8 @@
 #include "isoloss/base/build_info.h"
 #include "isoloss/base/printable.h"
 #include "isoloss/inspection/check_tensors.h"
-#include "isoloss/oracle/probe_cases.h"
-#include "isoloss/oracle/report_sink.h"
+#include "isoloss/step_checks/probe_cases.h"
+#include "isoloss/step_checks/report_sink.h"
 
 namespace isoloss::inspection {
 namespace {
@@ -96,8 +96,8 @@ runlog::ProbeLog ProbeLogOf(const CheckedTensors& checked,
   runlog::ProbeLog log;
   log.provenance = ProvenanceOf(checked, request);
   log.operations = OperationsOf(checked);
-  log.cases.emplace_back(oracle::kPlainCase);
-  std::map<int64_t, oracle::ReportSink> sinks;
+  log.cases.emplace_back(step_checks::kPlainCase);
+  std::map<int64_t, step_checks::ReportSink> sinks;
   std::map<int64_t, std::vector<const OperationFile*>> files;
   std::map<std::string, int64_t> places;
   for (const OperationFile& file : checked.files) {
@@ -111,7 +111,7 @@ runlog::ProbeLog ProbeLogOf(const CheckedTensors& checked,
   }
   for (const auto& [step, of_step] : files) {
     AppendStep(of_step, log.plain_steps);
-    const oracle::ReportSink& sink = sinks[step];
+    const step_checks::ReportSink& sink = sinks[step];
     for (const auto& [tensor, comparison] : sink.comparisons()) {
       runlog::OracleRow row = comparison.Row();
       row.probe_case = 0;

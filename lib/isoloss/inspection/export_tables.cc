@@ -16,7 +16,7 @@
 #include "isoloss/logs/log_files.h"
 #include "isoloss/logs/open_log.h"
 #include "isoloss/runlog/probe_log.h"
-#include "isoloss/runlog/sealed_file.h"
+#include "isoloss/hdf5/sealed_file.h"
 #include "isoloss/system/output_file.h"
 
 namespace isoloss::inspection {
@@ -128,8 +128,8 @@ void ExportLog(const ExportPlan& plan) {
       fmt::print(stderr, "isoloss: {}\n", opened.note);
     }
     ExportOne(opened.log, "steps", plan);
-  } catch (const runlog::WrongKindError& reason) {
-    if (&reason.found() != &runlog::kProbeLogFile) throw;
+  } catch (const hdf5::WrongKindError& reason) {
+    if (&reason.found() != &hdf5::kProbeLogFile) throw;
     ExportOne(runlog::ReadProbeLog(plan.log), "oracle", plan);
   }
 }

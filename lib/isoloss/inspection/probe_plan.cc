@@ -38,10 +38,10 @@ void CheckProbe(const ProbeRequest& request,
   }
 }
 
-oracle::ProbeOptions ProbeOptionsOf(const ProbeRequest& request,
-                                    const train::Experiment& experiment,
-                                    const train::Arm& arm) {
-  oracle::ProbeOptions options;
+step_checks::ProbeOptions ProbeOptionsOf(const ProbeRequest& request,
+                                         const train::Experiment& experiment,
+                                         const train::Arm& arm) {
+  step_checks::ProbeOptions options;
   options.steps = request.steps > 0
                       ? request.steps
                       : std::min(options.steps, experiment.train.steps);

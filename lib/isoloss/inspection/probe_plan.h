@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "isoloss/campaign/experiment_source.h"
-#include "isoloss/oracle/probe.h"
+#include "isoloss/step_checks/probe.h"
 
 namespace isoloss::inspection {
 
@@ -35,7 +35,7 @@ void CheckProbe(const ProbeRequest& request,
 /// Returns the options for one arm. If all arms are probed, the reference alone
 /// is not compared with itself. The result points into `experiment`.
 /// Errors   as campaign::ArmsNamed.
-oracle::ProbeOptions ProbeOptionsOf(const ProbeRequest& request,
+step_checks::ProbeOptions ProbeOptionsOf(const ProbeRequest& request,
                                     const train::Experiment& experiment,
                                     const train::Arm& arm);
 

@@ -18,9 +18,9 @@
 #include "isoloss/base/matrix.h"
 #include "isoloss/kernels/blocking.h"
 #include "isoloss/kernels/gemm.h"
-#include "isoloss/kernels/gemm_scalar.h"
 #include "isoloss/kernels/gemm_schedule.h"
 #include "isoloss/kernels/pack-inl.h"
+#include "isoloss/kernels/scalar/gemm.h"
 #include "isoloss/kernels/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -5,10 +5,10 @@
 #include <limits>
 
 #include "isoloss/kernels/gemm_pieces.h"
-#include "isoloss/kernels/gemm_scalar.h"
 #include "isoloss/kernels/gemm_schedule.h"
 #include "isoloss/kernels/prepare.h"
 #include "isoloss/kernels/row_tasks.h"
+#include "isoloss/kernels/scalar/gemm.h"
 
 // Compiles this file once per target.
 #undef HWY_TARGET_INCLUDE

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <functional>
 
-#include "isoloss/kernels/gemm_scalar.h"
 #include "isoloss/kernels/prepare.h"
 #include "isoloss/kernels/rounding.h"
+#include "isoloss/kernels/scalar/gemm.h"
 #include "isoloss/kernels/tree.h"
 #include "isoloss/kernels/truncating_sum.h"
 

@@ -9,7 +9,7 @@
 // round() stands for the one rounding of a stored result that `rounding` asks
 // for. Exp, Log, Sigmoid and Rsqrt are those of elementary.h.
 //
-// rowwise_scalar.h repeats each function without an executor, as the
+// scalar/rowwise.h repeats each function without an executor, as the
 // definition.
 //
 // T = tokens (rows). Outputs may be the same memory as an input of the same

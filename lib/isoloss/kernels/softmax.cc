@@ -2,7 +2,7 @@
 
 #include "isoloss/kernels/row_tasks.h"
 #include "isoloss/kernels/rowwise.h"
-#include "isoloss/kernels/rowwise_scalar.h"
+#include "isoloss/kernels/scalar/rowwise.h"
 
 // Compiles this file once per target.
 #undef HWY_TARGET_INCLUDE

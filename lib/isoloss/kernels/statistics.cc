@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "isoloss/kernels/row_tasks.h"
-#include "isoloss/kernels/statistics_scalar.h"
+#include "isoloss/kernels/scalar/statistics.h"
 
 // Compiles this file once per target.
 #undef HWY_TARGET_INCLUDE

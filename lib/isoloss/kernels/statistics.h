@@ -1,7 +1,7 @@
 // Computes statistics of runs of FP32 words and of their MX blocks. A probe
 // logs them of a tensor, in parts that no thread divides.
 //
-// statistics_scalar.h repeats each function as the definition.
+// scalar/statistics.h repeats each function as the definition.
 //
 // Finite    elements that are NaN or infinite are counted and left out of
 //           everything else.

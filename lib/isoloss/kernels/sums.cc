@@ -4,7 +4,7 @@
 
 #include "isoloss/kernels/row_tasks.h"
 #include "isoloss/kernels/rowwise.h"
-#include "isoloss/kernels/rowwise_scalar.h"
+#include "isoloss/kernels/scalar/rowwise.h"
 #include "isoloss/kernels/tree.h"
 
 // Compiles this file once per target.

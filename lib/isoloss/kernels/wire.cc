@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "isoloss/formats/mx_block.h"
-#include "isoloss/kernels/wire_scalar.h"
+#include "isoloss/kernels/scalar/wire.h"
 
 // Compiles this file once per target.
 #undef HWY_TARGET_INCLUDE

@@ -1,6 +1,6 @@
 // Rows of FP32 words as bytes on the wire, and back.
 //
-// wire_scalar.h repeats each function as the definition.
+// scalar/wire.h repeats each function as the definition.
 //
 // Shapes   row [width]; bytes [the size named with each format], of any
 //          alignment, no memory of row. Numbers of more than one byte have the

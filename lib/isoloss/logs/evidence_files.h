@@ -18,7 +18,8 @@ namespace isoloss::logs {
 /// These files may belong to any arms.
 struct EvidenceFiles {
   std::vector<gate::Probe> probes;
-  /// Says why the oracle can't probe an arm (oracle::WhyNotUnderstood), by arm.
+  /// Says why the oracle can't probe an arm (step_checks::WhyNotUnderstood), by
+  /// arm.
   std::map<std::string, std::string> oracle_gaps;
   std::vector<gate::NullEnsemble> ensembles;
   std::optional<gate::Looks> looks;  ///< at the seeds of the runs

@@ -13,20 +13,19 @@
 #include "isoloss/foreign/run_log_of.h"
 #include "isoloss/logs/foreign_logs.h"
 #include "isoloss/runlog/reader.h"
-#include "isoloss/runlog/sealed_file.h"
 
 namespace isoloss::logs {
 namespace {
 
 namespace fs = std::filesystem;
-using runlog::FileKind;
+using hdf5::FileKind;
 
 /// Returns the kind that a file's name tells, as commands give it:
 /// <run>.probe.h5 or <run>.dump-3.h5. Null means that the name tells nothing.
 const FileKind* NamedKind(const fs::path& file) {
   const std::string kind = file.stem().extension().string();
-  if (kind == ".probe") return &runlog::kProbeLogFile;
-  if (kind.starts_with(".dump-")) return &runlog::kTensorDumpFile;
+  if (kind == ".probe") return &hdf5::kProbeLogFile;
+  if (kind.starts_with(".dump-")) return &hdf5::kTensorDumpFile;
   return nullptr;
 }
 
@@ -41,7 +40,7 @@ compare::Run ReadRun(const fs::path& file) {
 std::optional<compare::Run> ReadIfRun(const fs::path& file) {
   try {
     return ReadRun(file);
-  } catch (const runlog::WrongKindError&) {
+  } catch (const hdf5::WrongKindError&) {
     return std::nullopt;
   }
 }
@@ -157,7 +156,7 @@ std::vector<fs::path> FilesOfKind(const fs::path& folder,
   for (const fs::path& file : LogsIn(folder)) {
     if (IsPartial(file)) continue;
     const FileKind* found = NamedKind(file);
-    if (found == nullptr) found = runlog::KindOf(file);
+    if (found == nullptr) found = hdf5::KindOf(file);
     if (found == nullptr || found->version == kind.version) {
       files.push_back(file);
     }
@@ -176,7 +175,7 @@ std::vector<fs::path> Expand(const std::vector<fs::path>& paths,
     }
     std::vector<fs::path> found = FilesOfKind(path, kind);
     const fs::path below = path / kProbeFolder;
-    if (kind.version == runlog::kProbeLogFile.version &&
+    if (kind.version == hdf5::kProbeLogFile.version &&
         fs::is_directory(below, error)) {
       std::ranges::move(FilesOfKind(below, kind), std::back_inserter(found));
     }
@@ -264,11 +263,11 @@ std::vector<compare::Run> ReadRuns(const std::vector<fs::path>& paths,
 }
 
 std::vector<fs::path> ProbeFiles(const std::vector<fs::path>& paths) {
-  return Expand(paths, runlog::kProbeLogFile);
+  return Expand(paths, hdf5::kProbeLogFile);
 }
 
 std::vector<fs::path> EnsembleFiles(const std::vector<fs::path>& paths) {
-  return Expand(paths, runlog::kEnsembleFile);
+  return Expand(paths, hdf5::kEnsembleFile);
 }
 
 }  // namespace isoloss::logs

@@ -10,7 +10,7 @@
 #include "isoloss/base/printable.h"
 #include "isoloss/compare/pair.h"
 #include "isoloss/foreign/read.h"
-#include "isoloss/runlog/sealed_file.h"
+#include "isoloss/hdf5/sealed_file.h"
 
 namespace isoloss::logs {
 
@@ -24,8 +24,8 @@ template <typename Read>
 auto OnOneLine(const Read& read, const std::filesystem::path& file) {
   try {
     return read(file);
-  } catch (const runlog::WrongKindError& error) {
-    throw runlog::WrongKindError(error.found(), Printable(error.what()));
+  } catch (const hdf5::WrongKindError& error) {
+    throw hdf5::WrongKindError(error.found(), Printable(error.what()));
   } catch (const Error& error) {
     throw Error(error.kind(), Printable(error.what()));
   }

@@ -9,9 +9,9 @@
 #include "isoloss/base/printable.h"
 #include "isoloss/base/text_file.h"
 #include "isoloss/config/reader.h"
+#include "isoloss/hdf5/sealed_file.h"
 #include "isoloss/operations/array_file.h"
 #include "isoloss/operations/operation_file.h"
-#include "isoloss/runlog/sealed_file.h"
 
 namespace isoloss::operations {
 namespace {
@@ -58,11 +58,11 @@ class MappingReader {
     config::Reader fields(document);
     OperationFile file = {.path = path};
     fields.Text("run", file.run);
-    fields.Integer("step", file.step, 1, runlog::kMaxCounted);
+    fields.Integer("step", file.step, 1, hdf5::kMaxCounted);
     fields.Text("arm", file.arm);
     fields.Text("recipe", file.recipe);
     int64_t seed = -1;
-    fields.Integer("seed", seed, 0, runlog::kMaxCounted);
+    fields.Integer("seed", seed, 0, hdf5::kMaxCounted);
     if (seed >= 0) file.seed = seed;
     for (config::Reader& entry : fields.TableList("operations")) {
       file.operations.push_back(OperationOf(entry));
@@ -93,7 +93,7 @@ class MappingReader {
     for (const char* key : kWholes) {
       if (!fields.Has(key)) continue;
       int64_t value = 0;
-      fields.Integer(key, value, -runlog::kMaxCounted, runlog::kMaxCounted);
+      fields.Integer(key, value, -hdf5::kMaxCounted, hdf5::kMaxCounted);
       operation.numbers[key] = static_cast<double>(value);
     }
     config::Reader tensors = fields.Section("tensors");
@@ -115,11 +115,11 @@ class MappingReader {
       auto array = convert(Stored(place, name, tensors),
                            fmt::format("{} ({})", Printable(place), name));
       bytes_ += array.values.size() * sizeof(array.values[0]);
-      if (bytes_ > runlog::ReadLimit()) {
+      if (bytes_ > hdf5::ReadLimit()) {
         tensors.Fail(name, fmt::format("and the tensors before it have {} "
                                        "bytes, but at most {} are read. Map "
                                        "fewer operations.",
-                                       bytes_, runlog::ReadLimit()));
+                                       bytes_, hdf5::ReadLimit()));
       }
       if (!type.empty()) array.type = type;
       map[name] = std::move(array);
@@ -198,7 +198,7 @@ OperationFile ReadMapping(const fs::path& path) {
   const std::string text =
       ReadTextFile(path, "Pass a mapping.", config::kMaxTomlBytes);
   std::map<std::string, std::vector<std::byte>> held;
-  std::vector<runlog::ReadCharge> charges;
+  std::vector<hdf5::ReadCharge> charges;
   const FileOpener open = [&](const std::string& name) {
     const fs::path file = path.parent_path() / name;
     if (fs::is_symlink(fs::symlink_status(file))) {
@@ -210,7 +210,7 @@ OperationFile ReadMapping(const fs::path& path) {
     std::vector<std::byte>& bytes = held[name];
     bytes = ReadWholeFile(file);
     // Memory takes twice the bytes on disk, as BF16 needs.
-    charges.push_back(runlog::Charge(file.string(), 0, 2 * bytes.size()));
+    charges.push_back(hdf5::Charge(file.string(), 0, 2 * bytes.size()));
     return std::span<const std::byte>(bytes);
   };
   OperationFile result = ParseMapping(text, path.string(), open);

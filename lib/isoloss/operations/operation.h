@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "isoloss/base/matrix.h"
+#include "isoloss/hdf5/read_limit.h"
 #include "isoloss/oracle/estimate.h"
-#include "isoloss/runlog/read_limit.h"
 
 namespace isoloss::operations {
 
@@ -75,7 +75,7 @@ struct OperationFile {
   /// A line gives the reason why an operation of the step is not here.
   std::string unrecorded = {};
   std::vector<Operation> operations = {};
-  std::vector<runlog::ReadCharge> charges = {};
+  std::vector<hdf5::ReadCharge> charges = {};
 
   /// Returns "FILE: operation 3 (linear, layers.0.wq)".
   std::string Where(size_t operation) const;

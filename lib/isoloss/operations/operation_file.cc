@@ -7,13 +7,11 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/files.h"
 #include "isoloss/base/printable.h"
+#include "isoloss/hdf5/sealed_file.h"
 #include "isoloss/operations/mapping.h"
-#include "isoloss/runlog/sealed_file.h"
 
 namespace isoloss::operations {
 namespace {
-
-namespace h5 = runlog::h5;
 
 [[noreturn]] void Reject(const std::string& where, const std::string& found,
                          const std::string& rule) {
@@ -24,24 +22,24 @@ namespace h5 = runlog::h5;
 }
 
 template <typename T>
-T Attribute(const h5::Object& object, const char* name,
+T Attribute(const hdf5::Object& object, const char* name,
             const std::string& where) {
-  const h5::Values* values = object.Attribute(name);
+  const hdf5::Values* values = object.Attribute(name);
   if (values == nullptr) {
     Reject(where, fmt::format("attribute {} is missing", name), "there");
   }
   if (!values->is_read || !values->IsScalar() ||
-      values->type != h5::ValueTypeOf<T>()) {
+      values->type != hdf5::ValueTypeOf<T>()) {
     Reject(where, fmt::format("attribute {} is {}", name, values->type_name),
-           fmt::format("one {}", h5::Describe(h5::ValueTypeOf<T>())));
+           fmt::format("one {}", hdf5::Describe(hdf5::ValueTypeOf<T>())));
   }
-  return h5::One<T>(*values);
+  return hdf5::One<T>(*values);
 }
 
-int64_t Count(const h5::Object& root, const char* name, int64_t least,
+int64_t Count(const hdf5::Object& root, const char* name, int64_t least,
               const std::string& path) {
   const auto value = Attribute<int64_t>(root, name, path);
-  if (value < least || value > runlog::kMaxCounted) {
+  if (value < least || value > hdf5::kMaxCounted) {
     Reject(path, fmt::format("attribute {} is {}", name, value),
            fmt::format("from {} to 2^53", least));
   }
@@ -49,29 +47,29 @@ int64_t Count(const h5::Object& root, const char* name, int64_t least,
 }
 
 template <typename T>
-Array<T> ArrayOf(const h5::Values& values) {
+Array<T> ArrayOf(const hdf5::Values& values) {
   Array<T> array;
   for (const uint64_t extent : values.extent) {
     array.extent.push_back(static_cast<size_t>(extent));
   }
-  array.values = h5::Copied<T>(values);
+  array.values = hdf5::Copied<T>(values);
   return array;
 }
 
-void AddTensor(const std::string& name, const h5::Object& dataset,
+void AddTensor(const std::string& name, const hdf5::Object& dataset,
                const std::string& where, Operation& operation) {
   const std::string place = where + ": " + Printable(name);
-  const h5::Values& values = dataset.values;
+  const hdf5::Values& values = dataset.values;
   if (dataset.is_group || !values.is_read) {
     Reject(place, dataset.is_group ? "it is a group" : values.type_name,
            "32-bit float, signed 64-bit or unsigned 8-bit integer");
   }
-  if (values.type == h5::ValueType::kFloat) {
+  if (values.type == hdf5::ValueType::kFloat) {
     Floats& floats = operation.floats[name] = ArrayOf<float>(values);
     floats.type = Attribute<std::string>(dataset, "dtype", place);
-  } else if (values.type == h5::ValueType::kInt64) {
+  } else if (values.type == hdf5::ValueType::kInt64) {
     operation.integers[name] = ArrayOf<int64_t>(values);
-  } else if (values.type == h5::ValueType::kUint8) {
+  } else if (values.type == hdf5::ValueType::kUint8) {
     Codes& codes = operation.codes[name] = ArrayOf<uint8_t>(values);
     if (dataset.Attribute("format") != nullptr) {
       codes.type = Attribute<std::string>(dataset, "format", place);
@@ -82,21 +80,21 @@ void AddTensor(const std::string& name, const h5::Object& dataset,
   }
 }
 
-Operation OperationOf(const h5::Object& group, const std::string& where) {
+Operation OperationOf(const hdf5::Object& group, const std::string& where) {
   if (!group.is_group) Reject(where, "it is a dataset", "a group");
   Operation operation;
   operation.type = Attribute<std::string>(group, "type", where);
   operation.module = Attribute<std::string>(group, "module", where);
   for (const auto& [name, values] : group.attributes) {
     if (!values.is_read || !values.IsScalar()) continue;
-    if (values.type == h5::ValueType::kString) {
-      operation.texts[name] = h5::One<std::string>(values);
-    } else if (values.type == h5::ValueType::kDouble) {
-      operation.numbers[name] = h5::One<double>(values);
-    } else if (values.type == h5::ValueType::kInt64) {
-      operation.numbers[name] = static_cast<double>(h5::One<int64_t>(values));
-    } else if (values.type == h5::ValueType::kBool) {
-      operation.numbers[name] = h5::One<bool>(values) ? 1.0 : 0.0;
+    if (values.type == hdf5::ValueType::kString) {
+      operation.texts[name] = hdf5::One<std::string>(values);
+    } else if (values.type == hdf5::ValueType::kDouble) {
+      operation.numbers[name] = hdf5::One<double>(values);
+    } else if (values.type == hdf5::ValueType::kInt64) {
+      operation.numbers[name] = static_cast<double>(hdf5::One<int64_t>(values));
+    } else if (values.type == hdf5::ValueType::kBool) {
+      operation.numbers[name] = hdf5::One<bool>(values) ? 1.0 : 0.0;
     }
   }
   for (const auto& [name, dataset] : group.members) {
@@ -105,14 +103,14 @@ Operation OperationOf(const h5::Object& group, const std::string& where) {
   return operation;
 }
 
-std::string OptionalText(const h5::Object& root, const char* name,
+std::string OptionalText(const hdf5::Object& root, const char* name,
                          const std::string& path) {
   return root.Attribute(name) == nullptr
              ? ""
              : Attribute<std::string>(root, name, path);
 }
 
-std::optional<double> OptionalNumber(const h5::Object& root, const char* name,
+std::optional<double> OptionalNumber(const hdf5::Object& root, const char* name,
                                      const std::string& path) {
   if (root.Attribute(name) == nullptr) return std::nullopt;
   return Attribute<double>(root, name, path);
@@ -120,7 +118,7 @@ std::optional<double> OptionalNumber(const h5::Object& root, const char* name,
 
 }  // namespace
 
-OperationFile OperationsOf(const h5::Object& root, const std::string& path) {
+OperationFile OperationsOf(const hdf5::Object& root, const std::string& path) {
   OperationFile file = {.path = path};
   const auto version = Attribute<int64_t>(root, "operations_version", path);
   if (version != kOperationsVersion) {
@@ -144,14 +142,14 @@ OperationFile OperationsOf(const h5::Object& root, const std::string& path) {
   file.initial_weights_digest =
       OptionalText(root, "initial_weights_digest", path);
   file.unrecorded = OptionalText(root, "unrecorded", path);
-  const h5::Object* operations = root.Member("operations");
+  const hdf5::Object* operations = root.Member("operations");
   if (operations == nullptr || !operations->is_group) {
     Reject(path, "group /operations is missing", "there");
   }
   for (size_t i = 0; i < operations->members.size(); ++i) {
     const std::string name = fmt::format("{:06}", i);
     const std::string where = fmt::format("{}: /operations/{}", path, name);
-    const h5::Object* group = operations->Member(name);
+    const hdf5::Object* group = operations->Member(name);
     if (group == nullptr) {
       Reject(where,
              fmt::format("it is missing among {}", operations->members.size()),
@@ -181,10 +179,10 @@ OperationFile ReadOperations(const std::filesystem::path& path) {
   if (path.extension() == ".toml") return ReadMapping(path);
   std::vector<std::byte> bytes = ReadWholeFile(path);
   const size_t size = bytes.size();
-  const h5::Tree tree(bytes, path.string());
+  const hdf5::Tree tree(bytes, path.string());
   bytes = {};
-  runlog::ReadCharge charge =
-      runlog::Charge(path.string(), size, tree.value_bytes());
+  hdf5::ReadCharge charge =
+      hdf5::Charge(path.string(), size, tree.value_bytes());
   OperationFile file = OperationsOf(tree.root(), path.string());
   file.charges.push_back(std::move(charge));
   return file;

@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <string>
 
+#include "isoloss/hdf5/tree.h"
 #include "isoloss/operations/operation.h"
-#include "isoloss/runlog/h5_tree.h"
 
 namespace isoloss::operations {
 
@@ -20,8 +20,7 @@ inline constexpr uint64_t kMaxOperationBytes = uint64_t{256} << 20;
 OperationFile ReadOperations(const std::filesystem::path& path);
 
 /// Reads the operations from the root of such a file.
-OperationFile OperationsOf(const runlog::h5::Object& root,
-                           const std::string& path);
+OperationFile OperationsOf(const hdf5::Object& root, const std::string& path);
 
 /// Returns all bytes of a file, which must not be larger than
 /// kMaxOperationBytes.

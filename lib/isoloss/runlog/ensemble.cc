@@ -10,13 +10,13 @@
 #include <utility>
 
 #include "isoloss/base/error.h"
+#include "isoloss/hdf5/sealed_file.h"
 #include "isoloss/runlog/column_check.h"
 #include "isoloss/runlog/content_digest.h"
 #include "isoloss/runlog/domain_check.h"
 #include "isoloss/runlog/probe_log_schema.h"
 #include "isoloss/runlog/schema_reader.h"
 #include "isoloss/runlog/schema_writer.h"
-#include "isoloss/runlog/sealed_file.h"
 
 namespace isoloss::runlog {
 namespace {
@@ -463,17 +463,18 @@ void WriteEnsemble(const Ensemble& ensemble,
                    const std::filesystem::path& path) {
   Tables tables = TablesOf(ensemble);
   tables.digest = DigestOfTables(tables);
-  WriteSealedFile(path, kEnsembleFile, [&](const h5::Handle& file) {
-    WriteColumns(file, std::string(kEnsembleFile.name), FileTables(),
-                 View(tables));
-  });
+  hdf5::WriteSealedFile(
+      path, hdf5::kEnsembleFile, [&](const hdf5::Handle& file) {
+        WriteColumns(file, std::string(hdf5::kEnsembleFile.name), FileTables(),
+                     View(tables));
+      });
 }
 
 Ensemble ReadEnsemble(const std::filesystem::path& path) {
   Tables tables;
-  ReadCharge charge =
-      ReadSealedFile(path, kEnsembleFile, [&](const h5::Object& file) {
-        ReadColumns(file, path.string(), kEnsembleFile, FileTables(),
+  hdf5::ReadCharge charge = hdf5::ReadSealedFile(
+      path, hdf5::kEnsembleFile, [&](const hdf5::Object& file) {
+        ReadColumns(file, path.string(), hdf5::kEnsembleFile, FileTables(),
                     MutableView(tables));
       });
   const EnsembleKind kind = CheckedKind(path.string(), tables);

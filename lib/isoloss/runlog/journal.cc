@@ -19,7 +19,7 @@
 #include "isoloss/base/crc32c.h"
 #include "isoloss/base/error.h"
 #include "isoloss/base/files.h"
-#include "isoloss/runlog/read_limit.h"
+#include "isoloss/hdf5/read_limit.h"
 #include "isoloss/runlog/reader.h"
 #include "isoloss/runlog/rows.h"
 #include "isoloss/runlog/schema.h"
@@ -120,12 +120,12 @@ std::span<const std::byte> WholeRecord(const Source& source, uint64_t begin,
                        checked + kCrcBytes);
     return {};
   }
-  if (checked > ReadLimit()) {
+  if (checked > hdf5::ReadLimit()) {
     ThrowError(ErrorKind::kFormat,
                "has {} bytes, but a record has at most {}, or as many MiB as "
                "ISOLOSS_MEMORY_MIB says. Set it, or start the run again with "
                "--restart.",
-               checked, ReadLimit());
+               checked, hdf5::ReadLimit());
   }
   const auto record = source.fetch(begin, checked + kCrcBytes);
   if (Crc32c(record.first(checked)) !=
@@ -180,11 +180,11 @@ void CheckLabels(const RunLog& log) {
 void CheckEvents(const std::vector<Event>& events, size_t& text_bytes) {
   for (const Event& event : events) {
     text_bytes += event.kind.size() + event.text.size();
-    if (text_bytes > kMaxTextBytes) {
+    if (text_bytes > hdf5::kMaxTextBytes) {
       ThrowError(ErrorKind::kFormat,
                  "all texts of events have more than {} bytes, but a journal "
                  "has fewer. Start the run again with --restart.",
-                 kMaxTextBytes);
+                 hdf5::kMaxTextBytes);
     }
     if (IsCalendarTime(event.unix_seconds)) continue;
     ThrowError(ErrorKind::kFormat,
@@ -406,7 +406,8 @@ JournalContent ReadJournal(const fs::path& path) {
     return std::span<const std::byte>(piece);
   };
   JournalContent content = Parse({size, fetch}, path.string());
-  content.log.charge = Charge(path.string(), size, ValueBytesOf(content.log));
+  content.log.charge =
+      hdf5::Charge(path.string(), size, ValueBytesOf(content.log));
   return content;
 }
 

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 
-#include "isoloss/runlog/sealed_file.h"
+#include "isoloss/hdf5/sealed_file.h"
 
 namespace isoloss::runlog {
 namespace {
 
-void AddPaths(const std::string& path, const h5::Object& object,
+void AddPaths(const std::string& path, const hdf5::Object& object,
               std::vector<std::string>& paths) {
   if (!object.is_group) paths.push_back(path);
   for (const auto& [name, values] : object.attributes) {
@@ -24,8 +24,9 @@ void AddPaths(const std::string& path, const h5::Object& object,
 
 std::vector<std::string> LayoutOf(const std::filesystem::path& path) {
   std::vector<std::string> paths;
-  ReadSealedFile(path, kRunLogFile,
-                 [&](const h5::Object& root) { AddPaths("", root, paths); });
+  hdf5::ReadSealedFile(path, hdf5::kRunLogFile, [&](const hdf5::Object& root) {
+    AddPaths("", root, paths);
+  });
   std::ranges::sort(paths);
   return paths;
 }

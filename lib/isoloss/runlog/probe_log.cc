@@ -4,10 +4,10 @@
 #include <string_view>
 
 #include "isoloss/base/error.h"
+#include "isoloss/hdf5/sealed_file.h"
 #include "isoloss/runlog/probe_log_schema.h"
 #include "isoloss/runlog/schema_reader.h"
 #include "isoloss/runlog/schema_writer.h"
-#include "isoloss/runlog/sealed_file.h"
 
 namespace isoloss::runlog {
 namespace {
@@ -57,18 +57,20 @@ void CheckExpectedFlips(const std::string& file, const OracleColumns& oracle) {
 
 void WriteProbeLog(const ProbeLog& log, const std::filesystem::path& path) {
   CheckPlaces(ErrorKind::kShape, path.string(), log);
-  WriteSealedFile(path, kProbeLogFile, [&log](const h5::Handle& file) {
-    WriteColumns(file, std::string(kProbeLogFile.name), SchemaOf<ProbeLog>(),
-                 View(log));
-  });
+  hdf5::WriteSealedFile(
+      path, hdf5::kProbeLogFile, [&log](const hdf5::Handle& file) {
+        WriteColumns(file, std::string(hdf5::kProbeLogFile.name),
+                     SchemaOf<ProbeLog>(), View(log));
+      });
 }
 
 ProbeLog ReadProbeLog(const std::filesystem::path& path) {
   ProbeLog log;
-  log.charge = ReadSealedFile(path, kProbeLogFile, [&](const h5::Object& file) {
-    ReadColumns(file, path.string(), kProbeLogFile, SchemaOf<ProbeLog>(),
-                MutableView(log));
-  });
+  log.charge = hdf5::ReadSealedFile(
+      path, hdf5::kProbeLogFile, [&](const hdf5::Object& file) {
+        ReadColumns(file, path.string(), hdf5::kProbeLogFile,
+                    SchemaOf<ProbeLog>(), MutableView(log));
+      });
   CheckPlaces(ErrorKind::kFormat, path.string(), log);
   CheckExpectedFlips(path.string(), log.oracle);
   return log;

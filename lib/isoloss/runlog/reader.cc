@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "isoloss/base/error.h"
+#include "isoloss/hdf5/sealed_file.h"
 #include "isoloss/runlog/schema_reader.h"
-#include "isoloss/runlog/sealed_file.h"
 
 namespace isoloss::runlog {
 namespace {
@@ -49,13 +49,13 @@ bool IsCalendarTime(double unix_seconds) {
   return 0 <= unix_seconds && unix_seconds < kYear10000;
 }
 
-RunLog ReadRunLog(const std::filesystem::path& path, Maker maker) {
+RunLog ReadRunLog(const std::filesystem::path& path, hdf5::Maker maker) {
   RunLog log;
-  const auto decode = [&](const h5::Object& file) {
-    ReadColumns(file, path.string(), kRunLogFile, SchemaOf<RunLog>(),
+  const auto decode = [&](const hdf5::Object& file) {
+    ReadColumns(file, path.string(), hdf5::kRunLogFile, SchemaOf<RunLog>(),
                 MutableView(log));
   };
-  log.charge = ReadSealedFile(path, kRunLogFile, decode, maker);
+  log.charge = hdf5::ReadSealedFile(path, hdf5::kRunLogFile, decode, maker);
   for (const Group& group : RowGroups()) CheckSteps(path.string(), group, log);
   CheckTimes(path.string(), log.events);
   return log;

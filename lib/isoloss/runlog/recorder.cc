@@ -151,7 +151,7 @@ bool AreOfOneRun(const Provenance& a, const Provenance& b) {
 /// Throws unless the file holds `log`, since the file will be all that is left
 /// of the run.
 void CheckWritten(const RunLog& log, const fs::path& path) {
-  const RunLog written = ReadRunLog(path, Maker::kThisRun);
+  const RunLog written = ReadRunLog(path, hdf5::Maker::kThisRun);
   const std::string difference = FirstDifference(log, written);
   if (difference.empty() && written.steps.step == log.steps.step) return;
   ThrowError(ErrorKind::kIo,

@@ -8,17 +8,17 @@
 #include <variant>
 
 #include "isoloss/base/error.h"
+#include "isoloss/hdf5/sealed_file.h"
 #include "isoloss/runlog/schema.h"
-#include "isoloss/runlog/sealed_file.h"
 #include "isoloss/runlog/shared_columns.h"
 
 namespace isoloss::runlog {
 namespace {
 
-/// Counts values as a reader does (read_limit.h).
+/// Counts values as a reader does (hdf5/read_limit.h).
 size_t ValueBytes(const Column& column) {
-  return column.type == ValueType::kString ? kTextBytes
-                                           : h5::SizeOf(column.type);
+  return column.type == ValueType::kString ? hdf5::kTextBytes
+                                           : hdf5::SizeOf(column.type);
 }
 
 /// Requires that both sides have the same labels, or one side has none.
@@ -146,12 +146,12 @@ void CheckOrder(const RunLog& rows, const RunLog& log) {
     const std::vector<int64_t>& held = *View(log).Steps(group);
     int64_t last = held.empty() ? -1 : held.back();
     for (const int64_t step : *View(rows).Steps(group)) {
-      if (step <= last || step > kMaxCounted) {
+      if (step <= last || step > hdf5::kMaxCounted) {
         ThrowError(
             ErrorKind::kShape,
             "run log: /{}/step is {} in new rows, but must be above {} and "
             "at most {}. Append each step once, in order.",
-            group.name, step, last, kMaxCounted);
+            group.name, step, last, hdf5::kMaxCounted);
       }
       last = step;
     }
@@ -188,14 +188,14 @@ void CheckSize(const RunLog& rows, const RunLog& log, int64_t limit) {
     }
   }
   const size_t bytes = ValueBytesOf(rows) + ValueBytesOf(log);
-  if (bytes <= ReadLimit()) return;
+  if (bytes <= hdf5::ReadLimit()) return;
   ThrowError(ErrorKind::kConfig,
              "run log: with this step it would have {} MiB of values, but a "
              "log may hold {} MiB. Record tensors at fewer steps "
              "(log.statistics_every, log.digests_every), no routing "
              "(log.routing), train for fewer steps, or set ISOLOSS_MEMORY_MIB "
              "to more.",
-             bytes >> 20, ReadLimit() >> 20);
+             bytes >> 20, hdf5::ReadLimit() >> 20);
 }
 
 void AppendRows(const RunLog& rows, RunLog& log) {

@@ -110,7 +110,7 @@ class Decoder {
     if (bytes.size() > texts_left_) {
       Reject(what, fmt::format("all texts have more than {} bytes, but a "
                                "record has fewer",
-                               kMaxTextBytes));
+                               hdf5::kMaxTextBytes));
     }
     texts_left_ -= bytes.size();
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -124,7 +124,7 @@ class Decoder {
     }
     if constexpr (std::is_same_v<T, std::string>) {
       CheckRest(count * sizeof(uint64_t), what);
-      Spend(count * kTextBytes, what);
+      Spend(count * hdf5::kTextBytes, what);
       values.resize(count);
       for (std::string& value : values) value = Printable(TakeText(what));
     } else {
@@ -168,7 +168,7 @@ class Decoder {
       Reject(what, fmt::format("the record holds more than {} MiB of values, "
                                "but a log may hold so many, or as "
                                "ISOLOSS_MEMORY_MIB says",
-                               ReadLimit() >> 20));
+                               hdf5::ReadLimit() >> 20));
     }
     memory_left_ -= bytes;
   }
@@ -202,8 +202,8 @@ class Decoder {
 
   std::span<const std::byte> rest_;
   size_t size_;
-  uint64_t memory_left_ = ReadLimit();
-  uint64_t texts_left_ = kMaxTextBytes;
+  uint64_t memory_left_ = hdf5::ReadLimit();
+  uint64_t texts_left_ = hdf5::kMaxTextBytes;
 };
 
 Form FormOf(const std::vector<int32_t>& values, uint64_t& entries) {
@@ -315,7 +315,7 @@ void DecodeEvents(const std::string& group, std::vector<Event>& events,
                   Decoder& in) {
   const auto count = in.Take<uint64_t>(group);
   for (uint64_t i = 0; i < count; ++i) {
-    in.Spend(sizeof(double) + 2 * kTextBytes, group);
+    in.Spend(sizeof(double) + 2 * hdf5::kTextBytes, group);
     Event event;
     event.unix_seconds = in.Take<double>(group);
     event.kind = Printable(in.TakeText(group));

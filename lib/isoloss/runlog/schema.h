@@ -14,13 +14,13 @@
 #include <utility>
 #include <vector>
 
+#include "isoloss/hdf5/tree.h"
 #include "isoloss/runlog/field.h"
-#include "isoloss/runlog/h5_tree.h"
 #include "isoloss/runlog/run_log.h"
 
 namespace isoloss::runlog {
 
-using h5::ValueType;
+using hdf5::ValueType;
 
 /// Columns that have no place in memory have this offset.
 inline constexpr size_t kNowhere = std::numeric_limits<size_t>::max();
@@ -74,12 +74,12 @@ struct Column {
   Column(Field what, T Owner::*value)
       : field(std::move(what)),
         role(Role::kAttribute),
-        type(h5::ValueTypeOf<T>()),
+        type(hdf5::ValueTypeOf<T>()),
         offset(OffsetOf(value)) {}
   template <typename Owner, typename T>
   Column(Field what, std::vector<T> Owner::*values, std::vector<Axis> of = {})
       : field(std::move(what)),
-        type(h5::ValueTypeOf<T>()),
+        type(hdf5::ValueTypeOf<T>()),
         offset(OffsetOf(values)),
         axes(std::move(of)) {}
   /// Makes a column whose group has a struct for a single row.
@@ -92,7 +92,7 @@ struct Column {
   Column(Field what, std::vector<Event> Owner::*events, T Event::*value)
       : field(std::move(what)),
         role(Role::kMember),
-        type(h5::ValueTypeOf<T>()),
+        type(hdf5::ValueTypeOf<T>()),
         offset(OffsetOf(events)),
         in_row(OffsetOf(value)),
         required(true) {}

@@ -7,15 +7,15 @@
 #include <vector>
 
 #include "isoloss/base/error.h"
-#include "isoloss/runlog/sealed_file.h"
+#include "isoloss/hdf5/sealed_file.h"
 
 namespace isoloss::runlog {
 namespace {
 
 class Reader {
  public:
-  Reader(const h5::Object& file, const std::string& path, const FileKind& kind,
-         MutableView log)
+  Reader(const hdf5::Object& file, const std::string& path,
+         const hdf5::FileKind& kind, MutableView log)
       : file_(file), path_(path), kind_(kind), log_(log) {}
 
   void Read(const Group& group) {
@@ -45,13 +45,13 @@ class Reader {
     const bool is_absent =
         field.optional && file_.Attribute(field.name) == nullptr;
     if (field.since > version_ || is_absent) return;
-    const h5::Values& found =
+    const hdf5::Values& found =
         FindAttribute(file_, field.name, "attribute ", column.type);
     log_.WithValue(column, [&]<typename T>(T& value) {
       if constexpr (std::is_same_v<T, std::string>) {
-        value = ShownText(field, h5::RawText(found));
+        value = ShownText(field, hdf5::RawText(found));
       } else {
-        value = h5::One<T>(found);
+        value = hdf5::One<T>(found);
       }
       if constexpr (std::is_same_v<T, int64_t>) {
         if (!field.name.ends_with("seed")) {
@@ -63,7 +63,7 @@ class Reader {
 
   void ReadVersion(const Column& column) {
     const Field& field = column.field;
-    const auto found = h5::One<int64_t>(
+    const auto found = hdf5::One<int64_t>(
         FindAttribute(file_, field.name, "attribute ", ValueType::kInt64));
     if (column.role == Role::kRunVersion) {
       CheckCountable("attribute " + field.name, found);
@@ -78,11 +78,12 @@ class Reader {
     if (column.offset != kNowhere) log_.At<int64_t>(column.offset) = found;
   }
 
-  const h5::Values& FindAttribute(const h5::Object& object,
-                                  std::string_view name, std::string_view owner,
-                                  ValueType type) const {
+  const hdf5::Values& FindAttribute(const hdf5::Object& object,
+                                    std::string_view name,
+                                    std::string_view owner,
+                                    ValueType type) const {
     const std::string full_name = fmt::format("{}{}", owner, name);
-    const h5::Values* attribute = object.Attribute(name);
+    const hdf5::Values* attribute = object.Attribute(name);
     if (attribute == nullptr) Reject(full_name, "missing", "present");
     CheckType(full_name, *attribute, type);
     if (!attribute->IsScalar()) Reject(full_name, "an array", "one value");
@@ -95,9 +96,9 @@ class Reader {
     const bool is_index = &column == &group_->columns.front();
     const bool is_due = is_index || column.required ||
                         (column.role == Role::kLabels && rows_ > 0);
-    const h5::Object* found = members_->Member(column.field.name);
+    const hdf5::Object* found = members_->Member(column.field.name);
     if (found == nullptr && !is_due) return;
-    const h5::Values& values = Open(column, found);
+    const hdf5::Values& values = Open(column, found);
     if (column.role == Role::kLabels) {
       TakeLabelExtent(column, values.extent);
     } else if (column.axes.empty()) {
@@ -108,20 +109,20 @@ class Reader {
     if (column.role == Role::kPlaces) return TakePlaces(column, values);
     if (column.role == Role::kMember) return TakeMembers(column, values);
     log_.WithValues(column, [&]<typename T>(std::vector<T>& target) {
-      target = h5::Copied<T>(values);
+      target = hdf5::Copied<T>(values);
     });
     if (column.type == ValueType::kInt64 && column.axes.empty()) {
       CheckSteps(column, log_.Values<int64_t>(column));
     }
   }
 
-  const h5::Values& Open(const Column& column, const h5::Object* dataset) {
+  const hdf5::Values& Open(const Column& column, const hdf5::Object* dataset) {
     const std::string name = group_->PathOf(column);
     if (dataset == nullptr) Reject(name, "missing", "present");
     if (dataset->is_group) Reject(name, "a group", "a dataset");
     CheckType(name, dataset->values, column.type);
     const std::string owner = fmt::format("attribute {}:", name);
-    const std::string unit = h5::One<std::string>(
+    const std::string unit = hdf5::One<std::string>(
         FindAttribute(*dataset, "unit", owner, ValueType::kString));
     if (unit != column.field.unit) {
       Reject(owner + "unit", fmt::format("`{}`", unit),
@@ -173,8 +174,8 @@ class Reader {
     log_.Size(column.axes.front()) = static_cast<int64_t>(extent[0]);
   }
 
-  void TakePlaces(const Column& column, const h5::Values& found) {
-    const std::vector<int64_t> values = h5::Copied<int64_t>(found);
+  void TakePlaces(const Column& column, const hdf5::Values& found) {
+    const std::vector<int64_t> values = hdf5::Copied<int64_t>(found);
     const auto count = static_cast<int64_t>(values.size());
     auto& rows = log_.At<int64_t>(column.offset);
     if (rows == 0) rows = count;
@@ -188,7 +189,7 @@ class Reader {
     }
   }
 
-  void TakeMembers(const Column& column, const h5::Values& found) {
+  void TakeMembers(const Column& column, const hdf5::Values& found) {
     auto& events = log_.Values<Event>(column);
     events.resize(rows_);
     const auto take = [&]<typename T>(std::vector<T> values) {
@@ -197,9 +198,9 @@ class Reader {
       }
     };
     if (column.type == ValueType::kDouble) {
-      take(h5::Copied<double>(found));
+      take(hdf5::Copied<double>(found));
     } else {
-      take(h5::Copied<std::string>(found));
+      take(hdf5::Copied<std::string>(found));
     }
   }
 
@@ -207,9 +208,9 @@ class Reader {
 
   /// Requires that no reader can overflow when it counts with `value`.
   void CheckCountable(std::string_view object, int64_t value) const {
-    if (value >= 0 && value <= kMaxCounted) return;
+    if (value >= 0 && value <= hdf5::kMaxCounted) return;
     Reject(object, fmt::to_string(value),
-           fmt::format("from 0 to {}", kMaxCounted));
+           fmt::format("from 0 to {}", hdf5::kMaxCounted));
   }
 
   void CheckSteps(const Column& column,
@@ -221,11 +222,11 @@ class Reader {
     }
   }
 
-  void CheckType(std::string_view object, const h5::Values& found,
+  void CheckType(std::string_view object, const hdf5::Values& found,
                  ValueType expected) const {
     if (found.type == expected) return;
     Reject(fmt::format("the type of {}", object), found.type_name,
-           h5::Describe(expected));
+           hdf5::Describe(expected));
   }
 
   void CheckCount(const Column& column, uint64_t count) const {
@@ -249,20 +250,21 @@ class Reader {
                path_, object, found, expected, kind_.name);
   }
 
-  const h5::Object& file_;
+  const hdf5::Object& file_;
   const std::string& path_;
-  const FileKind& kind_;
+  const hdf5::FileKind& kind_;
   MutableView log_;
   int64_t version_ = 1;
   const Group* group_ = nullptr;
-  const h5::Object* members_ = nullptr;  // of the group
-  uint64_t rows_ = 0;                    // likewise
+  const hdf5::Object* members_ = nullptr;  // of the group
+  uint64_t rows_ = 0;                      // likewise
 };
 
 }  // namespace
 
-void ReadColumns(const h5::Object& file, const std::string& path,
-                 const FileKind& kind, const Schema& schema, MutableView log) {
+void ReadColumns(const hdf5::Object& file, const std::string& path,
+                 const hdf5::FileKind& kind, const Schema& schema,
+                 MutableView log) {
   Reader reader(file, path, kind, log);
   for (const Group& group : schema) reader.Read(group);
 }

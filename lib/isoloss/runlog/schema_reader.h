@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "isoloss/runlog/h5_tree.h"
+#include "isoloss/hdf5/trailer.h"
+#include "isoloss/hdf5/tree.h"
 #include "isoloss/runlog/schema.h"
-#include "isoloss/runlog/trailer.h"
 
 namespace isoloss::runlog {
 
@@ -13,7 +13,8 @@ namespace isoloss::runlog {
 /// not allow. Columns that the file's version does not have are left alone.
 /// `path` and `kind` are for messages.
 /// Errors   FormatError naming the file and the object.
-void ReadColumns(const h5::Object& file, const std::string& path,
-                 const FileKind& kind, const Schema& schema, MutableView log);
+void ReadColumns(const hdf5::Object& file, const std::string& path,
+                 const hdf5::FileKind& kind, const Schema& schema,
+                 MutableView log);
 
 }  // namespace isoloss::runlog

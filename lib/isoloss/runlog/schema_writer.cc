@@ -12,32 +12,33 @@
 namespace isoloss::runlog {
 namespace {
 
-void WriteAttribute(const h5::Handle& file, const Column& column,
+void WriteAttribute(const hdf5::Handle& file, const Column& column,
                     const View& log) {
   const char* name = column.field.name.c_str();
   if (column.role != Role::kAttribute) {
     const bool is_kept =
         column.role == Role::kOwnVersion && column.offset != kNowhere;
-    h5::WriteAttribute(
+    hdf5::WriteAttribute(
         file, name, is_kept ? log.At<int64_t>(column.offset) : column.newest);
     return;
   }
   log.WithValue(column, [&]<typename T>(const T& value) {
     if (column.field.optional && value == T{}) return;
-    h5::WriteAttribute(file, name, value);
+    hdf5::WriteAttribute(file, name, value);
   });
 }
 
 class GroupWriter {
  public:
-  GroupWriter(const h5::Handle& file, const std::string& document,
+  GroupWriter(const hdf5::Handle& file, const std::string& document,
               const Group& group, const View& log)
       : document_(document),
         group_(group),
         log_(log),
         rows_(log.Count(group.columns.front())),
-        handle_(h5::CreateGroup(file, group.name.c_str())) {
-    h5::WriteAttribute(handle_, "description", std::string(group.description));
+        handle_(hdf5::CreateGroup(file, group.name.c_str())) {
+    hdf5::WriteAttribute(handle_, "description",
+                         std::string(group.description));
   }
 
   void Write(const Column& column) const {
@@ -99,23 +100,24 @@ class GroupWriter {
   template <typename T>
   void WriteDataset(const Field& field, std::span<const T> values,
                     const std::vector<uint64_t>& extent) const {
-    const h5::Handle dataset =
-        h5::CreateDataset(handle_, field.name.c_str(), h5::TypeOf<T>(), extent);
-    h5::WriteDataset(dataset, values);
-    h5::WriteAttribute(dataset, "unit", std::string(field.unit));
-    h5::WriteAttribute(dataset, "description", std::string(field.description));
+    const hdf5::Handle dataset = hdf5::CreateDataset(
+        handle_, field.name.c_str(), hdf5::TypeOf<T>(), extent);
+    hdf5::WriteDataset(dataset, values);
+    hdf5::WriteAttribute(dataset, "unit", std::string(field.unit));
+    hdf5::WriteAttribute(dataset, "description",
+                         std::string(field.description));
   }
 
   const std::string& document_;
   const Group& group_;
   View log_;
   size_t rows_;
-  h5::Handle handle_;
+  hdf5::Handle handle_;
 };
 
 }  // namespace
 
-void WriteColumns(const h5::Handle& file, const std::string& document,
+void WriteColumns(const hdf5::Handle& file, const std::string& document,
                   const Schema& schema, const View& log) {
   for (const Group& group : schema) {
     if (group.IsFile()) {

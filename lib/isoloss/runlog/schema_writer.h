@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "isoloss/runlog/h5_handle.h"
+#include "isoloss/hdf5/handle.h"
 #include "isoloss/runlog/schema.h"
 
 namespace isoloss::runlog {
@@ -11,7 +11,7 @@ namespace isoloss::runlog {
 /// Writes the log that `schema` describes. `document` is for messages: "run
 /// log".
 /// Errors   ShapeError if columns that belong together disagree in length.
-void WriteColumns(const h5::Handle& file, const std::string& document,
+void WriteColumns(const hdf5::Handle& file, const std::string& document,
                   const Schema& schema, const View& log);
 
 }  // namespace isoloss::runlog

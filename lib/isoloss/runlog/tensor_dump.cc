@@ -9,12 +9,12 @@
 #include <string_view>
 
 #include "isoloss/base/error.h"
-#include "isoloss/runlog/h5_handle.h"
-#include "isoloss/runlog/h5_tree.h"
+#include "isoloss/hdf5/handle.h"
+#include "isoloss/hdf5/sealed_file.h"
+#include "isoloss/hdf5/tree.h"
 #include "isoloss/runlog/run_log.h"
 #include "isoloss/runlog/schema_reader.h"
 #include "isoloss/runlog/schema_writer.h"
-#include "isoloss/runlog/sealed_file.h"
 
 namespace isoloss::runlog {
 namespace {
@@ -114,16 +114,16 @@ void VisitTensor(Visitor& visitor, Tensor& tensor) {
   }
 }
 
-class GroupWriter {
+class TensorWriter {
  public:
-  GroupWriter(const h5::Handle& file, const std::string& name)
-      : name_(name), group_(h5::CreateGroup(file, name.c_str())) {}
+  TensorWriter(const hdf5::Handle& file, const std::string& name)
+      : name_(name), group_(hdf5::CreateGroup(file, name.c_str())) {}
 
   void Text(const char* name, const std::string& text) {
-    h5::WriteAttribute(group_, name, text);
+    hdf5::WriteAttribute(group_, name, text);
   }
   void Number(const char* name, int64_t number) {
-    h5::WriteAttribute(group_, name, number);
+    hdf5::WriteAttribute(group_, name, number);
   }
   /// An empty extent means the length of `values`.
   template <typename T>
@@ -137,9 +137,9 @@ class GroupWriter {
                  "whole array.",
                  name_, name, values.size(), fmt::join(extent, "x"));
     }
-    const h5::Handle dataset =
-        h5::CreateDataset(group_, name, h5::TypeOf<T>(), extent);
-    h5::WriteDataset<T>(dataset, values);
+    const hdf5::Handle dataset =
+        hdf5::CreateDataset(group_, name, hdf5::TypeOf<T>(), extent);
+    hdf5::WriteDataset<T>(dataset, values);
   }
   void CheckSegments(const DumpedTensor& tensor) const {
     if (SegmentsFit(tensor)) return;
@@ -159,7 +159,7 @@ class GroupWriter {
 
  private:
   const std::string& name_;
-  h5::Handle group_;
+  hdf5::Handle group_;
 };
 
 [[noreturn]] void Reject(const std::string& path, const std::string& what,
@@ -173,31 +173,31 @@ class GroupWriter {
 
 template <typename T>
 T ReadAttribute(const std::string& path, const std::string& where,
-                const h5::Object& object, const char* name) {
+                const hdf5::Object& object, const char* name) {
   const std::string what = fmt::format("{}attribute {}", where, name);
-  const h5::Values* attribute = object.Attribute(name);
+  const hdf5::Values* attribute = object.Attribute(name);
   if (attribute == nullptr) Reject(path, what, "missing", "present");
   const bool is_scalar = attribute->IsScalar();
-  if (attribute->type != h5::ValueTypeOf<T>() || !is_scalar) {
+  if (attribute->type != hdf5::ValueTypeOf<T>() || !is_scalar) {
     Reject(path, what, is_scalar ? attribute->type_name : "an array",
-           std::string(h5::Describe(h5::ValueTypeOf<T>())));
+           std::string(hdf5::Describe(hdf5::ValueTypeOf<T>())));
   }
-  return h5::One<T>(*attribute);
+  return hdf5::One<T>(*attribute);
 }
 
 /// Reads a dataset of the given extent, or of any length if the extent is
 /// empty.
 template <typename T>
 std::vector<T> ReadArray(const std::string& path, const std::string& where,
-                         const h5::Object& parent, const char* name,
+                         const hdf5::Object& parent, const char* name,
                          const Extent& extent) {
   const std::string what = where + name;
-  const h5::Object* dataset = parent.Member(name);
+  const hdf5::Object* dataset = parent.Member(name);
   if (dataset == nullptr) Reject(path, what, "missing", "present");
-  const h5::Values& values = dataset->values;
-  if (values.type != h5::ValueTypeOf<T>()) {
+  const hdf5::Values& values = dataset->values;
+  if (values.type != hdf5::ValueTypeOf<T>()) {
     Reject(path, what, dataset->is_group ? "a group" : values.type_name,
-           std::string(h5::Describe(h5::ValueTypeOf<T>())));
+           std::string(hdf5::Describe(hdf5::ValueTypeOf<T>())));
   }
   const Extent& found = values.extent;
   const bool fits = extent.empty() ? found.size() == 1 : found == extent;
@@ -206,13 +206,13 @@ std::vector<T> ReadArray(const std::string& path, const std::string& where,
         path, what, fmt::format("[{}]", fmt::join(found, ", ")),
         extent.empty() ? "[n]" : fmt::format("[{}]", fmt::join(extent, ", ")));
   }
-  return h5::Copied<T>(values);
+  return hdf5::Copied<T>(values);
 }
 
-class GroupReader {
+class TensorReader {
  public:
-  GroupReader(const std::string& path, const h5::Object& file,
-              const std::string& name)
+  TensorReader(const std::string& path, const hdf5::Object& file,
+               const std::string& name)
       : path_(path), where_(name + "/"), group_(file.Member(name)) {
     if (group_ == nullptr) Reject(path, "group " + name, "missing", "present");
   }
@@ -247,7 +247,7 @@ class GroupReader {
  private:
   const std::string& path_;
   std::string where_;
-  const h5::Object* group_;
+  const hdf5::Object* group_;
 };
 
 /// Returns the schema of the parts that a dump shares with run logs.
@@ -282,7 +282,7 @@ void CheckGraph(const TensorDump& dump, const std::string& path) {
   }
 }
 
-TensorDump Read(const h5::Object& file, const std::string& path) {
+TensorDump Read(const hdf5::Object& file, const std::string& path) {
   const auto version = ReadAttribute<int64_t>(path, "", file, "dump_version");
   if (version != kDumpVersion && version != kVersionWithoutCells) {
     Reject(path, "attribute dump_version", std::to_string(version),
@@ -291,7 +291,7 @@ TensorDump Read(const h5::Object& file, const std::string& path) {
   TensorDump dump;
   dump.run = ReadAttribute<std::string>(path, "", file, "run");
   dump.step = ReadAttribute<int64_t>(path, "", file, "step");
-  if (dump.step < 0 || dump.step > kMaxCounted) {
+  if (dump.step < 0 || dump.step > hdf5::kMaxCounted) {
     Reject(path, "attribute step", std::to_string(dump.step), "from 0 to 2^53");
   }
   std::set<std::string> known;
@@ -302,11 +302,11 @@ TensorDump Read(const h5::Object& file, const std::string& path) {
              "a list in which each tensor stands once");
     }
     DumpedTensor tensor = {.name = name};
-    GroupReader reader(path, file, name);
+    TensorReader reader(path, file, name);
     VisitTensor(reader, tensor);
     dump.tensors.push_back(std::move(tensor));
   }
-  ReadColumns(file, path, kTensorDumpFile, GraphWithVersion(),
+  ReadColumns(file, path, hdf5::kTensorDumpFile, GraphWithVersion(),
               MutableView(dump.graph));
   CheckGraph(dump, path);
   return dump;
@@ -348,28 +348,29 @@ std::vector<std::string> TensorDump::TensorNames() const {
 }
 
 void WriteTensorDump(const TensorDump& dump, const fs::path& path) {
-  WriteSealedFile(path, kTensorDumpFile, [&dump](const h5::Handle& file) {
-    h5::WriteAttribute(file, "dump_version", kDumpVersion);
-    h5::WriteAttribute(file, "run", dump.run);
-    h5::WriteAttribute(file, "step", dump.step);
-    for (const DumpedTensor& tensor : dump.tensors) {
-      GroupWriter writer(file, tensor.name);
-      VisitTensor(writer, tensor);
-    }
-    const std::vector<std::string> names = dump.TensorNames();
-    const h5::Handle list = h5::CreateDataset(
-        file, "names", h5::TypeOf<std::string>(), Extent{names.size()});
-    h5::WriteDataset<std::string>(list, names);
-    WriteColumns(file, std::string(kTensorDumpFile.name), GraphWithVersion(),
-                 View(dump.graph));
-  });
+  hdf5::WriteSealedFile(
+      path, hdf5::kTensorDumpFile, [&dump](const hdf5::Handle& file) {
+        hdf5::WriteAttribute(file, "dump_version", kDumpVersion);
+        hdf5::WriteAttribute(file, "run", dump.run);
+        hdf5::WriteAttribute(file, "step", dump.step);
+        for (const DumpedTensor& tensor : dump.tensors) {
+          TensorWriter writer(file, tensor.name);
+          VisitTensor(writer, tensor);
+        }
+        const std::vector<std::string> names = dump.TensorNames();
+        const hdf5::Handle list = hdf5::CreateDataset(
+            file, "names", hdf5::TypeOf<std::string>(), Extent{names.size()});
+        hdf5::WriteDataset<std::string>(list, names);
+        WriteColumns(file, std::string(hdf5::kTensorDumpFile.name),
+                     GraphWithVersion(), View(dump.graph));
+      });
 }
 
 TensorDump ReadTensorDump(const fs::path& path) {
   TensorDump dump;
-  ReadCharge charge = ReadSealedFile(
-      path, kTensorDumpFile,
-      [&](const h5::Object& root) { dump = Read(root, path.string()); });
+  hdf5::ReadCharge charge = hdf5::ReadSealedFile(
+      path, hdf5::kTensorDumpFile,
+      [&](const hdf5::Object& root) { dump = Read(root, path.string()); });
   dump.charge = std::move(charge);
   return dump;
 }

@@ -1,5 +1,5 @@
 // Writes and reads the whole tensors of one step for `--dump`: one HDF5 file
-// with a group for each tensor, the graph, and the trailer of trailer.h.
+// with a group for each tensor, the graph, and the trailer of hdf5/trailer.h.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "isoloss/hdf5/read_limit.h"
 #include "isoloss/runlog/model_graph.h"
-#include "isoloss/runlog/read_limit.h"
 
 namespace isoloss::runlog {
 
@@ -86,7 +86,7 @@ struct TensorDump {
   int64_t step = 0;
   std::vector<DumpedTensor> tensors = {};  ///< order ascending
   ModelGraph graph = {};                   ///< that knows all of them
-  ReadCharge charge = {};                  ///< no part of what is compared
+  hdf5::ReadCharge charge = {};            ///< no part of what is compared
 
   std::vector<std::string> TensorNames() const;
   bool operator==(const TensorDump& other) const {

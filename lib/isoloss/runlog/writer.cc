@@ -1,16 +1,17 @@
 #include "isoloss/runlog/writer.h"
 
+#include "isoloss/hdf5/sealed_file.h"
 #include "isoloss/runlog/rows.h"
 #include "isoloss/runlog/schema_writer.h"
-#include "isoloss/runlog/sealed_file.h"
 
 namespace isoloss::runlog {
 
 void WriteRunLog(const RunLog& log, const std::filesystem::path& path) {
   CheckSize(RunLog(), log);
-  WriteSealedFile(path, kRunLogFile, [&log](const h5::Handle& file) {
-    WriteColumns(file, "run log", SchemaOf<RunLog>(), View(log));
-  });
+  hdf5::WriteSealedFile(
+      path, hdf5::kRunLogFile, [&log](const hdf5::Handle& file) {
+        WriteColumns(file, "run log", SchemaOf<RunLog>(), View(log));
+      });
 }
 
 }  // namespace isoloss::runlog

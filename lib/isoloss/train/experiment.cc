@@ -189,7 +189,7 @@ void CheckLogSize(const Reader& log, const Experiment& experiment) {
           real(sizeof(double) * (runlog::kTensorStatisticCount + 1));
   const double bytes = tensor_bytes + 2 * columns * sizeof(int64_t) +
                        (experiment.log.routing ? ids * sizeof(int32_t) : 0);
-  const double most = real(runlog::ReadLimit());
+  const double most = real(hdf5::ReadLimit());
   if (bytes <= most) return;
   ThrowError(ErrorKind::kConfig,
              "{}: [log] and train.steps = {} give a log of some {:.3g} MiB of "

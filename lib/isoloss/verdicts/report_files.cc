@@ -23,7 +23,6 @@
 #include "isoloss/logs/log_files.h"
 #include "isoloss/logs/open_log.h"
 #include "isoloss/report/dump_json.h"
-#include "isoloss/runlog/sealed_file.h"
 #include "isoloss/runlog/tensor_dump.h"
 #include "isoloss/verdicts/arm_roles.h"
 #include "isoloss/verdicts/judge_arms.h"
@@ -107,15 +106,15 @@ class FilesReader {
                         std::back_inserter(files_.runs));
       return;
     }
-    const runlog::FileKind* kind =
-        logs::IsJournal(file) ? nullptr : runlog::KindOf(file);
-    if (kind == nullptr || kind->version == runlog::kRunLogFile.version) {
+    const hdf5::FileKind* kind =
+        logs::IsJournal(file) ? nullptr : hdf5::KindOf(file);
+    if (kind == nullptr || kind->version == hdf5::kRunLogFile.version) {
       logs::OpenedLog opened = logs::OpenLog(file);
       if (!opened.note.empty()) files_.notes.push_back(opened.note + ".");
       files_.runs.push_back({Printable(file.string()), std::move(opened.log)});
-    } else if (kind->version == runlog::kProbeLogFile.version) {
+    } else if (kind->version == hdf5::kProbeLogFile.version) {
       logs::ReadProbes({file}, files_.evidence);
-    } else if (kind->version == runlog::kEnsembleFile.version) {
+    } else if (kind->version == hdf5::kEnsembleFile.version) {
       logs::ReadEnsembles({file}, files_.evidence);
     } else {
       dumps_.push_back(file);
@@ -128,7 +127,7 @@ class FilesReader {
     for (const fs::path& file : logs::LogsIn(folder)) {
       if (logs::IsPartial(file)) {
         ++unfinished;
-      } else if (runlog::KindOf(file) == &runlog::kTensorDumpFile) {
+      } else if (hdf5::KindOf(file) == &hdf5::kTensorDumpFile) {
         lying_dumps_.push_back(ByName(file));
       } else {
         if (IsNew(file)) ReadFile(file);

@@ -9,7 +9,7 @@
 #include "isoloss/compare/pair.h"
 #include "isoloss/document/json.h"
 #include "isoloss/logs/evidence_files.h"
-#include "isoloss/report/page_data.h"
+#include "isoloss/report/page/data.h"
 
 namespace isoloss::verdicts {
 

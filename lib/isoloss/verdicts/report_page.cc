@@ -4,7 +4,7 @@
 #include <string>
 
 #include "isoloss/base/atomic_file.h"
-#include "isoloss/report/page.h"
+#include "isoloss/report/page/page.h"
 #include "isoloss/system/output_file.h"
 
 namespace isoloss::verdicts {

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "isoloss/report/page_data.h"
+#include "isoloss/report/page/data.h"
 
 namespace isoloss::verdicts {
 

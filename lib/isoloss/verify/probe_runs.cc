@@ -11,7 +11,7 @@
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/gate/probe_completeness.h"
 #include "isoloss/logs/log_files.h"
-#include "isoloss/oracle/probe.h"
+#include "isoloss/step_checks/probe.h"
 #include "isoloss/runlog/probe_log.h"
 #include "isoloss/system/interrupt.h"
 #include "isoloss/system/output_file.h"
@@ -90,7 +90,7 @@ fs::path ProbeOneArm(const train::Experiment& experiment,
                      const fs::path& folder, const ProbeSettings& settings,
                      Executor& executor) {
   const uint64_t seed = experiment.train.seeds.front();
-  oracle::ProbeOptions options;
+  step_checks::ProbeOptions options;
   options.cases = settings.cases;
   if (settings.steps > 0) options.steps = settings.steps;
   options.make_hooks = settings.hooks;
@@ -104,8 +104,8 @@ fs::path ProbeOneArm(const train::Experiment& experiment,
   }
   fs::path file = ProbeFile(folder, arm, seed);
   runlog::WriteProbeLog(
-      oracle::ProbeArm(experiment, train::ArmNamed(experiment, arm), seed,
-                       corpus, executor, options),
+      step_checks::ProbeArm(experiment, train::ArmNamed(experiment, arm), seed,
+                            corpus, executor, options),
       file);
   return file;
 }

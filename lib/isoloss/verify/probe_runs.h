@@ -11,7 +11,7 @@
 #include "isoloss/compare/pair.h"
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/gate/policy.h"
-#include "isoloss/oracle/probe.h"
+#include "isoloss/step_checks/probe.h"
 #include "isoloss/train/experiment.h"
 
 namespace isoloss::verify {
@@ -34,14 +34,14 @@ PlainSteps PlainStepsDue(const std::vector<compare::Run>& runs,
 std::vector<std::string> ProbedCases(const gate::Policy& policy);
 
 /// Makes the hooks of a run, anew for each run and each of its probes.
-using MakeHooks = decltype(oracle::ProbeOptions::make_hooks);
+using MakeHooks = decltype(step_checks::ProbeOptions::make_hooks);
 
 struct ProbeSettings {
   PlainSteps plain_steps = {};
   /// All arms but this one are compared with it, too (level L3). With "" none
   /// is.
   std::string reference = {};
-  /// Has names of oracle::ProbeCases; if it is empty, all are taken.
+  /// Has names of step_checks::ProbeCases; if it is empty, all are taken.
   std::vector<std::string> cases = {};
   /// Each case has this many steps; 0 stands for the oracle's own number. A
   /// verdict takes at least 2.
@@ -57,7 +57,7 @@ std::filesystem::path ProbeFile(const std::filesystem::path& folder,
 /// Has the oracle check the first seed of `arm`, and writes
 /// <arm>-seed<N>.probe.h5 to `folder`, which must exist. Replaces an earlier
 /// file. Returns the path of the file.
-/// Errors   as oracle::ProbeArm.
+/// Errors   as step_checks::ProbeArm.
 std::filesystem::path ProbeOneArm(const train::Experiment& experiment,
                                   const std::string& arm,
                                   const corpus::Corpus& corpus,
@@ -68,7 +68,7 @@ std::filesystem::path ProbeOneArm(const train::Experiment& experiment,
 /// Has the oracle check the first seed of each of `arms`, and writes
 /// probes/<arm>-seed<N>.probe.h5 to `folder`. Replaces earlier files
 /// (CheckProbeOutputs).
-/// Errors   as oracle::ProbeArm.
+/// Errors   as step_checks::ProbeArm.
 ProbedRuns ProbeArms(const train::Experiment& experiment,
                      const corpus::Corpus& corpus,
                      const std::vector<std::string>& arms,

@@ -17,7 +17,7 @@
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/init/pilot.h"
 #include "isoloss/logs/log_files.h"
-#include "isoloss/oracle/known_recipes.h"
+#include "isoloss/step_checks/known_recipes.h"
 #include "isoloss/system/interrupt.h"
 #include "isoloss/train/arm_recipes.h"
 #include "isoloss/transport/launch.h"
@@ -327,9 +327,9 @@ class Verifier {
     std::vector<std::string> arms;
     for (const std::string& name : question_->roles().candidates) {
       const train::Arm& arm = train::ArmNamed(plan_.experiment, name);
-      std::string gap = oracle::WhyNotUnderstood(train::ArmRecipe(arm),
-                                                 !arm.own_recipe.has_value(),
-                                                 plan_.experiment.model);
+      std::string gap = step_checks::WhyNotUnderstood(
+          train::ArmRecipe(arm), !arm.own_recipe.has_value(),
+          plan_.experiment.model);
       if (gap.empty()) {
         arms.push_back(name);
       } else {

@@ -1,0 +1,550 @@
+#include "isoloss/step_checks/attention_core_check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "isoloss/base/portable_math.h"
+#include "isoloss/oracle/comparison.h"
+#include "isoloss/oracle/dot_panel.h"
+#include "isoloss/oracle/estimate_math.h"
+#include "isoloss/oracle/factor_sums.h"
+#include "isoloss/oracle/scalar_quantize.h"
+#include "isoloss/oracle/uncertain.h"
+
+namespace isoloss::step_checks {
+namespace {
+
+using oracle::Comparison;
+using oracle::Estimate;
+using oracle::Exactly;
+using oracle::FactorSums;
+using oracle::Gamma;
+using oracle::Grid;
+using oracle::kDotLanes;
+using oracle::kFactorLanes;
+using oracle::kRoundingVariance;
+using oracle::kTiny;
+using oracle::Uncertain;
+
+/// A sum of scaled values has more roundings than a chain. They belong to the
+/// product of the scales, the multiplication by it, and a value that is code
+/// times scale.
+constexpr size_t kOfScales = 6;
+/// The relative error of the model's Exp is at most 2 ulp.
+constexpr double kExpError = 4 * oracle::kUnitRoundoff;
+
+/// This many queries keep their probabilities at a time.
+constexpr size_t kQueries = 64;
+
+size_t Padded(size_t width) {
+  return (width + kFactorLanes - 1) / kFactorLanes * kFactorLanes;
+}
+
+/// Returns the estimate of an FP32 chain of the terms. A term may take part in
+/// `more` further roundings.
+Estimate SumAt(const FactorSums& sums, size_t column, size_t more) {
+  const auto at = [&](FactorSums::Figure figure) {
+    return sums.sums(figure, column);
+  };
+  const double input = at(FactorSums::kInput);
+  return {
+      .exact = at(FactorSums::kExact),
+      .bound = input +
+               Gamma(sums.terms + 1 + more) * (at(FactorSums::kSize) + input) +
+               static_cast<double>(sums.terms) * kTiny,
+      .noise = std::sqrt(at(FactorSums::kVariance))};
+}
+
+std::vector<FactorSums> NoSums(size_t tokens, size_t width) {
+  std::vector<FactorSums> sums;
+  for (size_t t = 0; t < tokens; ++t) sums.emplace_back(Padded(width));
+  return sums;
+}
+
+/// Does what CausalDots does, for values that are known exactly and for the
+/// first dots.size() rows.
+void QuantizedDots(const double* left, const Matrix<double>& rows, size_t width,
+                   std::vector<Estimate>& dots) {
+  for (size_t j = 0; j < dots.size(); ++j) {
+    double sum = 0.0;
+    double size = 0.0;
+    double variance = 0.0;
+    for (size_t c = 0; c < width; ++c) {
+      const double term = left[c] * rows(j, c);
+      sum += term;
+      size += std::fabs(term);
+      variance += kRoundingVariance * sum * sum;
+    }
+    const double tiny = size == 0.0 ? 0.0 : kTiny;
+    dots[j] = oracle::Overflowed32({.exact = sum,
+                                    .bound = Gamma(width + kOfScales) * size +
+                                             static_cast<double>(width) * tiny,
+                                    .noise = std::sqrt(variance)});
+  }
+}
+
+/// The core gives these sums for one head of a document, one per token.
+struct HeadSums {
+  HeadSums(size_t tokens, size_t width, size_t value_width)
+      : out(NoSums(tokens, value_width)),
+        dq(NoSums(tokens, width)),
+        dk(NoSums(tokens, width)),
+        dv(NoSums(tokens, value_width)) {}
+
+  std::vector<FactorSums> out;
+  std::vector<FactorSums> dq;
+  std::vector<FactorSums> dk;
+  std::vector<FactorSums> dv;
+};
+
+/// Returns `values` with zeros in the columns that are added.
+Matrix<double> Widened(MatrixView<const float> values) {
+  Matrix<double> wide(values.rows(), Padded(values.cols()));
+  for (size_t i = 0; i < values.rows(); ++i) {
+    std::copy_n(values.Row(i), values.cols(), wide.Row(i));
+  }
+  return wide;
+}
+
+/// Computes dot products of queries with the keys that they see.
+class CausalDots {
+ public:
+  CausalDots(MatrixView<const float> left, MatrixView<const float> right)
+      : left_(left), right_(right) {
+    for (size_t first = 0; first < right.rows(); first += kDotLanes) {
+      panels_.emplace_back().Pack(right_, first);
+    }
+  }
+  CausalDots(const CausalDots&) = delete;
+  CausalDots& operator=(const CausalDots&) = delete;
+
+  /// Returns the dots of one row with rows [0, row]. Rows must ascend one by
+  /// one.
+  void At(size_t row, std::vector<Estimate>& dots) {
+    if (row % oracle::kDotRows == 0) {
+      tiles_.resize(row / kDotLanes + 1);
+      for (size_t n = 0; n < tiles_.size(); ++n) {
+        panels_[n].Dots(left_, row, tiles_[n]);
+      }
+    }
+    dots.resize(row + 1);
+    for (size_t j = 0; j <= row; ++j) {
+      dots[j] = Overflowed32(
+          tiles_[j / kDotLanes][row % oracle::kDotRows][j % kDotLanes]);
+    }
+  }
+
+ private:
+  const oracle::DotSide left_;
+  const oracle::DotSide right_;
+  std::vector<oracle::DotPanel> panels_;
+  std::vector<oracle::DotEstimates> tiles_;
+};
+
+/// Quantises the operands of the products of one head of a document. A tensor
+/// is the head. Blocks lie along the contraction, which is along a row or
+/// `down` the tokens.
+class HeadOperands {
+ public:
+  HeadOperands(const AttentionFormats& formats, std::string core, size_t number)
+      : formats_(formats), core_(std::move(core)), number_(number) {}
+
+  /// Returns the operand as its product reads it, laid out as Widened does.
+  /// `place` is for example "scores/fprop/left". An operand without a
+  /// quantisation stays as it is.
+  Matrix<double> Read(const std::optional<formats::Quantization>& quantization,
+                      MatrixView<const float> values, bool down,
+                      const char* place) const {
+    if (!quantization) return Widened(values);
+    Matrix<double> result(values.rows(), Padded(values.cols()));
+    const auto copy = [&](const auto& value_at) {
+      for (size_t i = 0; i < values.rows(); ++i) {
+        for (size_t j = 0; j < values.cols(); ++j)
+          result(i, j) = value_at(i, j);
+      }
+    };
+    const Matrix<float> turned = down ? Transposed(values) : Matrix<float>();
+    const oracle::ScalarTensor tensor = oracle::ScalarQuantize(
+        down ? turned.view() : values, *quantization, StateAt(place));
+    copy([&](size_t i, size_t j) {
+      if (down) std::swap(i, j);
+      return static_cast<double>(tensor.codes(i, j)) *
+             static_cast<double>(tensor.ScaleAt(i, j).decode) *
+             static_cast<double>(tensor.tensor_scale);
+    });
+    return result;
+  }
+  Matrix<Uncertain> Read(
+      const std::optional<formats::Quantization>& quantization,
+      const Matrix<Uncertain>& values, bool down, const char* place) const {
+    Matrix<Uncertain> result = Transposed(values.cview());
+    if (!down || !quantization) result.CopyFrom(values);
+    if (!quantization) return result;
+    result = QuantizedUncertain(result, *quantization, StateAt(place));
+    return down ? Transposed(result.cview()) : std::move(result);
+  }
+
+ private:
+  formats::TensorState StateAt(const char* place) const {
+    return oracle::StateOfTensor(formats_.seed, formats_.step, core_ + place,
+                                 number_);
+  }
+
+  const AttentionFormats& formats_;
+  const std::string core_;
+  const size_t number_;
+};
+
+class CoreOracle {
+ public:
+  CoreOracle(const StepRecord& record, const model::ModelConfig& config,
+             std::string attention, const corpus::Batch& batch, Grid grid,
+             ReportSink& sink, const AttentionFormats& formats)
+      : formats_(formats),
+        record_(record),
+        c_(config),
+        name_(std::move(attention)),
+        batch_(batch),
+        grid_(grid),
+        sink_(sink),
+        scale_(static_cast<double>(OracleSoftmaxScale(config))) {}
+
+  void Run() {
+    Assemble();
+    CheckCore();
+  }
+
+ private:
+  MatrixView<const float> Of(const std::string& tensor) const {
+    return record_.At(name_ + tensor).values.view();
+  }
+  size_t value_stride() const { return c_.qk_nope_head_dim + c_.v_head_dim; }
+
+  /// These are the rows of one document and the columns of one head.
+  struct HeadViews {
+    MatrixView<const float> q;
+    MatrixView<const float> k;
+    MatrixView<const float> v;
+    MatrixView<const float> dout;
+  };
+
+  void Assemble();
+  void CheckCore();
+  void CheckHead(size_t begin, size_t end, size_t head);
+  void CheckQuantizedHead(size_t begin, size_t end, size_t head);
+  void CompareHead(size_t begin, size_t head, const HeadSums& sums,
+                   size_t more);
+  void Probabilities();
+  void ScoreGradients(const Uncertain* p_row, const Uncertain* read);
+  HeadViews ViewsOf(size_t begin, size_t end, size_t head) const;
+
+  const AttentionFormats& formats_;
+  const StepRecord& record_;
+  const model::ModelConfig& c_;
+  const std::string name_;
+  const corpus::Batch& batch_;
+  const Grid grid_;
+  ReportSink& sink_;
+  const double scale_;
+
+  Matrix<float> queries_;  // [T, H (dn + dr)]
+  Matrix<float> keys_;     // [T, H (dn + dr)]
+  MatrixView<const float> expanded_;
+  MatrixView<const float> dout_;
+
+  Comparison output_{grid_};
+  Comparison dqueries_{grid_};
+  Comparison dkeys_{grid_};
+  Comparison dvalues_{grid_};
+
+  // These belong to the present query and have one element per key that it
+  // sees.
+  std::vector<Estimate> dots_;
+  std::vector<Uncertain> p_;
+  std::vector<Uncertain> ds_;
+};
+
+/// Assembles queries and keys as the core reads them from announced tensors.
+void CoreOracle::Assemble() {
+  const size_t nope = c_.qk_nope_head_dim;
+  const size_t rope = c_.qk_rope_head_dim;
+  const size_t width = c_.qk_head_dim();
+  const MatrixView<const float> query =
+      Of(c_.q_lora_rank == 0 ? "wq_output" : "wq_b_output");
+  const MatrixView<const float> q_pe = Of("q_pe_rotated_output");
+  const MatrixView<const float> k_pe = Of("k_pe_rotated_output");
+  expanded_ = Of("wkv_b_output");
+  dout_ = Of("wo_dgrad");
+  queries_.Resize(q_pe.rows(), c_.n_heads * width);
+  keys_.Resize(q_pe.rows(), c_.n_heads * width);
+  for (size_t t = 0; t < q_pe.rows(); ++t) {
+    for (size_t h = 0; h < c_.n_heads; ++h) {
+      float* q = queries_.Row(t) + h * width;
+      float* k = keys_.Row(t) + h * width;
+      std::copy_n(query.Row(t) + h * width, nope, q);
+      std::copy_n(q_pe.Row(t) + h * rope, rope, q + nope);
+      std::copy_n(expanded_.Row(t) + h * value_stride(), nope, k);
+      std::copy_n(k_pe.Row(t), rope, k + nope);
+    }
+  }
+}
+
+void CoreOracle::CheckCore() {
+  size_t begin = 0;
+  for (const size_t end : batch_.document_ends) {
+    for (size_t h = 0; h < c_.n_heads; ++h) CheckHead(begin, end, h);
+    begin = end;
+  }
+  sink_.Add(name_ + "inner_attention_output", output_);
+  sink_.Add(name_ + "inner_attention.q_gradient", dqueries_);
+  sink_.Add(name_ + "inner_attention.k_gradient", dkeys_);
+  sink_.Add(name_ + "wkv_b_gradient", dvalues_);
+}
+
+/// Verifies document [begin, end) under one head, forward and backward.
+void CoreOracle::CheckHead(size_t begin, size_t end, size_t head) {
+  if (formats_.precision.quantizes()) {
+    return CheckQuantizedHead(begin, end, head);
+  }
+  const size_t tokens = end - begin;
+  const HeadViews views = ViewsOf(begin, end, head);
+  CausalDots scores(views.q, views.k);
+  CausalDots dp(views.dout, views.v);
+  const Matrix<double> q = Widened(views.q);
+  const Matrix<double> k = Widened(views.k);
+  const Matrix<double> v = Widened(views.v);
+  const Matrix<double> dout = Widened(views.dout);
+  HeadSums sums(tokens, views.q.cols(), views.v.cols());
+  Matrix<Uncertain> p(std::min(kQueries, tokens), tokens);
+  Matrix<Uncertain> ds(p.rows(), tokens);
+  for (size_t first = 0; first < tokens; first += kQueries) {
+    const size_t last = std::min(first + kQueries, tokens);
+    for (size_t i = first; i < last; ++i) {
+      scores.At(i, dots_);
+      Probabilities();
+      dp.At(i, dots_);
+      ScoreGradients(p_.data(), p_.data());
+      std::copy_n(p_.data(), i + 1, p.Row(i - first));
+      std::copy_n(ds_.data(), i + 1, ds.Row(i - first));
+      AddFactors(p_.data(), 1, v.view().Rows(0, i + 1), sums.out[i]);
+      AddFactors(ds_.data(), 1, k.view().Rows(0, i + 1), sums.dq[i]);
+    }
+    for (size_t j = 0; j < last; ++j) {
+      const size_t i = std::max(first, j);
+      AddFactors(&p(i - first, j), tokens, dout.view().Rows(i, last - i),
+                 sums.dv[j]);
+      AddFactors(&ds(i - first, j), tokens, q.view().Rows(i, last - i),
+                 sums.dk[j]);
+    }
+  }
+  CompareHead(begin, head, sums, 0);
+}
+
+CoreOracle::HeadViews CoreOracle::ViewsOf(size_t begin, size_t end,
+                                          size_t head) const {
+  const auto of_head = [&](MatrixView<const float> x, size_t first,
+                           size_t width) {
+    return x.Rows(begin, end - begin).Cols(first, width);
+  };
+  const size_t width = c_.qk_head_dim();
+  return {.q = of_head(queries_.view(), head * width, width),
+          .k = of_head(keys_.view(), head * width, width),
+          .v = of_head(expanded_, head * value_stride() + c_.qk_nope_head_dim,
+                       c_.v_head_dim),
+          .dout = of_head(dout_, head * c_.v_head_dim, c_.v_head_dim)};
+}
+
+/// Does the same for a recipe that quantises. Every key counts, since a masked
+/// score under a NaN scale is not zero.
+void CoreOracle::CheckQuantizedHead(size_t begin, size_t end, size_t head) {
+  const size_t tokens = end - begin;
+  const auto [q, k, v, dout] = ViewsOf(begin, end, head);
+  const precision::AttentionPrecision& f = formats_.precision;
+  const HeadOperands operands(formats_, name_ + "inner_attention.",
+                              begin * c_.n_heads + head);
+  const std::optional<formats::Quantization> none;
+
+  const auto q_of_s = operands.Read(f.q, q, false, "scores/fprop/left");
+  const auto k_of_s = operands.Read(f.k, k, false, "scores/fprop/right");
+  Matrix<Uncertain> p(tokens, tokens);
+  for (size_t i = 0; i < tokens; ++i) {
+    dots_.resize(i + 1);
+    QuantizedDots(q_of_s.Row(i), k_of_s, q.cols(), dots_);
+    Probabilities();
+    std::copy_n(p_.data(), i + 1, p.Row(i));
+  }
+  const auto p_of_o = operands.Read(f.p, p, false, "values/fprop/left");
+  const auto v_of_o = operands.Read(f.v, v, true, "values/fprop/right");
+  // In the backward pass a product is quantised if its gradient is.
+  const auto& dv_p = f.d_out ? f.p : none;
+  const auto& dp_v = f.d_out ? f.v : none;
+  const auto& dq_k = f.d_scores ? f.k : none;
+  const auto& dk_q = f.d_scores ? f.q : none;
+  const auto p_of_dv = operands.Read(dv_p, p, true, "values/wgrad/right");
+  const auto do_of_dv = operands.Read(f.d_out, dout, true, "values/wgrad/left");
+  const auto do_of_dp =
+      operands.Read(f.d_out, dout, false, "values/dgrad/left");
+  const auto v_of_dp = operands.Read(dp_v, v, false, "values/dgrad/right");
+  Matrix<Uncertain> ds(tokens, tokens);
+  for (size_t i = 0; i < tokens; ++i) {
+    dots_.resize(i + 1);
+    QuantizedDots(do_of_dp.Row(i), v_of_dp, v.cols(), dots_);
+    ScoreGradients(p.Row(i), p_of_o.Row(i));
+    std::copy_n(ds_.data(), i + 1, ds.Row(i));
+  }
+  const auto ds_of_dq =
+      operands.Read(f.d_scores, ds, false, "scores/dgrad/left");
+  const auto k_of_dq = operands.Read(dq_k, k, true, "scores/dgrad/right");
+  const auto ds_of_dk =
+      operands.Read(f.d_scores, ds, true, "scores/wgrad/left");
+  const auto q_of_dk = operands.Read(dk_q, q, true, "scores/wgrad/right");
+  HeadSums sums(tokens, q.cols(), v.cols());
+  for (size_t t = 0; t < tokens; ++t) {
+    AddFactors(p_of_o.Row(t), 1, v_of_o.view(), sums.out[t]);
+    AddFactors(ds_of_dq.Row(t), 1, k_of_dq.view(), sums.dq[t]);
+    AddFactors(&p_of_dv(0, t), tokens, do_of_dv.view(), sums.dv[t]);
+    AddFactors(&ds_of_dk(0, t), tokens, q_of_dk.view(), sums.dk[t]);
+  }
+  CompareHead(begin, head, sums, kOfScales);
+}
+
+void CoreOracle::CompareHead(size_t begin, size_t head, const HeadSums& sums,
+                             size_t more) {
+  const auto compare = [&](MatrixView<const float> values, size_t first,
+                           size_t width, const std::vector<FactorSums>& rows,
+                           Comparison& comparison) {
+    for (size_t t = 0; t < rows.size(); ++t) {
+      for (size_t c = 0; c < width; ++c) {
+        comparison.Add(begin + t, first + c, values(begin + t, first + c),
+                       SumAt(rows[t], c, more));
+      }
+    }
+  };
+  const size_t width = c_.qk_head_dim();
+  const size_t v_width = c_.v_head_dim;
+  compare(Of("inner_attention_output"), head * v_width, v_width, sums.out,
+          output_);
+  compare(Of("inner_attention.q_gradient"), head * width, width, sums.dq,
+          dqueries_);
+  compare(Of("inner_attention.k_gradient"), head * width, width, sums.dk,
+          dkeys_);
+  compare(Of("wkv_b_gradient"), head * value_stride() + c_.qk_nope_head_dim,
+          v_width, sums.dv, dvalues_);
+}
+
+/// Computes p_ of one query from dots_. An error that shifts all exponents
+/// alike cancels. The own error of each exponent and the error of their sum
+/// remain.
+void CoreOracle::Probabilities() {
+  const size_t keys = dots_.size();
+  double max = -HUGE_VAL;
+  bool has_nan = false;
+  for (const Estimate& dot : dots_) {
+    max = std::max(max, dot.exact);
+    has_nan = has_nan || std::isnan(dot.exact);
+  }
+  if (has_nan || std::isinf(max)) {  // infinity less itself is NaN
+    p_.assign(keys, Uncertain(Exactly(std::nan(""))));
+    return;
+  }
+  if (keys == 1) {
+    p_.assign(1, Uncertain(Exactly(1.0)));
+    return;
+  }
+  p_.resize(keys);
+  double sum = 0.0;
+  double sum_error = 0.0;
+  double sum_variance = 0.0;
+  for (size_t j = 0; j < keys; ++j) {
+    const double x = (dots_[j].exact - max) * scale_;
+    if (std::isinf(x)) {
+      p_[j] = Uncertain(Exactly(0.0));
+      continue;
+    }
+    const double e = portable::Exp(x);
+    // The error comes from the subtraction, the scaling and Exp.
+    const double error = portable::Expm1(dots_[j].bound * scale_ +
+                                         Gamma(2) * std::fabs(x) + kExpError);
+    const double spread = dots_[j].noise * scale_;
+    p_[j].exact = e;
+    p_[j].bound = error;
+    p_[j].variance = spread * spread + 2 * kRoundingVariance * (1 + x * x);
+    sum += e;
+    sum_error += e * error;
+    sum_variance += kRoundingVariance * sum * sum;
+  }
+  const double error_of_sum = sum_error / sum + Gamma(keys);
+  const double variance_of_sum = sum_variance / (sum * sum);
+  for (Uncertain& p : p_) {
+    p.exact /= sum;
+    // The reciprocal and the product add two roundings. The last factor is
+    // larger than all second-order terms.
+    const double error = (p.bound + error_of_sum + Gamma(2)) * (1 + 0x1p-10);
+    p.bound = p.exact * error + kTiny;
+    p.variance = p.exact * p.exact *
+                 (p.variance + variance_of_sum + 2 * kRoundingVariance);
+  }
+}
+
+/// Computes ds_ of one query from its probabilities and from dots_, which are
+/// dp: ds = scale * (p * (dp - sum(dp * read))). V was multiplied by `read`.
+void CoreOracle::ScoreGradients(const Uncertain* p_row, const Uncertain* read) {
+  const size_t keys = dots_.size();
+  // The only key has probability 1 and dp is the mean, so nothing is rounded.
+  if (keys == 1 && std::isfinite(p_row[0].exact * dots_[0].exact) &&
+      read[0].exact == 1.0 && read[0].bound == 0.0) {
+    ds_.assign(1, {});
+    return;
+  }
+  Estimate mean;
+  double size = 0.0;
+  double variance = 0.0;
+  for (size_t j = 0; j < keys; ++j) {
+    const Uncertain& p = read[j];
+    const Estimate& dp = dots_[j];
+    const double dp_size = std::fabs(dp.exact);
+    mean.exact += dp.exact * p.exact;
+    mean.bound += dp_size * p.bound + (p.exact + p.bound) * dp.bound;
+    size += dp_size * p.exact;
+    variance += dp_size * dp_size * p.variance +
+                p.exact * p.exact * dp.noise * dp.noise +
+                kRoundingVariance * mean.exact * mean.exact;
+  }
+  const size_t more = read == p_row ? 0 : kOfScales;
+  mean.bound += Gamma(keys + 1 + more) * (size + mean.bound);
+  mean.noise = std::sqrt(variance);
+  ds_.resize(keys);
+  for (size_t j = 0; j < keys; ++j) {
+    const Estimate p = {.exact = p_row[j].exact,
+                        .bound = p_row[j].bound,
+                        .noise = std::sqrt(p_row[j].variance)};
+    const Estimate rest = Rounded32(Difference(dots_[j], mean));
+    ds_[j] = Uncertain(Rounded32(Product(p, rest) * scale_, 2));
+  }
+}
+
+}  // namespace
+
+float OracleSoftmaxScale(const model::ModelConfig& config) {
+  double scale = 1.0 / std::sqrt(static_cast<double>(config.qk_head_dim()));
+  if (config.yarn && config.rope_factor > 1.0) {
+    const double m =
+        0.1 * config.mscale * portable::Log(config.rope_factor) + 1.0;
+    scale *= m * m;
+  }
+  return static_cast<float>(scale);
+}
+
+void CheckAttentionCore(const StepRecord& record,
+                        const model::ModelConfig& config,
+                        const std::string& attention,
+                        const corpus::Batch& batch, Grid activations,
+                        ReportSink& sink, const AttentionFormats& formats) {
+  CoreOracle(record, config, attention, batch, activations, sink, formats)
+      .Run();
+}
+
+}  // namespace isoloss::step_checks
