@@ -12,8 +12,8 @@
 namespace isoloss::ensembles::ensemble_plan_test {
 namespace {
 
-using ::testing::ElementsAre;
 using test_support::ExpectRefused;
+using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 class EnsemblePlanTest : public ::testing::Test {

@@ -15,8 +15,8 @@
 namespace isoloss::inspection::probe_plan_test {
 namespace {
 
-using ::testing::ElementsAre;
 using test_support::ExpectRefused;
+using ::testing::ElementsAre;
 
 class ProbePlanTest : public ::testing::Test {
  protected:

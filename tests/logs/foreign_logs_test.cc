@@ -111,7 +111,8 @@ TEST_F(ForeignLogs, NameTheFileOfWhatIsWrong) {
 
 TEST_F(ForeignLogs, OfOneArmEachAreJudgedAgainstEachOther) {
   std::vector<compare::Run> runs = {test_support::ForeignRunOf("new", 1, 0)};
-  std::vector<compare::Run> approved = {test_support::ForeignRunOf("old", 5, 0)};
+  std::vector<compare::Run> approved = {
+      test_support::ForeignRunOf("old", 5, 0)};
   AlignForeignRuns(runs, approved, {});
   EXPECT_THAT(Names(runs), ElementsAre("new 5"));
   EXPECT_THAT(Names(approved), ElementsAre("new 5"));
@@ -122,8 +123,9 @@ TEST_F(ForeignLogs, OfOneArmEachAreJudgedAgainstEachOther) {
 TEST_F(ForeignLogs, OfTheSameSeedsArePairedByThem) {
   std::vector<compare::Run> runs = {test_support::ForeignRunOf("new", 2, 0),
                                     test_support::ForeignRunOf("new", 1, 0)};
-  std::vector<compare::Run> approved = {test_support::ForeignRunOf("old", 1, 0),
-                                        test_support::ForeignRunOf("old", 2, 0)};
+  std::vector<compare::Run> approved = {
+      test_support::ForeignRunOf("old", 1, 0),
+      test_support::ForeignRunOf("old", 2, 0)};
   AlignForeignRuns(runs, approved, {});
   EXPECT_THAT(Names(runs), ElementsAre("new 2", "new 1"));
 }

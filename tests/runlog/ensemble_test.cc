@@ -156,9 +156,11 @@ TEST_F(EnsembleTest, NoByteCanChangeUnseen) {
 /// Changes the file with HDF5 and seals it again.
 void Edit(const std::filesystem::path& path,
           const std::function<void(const hdf5::Handle& file)>& edit) {
-  test_support::WriteBytes(path, test_support::Unsealed(test_support::Bytes(path)));
+  test_support::WriteBytes(path,
+                           test_support::Unsealed(test_support::Bytes(path)));
   test_support::EditWithHdf5(path, edit);
-  test_support::WriteBytes(path, test_support::Sealed(test_support::Bytes(path)));
+  test_support::WriteBytes(path,
+                           test_support::Sealed(test_support::Bytes(path)));
 }
 
 TEST_F(EnsembleTest, RejectsContentThatItsDigestDoesNotFit) {
@@ -176,8 +178,8 @@ TEST_F(EnsembleTest, RejectsRowsOfMembersThatAreNotThere) {
   WriteEnsemble(Sample(), path_);
   Edit(path_, [](const hdf5::Handle& file) {
     const std::vector<int64_t> members = {0, 1, 3};
-    hdf5::WriteDataset<int64_t>(test_support::OpenDataset(file, "precision/member"),
-                                members);
+    hdf5::WriteDataset<int64_t>(
+        test_support::OpenDataset(file, "precision/member"), members);
   });
 
   EXPECT_THAT(ErrorOfReadingEnsemble(),

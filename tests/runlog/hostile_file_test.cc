@@ -335,7 +335,8 @@ TEST(HostileFile, OnlyTextsOfLinesKeepThem) {
   EXPECT_EQ(ReadRunLog(path).provenance.experiment_text, "a\nb\\x1b");
 
   EditWithHdf5(path, [](const hdf5::Handle& file) {
-    const hdf5::Handle losses = test_support::OpenDataset(file, "steps/loss_nats");
+    const hdf5::Handle losses =
+        test_support::OpenDataset(file, "steps/loss_nats");
     H5Adelete(losses.get(), "unit");
     hdf5::WriteAttribute(losses, "unit", std::string("nat\nPASS"));
   });

@@ -149,7 +149,8 @@ TEST_F(ProbeLogTest, DescribesEachColumnInTheFile) {
   WriteProbeLog(Sample(), path_);
 
   const std::string bytes = test_support::Bytes(path_);
-  const hdf5::Tree tree(test_support::AsBytes(test_support::Unsealed(bytes)), "probe.h5");
+  const hdf5::Tree tree(test_support::AsBytes(test_support::Unsealed(bytes)),
+                        "probe.h5");
   const hdf5::Object* dataset =
       tree.root().Member("precision")->Member("saturated");
   const auto text = [dataset](const char* name) {
@@ -180,9 +181,11 @@ TEST_F(ProbeLogTest, NoByteCanChangeUnseen) {
 /// Changes a value of the file with HDF5 and seals it again.
 void Edit(const std::filesystem::path& path,
           const std::function<void(const hdf5::Handle& file)>& edit) {
-  test_support::WriteBytes(path, test_support::Unsealed(test_support::Bytes(path)));
+  test_support::WriteBytes(path,
+                           test_support::Unsealed(test_support::Bytes(path)));
   test_support::EditWithHdf5(path, edit);
-  test_support::WriteBytes(path, test_support::Sealed(test_support::Bytes(path)));
+  test_support::WriteBytes(path,
+                           test_support::Sealed(test_support::Bytes(path)));
 }
 
 TEST_F(ProbeLogTest, RejectsPlacesOutsideTheirList) {
@@ -193,8 +196,8 @@ TEST_F(ProbeLogTest, RejectsPlacesOutsideTheirList) {
   WriteProbeLog(Sample(), path_);
   Edit(path_, [](const hdf5::Handle& file) {
     const std::vector<int64_t> cases = {0, 0, 0, 1, 1, 2};
-    hdf5::WriteDataset<int64_t>(test_support::OpenDataset(file, "oracle/probe_case"),
-                                cases);
+    hdf5::WriteDataset<int64_t>(
+        test_support::OpenDataset(file, "oracle/probe_case"), cases);
   });
 
   EXPECT_THAT(ErrorOfReadingProbe(ErrorKind::kFormat),

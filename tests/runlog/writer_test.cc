@@ -255,7 +255,8 @@ TEST(WriteRunLog, MakesTheSameBytesOfTheSameLog) {
   // Both were written in the same second: look for its time stamp too.
   const hdf5::Session session;
   const std::string bytes = Bytes(folder.path() / "a.h5");
-  const hdf5::Handle file = hdf5::OpenImage(isoloss::test_support::AsBytes(bytes));
+  const hdf5::Handle file =
+      hdf5::OpenImage(isoloss::test_support::AsBytes(bytes));
   H5O_info_t info{};
   ASSERT_GE(H5Oget_info_by_name2(file.get(), "steps/step", &info, H5O_INFO_TIME,
                                  H5P_DEFAULT),

@@ -17,9 +17,9 @@
 namespace isoloss::verdicts::arm_roles_test {
 namespace {
 
+using test_support::ExpectRefused;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
-using test_support::ExpectRefused;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;

@@ -16,9 +16,9 @@
 namespace isoloss::verify::verify_test {
 namespace {
 
+using test_support::ExpectRefused;
 using ::testing::Contains;
 using ::testing::ElementsAre;
-using test_support::ExpectRefused;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 

@@ -56,6 +56,58 @@ Json FindingJson(const inspection::CheckedTensors& checked,
   return json;
 }
 
+/// Lists the tensors that have elements which are not finite.
+Json NonFiniteJson(const inspection::CheckedTensors& checked) {
+  Json json = Json::array();
+  for (const inspection::NonFiniteTensor& found : checked.non_finite) {
+    const operations::OperationFile& file = checked.files[found.file];
+    json.push_back({{"file", file.path},
+                    {"step", file.step},
+                    {"operation", found.operation},
+                    {"module", file.operations[found.operation].module},
+                    {"tensor", found.tensor},
+                    {"elements", found.elements},
+                    {"of", found.of}});
+  }
+  return json;
+}
+
+/// Lists what could not be checked.
+Json OpenPointsJson(const inspection::CheckedTensors& checked) {
+  Json json = Json::array();
+  for (const operations::OpenPoint& point : checked.open) {
+    const operations::OperationFile& file = checked.files[point.file];
+    json.push_back({{"file", file.path},
+                    {"step", file.step},
+                    {"rank", file.rank},
+                    {"module", point.module},
+                    {"text", point.text},
+                    {"forbids_pass", point.forbids_pass}});
+  }
+  return json;
+}
+
+Json CheckedJson(const inspection::CheckedTensors& checked, ExitCode code) {
+  Json json{{"outcome", code == ExitCode::kPass   ? "PASS"
+                        : code == ExitCode::kFail ? "FAIL"
+                                                  : "INCONCLUSIVE"},
+            {"exit_code", static_cast<int>(code)},
+            {"recipe", checked.recipe.name},
+            {"findings", Json::array()},
+            {"non_finite", NonFiniteJson(checked)},
+            {"open", OpenPointsJson(checked)},
+            {"modules", Json::array()}};
+  for (const operations::Finding& finding : checked.findings) {
+    json["findings"].push_back(FindingJson(checked, finding));
+  }
+  for (const operations::ModuleChoice& choice : checked.modules) {
+    json["modules"].push_back({{"module", choice.module},
+                               {"quantized", choice.quantized},
+                               {"reason", choice.reason}});
+  }
+  return json;
+}
+
 ExitCode CheckTensors(const CheckTensorsArguments& arguments) {
   Executor executor(AvailableProcessors());
   const inspection::CheckedTensors checked =
@@ -71,44 +123,7 @@ ExitCode CheckTensors(const CheckTensorsArguments& arguments) {
                          report::TerminalStyle(/*ascii=*/false)));
     return code;
   }
-  Json json{{"outcome", code == ExitCode::kPass   ? "PASS"
-                        : code == ExitCode::kFail ? "FAIL"
-                                                  : "INCONCLUSIVE"},
-            {"exit_code", static_cast<int>(code)},
-            {"recipe", checked.recipe.name},
-            {"findings", Json::array()},
-            {"non_finite", Json::array()},
-            {"open", Json::array()},
-            {"modules", Json::array()}};
-  for (const operations::Finding& finding : checked.findings) {
-    json["findings"].push_back(FindingJson(checked, finding));
-  }
-  for (const inspection::NonFiniteTensor& found : checked.non_finite) {
-    const operations::OperationFile& file = checked.files[found.file];
-    json["non_finite"].push_back(
-        {{"file", file.path},
-         {"step", file.step},
-         {"operation", found.operation},
-         {"module", file.operations[found.operation].module},
-         {"tensor", found.tensor},
-         {"elements", found.elements},
-         {"of", found.of}});
-  }
-  for (const operations::OpenPoint& point : checked.open) {
-    const operations::OperationFile& file = checked.files[point.file];
-    json["open"].push_back({{"file", file.path},
-                            {"step", file.step},
-                            {"rank", file.rank},
-                            {"module", point.module},
-                            {"text", point.text},
-                            {"forbids_pass", point.forbids_pass}});
-  }
-  for (const operations::ModuleChoice& choice : checked.modules) {
-    json["modules"].push_back({{"module", choice.module},
-                               {"quantized", choice.quantized},
-                               {"reason", choice.reason}});
-  }
-  PrintJson(json);
+  PrintJson(CheckedJson(checked, code));
   return code;
 }
 

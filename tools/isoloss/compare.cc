@@ -19,10 +19,10 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
 #include "isoloss/foreign/align.h"
+#include "isoloss/hdf5/sealed_file.h"
 #include "isoloss/inspection/log_comparison.h"
 #include "isoloss/logs/foreign_logs.h"
 #include "isoloss/logs/open_log.h"
-#include "isoloss/hdf5/sealed_file.h"
 #include "json_output.h"
 #include "value_names.h"
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -41,6 +42,15 @@ int Workers(const train::Experiment& experiment) {
                   AvailableProcessors() / transport::DetectLaunch().processes);
 }
 
+/// The heartbeat must outlive the result.
+std::function<void(const runlog::StepRow&)> TellSteps(
+    const std::string& arm, int64_t steps, report::Heartbeat& heartbeat) {
+  return [arm, steps, &heartbeat](const runlog::StepRow& row) {
+    heartbeat.Set(fmt::format("parity {}: on the mesh, step {} of {}", arm,
+                              row.step, steps));
+  };
+}
+
 ExitCode Parity(const ParityArguments& arguments) {
   const train::Experiment experiment = arguments.source.Load();
   const std::vector<const train::Arm*> arms =
@@ -57,10 +67,7 @@ ExitCode Parity(const ParityArguments& arguments) {
     if (heartbeat) {
       heartbeat->Set(fmt::format("parity {}: on one rank, then on {}",
                                  arm->name, experiment.parallel.mesh.ranks));
-      hooks.on_step = [&](const runlog::StepRow& row) {
-        heartbeat->Set(fmt::format("parity {}: on the mesh, step {} of {}",
-                                   arm->name, row.step, arguments.steps));
-      };
+      hooks.on_step = TellSteps(arm->name, arguments.steps, *heartbeat);
     }
     const train::ParityReport report = train::CompareWithOneRank(
         experiment, *arm, experiment.train.seeds.front(), corpus, executor,

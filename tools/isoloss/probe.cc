@@ -19,10 +19,10 @@
 #include "isoloss/campaign/arms.h"
 #include "isoloss/document/text.h"
 #include "isoloss/inspection/probe_plan.h"
-#include "isoloss/step_checks/probe_cases.h"
 #include "isoloss/report/evidence_summary.h"
 #include "isoloss/report/heartbeat.h"
 #include "isoloss/report/log_document.h"
+#include "isoloss/step_checks/probe_cases.h"
 #include "isoloss/system/interrupt.h"
 #include "isoloss/train/run_description.h"
 #include "isoloss/verify/probe_runs.h"
@@ -37,6 +37,29 @@ struct ProbeArguments {
   bool json = false;
 };
 
+/// Errors   as verify::CheckProbeOutput, of any log that is there already.
+void CheckOutputs(const std::filesystem::path& folder,
+                  const train::Experiment& experiment,
+                  const std::vector<const train::Arm*>& arms, uint64_t seed,
+                  const corpus::Corpus& corpus) {
+  for (const train::Arm* arm : arms) {
+    const std::filesystem::path path =
+        verify::ProbeFile(folder, arm->name, seed);
+    if (!std::filesystem::exists(path)) continue;
+    verify::CheckProbeOutput(
+        path, train::DescribePlannedRun(experiment, *arm, seed, corpus));
+  }
+}
+
+void Show(const report::ProbeSummary& summary, const std::string& run,
+          const std::filesystem::path& path, double seconds) {
+  document::Document shown = report::DocumentOf(summary);
+  shown.Say(fmt::format("{} ({:.1f} s)", Printable(path.string()), seconds));
+  shown.Append(report::ProbeVerdict(summary, run));
+  fmt::print("{}", document::RenderText(shown));
+  std::fflush(stdout);
+}
+
 ExitCode Probe(const ProbeArguments& arguments) {
   const inspection::ProbeRequest& request = arguments.request;
   const train::Experiment experiment = request.source.Load();
@@ -48,14 +71,7 @@ ExitCode Probe(const ProbeArguments& arguments) {
   const int workers = experiment.parallel.workers;
   Executor executor(workers > 0 ? workers : AvailableProcessors());
   const std::filesystem::path folder = request.Folder(experiment);
-
-  for (const train::Arm* arm : arms) {
-    const std::filesystem::path path =
-        verify::ProbeFile(folder, arm->name, seed);
-    if (!std::filesystem::exists(path)) continue;
-    verify::CheckProbeOutput(
-        path, train::DescribePlannedRun(experiment, *arm, seed, corpus));
-  }
+  CheckOutputs(folder, experiment, arms, seed, corpus);
 
   Json json{{"outcome", "PASS"}, {"exit_code", 0}, {"probes", Json::array()}};
   ExitCode code = ExitCode::kPass;
@@ -88,13 +104,8 @@ ExitCode Probe(const ProbeArguments& arguments) {
     }
     const std::chrono::duration<double> seconds =
         std::chrono::steady_clock::now() - start;
-    document::Document shown = report::DocumentOf(summary);
-    shown.Say(fmt::format("{} ({:.1f} s)", Printable(path.string()),
-                          seconds.count()));
-    shown.Append(report::ProbeVerdict(
-        summary, fmt::format("arm {}, seed {}", arm->name, seed)));
-    fmt::print("{}", document::RenderText(shown));
-    std::fflush(stdout);
+    Show(summary, fmt::format("arm {}, seed {}", arm->name, seed), path,
+         seconds.count());
   }
   if (arguments.json) {
     if (code != ExitCode::kPass) json["outcome"] = "FAIL";

@@ -128,21 +128,25 @@ struct Words {
   std::string first, last, rest;
 };
 
+/// Returns the sentence on what is missing, an option or a sub-command.
+std::string OfMissing(const GivenCommand& command, const std::string& name,
+                      const CLI::Option* option) {
+  const std::vector<std::string> subs = SubcommandsOf(*command.app);
+  if (!subs.empty()) {
+    return fmt::format("no sub-command is given. Sub-commands: {}.",
+                       fmt::join(subs, ", "));
+  }
+  return fmt::format(
+      "`{}` is missing, but it needs one: {}.", name,
+      option == nullptr ? "see its help" : option->get_description());
+}
+
 /// Returns the whole sentence on the option that is at fault.
 std::string OfOption(const GivenCommand& command, const CLI::Error& error) {
   const Words words(error.what());
   const std::string& kind = error.get_name();
   const CLI::Option* option = OptionOf(*command.app, words.first);
-  if (kind == "RequiredError") {
-    const std::vector<std::string> subs = SubcommandsOf(*command.app);
-    if (!subs.empty()) {
-      return fmt::format("no sub-command is given. Sub-commands: {}.",
-                         fmt::join(subs, ", "));
-    }
-    return fmt::format(
-        "`{}` is missing, but it needs one: {}.", words.first,
-        option == nullptr ? "see its help" : option->get_description());
-  }
+  if (kind == "RequiredError") return OfMissing(command, words.first, option);
   if (kind == "ArgumentMismatch" && option != nullptr) {
     if (IsFlag(*option)) {
       return fmt::format("`{}` is given a value, but it takes none.",

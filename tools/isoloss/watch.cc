@@ -14,10 +14,10 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
 #include "isoloss/campaign/watched_runs.h"
+#include "isoloss/hdf5/sealed_file.h"
 #include "isoloss/logs/open_log.h"
 #include "isoloss/report/live_screen.h"
 #include "isoloss/runlog/recorder.h"
-#include "isoloss/hdf5/sealed_file.h"
 #include "isoloss/system/interrupt.h"
 #include "value_names.h"
 

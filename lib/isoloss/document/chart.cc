@@ -225,6 +225,13 @@ void AppendStepAxis(const Chart& chart, int columns, const TextStyle& style,
   lines.push_back(std::string(kLabelWidth, ' ') + labels);
 }
 
+/// Widens a range of one value.
+void LeaveRoom(ValueRange& range) {
+  if (range.low != range.high) return;
+  const double room = range.low == 0 ? 1 : std::fabs(range.low) / 100;
+  range = {range.low - room, range.high + room};
+}
+
 }  // namespace
 
 std::string Paint(const std::string& text, const char* code,
@@ -259,11 +266,7 @@ std::vector<std::string> DrawChart(const Chart& chart, const TextStyle& style) {
   }
   if (range.empty()) return {};
   for (const double guide : chart.guides) range.Include(guide);
-  if (range.low == range.high) {
-    const double room = range.low == 0 ? 1 : std::fabs(range.low) / 100;
-    range = {range.low - room, range.high + room};
-  }
-
+  LeaveRoom(range);
   for (const double guide : chart.guides) {
     DrawGuide(guide, range, style.ascii, canvas);
   }

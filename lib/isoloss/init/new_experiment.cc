@@ -21,7 +21,6 @@
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/init/experiment_size.h"
 #include "isoloss/init/experiment_text.h"
-#include "isoloss/step_checks/probe_cases.h"
 #include "isoloss/precision/recipe.h"
 #include "isoloss/report/live_view.h"
 #include "isoloss/step_checks/probe_cases.h"

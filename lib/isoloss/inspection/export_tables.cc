@@ -13,10 +13,10 @@
 #include "isoloss/base/atomic_file.h"
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
+#include "isoloss/hdf5/sealed_file.h"
 #include "isoloss/logs/log_files.h"
 #include "isoloss/logs/open_log.h"
 #include "isoloss/runlog/probe_log.h"
-#include "isoloss/hdf5/sealed_file.h"
 #include "isoloss/system/output_file.h"
 
 namespace isoloss::inspection {

@@ -36,7 +36,7 @@ void CheckProbe(const ProbeRequest& request,
 /// is not compared with itself. The result points into `experiment`.
 /// Errors   as campaign::ArmsNamed.
 step_checks::ProbeOptions ProbeOptionsOf(const ProbeRequest& request,
-                                    const train::Experiment& experiment,
-                                    const train::Arm& arm);
+                                         const train::Experiment& experiment,
+                                         const train::Arm& arm);
 
 }  // namespace isoloss::inspection

@@ -108,6 +108,13 @@ std::vector<Trial> CombineTrials(const Combine& combine,
   return trials;
 }
 
+/// Returns "of token 3 ", or "" if the places are all `tokens`.
+std::string OfTokens(const std::vector<size_t>& places, size_t tokens) {
+  if (places.size() == tokens) return "";
+  return fmt::format("of token{} {} ", places.size() == 1 ? "" : "s",
+                     FirstFew(places));
+}
+
 }  // namespace
 
 std::vector<Fit> Combine::Fits(const std::vector<bool>& wrong) const {
@@ -126,12 +133,7 @@ std::vector<Fit> Combine::Fits(const std::vector<bool>& wrong) const {
       both.Add(rows + once, 0.0, output, grid_, sum.bound);
     }
   }
-  const std::vector<size_t> places = MarkedRows(wrong);
-  const std::string whose =
-      places.size() == tokens()
-          ? ""
-          : fmt::format("of token{} {} ", places.size() == 1 ? "" : "s",
-                        FirstFew(places));
+  const std::string whose = OfTokens(MarkedRows(wrong), tokens());
   const auto fit = [&](const char* name, const FactorRange& range,
                        const char* sentence, bool of_rows, bool of_addend) {
     return Fit{.name = name,

@@ -116,9 +116,8 @@ std::optional<double> OptionalNumber(const hdf5::Object& root, const char* name,
   return Attribute<double>(root, name, path);
 }
 
-}  // namespace
-
-OperationFile OperationsOf(const hdf5::Object& root, const std::string& path) {
+/// Returns all but the operations.
+OperationFile HeadOf(const hdf5::Object& root, const std::string& path) {
   OperationFile file = {.path = path};
   const auto version = Attribute<int64_t>(root, "operations_version", path);
   if (version != kOperationsVersion) {
@@ -142,6 +141,13 @@ OperationFile OperationsOf(const hdf5::Object& root, const std::string& path) {
   file.initial_weights_digest =
       OptionalText(root, "initial_weights_digest", path);
   file.unrecorded = OptionalText(root, "unrecorded", path);
+  return file;
+}
+
+}  // namespace
+
+OperationFile OperationsOf(const hdf5::Object& root, const std::string& path) {
+  OperationFile file = HeadOf(root, path);
   const hdf5::Object* operations = root.Member("operations");
   if (operations == nullptr || !operations->is_group) {
     Reject(path, "group /operations is missing", "there");

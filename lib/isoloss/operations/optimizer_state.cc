@@ -83,6 +83,22 @@ std::string WhyNotComparable(const Floats& found, const Floats& after) {
   return GridOf(found) ? "" : "no rounding to its type is known";
 }
 
+/// Tells which weight the layer read instead of the right one.
+static Explanation OtherWeight(bool is_old, bool is_new, bool is_of_this_step) {
+  return {.name = is_old   ? "weight_of_step_before"
+                  : is_new ? "weight_after_update"
+                           : "other_weight",
+          .sentence = is_old   ? "the layer read the weight from before the "
+                                 "update of the step before"
+                      : is_new ? "the layer read the weight from after the "
+                                 "update of this step"
+                      : is_of_this_step
+                          ? "the layer read another weight than the optimizer "
+                            "updated in this step"
+                          : "the layer read another weight than the update of "
+                            "the step before left"};
+}
+
 void CheckWeight(const OperationCase& given, std::vector<Finding>& findings) {
   const Floats& weight = *given.operation.Find("weight");
   const auto wanted_of = [&](const Operation* update, const char* name) {
@@ -113,19 +129,7 @@ void CheckWeight(const OperationCase& given, std::vector<Finding>& findings) {
   if (!finding.is_right()) {
     const bool is_old = is(given.update_before, "parameter_before");
     const bool is_new = is(given.update_here, "parameter_after");
-    finding.explanation = {
-        .name = is_old   ? "weight_of_step_before"
-                : is_new ? "weight_after_update"
-                         : "other_weight",
-        .sentence = is_old   ? "the layer read the weight from before the "
-                               "update of the step before"
-                    : is_new ? "the layer read the weight from after the "
-                               "update of this step"
-                    : wanted == before
-                        ? "the layer read another weight than the optimizer "
-                          "updated in this step"
-                        : "the layer read another weight than the update of "
-                          "the step before left"};
+    finding.explanation = OtherWeight(is_old, is_new, wanted == before);
   }
   findings.push_back(std::move(finding));
 }

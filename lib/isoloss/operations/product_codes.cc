@@ -192,6 +192,90 @@ std::string CodeSentence(const CodePlaces& places) {
              : text;
 }
 
+/// Scales fit a grid if there is one for each of its blocks.
+bool FitsGrid(const Scales& scales, const ScaleGrid& grid) {
+  return grid.wanted.size() == scales.values.size();
+}
+
+/// Adds all scales to `comparison` and returns the indices of those that are
+/// wrong; none if their number does not fit.
+std::set<size_t> CompareScales(const std::vector<const Side*>& sides,
+                               const std::vector<ScalarTensor>& tensors,
+                               const ScaleGrid& grid, const Scales& scales,
+                               Comparison& comparison) {
+  // Powers of two are exact. The product with a scale of the whole tensor adds
+  // one rounding on either side.
+  const bool is_two_level = std::ranges::any_of(
+      tensors, [](const ScalarTensor& t) { return t.tensor_scale != 1.0f; });
+  const bool rounds = !scales.has_bytes &&
+                      (is_two_level || sides[0]->quantization->scale_format ==
+                                           formats::ScaleFormat::kFp32);
+  const bool fits = FitsGrid(scales, grid);
+  std::set<size_t> wrong;
+  for (size_t i = 0; i < scales.values.size(); ++i) {
+    const float found = scales.values[i];
+    if (!fits) {
+      comparison.AddOther(0, i, found, HUGE_VAL);
+      continue;
+    }
+    const int64_t before = comparison.other();
+    const size_t row = i / grid.cols();
+    const size_t column = i % grid.cols();
+    if (rounds) {
+      const auto wanted = static_cast<double>(grid.wanted[i]);
+      comparison.Add(row, column, found,
+                     Around(wanted, wanted, is_two_level ? 4 : 2));
+    } else {
+      comparison.AddExact(row, column, found, grid.wanted[i]);
+    }
+    if (comparison.other() > before) wrong.insert(i);
+  }
+  return wrong;
+}
+
+/// Adds the codes of all groups to `comparison`. Returns in which blocks wrong
+/// ones lie, if the scales fit.
+CodePlaces CompareElements(const std::vector<const Side*>& sides,
+                           const std::vector<ScalarTensor>& tensors,
+                           const Codes& codes, const ScaleGrid& grid,
+                           const Scales& scales, const std::set<size_t>& wrong,
+                           Comparison& comparison) {
+  const formats::Format& format = formats::FormatByName(codes.type);
+  const bool fits = FitsGrid(scales, grid);
+  CodePlaces places;
+  size_t code = 0;
+  size_t first_row = 0;
+  for (size_t g = 0; g < sides.size(); ++g) {
+    const Side& side = *sides[g];
+    const bool is_format = side.quantization->element == &format;
+    for (size_t r = 0; r < side.values.rows(); ++r) {
+      for (size_t c = 0; c < side.values.cols(); ++c) {
+        const float found = formats::Decode(format, codes.values[code++]);
+        const float wanted =
+            side.down ? tensors[g].codes(c, r) : tensors[g].codes(r, c);
+        const int64_t before = comparison.other();
+        if (is_format) {
+          const bool zeros = found == 0.0f && wanted == 0.0f;
+          comparison.AddExact(first_row + r, c, zeros ? wanted : found, wanted);
+        } else {
+          comparison.AddOther(first_row + r, c, found,
+                              static_cast<double>(wanted));
+        }
+        if (!fits) continue;
+        const size_t scale = grid.Of(g, r, c);
+        if (comparison.other() > before) {
+          ++(wrong.contains(scale) ? places.inside : places.outside);
+        }
+        places.same_values =
+            places.same_values &&
+            found * scales.values[scale] == wanted * grid.wanted[scale];
+      }
+    }
+    first_row += side.values.rows();
+  }
+  return places;
+}
+
 }  // namespace
 
 std::optional<Scales> ScalesOf(const Operation& operation,
@@ -226,66 +310,11 @@ std::optional<CodeComparison> CompareCodes(
   }
   CodeComparison result;
   const ScaleGrid grid = GridOf(sides, tensors, scales);
-  // Powers of two are exact. The product with a scale of the whole tensor adds
-  // one rounding on either side.
-  const bool is_two_level = std::ranges::any_of(
-      tensors, [](const ScalarTensor& t) { return t.tensor_scale != 1.0f; });
-  const bool rounds = !scales.has_bytes &&
-                      (is_two_level || sides[0]->quantization->scale_format ==
-                                           formats::ScaleFormat::kFp32);
-  const bool fits = grid.wanted.size() == scales.values.size();
-  std::set<size_t> wrong;
-  for (size_t i = 0; i < scales.values.size(); ++i) {
-    const float found = scales.values[i];
-    if (!fits) {
-      result.scales.AddOther(0, i, found, HUGE_VAL);
-      continue;
-    }
-    const int64_t before = result.scales.other();
-    const size_t row = i / grid.cols();
-    const size_t column = i % grid.cols();
-    if (rounds) {
-      const auto wanted = static_cast<double>(grid.wanted[i]);
-      result.scales.Add(row, column, found,
-                        Around(wanted, wanted, is_two_level ? 4 : 2));
-    } else {
-      result.scales.AddExact(row, column, found, grid.wanted[i]);
-    }
-    if (result.scales.other() > before) wrong.insert(i);
-  }
-  const formats::Format& format = formats::FormatByName(codes.type);
-  CodePlaces places;
-  size_t code = 0;
-  size_t first_row = 0;
-  for (size_t g = 0; g < sides.size(); ++g) {
-    const Side& side = *sides[g];
-    const bool is_format = side.quantization->element == &format;
-    for (size_t r = 0; r < side.values.rows(); ++r) {
-      for (size_t c = 0; c < side.values.cols(); ++c) {
-        const float found = formats::Decode(format, codes.values[code++]);
-        const float wanted =
-            side.down ? tensors[g].codes(c, r) : tensors[g].codes(r, c);
-        const int64_t before = result.codes.other();
-        if (is_format) {
-          const bool zeros = found == 0.0f && wanted == 0.0f;
-          result.codes.AddExact(first_row + r, c, zeros ? wanted : found,
-                                wanted);
-        } else {
-          result.codes.AddOther(first_row + r, c, found,
-                                static_cast<double>(wanted));
-        }
-        if (!fits) continue;
-        const size_t scale = grid.Of(g, r, c);
-        if (result.codes.other() > before) {
-          ++(wrong.contains(scale) ? places.inside : places.outside);
-        }
-        places.same_values =
-            places.same_values &&
-            found * scales.values[scale] == wanted * grid.wanted[scale];
-      }
-    }
-    first_row += side.values.rows();
-  }
+  const bool fits = FitsGrid(scales, grid);
+  const std::set<size_t> wrong =
+      CompareScales(sides, tensors, grid, scales, result.scales);
+  const CodePlaces places =
+      CompareElements(sides, tensors, codes, grid, scales, wrong, result.codes);
   if (!fits) {
     result.remark = fmt::format(
         "There are {} {}, but {} blocks{}.", scales.values.size(),

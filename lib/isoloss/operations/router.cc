@@ -352,60 +352,62 @@ Finding ChoiceFinding(const OperationCase& given, const Choice& choice) {
   return finding;
 }
 
-Finding WeightFinding(const OperationCase& given, const Choice& choice) {
-  const Choice::WeightRule as_given = choice.AsGiven();
-  Finding finding =
-      FindingOf(given, "weights", "weights", choice.CompareWeights(as_given));
-  std::vector<Trial> trials;
+/// Weights may follow this rule instead of the one that is given.
+struct OtherWeightRule {
+  const char* name;
+  const char* sentence;
+  Choice::WeightRule rule;
+};
+
+std::vector<OtherWeightRule> OtherWeightRules(const Choice& choice) {
+  std::vector<OtherWeightRule> others;
   const auto add = [&](const char* name, const char* sentence,
-                       const Choice::WeightRule& rule) {
-    trials.push_back({name, sentence, [&choice, rule] {
-                        return std::optional(choice.CompareWeights(rule));
-                      }});
+                       const auto& change) {
+    Choice::WeightRule rule = choice.AsGiven();
+    change(rule);
+    others.push_back({name, sentence, rule});
   };
-  Choice::WeightRule rule = as_given;
-  rule.bias = true;
   if (choice.has_bias()) {
-    add("bias_in_weights", "weights are of scores with the bias", rule);
+    add("bias_in_weights", "weights are of scores with the bias",
+        [](auto& rule) { rule.bias = true; });
   }
-  rule = as_given;
-  rule.normalize = !rule.normalize;
-  if (choice.normalizes()) {
-    add("not_normalized", "weights were not divided by their sum", rule);
-  } else {
-    add("normalized", "weights were divided by their sum", rule);
-  }
-  Choice::WeightRule unscaled = as_given;
-  unscaled.scale = false;
-  Choice::WeightRule neither = rule;
-  neither.scale = false;
-  Choice::WeightRule divided = as_given;
-  divided.divide = true;
+  add(choice.normalizes() ? "not_normalized" : "normalized",
+      choice.normalizes() ? "weights were not divided by their sum"
+                          : "weights were divided by their sum",
+      [](auto& rule) { rule.normalize = !rule.normalize; });
   if (choice.scales()) {
-    add("scale_missing", "weights were not multiplied by the scale", unscaled);
-    add("scale_divides", "weights were divided by the scale", divided);
+    add("scale_missing", "weights were not multiplied by the scale",
+        [](auto& rule) { rule.scale = false; });
+    add("scale_divides", "weights were divided by the scale",
+        [](auto& rule) { rule.divide = true; });
     add("neither",
         "weights were neither scaled nor treated by their sum as "
         "`normalize` says",
-        neither);
+        [](auto& rule) {
+          rule.normalize = !rule.normalize;
+          rule.scale = false;
+        });
   }
-  rule = as_given;
-  rule.all_experts = true;
   if (choice.normalizes()) {
     add("normalized_over_all",
-        "weights were divided by the sum over all experts", rule);
-    rule = as_given;
-    rule.bf16 = true;
+        "weights were divided by the sum over all experts",
+        [](auto& rule) { rule.all_experts = true; });
     add("normalized_in_bf16",
         "sums of scores and quotients by them were rounded to BF16 on the way",
-        rule);
+        [](auto& rule) { rule.bf16 = true; });
   }
-  rule = as_given;
-  rule.reversed = true;
   if (choice.slots() > 1) {
     add("slots_reversed",
-        "weights of each token stood in reverse order of its experts", rule);
+        "weights of each token stood in reverse order of its experts",
+        [](auto& rule) { rule.reversed = true; });
   }
+  return others;
+}
+
+/// Adds trials with the scores and the weights of the step before.
+void AddStaleWeights(const OperationCase& given,
+                     const Choice::WeightRule& as_given,
+                     std::vector<Trial>& trials) {
   if (const Floats* older = OlderOf(given, "scores")) {
     trials.push_back({"scores_stale",
                       "weights are of the scores of the step before",
@@ -430,6 +432,18 @@ Finding WeightFinding(const OperationCase& given, const Choice& choice) {
            return std::optional(equal);
          }});
   }
+}
+
+Finding WeightFinding(const OperationCase& given, const Choice& choice) {
+  Finding finding = FindingOf(given, "weights", "weights",
+                              choice.CompareWeights(choice.AsGiven()));
+  std::vector<Trial> trials;
+  for (const OtherWeightRule& other : OtherWeightRules(choice)) {
+    trials.push_back({other.name, other.sentence, [&choice, rule = other.rule] {
+                        return std::optional(choice.CompareWeights(rule));
+                      }});
+  }
+  AddStaleWeights(given, choice.AsGiven(), trials);
   Explain(trials, finding, [&] {
     std::vector<Trial> further =
         Confirmed({choice.WeightFit(finding.comparison.wrong_rows())});

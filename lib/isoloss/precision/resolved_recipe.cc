@@ -231,21 +231,9 @@ void ValidateOutsideSites(const Recipe& recipe) {
   }
 }
 
-void Validate(const Recipe& recipe, std::span<const ResolvedSite> sites) {
-  ValidateProducts(recipe, recipe);
-  for (const SiteOverride& item : recipe.overrides) {
-    ValidateProducts(recipe, item.precision);
-  }
-  ValidateOutsideSites(recipe);
-  if (!recipe.chooses_sites()) {
-    if (recipe.include.empty() && recipe.exclude.empty()) return;
-    ThrowError(ErrorKind::kConfig,
-               "recipe {}: {} include and {} exclude patterns were given, but "
-               "the recipe quantises nothing{}. Drop them or choose another "
-               "recipe.",
-               recipe.name, recipe.include.size(), recipe.exclude.size(),
-               recipe.quantizes_anything() ? " at GEMM sites" : "");
-  }
+/// Errors   ConfigError if a pattern matches no site, or has no effect.
+void RequirePatternsInUse(const Recipe& recipe,
+                          std::span<const ResolvedSite> sites) {
   for (const std::string& pattern : recipe.include) {
     RequireMatch(recipe, "include", pattern, sites);
     RequireSelection(recipe, pattern, sites);
@@ -259,6 +247,11 @@ void Validate(const Recipe& recipe, std::span<const ResolvedSite> sites) {
     }
     RequireUse(recipe, i, sites);
   }
+}
+
+/// Errors   ConfigError if the recipe quantises no site.
+void RequireSomeSite(const Recipe& recipe,
+                     std::span<const ResolvedSite> sites) {
   const bool none = std::ranges::none_of(sites, &ResolvedSite::quantized);
   const auto kept = std::ranges::find_if(sites, &ResolvedSite::kept);
   if (none && kept != sites.end()) {
@@ -276,6 +269,25 @@ void Validate(const Recipe& recipe, std::span<const ResolvedSite> sites) {
                "Give an include pattern that matches.",
                recipe.name, recipe.include.size(), sites.size());
   }
+}
+
+void Validate(const Recipe& recipe, std::span<const ResolvedSite> sites) {
+  ValidateProducts(recipe, recipe);
+  for (const SiteOverride& item : recipe.overrides) {
+    ValidateProducts(recipe, item.precision);
+  }
+  ValidateOutsideSites(recipe);
+  if (!recipe.chooses_sites()) {
+    if (recipe.include.empty() && recipe.exclude.empty()) return;
+    ThrowError(ErrorKind::kConfig,
+               "recipe {}: {} include and {} exclude patterns were given, but "
+               "the recipe quantises nothing{}. Drop them or choose another "
+               "recipe.",
+               recipe.name, recipe.include.size(), recipe.exclude.size(),
+               recipe.quantizes_anything() ? " at GEMM sites" : "");
+  }
+  RequirePatternsInUse(recipe, sites);
+  RequireSomeSite(recipe, sites);
 }
 
 std::vector<Site> WithoutWidths(std::span<const std::string> names) {

@@ -217,6 +217,29 @@ std::string AddingText(std::string_view title,
   return text;
 }
 
+/// Returns a line for each of the first tensors.
+std::string RowsText(const std::vector<TensorDifference>& tensors) {
+  std::string text;
+  const size_t shown = std::min(tensors.size(), kTableRows);
+  for (size_t i = 0; i < shown; ++i) {
+    const TensorDifference& tensor = tensors[i];
+    if (tensor.shape_a != tensor.shape_b) {
+      text +=
+          fmt::format("  {:>44}  {}\n",
+                      fmt::format("{} against {}", ShapeText(tensor.shape_a),
+                                  ShapeText(tensor.shape_b)),
+                      tensor.name);
+      continue;
+    }
+    text += fmt::format("  {:>14} {:>14.6g} {:>14.4g}  {}\n", tensor.differing,
+                        tensor.max_abs, tensor.relative_l2, tensor.name);
+  }
+  if (shown < tensors.size()) {
+    text += fmt::format("  ... and {} more\n", tensors.size() - shown);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string RenderDumpDifference(const compare::DumpDifference& difference) {
@@ -233,24 +256,7 @@ std::string RenderDumpDifference(const compare::DumpDifference& difference) {
         difference.equal + static_cast<int64_t>(difference.tensors.size()),
         "elements", "largest", "relative L2");
   }
-  const size_t shown = std::min(difference.tensors.size(), kTableRows);
-  for (size_t i = 0; i < shown; ++i) {
-    const TensorDifference& tensor = difference.tensors[i];
-    if (tensor.shape_a != tensor.shape_b) {
-      text +=
-          fmt::format("  {:>44}  {}\n",
-                      fmt::format("{} against {}", ShapeText(tensor.shape_a),
-                                  ShapeText(tensor.shape_b)),
-                      tensor.name);
-      continue;
-    }
-    text += fmt::format("  {:>14} {:>14.6g} {:>14.4g}  {}\n", tensor.differing,
-                        tensor.max_abs, tensor.relative_l2, tensor.name);
-  }
-  if (shown < difference.tensors.size()) {
-    text +=
-        fmt::format("  ... and {} more\n", difference.tensors.size() - shown);
-  }
+  text += RowsText(difference.tensors);
   for (const auto& [name, only] :
        {std::pair<const char*, const std::vector<std::string>&>(
             "A", difference.only_a),

@@ -130,6 +130,22 @@ Document SpreadRow(const Spread& spread) {
   return row;
 }
 
+document::Table SpreadTable(const std::vector<Spread>& spreads) {
+  document::Table table{.key = "spreads",
+                        .columns = {{.key = "quantity",
+                                     .label = "quantity",
+                                     .width = 12,
+                                     .is_text = true},
+                                    {.label = "mean, %", .width = 13},
+                                    {.label = "largest, %", .width = 13},
+                                    {.label = "where", .is_text = true}},
+                        .gap = 2};
+  for (const Spread& spread : spreads) {
+    table.rows.push_back(SpreadRow(spread));
+  }
+  return table;
+}
+
 }  // namespace
 
 ProbeSummary SummarizeProbe(const runlog::ProbeLog& log) {
@@ -266,19 +282,7 @@ Document DocumentOf(const EnsembleSummary& summary) {
                  2);
   }
   document.Say("");
-  document::Table table{.key = "spreads",
-                        .columns = {{.key = "quantity",
-                                     .label = "quantity",
-                                     .width = 12,
-                                     .is_text = true},
-                                    {.label = "mean, %", .width = 13},
-                                    {.label = "largest, %", .width = 13},
-                                    {.label = "where", .is_text = true}},
-                        .gap = 2};
-  for (const Spread& spread : summary.spreads) {
-    table.rows.push_back(SpreadRow(spread));
-  }
-  document.Add(std::move(table));
+  document.Add(SpreadTable(summary.spreads));
   return document;
 }
 

@@ -165,8 +165,35 @@ std::string Passes(const Judgement& judgement) {
                      fmt::join(levels, ", "));
 }
 
-std::string Fails(const Judgement& judgement) {
+/// `measured` is the figure by which the candidate fails.
+std::string FailsBy(const Judgement& judgement, const Check& measured) {
   const gate::Policy& policy = judgement.policy;
+  const std::string& candidate = judgement.candidate.arm;
+  const std::string& baseline = judgement.baseline.arm;
+  const std::string figure = DecidingFigure(judgement);
+  if (LeftTheCourse(measured)) {
+    const std::string limit =
+        measured.limit ? fmt::format(" is beyond {:.3g} %", *measured.limit)
+                       : "";
+    return IsRegression(judgement)
+               ? fmt::format("{} is no longer the run that was approved: {}{}.",
+                             candidate, figure, limit)
+               : fmt::format("{} does not train like {}: {}{}.", candidate,
+                             baseline, figure, limit);
+  }
+  if (IsRegression(judgement)) {
+    return fmt::format(
+        "{} is no longer the run that was approved: {} is beyond {}.",
+        candidate, figure, Margin(policy));
+  }
+  const bool better = *measured.value < 0;
+  return fmt::format("{} trains {} than {} by more than {}{}: {}.", candidate,
+                     better ? "better" : "worse", baseline, Margin(policy),
+                     better ? ", which is a sign of an error as well" : "",
+                     figure);
+}
+
+std::string Fails(const Judgement& judgement) {
   const auto deciding = Deciding(judgement);
   const std::string& candidate = judgement.candidate.arm;
   const std::string& baseline = judgement.baseline.arm;
@@ -187,28 +214,7 @@ std::string Fails(const Judgement& judgement) {
                : fmt::format("{} fails against {}: {} failed.", candidate,
                              baseline, Named(deciding));
   }
-  const std::string figure = DecidingFigure(judgement);
-  if (LeftTheCourse(**measured)) {
-    const std::string limit =
-        (*measured)->limit
-            ? fmt::format(" is beyond {:.3g} %", *(*measured)->limit)
-            : "";
-    return IsRegression(judgement)
-               ? fmt::format("{} is no longer the run that was approved: {}{}.",
-                             candidate, figure, limit)
-               : fmt::format("{} does not train like {}: {}{}.", candidate,
-                             baseline, figure, limit);
-  }
-  if (IsRegression(judgement)) {
-    return fmt::format(
-        "{} is no longer the run that was approved: {} is beyond {}.",
-        candidate, figure, Margin(policy));
-  }
-  const bool better = *(*measured)->value < 0;
-  return fmt::format("{} trains {} than {} by more than {}{}: {}.", candidate,
-                     better ? "better" : "worse", baseline, Margin(policy),
-                     better ? ", which is a sign of an error as well" : "",
-                     figure);
+  return FailsBy(judgement, **measured);
 }
 
 std::string StaysOpen(const Judgement& judgement) {

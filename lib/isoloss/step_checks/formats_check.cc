@@ -123,7 +123,8 @@ Quantization Transformed(Transform transform) {
   return q;
 }
 
-std::vector<Row> Rows() {
+/// Each cell has a scale.
+std::vector<Row> RowsWithScales() {
   const auto e4m3 = [](ScaleFormat format, ScaleRule rule) {
     return Scaled("e4m3", format, rule);
   };
@@ -156,6 +157,12 @@ std::vector<Row> Rows() {
       {Scaled("e2m1", ScaleFormat::kE4m3, ScaleRule::kTe),
        {8.25f, 1.375f, 2.75f, -5.5f},
        {8.25f, 1.375f, 2.75f, -5.5f}},
+  };
+}
+
+/// The tensor has a scale, too, or its earlier magnitudes decide.
+std::vector<Row> RowsWithTensorScales() {
+  return {
       // 5376 is twice 448 * 6. The second cell has the scale 2^-2, or 2^-9,
       // which torchao raises to 2^-6.
       {TwoLevel(ScaleRule::kTe), {5376, 448, 3, -1.75f}, {5376, 448, 3, -2}},
@@ -169,6 +176,12 @@ std::vector<Row> Rows() {
       {Delayed(), {896, 0x1p-9f, 17, -19}, {448, 0x1p-9f, 16, -20}, 448.0f},
       {Delayed(), {896, 0x1p-9f, 17, -19}, {448, 0x1p-9f, 16, -20}},
       {Delayed(), {896, 0x1p-9f, 34, -38}, {896, 0, 32, -40}, 896.0f},
+  };
+}
+
+/// No scale depends on the elements.
+std::vector<Row> RowsWithoutScales() {
+  return {
       // INT8 has multiples of 1/64, at most 127 of them.
       {{.element = &formats::FormatByName("int8")},
        {0x7Fp-6f, 0x1p-6f, 0x1.8p-6f, -0x1.4p-5f},
@@ -194,6 +207,21 @@ std::vector<Row> Rows() {
   };
 }
 
+/// Compares the kernels' result and the oracle's with the row's.
+void CheckRow(const Row& known, size_t row, oracle::Comparison& comparison) {
+  const formats::TensorState state = {.history = known.history,
+                                      .transform_key = 2};
+  const MatrixView<const float> in(known.in.data(), 1, kElements);
+  const Matrix<float> out = formats::Dequantize(
+      formats::Quantize(in, known.quantization, state), known.quantization);
+  const Matrix<float> own = oracle::ScalarDequantize(
+      oracle::ScalarQuantize(in, known.quantization, state), kElements);
+  for (size_t i = 0; i < kElements; ++i) {
+    comparison.AddExact(row, i, out(0, i), known.out[i]);
+    comparison.AddExact(row, i, own(0, i), known.out[i]);
+  }
+}
+
 }  // namespace
 
 void CheckFormats(ReportSink& sink) {
@@ -211,19 +239,9 @@ void CheckFormats(ReportSink& sink) {
     }
     ++row;
   }
-  for (const Row& known : Rows()) {
-    const formats::TensorState state = {.history = known.history,
-                                        .transform_key = 2};
-    const MatrixView<const float> in(known.in.data(), 1, kElements);
-    const Matrix<float> out = formats::Dequantize(
-        formats::Quantize(in, known.quantization, state), known.quantization);
-    const Matrix<float> own = oracle::ScalarDequantize(
-        oracle::ScalarQuantize(in, known.quantization, state), kElements);
-    for (size_t i = 0; i < kElements; ++i) {
-      comparison.AddExact(row, i, out(0, i), known.out[i]);
-      comparison.AddExact(row, i, own(0, i), known.out[i]);
-    }
-    ++row;
+  for (const auto& rows :
+       {RowsWithScales(), RowsWithTensorScales(), RowsWithoutScales()}) {
+    for (const Row& known : rows) CheckRow(known, row++, comparison);
   }
   sink.Add("formats", comparison);
 }

@@ -78,6 +78,20 @@ class LossRow {
   Estimate sum_;
 };
 
+/// `sum` is that of the losses of all `counted` tokens.
+void CheckMeanLoss(const StepInputs& inputs, double sum, double counted,
+                   ReportSink& sink) {
+  // Both sums are in FP64, whose errors are far below what FP32 shows.
+  Comparison of_mean(oracle::Grid::kFp32);
+  const double mean = sum / counted;
+  of_mean.Add(
+      0, 0, static_cast<float>(inputs.loss),
+      Estimate{.exact = mean,
+               .bound = static_cast<double>(inputs.batch.labels.size()) *
+                        0x1p-52 * std::fabs(mean)});
+  sink.Add(kMeanLoss, of_mean);
+}
+
 }  // namespace
 
 void CheckLoss(const StepInputs& inputs, ReportSink& sink) {
@@ -114,15 +128,7 @@ void CheckLoss(const StepInputs& inputs, ReportSink& sink) {
   }
   sink.Add("loss_output", of_losses);
   sink.Add("lm_head_gradient", of_gradient);
-
-  // Both sums are in FP64, whose errors are far below what FP32 shows.
-  Comparison of_mean(oracle::Grid::kFp32);
-  const double mean = sum / counted;
-  of_mean.Add(0, 0, static_cast<float>(inputs.loss),
-              Estimate{.exact = mean,
-                       .bound = static_cast<double>(labels.size()) * 0x1p-52 *
-                                std::fabs(mean)});
-  sink.Add(kMeanLoss, of_mean);
+  CheckMeanLoss(inputs, sum, counted, sink);
 }
 
 }  // namespace isoloss::step_checks

@@ -88,6 +88,42 @@ class RowBackward {
   Estimate c_;
 };
 
+/// The layer gets the output of the module `below`.
+void AddPlacesOfLayer(const model::ModelConfig& config,
+                      const std::string& layer, const std::string& below,
+                      std::vector<NormPlace>& places) {
+  const std::string attention = layer + ".attention";
+  const std::string middle = layer + ".attention_residual";
+  const std::string incoming = attention + ".wo_gradient";
+  places.push_back({.name = layer + ".attention_norm",
+                    .in = {below + "_output"},
+                    .out = {layer + ".attention_norm_output"},
+                    .out_gradient = {layer + ".attention_norm_gradient"},
+                    .in_gradient = {below + "_gradient"},
+                    .addend = incoming});
+  if (config.q_lora_rank > 0) {
+    places.push_back({.name = attention + ".q_norm",
+                      .in = {attention + ".wq_a_output"},
+                      .out = {attention + ".q_norm_output"},
+                      .out_gradient = {attention + ".wq_b_dgrad"},
+                      .in_gradient = {attention + ".wq_a_gradient"},
+                      .addend = ""});
+  }
+  const size_t latent = config.kv_lora_rank;
+  places.push_back({.name = attention + ".kv_norm",
+                    .in = {attention + ".wkv_a_output", 0, latent},
+                    .out = {attention + ".kv_norm_output"},
+                    .out_gradient = {attention + ".wkv_b_dgrad"},
+                    .in_gradient = {attention + ".wkv_a_gradient", 0, latent},
+                    .addend = ""});
+  places.push_back({.name = layer + ".ffn_norm",
+                    .in = {middle + "_output"},
+                    .out = {layer + ".ffn_norm_output"},
+                    .out_gradient = {layer + ".ffn_norm_gradient"},
+                    .in_gradient = {incoming},
+                    .addend = layer + "_gradient"});
+}
+
 }  // namespace
 
 std::vector<NormPlace> NormPlaces(const model::ModelConfig& config) {
@@ -95,36 +131,7 @@ std::vector<NormPlace> NormPlaces(const model::ModelConfig& config) {
   std::string below = "tok_embeddings";
   for (size_t n = 0; n < config.n_layers; ++n) {
     const std::string layer = "layers." + std::to_string(n);
-    const std::string attention = layer + ".attention";
-    const std::string middle = layer + ".attention_residual";
-    const std::string incoming = attention + ".wo_gradient";
-    places.push_back({.name = layer + ".attention_norm",
-                      .in = {below + "_output"},
-                      .out = {layer + ".attention_norm_output"},
-                      .out_gradient = {layer + ".attention_norm_gradient"},
-                      .in_gradient = {below + "_gradient"},
-                      .addend = incoming});
-    if (config.q_lora_rank > 0) {
-      places.push_back({.name = attention + ".q_norm",
-                        .in = {attention + ".wq_a_output"},
-                        .out = {attention + ".q_norm_output"},
-                        .out_gradient = {attention + ".wq_b_dgrad"},
-                        .in_gradient = {attention + ".wq_a_gradient"},
-                        .addend = ""});
-    }
-    const size_t latent = config.kv_lora_rank;
-    places.push_back({.name = attention + ".kv_norm",
-                      .in = {attention + ".wkv_a_output", 0, latent},
-                      .out = {attention + ".kv_norm_output"},
-                      .out_gradient = {attention + ".wkv_b_dgrad"},
-                      .in_gradient = {attention + ".wkv_a_gradient", 0, latent},
-                      .addend = ""});
-    places.push_back({.name = layer + ".ffn_norm",
-                      .in = {middle + "_output"},
-                      .out = {layer + ".ffn_norm_output"},
-                      .out_gradient = {layer + ".ffn_norm_gradient"},
-                      .in_gradient = {incoming},
-                      .addend = layer + "_gradient"});
+    AddPlacesOfLayer(config, layer, below, places);
     below = layer;
   }
   places.push_back({.name = "norm",

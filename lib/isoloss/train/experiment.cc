@@ -145,50 +145,68 @@ void CheckShares(const Reader& fields, const Experiment& experiment) {
                           mesh.ranks));
 }
 
-/// Requires a log whose values a reader can take.
-void CheckLogSize(const Reader& log, const Experiment& experiment) {
+/// A log of an experiment has this many values of one kind.
+struct LoggedValues {
+  double ids;      ///< of experts
+  double columns;  ///< per expert or rank
+  double scale_bytes;
+};
+
+LoggedValues CountLoggedValues(const Experiment& experiment) {
   const auto real = [](auto value) { return static_cast<double>(value); };
   const model::ModelConfig& model = experiment.model;
   const double steps = real(experiment.train.steps);
   const double layers = real(model.n_moe_layers());
-  const double ids = steps * layers * real(model.top_k) *
-                     real(experiment.train.sequences_per_batch) *
-                     real(experiment.data.sequence_length);
-  const double limit = real(runlog::kMaxValues);
-  if (experiment.log.routing && ids > limit) {
+  return {.ids = steps * layers * real(model.top_k) *
+                 real(experiment.train.sequences_per_batch) *
+                 real(experiment.data.sequence_length),
+          .columns = steps * std::max(layers * real(model.num_experts),
+                                      real(experiment.parallel.mesh.ranks)),
+          .scale_bytes = EstimatedTensorRows(experiment) *
+                         real(runlog::TensorValuesPerStep(1))};
+}
+
+void CheckLoggedValues(const Reader& log, const Experiment& experiment,
+                       const LoggedValues& values) {
+  const auto limit = static_cast<double>(runlog::kMaxValues);
+  if (experiment.log.routing && values.ids > limit) {
     log.Fail("routing",
              fmt::format("is true, but the {:.3g} expert ids of all steps are "
                          "more than the {:.3g} values that a log may hold of "
                          "one kind. Train for fewer steps or switch it off.",
-                         ids, limit));
+                         values.ids, limit));
   }
-  const double columns = steps * std::max(layers * real(model.num_experts),
-                                          real(experiment.parallel.mesh.ranks));
-  if (columns > limit) {
+  if (values.columns > limit) {
     ThrowError(ErrorKind::kConfig,
                "{}: train.steps = {} give a log of {:.3g} values of one kind "
                "(per expert or rank), but it may hold {:.3g}. Train for fewer "
                "steps.",
-               experiment.path.string(), experiment.train.steps, columns,
+               experiment.path.string(), experiment.train.steps, values.columns,
                limit);
   }
-  const double scale_bytes =
-      EstimatedTensorRows(experiment) * real(runlog::TensorValuesPerStep(1));
-  if (scale_bytes > limit) {
+  if (values.scale_bytes > limit) {
     log.Fail("statistics_every",
              fmt::format("and log.statistics_first give some {:.3g} values of "
                          "/tensors/e8m0_histogram, but a log may hold {:.3g} "
                          "of one kind. Choose fewer steps or tensors.",
-                         scale_bytes, limit));
+                         values.scale_bytes, limit));
   }
+}
+
+/// Requires a log whose values a reader can take.
+void CheckLogSize(const Reader& log, const Experiment& experiment) {
+  const auto real = [](auto value) { return static_cast<double>(value); };
+  const LoggedValues values = CountLoggedValues(experiment);
+  CheckLoggedValues(log, experiment, values);
   // The log holds both orientations' histograms, the statistics and a digest of
   // each tensor.
   const double tensor_bytes =
-      2 * scale_bytes * sizeof(int32_t) +
+      2 * values.scale_bytes * sizeof(int32_t) +
       EstimatedTensorRows(experiment) *
           real(sizeof(double) * (runlog::kTensorStatisticCount + 1));
-  const double bytes = tensor_bytes + 2 * columns * sizeof(int64_t) +
-                       (experiment.log.routing ? ids * sizeof(int32_t) : 0);
+  const double bytes =
+      tensor_bytes + 2 * values.columns * sizeof(int64_t) +
+      (experiment.log.routing ? values.ids * sizeof(int32_t) : 0);
   const double most = real(hdf5::ReadLimit());
   if (bytes <= most) return;
   ThrowError(ErrorKind::kConfig,
