@@ -299,7 +299,7 @@ TEST(Judge, TakesAnotherExchangeForTheDeclaredChange) {
     const bool candidate = p.arm == "mxfp8";
     p.exchange = candidate ? "node" : "flat";
     p.recipe = "bf16";
-    p.resolved_recipe = "layers.0.wq  fprop bf16";
+    p.resolved_recipe = testing::SampleRecipeText("bf16");
     p.graph = testing::SampleGraph("");
     p.quantized_gemms_per_step = 0;
     for (int64_t& count : run.log.steps.quantized_gemms) count = 0;

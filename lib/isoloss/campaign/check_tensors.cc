@@ -257,13 +257,16 @@ ExitCode CheckedTensors::Outcome() const {
   const bool has_bad_state = std::ranges::any_of(
       non_finite, [](const auto& found) { return found.is_state_after(); });
   if (wrong() > 0 || has_bad_state) return ExitCode::kFail;
+  return is_complete() ? ExitCode::kPass : ExitCode::kInconclusive;
+}
+
+bool CheckedTensors::is_complete() const {
   const bool is_empty = std::ranges::all_of(findings, [](const Finding& f) {
     return f.comparison.Row().elements == 0;
   });
   const bool is_open = std::ranges::any_of(
       open, [](const OpenPoint& point) { return point.forbids_pass; });
-  return is_empty || is_open || not_finite() > 0 ? ExitCode::kInconclusive
-                                                 : ExitCode::kPass;
+  return !is_empty && !is_open && not_finite() == 0;
 }
 
 int64_t CheckedTensors::not_finite() const {

@@ -99,6 +99,19 @@ std::vector<std::string> OtherBatches(const SeedPair& pair, bool sure) {
   return texts;
 }
 
+/// Reports a pair with fewer common losses than two parts of `trajectory` have.
+/// Such points are no curve, so that they neither pass nor fail.
+void ReportFewLosses(const SeedPair& pair, Findings& findings) {
+  constexpr size_t kFewest = 8;
+  const auto& step = pair.baseline->log.steps.step;
+  if (step.empty() || step.size() >= kFewest) return;
+  Report(findings, Severity::kUnverified,
+         "{}: it shares {} loss{} with {}, from step {} to {}, but fewer than "
+         "{} are no curve. Log more steps of both runs.",
+         Label(*pair.candidate), step.size(), step.size() == 1 ? "" : "es",
+         Label(*pair.baseline), step.front(), step.back(), kFewest);
+}
+
 void ReportOtherBatches(const SeedPair& pair, Findings& findings) {
   for (const std::string& text : OtherBatches(pair, true)) {
     Report(findings, Severity::kIncomparable,
@@ -250,6 +263,7 @@ void ReportUnlikeCurves(const SeedPair& pair, Findings& findings) {
            Label(*pair.candidate), b.steps.step.size(), a.steps.step.size(),
            Label(*pair.baseline));
   }
+  ReportFewLosses(pair, findings);
   ReportOtherBatches(pair, findings);
   const auto values_a = a.provenance.origin.values();
   const auto values_b = b.provenance.origin.values();

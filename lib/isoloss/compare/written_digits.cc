@@ -73,7 +73,9 @@ std::optional<Divergence> FirstWrittenDivergence(
       !candidate.steps.grad_norm.empty()) {
     auto norm = FirstOf("grad_norm",
                         Columns{baseline.steps.step, baseline.steps.grad_norm},
-                        {candidate.steps.step, candidate.steps.grad_norm}, 0);
+                        {candidate.steps.step, candidate.steps.grad_norm},
+                        baseline.told.grad_norm_half_unit +
+                            candidate.told.grad_norm_half_unit);
     if (norm) return norm;
   }
   return FirstOf("held-out loss_nats",
