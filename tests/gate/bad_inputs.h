@@ -344,14 +344,14 @@ inline const BadInput kWrongRecipe[] = {
      Outcome::kInvalid, "declared_change", "an arm has one perturbation"},
     {"SameRecipe", SpoilArm([](auto& log) {
        log.provenance.recipe = "bf16";
-       log.provenance.resolved_recipe = "layers.0.wq  fprop bf16";
+       log.provenance.resolved_recipe = test_support::SampleRecipeText("bf16");
        log.provenance.graph = test_support::SampleGraph("");
        log.provenance.quantized_gemms_per_step = 0;
        for (int64_t& count : log.steps.quantized_gemms) count = 0;
      }),
      Outcome::kFail, "declared_change", "recipes bf16 and bf16 give every"},
     {"SameRecipeOfAnotherName", SpoilArm([](auto& log) {
-       log.provenance.resolved_recipe = "layers.0.wq  fprop bf16";
+       log.provenance.resolved_recipe = test_support::SampleRecipeText("bf16");
        log.provenance.graph = test_support::SampleGraph("");
        log.provenance.quantized_gemms_per_step = 0;
        for (int64_t& count : log.steps.quantized_gemms) count = 0;
@@ -376,7 +376,8 @@ inline const BadInput kWrongRecipe[] = {
      [](Runs& runs) {
        for (auto& run : runs) {
          run.log.provenance.graph = {};
-         run.log.provenance.resolved_recipe = "layers.0.wq  fprop bf16";
+         run.log.provenance.resolved_recipe =
+             test_support::SampleRecipeText("bf16");
        }
      },
      Outcome::kFail, "declared_change",

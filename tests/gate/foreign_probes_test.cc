@@ -117,6 +117,35 @@ TEST_F(ForeignProbes, OfOneStepAreInconclusive) {
               HasSubstr("isoloss check-tensors --out"));
 }
 
+TEST_F(ForeignProbes, OfStepOneAloneAreInconclusive) {
+  // The plan of such a probe is its last step, so it asks for no second one.
+  probes_ = {ForeignProbe(runs_[1], {1})};
+
+  EXPECT_EQ(Judged().outcome, Outcome::kInconclusive);
+}
+
+TEST_F(ForeignProbes, WithOpenPointsAreInconclusiveUnlessElementsAreWrong) {
+  probes_[0].log.provenance.complete = false;
+
+  const Judgement judgement = Judged();
+
+  EXPECT_EQ(judgement.outcome, Outcome::kInconclusive);
+  EXPECT_THAT(CheckNamed(judgement, "scope").quantity,
+              HasSubstr("not marked as complete"));
+  --probes_[0].log.oracle.equal[3];
+  ++probes_[0].log.oracle.other[3];
+  probes_[0].log.oracle.worst_ratio[3] = 40;
+  EXPECT_EQ(Judged().outcome, Outcome::kFail);
+}
+
+TEST_F(ForeignProbes, MayHaveNormsThatTheLogRounds) {
+  runs_[1].log.told.grad_norm_half_unit = 0.005;
+  probes_[0].log.plain_steps.grad_norm[0] = 1.0049;
+  EXPECT_EQ(Judged().outcome, Outcome::kPass);
+  probes_[0].log.plain_steps.grad_norm[0] = 1.0051;
+  ExpectRefused("gradient norm of step 2");
+}
+
 TEST_F(ForeignProbes, AreBoundByLossesAndWhatElseIsTold) {
   probes_[0].log.plain_steps.loss_nats[1] *= 1 + 1e-5;
   ExpectRefused("loss of step 3");
@@ -156,9 +185,6 @@ TEST_F(ForeignProbes, MustNotContradictThemselves) {
   probes_ = {ForeignProbe(runs_[1])};
   probes_[0].log.tensors.emplace_back("h.1.up_output");
   ExpectRefused("it lists 3 tensors, but has rows of 2");
-  probes_ = {ForeignProbe(runs_[1])};
-  probes_[0].log.provenance.complete = false;
-  ExpectRefused("not marked as complete");
   probes_ = {ForeignProbe(runs_[1])};
   probes_[0].log.oracle.flips[0] = 7;  // of no element
   EXPECT_EQ(Judged().outcome, Outcome::kInvalid);

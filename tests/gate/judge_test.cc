@@ -301,7 +301,7 @@ TEST(Judge, TakesAnotherExchangeForTheDeclaredChange) {
     const bool candidate = p.arm == "mxfp8";
     p.exchange = candidate ? "node" : "flat";
     p.recipe = "bf16";
-    p.resolved_recipe = "layers.0.wq  fprop bf16";
+    p.resolved_recipe = test_support::SampleRecipeText("bf16");
     p.graph = test_support::SampleGraph("");
     p.quantized_gemms_per_step = 0;
     for (int64_t& count : run.log.steps.quantized_gemms) count = 0;

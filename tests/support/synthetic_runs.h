@@ -51,6 +51,14 @@ inline runlog::ParameterColumns SampleParameters(
   return parameters;
 }
 
+/// The resolved text of a recipe that gives `format` to every product at the
+/// one site of SampleGraph that is not a router's.
+inline std::string SampleRecipeText(const std::string& format) {
+  return fmt::format(
+      "layers.0.wq  fprop {0} x {0}  dgrad {0} x {0}  wgrad {0} x {0}  (all)\n",
+      format);
+}
+
 /// Batches that each step of each seed draws for itself.
 inline void FillBatches(runlog::RunLog& log) {
   log.steps.batch_digest.clear();
@@ -88,8 +96,7 @@ inline compare::Run SyntheticRun(bool candidate, int64_t seed, double percent) {
   p.arm = candidate ? "mxfp8" : "bf16";
   p.baseline_arm = "bf16";
   p.recipe = candidate ? "mxfp8_rceil" : "bf16";
-  p.resolved_recipe =
-      candidate ? "layers.0.wq  fprop e4m3 x e4m3" : "layers.0.wq  fprop bf16";
+  p.resolved_recipe = SampleRecipeText(candidate ? "e4m3" : "bf16");
   p.graph = SampleGraph(candidate ? "e4m3" : "");
   p.corpus_description = "C++ source, 1 MiB";
   p.corpus_digest = "d1";

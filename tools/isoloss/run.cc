@@ -102,6 +102,9 @@ ExitCode Run(RunArguments& arguments) {
   if (!arguments.runs.list.empty()) {
     campaign::WriteRunList(campaign::ListRuns(experiment, plan.runs, folder),
                            arguments.runs.list);
+    if (arguments.json && campaign::SpeaksForTheJob()) {
+      PrintJson({{"list", arguments.runs.list.string()}, {"exit_code", 0}});
+    }
     return ExitCode::kPass;
   }
   arguments.runs.choice().Keep(plan.runs);

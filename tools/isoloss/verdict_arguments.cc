@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "isoloss/base/printable.h"
+#include "isoloss/campaign/train_arms.h"
 #include "isoloss/document/brief.h"
 #include "isoloss/document/text.h"
 #include "isoloss/logs/log_files.h"
@@ -122,6 +124,27 @@ ExitCode ReportVerdicts(const std::vector<gate::Judgement>& judgements,
   }
   arguments.ci.Annotate(ci);
   return code;
+}
+
+ExitCode ReportUnjudged(const std::string& why,
+                        const ReportArguments& arguments) {
+  constexpr ExitCode kCode = ExitCode::kPass;
+  if (!campaign::SpeaksForTheJob()) return kCode;
+  const document::Report ci = {
+      arguments.ci.command(),
+      static_cast<int>(kCode),
+      {{.name = arguments.ci.command(),
+        .status = document::Status::kSkipped,
+        .outcome = "NOT JUDGED",
+        .headline = fmt::format("{}, so there is no verdict.", why)}}};
+  arguments.ci.Write(ci);
+  if (arguments.json) {
+    PrintJson({{"judged", false},
+               {"reason", why},
+               {"exit_code", static_cast<int>(kCode)}});
+  }
+  arguments.ci.Annotate(ci);
+  return kCode;
 }
 
 }  // namespace isoloss::cli

@@ -68,4 +68,10 @@ ExitCode ReportVerdicts(const std::vector<gate::Judgement>& judgements,
                         const std::filesystem::path& folder,
                         const std::filesystem::path& file);
 
+/// Reports a command that was not to judge, for the reason `why`: the reports
+/// for CI systems have one case, which is skipped, and --json prints
+/// {"judged": false, ...}. Does nothing unless this process speaks for the job.
+ExitCode ReportUnjudged(const std::string& why,
+                        const ReportArguments& arguments);
+
 }  // namespace isoloss::cli

@@ -31,6 +31,13 @@ struct VerifyArguments {
   bool no_train = false;
 };
 
+/// Says what the command was asked to do in place of judging.
+std::string WhyUnjudged(const VerifyArguments& arguments) {
+  if (!arguments.runs.list.empty()) return "--list-runs trains and judges none";
+  if (arguments.experiment.dry_run) return "--dry-run trains and judges none";
+  return "--only trains some of the runs, and judges none";
+}
+
 ExitCode Verify(VerifyArguments& arguments) {
   arguments.report.ci.Begin();
   ExperimentArguments experiment = arguments.experiment;
@@ -56,7 +63,9 @@ ExitCode Verify(VerifyArguments& arguments) {
   const std::filesystem::path file = plan.experiment.path;
   const verify::Verification found = verify::Verify(std::move(plan));
   if (found.interrupted) return ExitCode::kInterrupted;
-  if (!found.judgements) return ExitCode::kPass;
+  if (!found.judgements) {
+    return ReportUnjudged(WhyUnjudged(arguments), arguments.report);
+  }
   return ReportVerdicts(*found.judgements, found.judged, arguments.report,
                         folder, file);
 }

@@ -99,6 +99,19 @@ std::vector<std::string> OtherBatches(const SeedPair& pair, bool sure) {
   return texts;
 }
 
+/// Reports a pair with too few common losses for a curve. Such a pair neither
+/// passes nor fails.
+void ReportFewLosses(const SeedPair& pair, Findings& findings) {
+  constexpr size_t kFewest = 3;
+  const auto& step = pair.baseline->log.steps.step;
+  if (step.empty() || step.size() >= kFewest) return;
+  Report(findings, Severity::kUnverified,
+         "{}: it shares {} loss{} with {}, from step {} to {}, but a curve needs "
+         "at least {}. Log more steps of both runs.",
+         Label(*pair.candidate), step.size(), step.size() == 1 ? "" : "es",
+         Label(*pair.baseline), step.front(), step.back(), kFewest);
+}
+
 void ReportOtherBatches(const SeedPair& pair, Findings& findings) {
   for (const std::string& text : OtherBatches(pair, true)) {
     Report(findings, Severity::kIncomparable,
@@ -250,6 +263,7 @@ void ReportUnlikeCurves(const SeedPair& pair, Findings& findings) {
            Label(*pair.candidate), b.steps.step.size(), a.steps.step.size(),
            Label(*pair.baseline));
   }
+  ReportFewLosses(pair, findings);
   ReportOtherBatches(pair, findings);
   const auto values_a = a.provenance.origin.values();
   const auto values_b = b.provenance.origin.values();

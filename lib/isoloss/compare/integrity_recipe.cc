@@ -45,6 +45,21 @@ std::optional<Operands> OperandsOf(std::string_view line,
       OperandOf(line.substr(right + 3, sums - right - 3))};
 }
 
+/// Returns whether a log that must resolve its recipe names no GEMM in it.
+bool NamesNoGemm(const runlog::RunLog& log) {
+  const runlog::Provenance& provenance = log.provenance;
+  if (log.schema_version < runlog::kFullTextVersion ||
+      !provenance.Knows(runlog::Fact::kExperiment)) {
+    return false;
+  }
+  for (std::string_view text = provenance.resolved_recipe; !text.empty();) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    if (OperandsOf(line, "wgrad")) return false;
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+  }
+  return true;
+}
+
 /// Reports sites to which /recipe gives other operands than the recipe's text.
 void ReportSites(const Run& run, Findings& findings) {
   std::map<std::string_view, std::string_view> lines;
@@ -87,6 +102,13 @@ void ReportRecipe(const Run& run, Findings& findings) {
   const auto& counted = run.log.steps.quantized_gemms;
   const int64_t planned = provenance.quantized_gemms_per_step;
   if (!provenance.Knows(runlog::Fact::kRecipe)) return;
+  if (NamesNoGemm(run.log)) {
+    Report(findings, Severity::kIncomparable,
+           "{}: attribute resolved_recipe names no GEMM, but it must say what "
+           "recipe {} gives to each. The file is damaged or was edited: run it "
+           "again.",
+           Label(run), provenance.recipe);
+  }
   if (provenance.graph.empty()) {
     Report(findings, Severity::kUnverified,
            "{}: no resolved recipe in /recipe, so nobody can tell whether "

@@ -71,9 +71,10 @@ std::optional<Divergence> FirstWrittenDivergence(
                      candidate.provenance.origin.loss_half_unit;
   if (alike && !baseline.steps.grad_norm.empty() &&
       !candidate.steps.grad_norm.empty()) {
-    auto norm = FirstOf("grad_norm",
-                        Columns{baseline.steps.step, baseline.steps.grad_norm},
-                        {candidate.steps.step, candidate.steps.grad_norm}, 0);
+    auto norm = FirstOf(
+        "grad_norm", Columns{baseline.steps.step, baseline.steps.grad_norm},
+        {candidate.steps.step, candidate.steps.grad_norm},
+        baseline.told.grad_norm_half_unit + candidate.told.grad_norm_half_unit);
     if (norm) return norm;
   }
   return FirstOf("held-out loss_nats",

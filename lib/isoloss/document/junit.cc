@@ -157,9 +157,9 @@ std::string RenderJunit(const Report& report) {
   }
   return fmt::format(
       "{}<testsuites name=\"{}\" tests=\"{}\" failures=\"{}\" "
-      "errors=\"{}\">\n{}</testsuites>\n",
+      "errors=\"{}\" skipped=\"{}\">\n{}</testsuites>\n",
       kJunitFirstLine, Attribute(report.command), all.tests, all.failures,
-      all.errors, suites);
+      all.errors, all.skipped, suites);
 }
 
 }  // namespace isoloss::document

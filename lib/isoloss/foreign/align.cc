@@ -185,6 +185,20 @@ void RequireAlikeIntervals(Logs logs) {
   }
 }
 
+/// Notes learning rates that one of the logs lacks. They stay, since a rate may
+/// be wrong by itself.
+void NameUnsharedRates(Logs logs) {
+  const auto has_rates = [](const RunLog* log) {
+    return !log->steps.lr.empty();
+  };
+  if (std::ranges::all_of(logs, has_rates)) return;
+  for (RunLog* log : logs) {
+    if (!has_rates(log)) continue;
+    Note(*log,
+         "Its learning rates are not compared, since another log has none.");
+  }
+}
+
 /// Drops columns that one of the logs lacks, since nothing can be compared.
 /// Norms of 0 are kept in `told`: they tell by themselves that no weight moved.
 void DropUnshared(Logs logs) {
@@ -208,6 +222,7 @@ void DropUnshared(Logs logs) {
   });
   drop(&runlog::StepColumns::tokens_seen, "number of tokens",
        [](RunLog& /*log*/) {});
+  NameUnsharedRates(logs);
 }
 
 /// Requires that the logs share their end and half of the steps of the sparsest

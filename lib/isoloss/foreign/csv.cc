@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "isoloss/base/error.h"
+#include "isoloss/base/printable.h"
 #include "isoloss/foreign/csv_rows.h"
 #include "isoloss/foreign/table_names.h"
 #include "isoloss/foreign/text.h"
@@ -413,6 +414,21 @@ bool IsNumber(std::string_view cell) {
   return ParsePlainNumber(cell).has_value();
 }
 
+/// Says which columns of a table have the name of an earlier one, which is the
+/// one that is read as that quantity.
+std::vector<std::string> NotesOnCopies(const Names& names) {
+  std::map<std::string_view, int> seen;
+  for (const std::string& name : names) ++seen[name];
+  std::vector<std::string> notes;
+  for (const auto& [name, count] : seen) {
+    if (count < 2 || name.empty()) continue;
+    notes.push_back(fmt::format(
+        "{} columns have the name `{}`, and the first of them is read.", count,
+        Printable(std::string(name))));
+  }
+  return notes;
+}
+
 }  // namespace
 
 std::vector<ForeignRun> ReadCsv(std::string_view text,
@@ -433,6 +449,9 @@ std::vector<ForeignRun> ReadCsv(std::string_view text,
   Table table(names, separator, columns);
   table.ReadRows(rows, *step_column);
   table.Describe();
+  if (!columns.is_chart()) {
+    std::ranges::copy(NotesOnCopies(names), std::back_inserter(choice.notes));
+  }
   for (ForeignRun& run : columns.runs()) {
     run.step_name = columns.step_name();
     run.rising = RisingNames(counters, run.step_name);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "isoloss/base/error.h"
+#include "isoloss/base/printable.h"
 #include "isoloss/foreign/due_losses.h"
 #include "isoloss/foreign/json.h"
 #include "isoloss/foreign/table_names.h"
@@ -199,6 +200,20 @@ std::vector<ForeignRun> Rows::Finish(bool cut) {
   return runs;
 }
 
+/// Throws if the object has a key twice, since nobody can tell which value is
+/// meant.
+void RefuseTwoKeys(std::string_view line, int64_t line_number) {
+  std::set<std::string_view> keys;
+  JsonMembers members(line);
+  while (members.Next()) {
+    if (keys.insert(members.key()).second) continue;
+    ThrowError(ErrorKind::kFormat,
+               "line {} has the key `{}` twice, but an object has each key "
+               "once. Write each value under a name of its own.",
+               line_number, Printable(std::string(members.key())));
+  }
+}
+
 }  // namespace
 
 std::vector<ForeignRun> ReadJsonLines(std::string_view text,
@@ -220,6 +235,7 @@ std::vector<ForeignRun> ReadJsonLines(std::string_view text,
       broken_at = line_number;
       return;
     }
+    RefuseTwoKeys(line, line_number);
     rows.Add(std::move(object));
   });
   if (line_number == 0 || broken_at == 1) return {};

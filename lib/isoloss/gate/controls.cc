@@ -13,15 +13,34 @@
 namespace isoloss::gate {
 namespace {
 
+std::string Reason(const Check& check) {
+  return fmt::format(
+      "{} {}: {}{}", check.level, check.title, check.quantity,
+      check.pairs || check.evidence.empty() ? "" : ": " + check.evidence);
+}
+
 /// Says why the ladder did not come as far as level L5.
 std::string WhyNotJudged(const Judgement& judgement) {
   for (const Check& check : judgement.checks) {
-    if (check.outcome != judgement.outcome) continue;
-    return fmt::format(
-        "{} {}: {}{}", check.level, check.title, check.quantity,
-        check.pairs || check.evidence.empty() ? "" : ": " + check.evidence);
+    if (check.outcome == judgement.outcome) return Reason(check);
   }
   return "no check was made";
+}
+
+/// Says why the arm's runs are no sound pairs, so that their difference shows
+/// nothing; "" if they are. Coarse formats may move the loss of step 1, which
+/// `configuration` says.
+std::string WhyUnsound(const Judgement& judgement) {
+  for (const Check& check : judgement.checks) {
+    const bool of_runs = check.level == LevelName(LevelId::l0_integrity) &&
+                         check.name != "configuration";
+    const bool of_pairs =
+        check.name == "first_step" || check.name == "same_batches";
+    if ((of_runs || of_pairs) && check.outcome != Outcome::kPass) {
+      return Reason(check);
+    }
+  }
+  return "";
 }
 
 Check Inconclusive(std::string name, std::string quantity) {
@@ -143,7 +162,9 @@ ControlArm JudgeControl(const compare::Pairing& pairing, Policy policy,
   if (!pairing.candidate.empty()) {
     control.perturbation = pairing.candidate[0]->log.provenance.perturbation;
   }
-  if (control.tests.empty()) control.not_judged = WhyNotJudged(judgement);
+  control.not_judged =
+      control.tests.empty() ? WhyNotJudged(judgement) : WhyUnsound(judgement);
+  if (!control.not_judged.empty()) control.tests.clear();
   return control;
 }
 

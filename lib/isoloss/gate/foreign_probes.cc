@@ -51,7 +51,7 @@ std::string UnlikeStep(const ProbeLog& probe, const runlog::RunLog& run) {
       }
     }
     if (!std::isnan(norm) && at.b < steps.grad_norm.size() &&
-        !IsClose(norm, steps.grad_norm[at.b], 0)) {
+        !IsClose(norm, steps.grad_norm[at.b], run.told.grad_norm_half_unit)) {
       return unlike("gradient norm", norm, steps.grad_norm[at.b]);
     }
   }
@@ -121,9 +121,6 @@ Findings ForeignGaps(const ProbeLog& log) {
   if (log.oracle.step.empty())
     return {"it holds no comparison with the oracle"};
   Findings findings;
-  if (!log.provenance.complete) {
-    findings.emplace_back("it is not marked as complete");
-  }
   if (log.operations < 1) {
     findings.emplace_back(
         "attribute operations is 0, but it must say how many were compared");
@@ -173,6 +170,7 @@ std::optional<Check> ForeignScope(const Probes& probes) {
   int64_t elements = 0;
   size_t tensors = 0;
   std::set<int64_t> steps;
+  Findings open;
   size_t count = 0;
   for (const Probe* probe : probes) {
     const ProbeLog& log = probe->log;
@@ -191,8 +189,20 @@ std::optional<Check> ForeignScope(const Probes& probes) {
         "{}",
         Label(*probe), log.operations, log.oracle.step.size(), here,
         StepText(StepsLookedAt(log)), log.provenance.recipe));
+    if (!log.provenance.complete) open.push_back(Label(*probe));
   }
   if (count == 0) return std::nullopt;
+  if (!open.empty()) {
+    check.outcome = Outcome::kInconclusive;
+    check.quantity = fmt::format(
+        "{}: it is not marked as complete, since points stayed open or values "
+        "are not finite",
+        fmt::join(open, ", "));
+    check.evidence = check.findings[0];
+    check.next =
+        "see what is open: isoloss check-tensors; then record what it asks for";
+    return check;
+  }
   check.quantity = fmt::format(
       "{} recorded operations of step {} were compared, each with what its own "
       "inputs give, and nothing else of these runs",

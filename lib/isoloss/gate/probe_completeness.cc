@@ -294,11 +294,13 @@ std::vector<std::string> MissingCases(const ProbeLog& log,
     // program does not compute our inputs.
     if (name != kPlainCase && !log.provenance.Knows(runlog::Fact::kGraph))
       continue;
-    // An evaluation comes after training steps, but is a single step.
+    // An evaluation comes after training steps, but is a single step. A plan
+    // of another program's run is not known.
     const int64_t due =
-        name == kEvaluationCase
-            ? 1
-            : std::min(kLeastSteps, log.provenance.steps_planned);
+        name == kEvaluationCase ? 1
+        : log.provenance.Knows(runlog::Fact::kGraph)
+            ? std::min(kLeastSteps, log.provenance.steps_planned)
+            : kLeastSteps;
     const auto found = static_cast<int64_t>(steps[name].size());
     if (found >= due) continue;
     findings.push_back(

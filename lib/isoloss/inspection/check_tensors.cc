@@ -257,14 +257,17 @@ system::ExitCode CheckedTensors::Outcome() const {
   const bool has_bad_state = std::ranges::any_of(
       non_finite, [](const auto& found) { return found.is_state_after(); });
   if (wrong() > 0 || has_bad_state) return system::ExitCode::kFail;
+  return is_complete() ? system::ExitCode::kPass
+                       : system::ExitCode::kInconclusive;
+}
+
+bool CheckedTensors::is_complete() const {
   const bool is_empty = std::ranges::all_of(findings, [](const Finding& f) {
     return f.comparison.Row().elements == 0;
   });
   const bool is_open = std::ranges::any_of(
       open, [](const OpenPoint& point) { return point.forbids_pass; });
-  return is_empty || is_open || not_finite() > 0
-             ? system::ExitCode::kInconclusive
-             : system::ExitCode::kPass;
+  return !is_empty && !is_open && not_finite() == 0;
 }
 
 int64_t CheckedTensors::not_finite() const {

@@ -55,6 +55,8 @@ struct CheckedTensors {
   int64_t left_out() const;    ///< modules that are not quantised
   int64_t wrong() const;       ///< findings with elements that differ
   int64_t not_finite() const;  ///< tensors that were to be finite
+  /// Returns whether nothing but differing elements could forbid a PASS.
+  bool is_complete() const;
   /// Returns FAIL if elements differ, or if a parameter or moment is not finite
   /// after its step. Returns INCONCLUSIVE if nothing was compared, an input or
   /// result is not finite, or an open point forbids a PASS.

@@ -85,7 +85,7 @@ runlog::Provenance ProvenanceOf(const CheckedTensors& checked,
   }
   provenance.tokens_per_step = provenance.parameters = provenance.workers = 1;
   provenance.ranks_per_node = provenance.ranks;
-  provenance.complete = true;
+  provenance.complete = checked.is_complete();
   return provenance;
 }
 

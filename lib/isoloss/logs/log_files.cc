@@ -1,8 +1,10 @@
 #include "isoloss/logs/log_files.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <map>
 #include <optional>
 #include <set>
@@ -10,9 +12,11 @@
 #include <system_error>
 #include <utility>
 
+#include "isoloss/base/printable.h"
 #include "isoloss/foreign/run_log_of.h"
 #include "isoloss/logs/foreign_logs.h"
 #include "isoloss/runlog/reader.h"
+#include "isoloss/runlog/recorder.h"
 
 namespace isoloss::logs {
 namespace {
@@ -76,6 +80,27 @@ class FoundRuns {
   std::map<std::string, size_t> kept_;  ///< by arm: whose /tensors stay
 };
 
+/// Names on stderr the runs of the folder that have not finished.
+void NameUnfinished(const fs::path& folder) {
+  std::set<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const fs::path& file = entry->path();
+    const bool is_partial = file.extension() == ".h5" && IsPartial(file);
+    if (!is_partial && file.extension() != ".journal") continue;
+    const auto run = runlog::RunPaths::Of(file);
+    std::error_code unknown;
+    if (!fs::exists(run.Log(), unknown)) names.insert(run.name);
+  }
+  if (names.empty()) return;
+  fmt::print(stderr,
+             "isoloss: warning: {}: left out, since the run has not finished: "
+             "{}.\n",
+             Printable(folder.string()),
+             Printable(fmt::format("{}", fmt::join(names, ", "))));
+}
+
 void ReadFolder(const fs::path& folder, FoundRuns& runs) {
   const size_t before = runs.runs().size();
   size_t unfinished = 0;
@@ -92,6 +117,7 @@ void ReadFolder(const fs::path& folder, FoundRuns& runs) {
                "or the logs.",
                folder.string(), unfinished);
   }
+  NameUnfinished(folder);
 }
 
 /// Finds files that are named like other programs' logs, in a folder without
@@ -250,8 +276,8 @@ std::vector<compare::Run> ReadRuns(const std::vector<fs::path>& paths,
       runlog::Provenance& provenance = runs.back().log.provenance;
       if (provenance.Knows(runlog::Fact::kExperiment)) RefuseArm(named);
       if (!named.arm.empty()) provenance.arm = named.arm;
-      // A recording has no seed if nobody gave one.
-      if (provenance.seed < 0) {
+      // A recording has no seed if nobody gave one. A run of isoloss has one.
+      if (provenance.seed < 0 && !provenance.Knows(runlog::Fact::kExperiment)) {
         unnamed.push_back(runs.size() - 1);
       }
     }

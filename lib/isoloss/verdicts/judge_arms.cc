@@ -65,6 +65,8 @@ std::vector<std::string> VerdictFiles(
 }
 
 bool IsVerdict(const std::filesystem::path& file) {
+  std::error_code error;
+  if (!fs::is_regular_file(file, error)) return false;
   const auto json = nlohmann::json::parse(
       ReadTextFile(file, "Choose another folder."), nullptr, false);
   return json.is_object() && json.contains("schema_version") &&
@@ -91,14 +93,39 @@ void WritePage(const std::vector<gate::Judgement>& judgements,
                   file);
 }
 
-/// Returns every file that WriteVerdicts may have written for these arms.
+/// Returns every file that WriteVerdicts may have written for these arms, and
+/// the verdicts on any other arm.
 std::vector<std::filesystem::path> VerdictsBelow(
     const train::Experiment& experiment, const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> files = {folder / kVerdictFile};
   for (const train::Arm& arm : experiment.arms) {
     files.push_back(folder / VerdictName(arm.name, 2));
   }
+  for (const fs::path& file : VerdictsIn(folder)) {
+    if (std::ranges::count(files, file) == 0 && IsVerdict(file)) {
+      files.push_back(file);
+    }
+  }
   return files;
+}
+
+void Remove(const fs::path& verdict) {
+  std::error_code error;
+  fs::remove(verdict, error);
+  if (!error || error == std::errc::not_a_directory) return;  // logs will fail
+  ThrowError(ErrorKind::kIo,
+             "{}: an earlier verdict can't be removed: {}. Choose another "
+             "folder with --out.",
+             verdict.string(), error.message());
+}
+
+/// Removes verdicts of earlier calls on arms that are not among `files`.
+void RemoveStale(const std::vector<std::string>& files,
+                 const fs::path& folder) {
+  for (const fs::path& file : VerdictsIn(folder)) {
+    if (std::ranges::count(files, file.filename().string()) != 0) continue;
+    if (IsVerdict(file)) Remove(file);
+  }
 }
 
 /// Returns the controls without `candidate` itself.
@@ -113,17 +140,22 @@ gate::Controls Beside(const std::string& candidate, gate::Controls controls) {
   return controls;
 }
 
-/// Says on stderr which approved arms have no new run.
+/// Says on stderr, and with each judgement, which approved arms have no new
+/// run.
 void NameUnjudged(std::vector<std::string> approved,
-                  const std::vector<std::string>& judged) {
+                  const std::vector<std::string>& judged,
+                  std::vector<gate::Judgement>& judgements) {
   std::erase_if(approved, [&](const std::string& arm) {
     return std::ranges::find(judged, arm) != judged.end();
   });
   if (approved.empty()) return;
-  fmt::print(stderr,
-             "isoloss: warning: not judged, since no new log is of it: "
-             "approved arm {}.\n",
-             Printable(fmt::format("{}", fmt::join(approved, ", "))));
+  const std::string warning =
+      fmt::format("not judged, since no new log is of it: approved arm {}.",
+                  Printable(fmt::format("{}", fmt::join(approved, ", "))));
+  fmt::print(stderr, "isoloss: warning: {}\n", warning);
+  for (gate::Judgement& judgement : judgements) {
+    judgement.warnings.push_back(warning);
+  }
 }
 
 }  // namespace
@@ -152,17 +184,7 @@ void RemoveVerdicts(const train::Experiment& experiment,
                     const std::filesystem::path& folder) {
   std::vector<fs::path> files = VerdictsBelow(experiment, folder);
   files.push_back(folder / kReportFile);
-  for (const auto& file : files) {
-    std::error_code error;
-    std::filesystem::remove(file, error);
-    if (error == std::errc::not_a_directory) return;  // logs will fail, too
-    if (error) {
-      ThrowError(ErrorKind::kIo,
-                 "{}: an earlier verdict can't be removed: {}. Choose another "
-                 "folder with --out.",
-                 file.string(), error.message());
-    }
-  }
+  for (const auto& file : files) Remove(file);
 }
 
 std::vector<gate::Judgement> JudgeArms(
@@ -221,7 +243,7 @@ std::vector<gate::Judgement> JudgeAgainstApproved(
                                             compare::RunsOfArm(runs, arm)),
                         evidence, policy));
   }
-  NameUnjudged(ArmsOf(approved), ArmsOf(runs));
+  NameUnjudged(ArmsOf(approved), ArmsOf(runs), judgements);
   return judgements;
 }
 
@@ -252,6 +274,7 @@ std::vector<std::string> WriteVerdicts(
   std::vector<std::string> files = VerdictFiles(judgements);
   for (const std::string& file : files) CheckVerdict(folder / file);
   CheckReportPage(folder / kReportFile);
+  RemoveStale(files, folder);
   for (const gate::Judgement& judgement : judgements) {
     report::WriteJson(
         {&judgement, 1},

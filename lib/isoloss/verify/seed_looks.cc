@@ -115,6 +115,15 @@ std::vector<int64_t> SeedsOf(std::span<const compare::Run> runs,
   return {seeds.begin(), seeds.end()};
 }
 
+/// Returns the folder in which the log lies, whatever the spelling of its path
+/// and the links on it.
+fs::path FolderOf(const fs::path& log) {
+  std::error_code error;
+  fs::path whole = fs::canonical(log, error);
+  if (error) whole = fs::absolute(log).lexically_normal();
+  return fs::is_directory(whole, error) ? whole : whole.parent_path();
+}
+
 std::optional<gate::Outcome> FinalWindowOutcome(
     const gate::Judgement& judgement) {
   for (const gate::LevelOutcome& level : judgement.levels) {
@@ -267,11 +276,7 @@ gate::Looks LooksBeside(const std::vector<fs::path>& logs,
                         const std::string& baseline_arm,
                         const gate::Policy& policy) {
   std::set<fs::path> folders;
-  for (const fs::path& log : logs) {
-    std::error_code error;
-    folders.insert(fs::is_directory(log, error) ? log / ""
-                                                : log.parent_path() / "");
-  }
+  for (const fs::path& log : logs) folders.insert(FolderOf(log));
   const fs::path file = *folders.begin() / gate::kLooksFile;
   std::error_code error;
   if (folders.size() > 1) {

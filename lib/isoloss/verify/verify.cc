@@ -64,6 +64,7 @@ class Verifier {
 
   Verification Run() {
     system::ListenToSignals();
+    CheckQuestion();
     CheckAbortEarly();
     question_->CheckEvidence(plan_.evidence);
     campaign::TrainingPlan training = question_->Plan();
@@ -278,20 +279,41 @@ class Verifier {
   /// The oracle needs all ranks in one process.
   bool Probes() const {
     return (question_->RequiresOracle() || plan_.oracle) &&
-           plan_.evidence.probes.empty() &&
-           transport::DetectLaunch().processes == 1;
+           !WithoutProbe().empty() && transport::DetectLaunch().processes == 1;
+  }
+
+  /// Returns the candidates of which no probe was given.
+  std::vector<std::string> WithoutProbe() const {
+    std::vector<std::string> arms = question_->roles().candidates;
+    std::erase_if(arms, [&](const std::string& arm) {
+      return std::ranges::any_of(plan_.evidence.probes,
+                                 [&](const gate::Probe& probe) {
+                                   return probe.log.provenance.arm == arm;
+                                 });
+    });
+    return arms;
+  }
+
+  /// Refuses options and keys that the policy's question does not know.
+  void CheckQuestion() const {
+    if (!plan_.approved.empty() ||
+        plan_.policy.question == compare::Question::kPrecision) {
+      return;
+    }
+    const auto refuse = [&](const char* what) {
+      ThrowError(ErrorKind::kConfig,
+                 "{}: the policy asks for `regression`, but {} the difference "
+                 "of two arms in precision. Leave one of them out.",
+                 plan_.experiment.path.string(), what);
+    };
+    if (plan_.abort_early) refuse("--abort-early tests");
+    if (!plan_.experiment.gate.looks.empty()) {
+      refuse("--looks and gate.looks plan tests of");
+    }
   }
 
   void CheckAbortEarly() const {
     if (!plan_.abort_early) return;
-    if (plan_.approved.empty() &&
-        plan_.policy.question != compare::Question::kPrecision) {
-      ThrowError(ErrorKind::kConfig,
-                 "{}: the policy asks for `regression`, but --abort-early "
-                 "tests the difference of two arms in precision. Leave one of "
-                 "them out.",
-                 plan_.experiment.path.string());
-    }
     if (!plan_.policy.InTokens()) return;
     ThrowError(ErrorKind::kConfig,
                "{}: the policy has margin_tokens_percent {:g}, but "
@@ -305,8 +327,7 @@ class Verifier {
   /// computed.
   void CheckProbes(const corpus::Corpus& corpus) const {
     if (Probes() && plan_.leftovers != train::Leftovers::kDiscard) {
-      CheckProbeOutputs(plan_.experiment, question_->roles().candidates, corpus,
-                        plan_.folder);
+      CheckProbeOutputs(plan_.experiment, WithoutProbe(), corpus, plan_.folder);
     }
   }
 
@@ -321,11 +342,11 @@ class Verifier {
     return others;
   }
 
-  /// Returns the arms that the oracle understands. The verdict says why the
-  /// remaining arms have no probe.
+  /// Returns the arms without a probe that the oracle understands. The verdict
+  /// says why the remaining ones have none.
   std::vector<std::string> ProbedArms() {
     std::vector<std::string> arms;
-    for (const std::string& name : question_->roles().candidates) {
+    for (const std::string& name : WithoutProbe()) {
       const train::Arm& arm = train::ArmNamed(plan_.experiment, name);
       std::string gap = step_checks::WhyNotUnderstood(
           train::ArmRecipe(arm), !arm.own_recipe.has_value(),
