@@ -134,6 +134,7 @@ ExitCode ReportUnjudged(const std::string& why,
       arguments.ci.command(),
       static_cast<int>(kCode),
       {{.name = arguments.ci.command(),
+        .file = "",
         .status = document::Status::kSkipped,
         .outcome = "NOT JUDGED",
         .headline = fmt::format("{}, so there is no verdict.", why)}}};
