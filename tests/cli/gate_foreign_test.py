@@ -74,6 +74,14 @@ class GateForeign(ProgramTest):
             words.append(f"mx={self.torchtitan(f'b{seed}.txt', losses(seed, 0.02, 5))}")
         self.assertIn("mx trains like base", self.gate(*words, code=PASS))
 
+    def test_two_common_losses_are_no_curve(self):
+        words = []
+        for seed in (1, 2, 3):
+            words.append(f"base={self.torchtitan(f'c{seed}.txt', losses(seed), every=STEPS)}")
+            words.append(f"mx={self.torchtitan(f'd{seed}.txt', losses(seed, 0.02, 5), every=STEPS)}")
+
+        self.assertIn("a curve needs at least 3", self.gate(*words, code=INCONCLUSIVE))
+
     def test_a_run_that_ended_early_is_cut_only_on_demand(self):
         whole = self.torchtitan("whole.log", losses(1))
         short = self.torchtitan("short.log", losses(1, 0.02, 5)[:200])

@@ -215,6 +215,21 @@ class Check(GoldenTest):
         shutil.copy(self.golden / "bf16-seed1.h5", self.golden / "bf16-seed2.h5")
         self.assert_check_refused("bf16-seed2.h5", "it is no run of")
 
+    def test_refuses_a_golden_that_vanished_with_its_arm(self):
+        experiment = self.golden / "experiment.toml"
+        text = experiment.read_text()
+        start = text.index("[arms.mxfp8]")
+        end = text.find("\n[", start)
+        experiment.write_text(text[:start] + text[end + 1:])
+        for extension in ("h5", "txt"):
+            (self.golden / f"mxfp8-seed1.{extension}").unlink()
+
+        self.assert_check_refused("history.toml", "golden mxfp8-seed1", "--reconfigured")
+
+        given_up = self.update("golden", "--reconfigured", reason="This test needs one arm alone")
+        self.assertIn("given up", given_up.stdout, given_up.stderr)
+        self.assertEqual(self.check("golden", "--exact").returncode, PASS)
+
     def test_refuses_an_edited_history(self):
         history = self.golden / "history.toml"
         text = history.read_text()

@@ -74,6 +74,31 @@ class Verdict(ProgramTest):
                     "warnings"):
             self.assertIn(key, verdict)
 
+    def test_a_negative_seed_is_no_seed(self):
+        def negate(name, file):
+            file.attrs["seed"] = -file.attrs["seed"]
+
+        result = self.run_isoloss("gate", *self.edited_logs("negative", negate))
+
+        self.assertEqual(result.returncode, INVALID, result.stdout + result.stderr)
+
+    def test_a_call_that_judges_nothing_says_so(self):
+        result = self.verify("nothing", options=["--dry-run", "--json", "--junit", "nothing.xml"])
+
+        self.assertEqual(result.returncode, PASS, result.stderr)
+        self.assertIs(json.loads(result.stdout)["judged"], False)
+        self.assertIn("<skipped", (self.folder / "nothing.xml").read_text())
+
+    def test_a_verdict_on_an_arm_that_is_gone_does_not_stay(self):
+        shutil.copytree(self.folder / "passed", self.folder / "stale")
+        shutil.copy(self.folder / "stale/verdict.json", self.folder / "stale/verdict-gone.json")
+        (self.folder / "stale/verdict-notes.json").write_text("{}")
+
+        self.assert_verdict(self.verify("stale"), PASS, "PASS")
+
+        self.assertFalse((self.folder / "stale/verdict-gone.json").exists())
+        self.assertTrue((self.folder / "stale/verdict-notes.json").exists())
+
     def test_gate_on_the_logs_gives_the_verdict_of_verify(self):
         result = self.run_isoloss("gate", *sorted(self.logs.values()), "--probe",
                                   "passed/probes", "--out", "gated")
@@ -290,6 +315,14 @@ class Regression(ProgramTest):
                                   "--policy", "regression.toml")
 
         self.assert_refused(result, "regression", "--abort-early")
+
+    def test_the_same_question_has_no_looks(self):
+        self.write("regression.toml", 'question = "regression"\n')
+
+        result = self.run_isoloss("verify", self.tiny, "--out", "looks", "--policy",
+                                  "regression.toml", "--set", "gate.looks=[2,3]")
+
+        self.assert_refused(result, "regression", "--looks")
 
     def test_another_learning_rate_is_not(self):
         result = self.gate(self.make_logs("other", "train.lr=1e-4").values())

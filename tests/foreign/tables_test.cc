@@ -42,6 +42,19 @@ const Series& Loss(const ForeignRun& run) {
   return loss == nullptr ? kNone : *loss;
 }
 
+TEST(Names, ThatTwoColumnsHaveAreSaid) {
+  const ForeignRun run = Only("step,loss,loss\n1,2.5,9\n2,2.25,8\n3,2,7\n");
+
+  EXPECT_THAT(Loss(run).value, ElementsAre(2.5, 2.25, 2));
+  EXPECT_THAT(run.notes, Contains(HasSubstr("2 columns have the name `loss`")));
+}
+
+TEST(JsonLines, WithAKeyTwiceAreRefused) {
+  EXPECT_THAT(ErrorOf("{\"step\":1,\"loss\":2,\"loss\":9}\n"
+                      "{\"step\":2,\"loss\":2,\"loss\":8}\n"),
+              HasSubstr("line 1 has the key `loss` twice"));
+}
+
 TEST(Names, ThatAreUnknownAreGiven) {
   const std::string table = "it,train_nll,other\n1,2.5,7\n2,2.25,8\n";
   EXPECT_THAT(ErrorOf(table),

@@ -105,11 +105,12 @@ void ReportFewLosses(const SeedPair& pair, Findings& findings) {
   constexpr size_t kFewest = 3;
   const auto& step = pair.baseline->log.steps.step;
   if (step.empty() || step.size() >= kFewest) return;
-  Report(findings, Severity::kUnverified,
-         "{}: it shares {} loss{} with {}, from step {} to {}, but a curve needs "
-         "at least {}. Log more steps of both runs.",
-         Label(*pair.candidate), step.size(), step.size() == 1 ? "" : "es",
-         Label(*pair.baseline), step.front(), step.back(), kFewest);
+  Report(
+      findings, Severity::kUnverified,
+      "{}: it shares {} loss{} with {}, from step {} to {}, but a curve needs "
+      "at least {}. Log more steps of both runs.",
+      Label(*pair.candidate), step.size(), step.size() == 1 ? "" : "es",
+      Label(*pair.baseline), step.front(), step.back(), kFewest);
 }
 
 void ReportOtherBatches(const SeedPair& pair, Findings& findings) {

@@ -39,6 +39,22 @@ void RefuseLeftOver(const fs::path& folder,
   }
 }
 
+/// Refuses goldens that the history has but the experiment no longer asks for.
+/// Nothing would check them, nor say that an arm or a seed is gone.
+void RefuseVanished(const fs::path& folder,
+                    const std::vector<std::string>& names,
+                    const History& history) {
+  for (const std::string& golden : history.Goldens()) {
+    if (std::ranges::count(names, golden) > 0) continue;
+    ThrowError(ErrorKind::kConfig,
+               "{}: the history has golden {}, but {} asks for no such run, so "
+               "nothing would check it. Restore its arm or seed, or give it up "
+               "with `isoloss golden update {} --reconfigured`.",
+               (folder / kGoldenHistory).string(), golden, kGoldenExperiment,
+               folder.string());
+  }
+}
+
 /// The golden's log, twin and history must belong together.
 compare::Run OpenGolden(const fs::path& folder, const std::string& name,
                         const History& history) {
@@ -113,6 +129,7 @@ GoldenFolder OpenGoldenFolder(const fs::path& folder) {
     names.push_back(run.Name());
   }
   RefuseLeftOver(folder, names);
+  RefuseVanished(folder, names, opened.history);
   for (const std::string& name : names) {
     opened.goldens.push_back(OpenGolden(folder, name, opened.history));
     CheckWhole(opened.goldens.back(), opened.suite);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -117,6 +118,16 @@ std::string History::ContentOf(const std::string& golden) const {
   if (entry == nullptr) return "";
   return std::ranges::find(entry->changes, golden, &GoldenChange::golden)
       ->after;
+}
+
+std::vector<std::string> History::Goldens() const {
+  std::set<std::string> names;
+  for (const HistoryEntry& entry : entries_) {
+    for (const GoldenChange& change : entry.changes) {
+      if (!ContentOf(change.golden).empty()) names.insert(change.golden);
+    }
+  }
+  return {names.begin(), names.end()};
 }
 
 }  // namespace isoloss::goldens

@@ -49,6 +49,8 @@ class History {
   /// Returns the digest of the golden's content by its last entry; "" if there
   /// is none.
   std::string ContentOf(const std::string& golden) const;
+  /// Returns the names of the goldens that were not given up, sorted.
+  std::vector<std::string> Goldens() const;
 
  private:
   std::vector<HistoryEntry> entries_;

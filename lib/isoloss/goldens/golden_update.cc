@@ -183,8 +183,7 @@ std::vector<Update> FindUpdates(const Before& before,
          &run,
          compare::GoldenText(run.log, name)});
   }
-  for (const compare::Run& old : before.goldens) {
-    const std::string name = GoldenName(old);
+  for (const std::string& name : before.history.Goldens()) {
     if (Find(runs, name) != nullptr) continue;
     updates.push_back(
         {{name, before.history.ContentOf(name), "", "given up"}, nullptr, ""});
