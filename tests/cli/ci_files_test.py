@@ -271,10 +271,10 @@ class Files(ProgramTest):
         script = source / "tools" / "dev" / "deb"
         script.write_text('#!/bin/sh\nmkdir -p "$(dirname "$0")/../../build/release"\n'
                           'cd "$(dirname "$0")/../../build/release"\n'
-                          'touch isoloss_0.1.0_amd64.deb isoloss-mpi_0.1.0_amd64.deb\n')
+                          'touch isoloss_0.9.0_amd64.deb isoloss-mpi_0.9.0_amd64.deb\n')
         script.chmod(0o755)
         commit(source, "A program")
-        git(source, "tag", "v0.1.0")
+        git(source, "tag", "v0.9.0")
         script.unlink()
         commit(source, "A later one")
         apt = self.place / "bin" / "apt-get"
@@ -290,15 +290,15 @@ class Files(ProgramTest):
             with self.subTest(script=script):
                 (self.place / "bin" / "isoloss").unlink()
                 self.environment.update(
-                    ISOLOSS_REPOSITORY=str(source), ISOLOSS_REF="v0.1.0",
+                    ISOLOSS_REPOSITORY=str(source), ISOLOSS_REF="v0.9.0",
                     GITHUB_WORKSPACE=str(self.work))
 
                 result = self.bash(script)
 
                 self.assertEqual(result.returncode, PASS, result.stdout)
                 self.assertRegex(result.stdout,
-                                 r"apt-get -qq install -y \S+/isoloss_0.1.0_amd64.deb\n")
-                self.assertIn("isoloss 0.1.0", result.stdout)
+                                 r"apt-get -qq install -y \S+/isoloss_0.9.0_amd64.deb\n")
+                self.assertIn("isoloss 0.9.0", result.stdout)
 
     def gate_gitlab(self, name, base, head):
         """Runs the job's script in one shell; returns its exit code."""

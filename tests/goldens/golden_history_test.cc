@@ -13,7 +13,7 @@ namespace isoloss::goldens::golden_history_test {
 namespace {
 
 HistoryEntry Entry(const std::string& reason, const std::string& after) {
-  return {.tool = "isoloss 0.1.0",
+  return {.tool = "isoloss 0.9.0",
           .commit = "0123456789ab",
           .reason = reason,
           .changes = {{"bf16-seed1", "", after, "new"}}};
@@ -47,7 +47,7 @@ TEST_F(GoldenHistory, ReadsWhatItWrites) {
 TEST_F(GoldenHistory, NoWordOfItCanBeChanged) {
   const std::string whole = Written();
   for (const std::string word : {"first", "0123456789ab", "00000000000000aa",
-                                 "new", "bf16-seed1", "isoloss 0.1.0"}) {
+                                 "new", "bf16-seed1", "isoloss 0.9.0"}) {
     std::string text = whole;
     // Behind the comment at the top, which is nobody's word.
     const size_t at = text.find(word, text.find("[[entry]]"));
@@ -68,7 +68,7 @@ TEST_F(GoldenHistory, ItsTextStaysAsItIs) {
           "its entry and of all before.\n\n[[entry]]\nchain = \""));
   EXPECT_THAT(Written(),
               ::testing::EndsWith(
-                  "\"\ntool = \"isoloss 0.1.0\"\ncommit = "
+                  "\"\ntool = \"isoloss 0.9.0\"\ncommit = "
                   "\"0123456789ab\"\nreason = \"A \\\"second\\\" "
                   "reason\\\\\"\naccepted = []\n[[entry.golden]]\nname = "
                   "\"bf16-seed1\"\nbefore = \"\"\nafter = "

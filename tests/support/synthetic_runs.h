@@ -88,7 +88,7 @@ inline compare::Run SyntheticRun(bool candidate, int64_t seed, double percent) {
   run.file = fmt::format("{}_seed{}.h5", candidate ? "mxfp8" : "bf16", seed);
   run.log.schema_version = 1;
   auto& p = run.log.provenance;
-  p.tool_version = "isoloss 0.1.0";
+  p.tool_version = "isoloss 0.9.0";
   p.commit = "0123abc";
   p.experiment_name = "mxfp8_vs_bf16";
   p.experiment_digest = "e1";

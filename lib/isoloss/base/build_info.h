@@ -6,7 +6,7 @@
 namespace isoloss {
 
 struct BuildInfo {
-  std::string version;   ///< "0.1.0"
+  std::string version;   ///< "0.9.0"
   std::string commit;    ///< git describe, "-dirty" if modified, or "unknown"
   std::string compiler;  ///< "GNU 12.2.0"
 };

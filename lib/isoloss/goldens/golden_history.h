@@ -18,7 +18,7 @@ struct GoldenChange {
 
 /// A HistoryEntry belongs to one `golden update`.
 struct HistoryEntry {
-  std::string tool;    ///< "isoloss 0.1.0"
+  std::string tool;    ///< "isoloss 0.9.0"
   std::string commit;  ///< of the program that made the goldens
   std::string reason;
   std::vector<std::string> accepted{};  ///< by --accept-numerics-change
