@@ -8,11 +8,10 @@
 
 #include "isoloss/base/portable_math.h"
 #include "isoloss/oracle/comparison.h"
-#include "isoloss/oracle/dot_panel.h"
 #include "isoloss/oracle/estimate_math.h"
 #include "isoloss/oracle/factor_sums.h"
-#include "isoloss/oracle/scalar_quantize.h"
 #include "isoloss/oracle/uncertain.h"
+#include "isoloss/step_checks/attention_head.h"
 
 namespace isoloss::step_checks {
 namespace {
@@ -23,25 +22,15 @@ using oracle::Exactly;
 using oracle::FactorSums;
 using oracle::Gamma;
 using oracle::Grid;
-using oracle::kDotLanes;
-using oracle::kFactorLanes;
 using oracle::kRoundingVariance;
 using oracle::kTiny;
 using oracle::Uncertain;
 
-/// A sum of scaled values has more roundings than a chain. They belong to the
-/// product of the scales, the multiplication by it, and a value that is code
-/// times scale.
-constexpr size_t kOfScales = 6;
 /// The relative error of the model's Exp is at most 2 ulp.
 constexpr double kExpError = 4 * oracle::kUnitRoundoff;
 
 /// This many queries keep their probabilities at a time.
 constexpr size_t kQueries = 64;
-
-size_t Padded(size_t width) {
-  return (width + kFactorLanes - 1) / kFactorLanes * kFactorLanes;
-}
 
 /// Returns the estimate of an FP32 chain of the terms. A term may take part in
 /// `more` further roundings.
@@ -57,146 +46,6 @@ Estimate SumAt(const FactorSums& sums, size_t column, size_t more) {
                static_cast<double>(sums.terms) * kTiny,
       .noise = std::sqrt(at(FactorSums::kVariance))};
 }
-
-std::vector<FactorSums> NoSums(size_t tokens, size_t width) {
-  std::vector<FactorSums> sums;
-  for (size_t t = 0; t < tokens; ++t) sums.emplace_back(Padded(width));
-  return sums;
-}
-
-/// Does what CausalDots does, for values that are known exactly and for the
-/// first dots.size() rows.
-void QuantizedDots(const double* left, const Matrix<double>& rows, size_t width,
-                   std::vector<Estimate>& dots) {
-  for (size_t j = 0; j < dots.size(); ++j) {
-    double sum = 0.0;
-    double size = 0.0;
-    double variance = 0.0;
-    for (size_t c = 0; c < width; ++c) {
-      const double term = left[c] * rows(j, c);
-      sum += term;
-      size += std::fabs(term);
-      variance += kRoundingVariance * sum * sum;
-    }
-    const double tiny = size == 0.0 ? 0.0 : kTiny;
-    dots[j] = oracle::Overflowed32({.exact = sum,
-                                    .bound = Gamma(width + kOfScales) * size +
-                                             static_cast<double>(width) * tiny,
-                                    .noise = std::sqrt(variance)});
-  }
-}
-
-/// The core gives these sums for one head of a document, one per token.
-struct HeadSums {
-  HeadSums(size_t tokens, size_t width, size_t value_width)
-      : out(NoSums(tokens, value_width)),
-        dq(NoSums(tokens, width)),
-        dk(NoSums(tokens, width)),
-        dv(NoSums(tokens, value_width)) {}
-
-  std::vector<FactorSums> out;
-  std::vector<FactorSums> dq;
-  std::vector<FactorSums> dk;
-  std::vector<FactorSums> dv;
-};
-
-/// Returns `values` with zeros in the columns that are added.
-Matrix<double> Widened(MatrixView<const float> values) {
-  Matrix<double> wide(values.rows(), Padded(values.cols()));
-  for (size_t i = 0; i < values.rows(); ++i) {
-    std::copy_n(values.Row(i), values.cols(), wide.Row(i));
-  }
-  return wide;
-}
-
-/// Computes dot products of queries with the keys that they see.
-class CausalDots {
- public:
-  CausalDots(MatrixView<const float> left, MatrixView<const float> right)
-      : left_(left), right_(right) {
-    for (size_t first = 0; first < right.rows(); first += kDotLanes) {
-      panels_.emplace_back().Pack(right_, first);
-    }
-  }
-  CausalDots(const CausalDots&) = delete;
-  CausalDots& operator=(const CausalDots&) = delete;
-
-  /// Returns the dots of one row with rows [0, row]. Rows must ascend one by
-  /// one.
-  void At(size_t row, std::vector<Estimate>& dots) {
-    if (row % oracle::kDotRows == 0) {
-      tiles_.resize(row / kDotLanes + 1);
-      for (size_t n = 0; n < tiles_.size(); ++n) {
-        panels_[n].Dots(left_, row, tiles_[n]);
-      }
-    }
-    dots.resize(row + 1);
-    for (size_t j = 0; j <= row; ++j) {
-      dots[j] = Overflowed32(
-          tiles_[j / kDotLanes][row % oracle::kDotRows][j % kDotLanes]);
-    }
-  }
-
- private:
-  const oracle::DotSide left_;
-  const oracle::DotSide right_;
-  std::vector<oracle::DotPanel> panels_;
-  std::vector<oracle::DotEstimates> tiles_;
-};
-
-/// Quantises the operands of the products of one head of a document. A tensor
-/// is the head. Blocks lie along the contraction, which is along a row or
-/// `down` the tokens.
-class HeadOperands {
- public:
-  HeadOperands(const AttentionFormats& formats, std::string core, size_t number)
-      : formats_(formats), core_(std::move(core)), number_(number) {}
-
-  /// Returns the operand as its product reads it, laid out as Widened does.
-  /// `place` is for example "scores/fprop/left". An operand without a
-  /// quantisation stays as it is.
-  Matrix<double> Read(const std::optional<formats::Quantization>& quantization,
-                      MatrixView<const float> values, bool down,
-                      const char* place) const {
-    if (!quantization) return Widened(values);
-    Matrix<double> result(values.rows(), Padded(values.cols()));
-    const auto copy = [&](const auto& value_at) {
-      for (size_t i = 0; i < values.rows(); ++i) {
-        for (size_t j = 0; j < values.cols(); ++j)
-          result(i, j) = value_at(i, j);
-      }
-    };
-    const Matrix<float> turned = down ? Transposed(values) : Matrix<float>();
-    const oracle::ScalarTensor tensor = oracle::ScalarQuantize(
-        down ? turned.view() : values, *quantization, StateAt(place));
-    copy([&](size_t i, size_t j) {
-      if (down) std::swap(i, j);
-      return static_cast<double>(tensor.codes(i, j)) *
-             static_cast<double>(tensor.ScaleAt(i, j).decode) *
-             static_cast<double>(tensor.tensor_scale);
-    });
-    return result;
-  }
-  Matrix<Uncertain> Read(
-      const std::optional<formats::Quantization>& quantization,
-      const Matrix<Uncertain>& values, bool down, const char* place) const {
-    Matrix<Uncertain> result = Transposed(values.cview());
-    if (!down || !quantization) result.CopyFrom(values);
-    if (!quantization) return result;
-    result = QuantizedUncertain(result, *quantization, StateAt(place));
-    return down ? Transposed(result.cview()) : std::move(result);
-  }
-
- private:
-  formats::TensorState StateAt(const char* place) const {
-    return oracle::StateOfTensor(formats_.seed, formats_.step, core_ + place,
-                                 number_);
-  }
-
-  const AttentionFormats& formats_;
-  const std::string core_;
-  const size_t number_;
-};
 
 class CoreOracle {
  public:
