@@ -157,9 +157,9 @@ std::string RenderJunit(const Report& report) {
   }
   return fmt::format(
       "{}<testsuites name=\"{}\" tests=\"{}\" failures=\"{}\" "
-      "errors=\"{}\" skipped=\"{}\">\n{}</testsuites>\n",
+      "errors=\"{}\">\n{}</testsuites>\n",
       kJunitFirstLine, Attribute(report.command), all.tests, all.failures,
-      all.errors, all.skipped, suites);
+      all.errors, suites);
 }
 
 }  // namespace isoloss::document
