@@ -83,7 +83,8 @@ class Verdict(ProgramTest):
         self.assertEqual(result.returncode, INVALID, result.stdout + result.stderr)
 
     def test_a_call_that_judges_nothing_says_so(self):
-        result = self.verify("nothing", options=["--dry-run", "--json", "--junit", "nothing.xml"])
+        result = self.verify("nothing", options=["--list-runs", "list.txt", "--json",
+                                                 "--junit", "nothing.xml"])
 
         self.assertEqual(result.returncode, PASS, result.stderr)
         self.assertIs(json.loads(result.stdout)["judged"], False)
