@@ -92,13 +92,15 @@ class Verdict(ProgramTest):
 
     def test_a_verdict_on_an_arm_that_is_gone_does_not_stay(self):
         shutil.copytree(self.folder / "passed", self.folder / "stale")
-        shutil.copy(self.folder / "stale/verdict.json", self.folder / "stale/verdict-gone.json")
-        (self.folder / "stale/verdict-notes.json").write_text("{}")
+        verdict = self.verdict("stale")
+        (self.folder / "stale/verdict-copy.json").write_text(json.dumps(verdict))
+        verdict["candidate"]["arm"] = "gone"
+        (self.folder / "stale/verdict-gone.json").write_text(json.dumps(verdict))
 
         self.assert_verdict(self.verify("stale"), PASS, "PASS")
 
         self.assertFalse((self.folder / "stale/verdict-gone.json").exists())
-        self.assertTrue((self.folder / "stale/verdict-notes.json").exists())
+        self.assertTrue((self.folder / "stale/verdict-copy.json").exists())
 
     def test_gate_on_the_logs_gives_the_verdict_of_verify(self):
         result = self.run_isoloss("gate", *sorted(self.logs.values()), "--probe",

@@ -49,10 +49,13 @@ TEST(Names, ThatTwoColumnsHaveAreSaid) {
   EXPECT_THAT(run.notes, Contains(HasSubstr("2 columns have the name `loss`")));
 }
 
-TEST(JsonLines, WithAKeyTwiceAreRefused) {
+TEST(JsonLines, WithTwoNumbersOfOneKeyAreRefused) {
   EXPECT_THAT(ErrorOf("{\"step\":1,\"loss\":2,\"loss\":9}\n"
                       "{\"step\":2,\"loss\":2,\"loss\":8}\n"),
-              HasSubstr("line 1 has the key `loss` twice"));
+              HasSubstr("line 1 gives the numbers 2 and 9 to the key `loss`"));
+  EXPECT_EQ(ErrorOf("{\"step\":1,\"loss\":2,\"loss\":2}\n"
+                    "{\"step\":2,\"loss\":2,\"loss\":2}\n"),
+            "no error");
 }
 
 TEST(Names, ThatAreUnknownAreGiven) {

@@ -104,7 +104,9 @@ std::vector<std::string> OtherBatches(const SeedPair& pair, bool sure) {
 void ReportFewLosses(const SeedPair& pair, Findings& findings) {
   constexpr size_t kFewest = 3;
   const auto& step = pair.baseline->log.steps.step;
-  if (step.empty() || step.size() >= kFewest) return;
+  const size_t evaluated = std::min(pair.baseline->log.eval.step.size(),
+                                    pair.candidate->log.eval.step.size());
+  if (step.empty() || step.size() >= kFewest || evaluated >= kFewest) return;
   Report(
       findings, Severity::kUnverified,
       "{}: it shares {} loss{} with {}, from step {} to {}, but a curve needs "

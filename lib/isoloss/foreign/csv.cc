@@ -414,8 +414,8 @@ bool IsNumber(std::string_view cell) {
   return ParsePlainNumber(cell).has_value();
 }
 
-/// Says which columns of a table have the name of an earlier one, which is the
-/// one that is read as that quantity.
+/// Says which columns of a table have the name of an earlier one, which alone
+/// counts as that quantity.
 std::vector<std::string> NotesOnCopies(const Names& names) {
   std::map<std::string_view, int> seen;
   for (const std::string& name : names) ++seen[name];
@@ -423,7 +423,9 @@ std::vector<std::string> NotesOnCopies(const Names& names) {
   for (const auto& [name, count] : seen) {
     if (count < 2 || name.empty()) continue;
     notes.push_back(fmt::format(
-        "{} columns have the name `{}`, and the first of them is read.", count,
+        "{} columns have the name `{}`: the first one counts as {}, and the "
+        "second one is called `{} (2)`.",
+        count, Printable(std::string(name)), Printable(std::string(name)),
         Printable(std::string(name))));
   }
   return notes;

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -200,17 +200,23 @@ std::vector<ForeignRun> Rows::Finish(bool cut) {
   return runs;
 }
 
-/// Throws if the object has a key twice, since nobody can tell which value is
-/// meant.
-void RefuseTwoKeys(std::string_view line, int64_t line_number) {
-  std::set<std::string_view> keys;
+/// Throws if the object gives two numbers to one key, since nobody can tell
+/// which one is meant.
+void RefuseTwoNumbers(std::string_view line, int64_t line_number) {
+  std::map<std::string_view, std::string_view> values;
   JsonMembers members(line);
   while (members.Next()) {
-    if (keys.insert(members.key()).second) continue;
+    const auto [at, is_new] = values.emplace(members.key(), members.value());
+    if (is_new || at->second == members.value() ||
+        !ParsePlainNumber(members.value())) {
+      continue;
+    }
     ThrowError(ErrorKind::kFormat,
-               "line {} has the key `{}` twice, but an object has each key "
-               "once. Write each value under a name of its own.",
-               line_number, Printable(std::string(members.key())));
+               "line {} gives the numbers {} and {} to the key `{}`, but an "
+               "object has each key once. Write each under a name of its own.",
+               line_number, Printable(std::string(at->second)),
+               Printable(std::string(members.value())),
+               Printable(std::string(members.key())));
   }
 }
 
@@ -235,7 +241,7 @@ std::vector<ForeignRun> ReadJsonLines(std::string_view text,
       broken_at = line_number;
       return;
     }
-    RefuseTwoKeys(line, line_number);
+    RefuseTwoNumbers(line, line_number);
     rows.Add(std::move(object));
   });
   if (line_number == 0 || broken_at == 1) return {};

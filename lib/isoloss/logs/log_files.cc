@@ -90,6 +90,7 @@ void NameUnfinished(const fs::path& folder) {
     const bool is_partial = file.extension() == ".h5" && IsPartial(file);
     if (!is_partial && file.extension() != ".journal") continue;
     const auto run = runlog::RunPaths::Of(file);
+    if (run.name.find("-seed") == std::string::npos) continue;
     std::error_code unknown;
     if (!fs::exists(run.Log(), unknown)) names.insert(run.name);
   }

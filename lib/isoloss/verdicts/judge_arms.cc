@@ -65,8 +65,6 @@ std::vector<std::string> VerdictFiles(
 }
 
 bool IsVerdict(const std::filesystem::path& file) {
-  std::error_code error;
-  if (!fs::is_regular_file(file, error)) return false;
   const auto json = nlohmann::json::parse(
       ReadTextFile(file, "Choose another folder."), nullptr, false);
   return json.is_object() && json.contains("schema_version") &&
@@ -93,6 +91,20 @@ void WritePage(const std::vector<gate::Judgement>& judgements,
                   file);
 }
 
+/// Returns whether the file is the verdict on an arm of a command that judged
+/// several. A copy under a name of the user's is none.
+bool IsVerdictOnItsArm(const fs::path& file) {
+  try {
+    const auto json = nlohmann::json::parse(
+        ReadTextFile(file, "Choose another folder."), nullptr, false);
+    if (!json.is_object() || !json.contains("exit_code")) return false;
+    const auto arm = json.value("/candidate/arm"_json_pointer, std::string());
+    return file.filename().string() == fmt::format("verdict-{}.json", arm);
+  } catch (const std::exception&) {
+    return false;  // too large, unreadable or of other types: no verdict
+  }
+}
+
 /// Returns every file that WriteVerdicts may have written for these arms, and
 /// the verdicts on any other arm.
 std::vector<std::filesystem::path> VerdictsBelow(
@@ -102,7 +114,7 @@ std::vector<std::filesystem::path> VerdictsBelow(
     files.push_back(folder / VerdictName(arm.name, 2));
   }
   for (const fs::path& file : VerdictsIn(folder)) {
-    if (std::ranges::count(files, file) == 0 && IsVerdict(file)) {
+    if (std::ranges::count(files, file) == 0 && IsVerdictOnItsArm(file)) {
       files.push_back(file);
     }
   }
@@ -124,7 +136,12 @@ void RemoveStale(const std::vector<std::string>& files,
                  const fs::path& folder) {
   for (const fs::path& file : VerdictsIn(folder)) {
     if (std::ranges::count(files, file.filename().string()) != 0) continue;
-    if (IsVerdict(file)) Remove(file);
+    if (!IsVerdictOnItsArm(file)) continue;
+    fmt::print(stderr,
+               "isoloss: removed {}: it is an earlier verdict on an arm that "
+               "this call did not judge.\n",
+               Printable(file.string()));
+    Remove(file);
   }
 }
 

@@ -115,13 +115,15 @@ std::vector<int64_t> SeedsOf(std::span<const compare::Run> runs,
   return {seeds.begin(), seeds.end()};
 }
 
-/// Returns the folder in which the log lies, whatever the spelling of its path
-/// and the links on it.
+/// Returns the folder in which the log or the link to the log lies, however
+/// its path is spelt.
 fs::path FolderOf(const fs::path& log) {
   std::error_code error;
-  fs::path whole = fs::canonical(log, error);
-  if (error) whole = fs::absolute(log).lexically_normal();
-  return fs::is_directory(whole, error) ? whole : whole.parent_path();
+  const fs::path path = fs::absolute(log).lexically_normal();
+  const fs::path folder =
+      fs::is_directory(path, error) ? path : path.parent_path();
+  fs::path whole = fs::canonical(folder, error);
+  return error ? folder : whole;
 }
 
 std::optional<gate::Outcome> FinalWindowOutcome(
