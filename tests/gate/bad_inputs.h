@@ -286,10 +286,6 @@ inline const BadInput kWrongConfiguration[] = {
 };
 
 inline const BadInput kWrongRecipe[] = {
-    {"NoGemmInTheRecipe", SpoilArm([](auto& log) {
-       log.provenance.resolved_recipe = "all of them\n";
-     }),
-     Outcome::kInvalid, "configuration", "names no GEMM"},
     {"NothingQuantized", SpoilArm([](auto& log) {
        for (int64_t& count : log.steps.quantized_gemms) count = 0;
      }),

@@ -316,6 +316,7 @@ TEST(Judge, TakesOtherArithmeticOfTheSameFormatsForTheDeclaredChange) {
     Runs runs = HealthyRuns();
     for (auto& run : runs) {
       auto& p = run.log.provenance;
+      p.resolved_recipe = test_support::SampleRecipeText("bf16");
       p.graph = test_support::SampleGraph("");
       p.numerics_digest = p.arm == "mxfp8" ? digest : "n0";
       p.quantized_gemms_per_step = 0;
