@@ -112,5 +112,15 @@ TEST(EditedLogs, ACompleteRunWasNotAborted) {
   EXPECT_THAT(FindingsOf("steps", resumed), IsEmpty());
 }
 
+TEST(EditedLogs, AResolvedRecipeNamesGemms) {
+  for (const char* text : {"", "mxfp8_rceil", "layers.0.wq  fprop e4m3\n"}) {
+    ExpectOne("recipe_ran", Severity::kIncomparable, "names no GEMM",
+              [text](auto& log) {
+                log.schema_version = runlog::kFullTextVersion;
+                log.provenance.resolved_recipe = text;
+              });
+  }
+}
+
 }  // namespace
 }  // namespace isoloss::compare::edited_logs_test
