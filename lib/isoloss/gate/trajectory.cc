@@ -30,7 +30,7 @@ using Numbers = std::vector<double>;
 
 constexpr size_t kTenths = 10;
 // Where the loss falls fast, a run that slightly leads or lags differs much. A
-// shift by a fiftieth of a tenth is harmless; one by a whole tenth is gross.
+// shift by a fiftieth of a part is harmless; one by a tenth of a part is gross.
 constexpr double kShift = 0.02;
 constexpr double kGrossShift = 0.1;
 // The median difference over all parts shows how far chance drives one pair of
