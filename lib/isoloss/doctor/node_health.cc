@@ -39,6 +39,21 @@ uint64_t Pattern(size_t place) {
   return (place + 1) * 0x9E3779B97F4A7C15ULL;  // 2^64 / golden ratio
 }
 
+/// Calls `pass(begin, end)` for pieces of [0, words), in order, until all are
+/// done or the time limit is reached. Returns the end of the last piece.
+template <typename Pass>
+size_t ForPieces(size_t words, const Pass& pass) {
+  constexpr size_t kPiece = size_t{1} << 20;
+  const auto begin = Steady::now();
+  size_t done = 0;
+  while (done < words && (done == 0 || SecondsSince(begin) < kMostSeconds)) {
+    const size_t end = std::min(done + kPiece, words);
+    pass(done, end);
+    done = end;
+  }
+  return done;
+}
+
 std::string Reason() { return std::generic_category().message(errno); }
 
 /// The file vanishes with its descriptor.
@@ -136,26 +151,28 @@ MemoryHealth ExamineMemory(const JobNeeds& needs, int processes) {
       std::min(kMostBlock, memory.available_bytes / 4 / processes) /
       sizeof(uint64_t));
   try {
-    // The rate does not cover this loop, which touches each page first, since
-    // the kernel has to provide the pages.
     const auto block = std::make_unique_for_overwrite<uint64_t[]>(words);
-    const auto first = Steady::now();
-    for (size_t i = 0; i < words; ++i) block[i] = Pattern(i);
-    if (SecondsSince(first) > 2 * kMostSeconds) return memory;
-    const auto begin = Steady::now();
+    // The kernel provides a page when it is first touched, so the rate does not
+    // cover the first pass.
+    const size_t written = ForPieces(words, [&](size_t begin, size_t end) {
+      for (size_t i = begin; i < end; ++i) block[i] = Pattern(i);
+    });
     size_t wrong = 0;
-    for (size_t i = 0; i < words; ++i) {
-      wrong += block[i] == Pattern(i) ? 0U : 1U;
-    }
+    const auto begin = Steady::now();
+    const size_t read = ForPieces(written, [&](size_t first, size_t end) {
+      for (size_t i = first; i < end; ++i) {
+        wrong += block[i] == Pattern(i) ? 0U : 1U;
+      }
+    });
     const double seconds = SecondsSince(begin);
     if (seconds > 0) {
       memory.bytes_per_second =
-          static_cast<double>(words * sizeof(uint64_t)) / seconds;
+          static_cast<double>(read * sizeof(uint64_t)) / seconds;
     }
     if (wrong > 0) {
       memory.problem = fmt::format(
           "{} of {} words of memory came back as others than were written",
-          wrong, words);
+          wrong, read);
     }
   } catch (const std::bad_alloc&) {
     memory.problem =
