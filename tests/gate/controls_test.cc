@@ -53,7 +53,7 @@ Controls WithNull(const std::vector<double>& percent) {
 }
 
 Controls WithControl(const std::vector<double>& percent) {
-  return {.control = Judged(test_support::ArmRuns("mxfp4", percent))};
+  return {.controls = {Judged(test_support::ArmRuns("mxfp4", percent))}};
 }
 
 bool HasCheck(const Judgement& judgement, const std::string& name) {
@@ -86,7 +86,7 @@ TEST(Controls, AreMeasuredAsACandidateIs) {
 
 TEST(Controls, ThatDoWhatTheyShouldLeaveAPass) {
   Controls controls = WithNull(kChance);
-  controls.control = WithControl(kBad).control;
+  controls.controls = WithControl(kBad).controls;
 
   const Judgement judgement = Verdict(controls);
 
@@ -95,8 +95,28 @@ TEST(Controls, ThatDoWhatTheyShouldLeaveAPass) {
   ASSERT_TRUE(judgement.controls.has_value());
   EXPECT_THAT(judgement.controls->nulls, SizeIs(1));
   // The control's own FAIL fails no job.
-  EXPECT_TRUE(judgement.controls->control->SeenWorse());
-  EXPECT_EQ(judgement.controls->control->tests[0].outcome, Outcome::kFail);
+  EXPECT_TRUE(judgement.controls->controls.at(0).SeenWorse());
+  EXPECT_EQ(judgement.controls->controls.at(0).tests[0].outcome,
+            Outcome::kFail);
+}
+
+TEST(Controls, TheMildestThatFailedSaysMost) {
+  const auto control = [](const char* arm, double percent) {
+    return Judged(test_support::ArmRuns(
+        arm, {percent - 0.01, percent + 0.01, percent - 0.02, percent + 0.02}));
+  };
+  Controls controls = {.controls = {control("all", 1.0), control("half", 0.4),
+                                    control("quarter", 0.12)}};
+
+  const Judgement judgement = Verdict(controls);
+
+  EXPECT_EQ(judgement.outcome, Outcome::kPass);
+  EXPECT_EQ(judgement.controls->Telling()->arm, "half");
+  // If none is seen, the harshest says most.
+  controls.controls = {control("quarter", 0.12), control("half", 0.2)};
+  const Judgement blind = Verdict(controls);
+  EXPECT_EQ(blind.outcome, Outcome::kInconclusive);
+  EXPECT_EQ(blind.controls->Telling()->arm, "half");
 }
 
 TEST(Controls, AreNoneWithoutAnyNamed) {
@@ -104,7 +124,7 @@ TEST(Controls, AreNoneWithoutAnyNamed) {
 
   ASSERT_TRUE(judgement.controls.has_value());
   EXPECT_THAT(judgement.controls->nulls, IsEmpty());
-  EXPECT_FALSE(judgement.controls->control.has_value());
+  EXPECT_FALSE(judgement.controls->Telling() != nullptr);
   EXPECT_EQ(judgement.outcome, Outcome::kPass);
 }
 
@@ -167,15 +187,15 @@ TEST(Controls, AControlThatComesOutBetterMakesAPassInconclusive) {
   const Judgement judgement = Verdict(WithControl({-0.9, -1.0, -1.1, -1.0}));
 
   EXPECT_EQ(judgement.outcome, Outcome::kInconclusive);
-  EXPECT_TRUE(judgement.controls->control->Outside());
-  EXPECT_FALSE(judgement.controls->control->SeenWorse());
+  EXPECT_TRUE(judgement.controls->controls.at(0).Outside());
+  EXPECT_FALSE(judgement.controls->controls.at(0).SeenWorse());
   EXPECT_THAT(CheckNamed(judgement, "control").evidence,
               HasSubstr("what must come out worse came out better"));
 }
 
 TEST(Controls, LeaveAFailureAsItIs) {
   Controls controls = WithNull(kBad);
-  controls.control = WithControl(kGood).control;
+  controls.controls = WithControl(kGood).controls;
 
   const Judgement judgement = Verdict(controls, {0.45, 0.50, 0.55, 0.50});
 
@@ -189,7 +209,8 @@ TEST(Controls, ThatCannotBeJudgedMakeAPassInconclusiveAndSayWhy) {
   Runs broken = test_support::ArmRuns("mxfp4", kBad);
   broken[2].log.steps.loss_nats.back() =
       std::numeric_limits<double>::quiet_NaN();
-  const Controls controls = {.nulls = {Judged(few)}, .control = Judged(broken)};
+  const Controls controls = {.nulls = {Judged(few)},
+                             .controls = {Judged(broken)}};
 
   const Judgement judgement = Verdict(controls);
 
@@ -198,7 +219,7 @@ TEST(Controls, ThatCannotBeJudgedMakeAPassInconclusiveAndSayWhy) {
               HasSubstr("null was not judged: L0 seeds: arm bf16 has"));
   EXPECT_THAT(CheckNamed(judgement, "control").quantity,
               HasSubstr("mxfp4 was not judged: L0 "));
-  EXPECT_FALSE(judgement.controls->control->SeenWorse());
+  EXPECT_FALSE(judgement.controls->controls.at(0).SeenWorse());
 }
 
 /// A better null arm is as much of a warning as a worse one, and a list of

@@ -89,6 +89,7 @@ TEST(FailClosedRegression, NoDamageOfTheEvidencePasses) {
               auto& oracle = r.probes[0].log.oracle;
               for (double& x : oracle.noise_ratio) x = kInf;
               for (double& x : oracle.row_noise_ratio) x = kInf;
+              for (double& x : oracle.tensor_noise_ratio) x = kInf;
             }),
             Outcome::kFail);
   EXPECT_EQ(outcome([](auto& r) { r.benign.ensemble = {}; }),

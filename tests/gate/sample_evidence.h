@@ -159,7 +159,8 @@ inline runlog::OracleRow SampleRow(int64_t probe_case, int64_t step,
           .worst_expected = 1.25,
           .row_noise_ratio = std::nan(""),
           .noisiest_row = -1,
-          .signed_error = std::nan("")};
+          .signed_error = std::nan(""),
+          .tensor_noise_ratio = std::nan("")};
 }
 
 /// Rows of SampleProbe of a step, and the first one of case hot_row.
@@ -233,6 +234,7 @@ inline Probe SampleProbe(const compare::Run& run) {
           row.noisiest_row = fp32 ? 5 : -1;
           row.noisy_elements = fp32 ? 980 : 0;
           row.signed_error = fp32 ? 0.01 : std::nan("");
+          row.tensor_noise_ratio = fp32 ? 1.0 : std::nan("");
         }
         log.oracle.Append(row);
       }

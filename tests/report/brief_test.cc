@@ -143,7 +143,7 @@ Judgement WithNames(Judgement judgement, const std::string& name) {
   judgement.corpus_digest = name;
   judgement.warnings.assign(40, name);
   for (Check& check : judgement.checks) check.evidence = name;
-  judgement.controls->control = gate::ControlArm{.arm = name, .recipe = name};
+  judgement.controls->controls = {{.arm = name, .recipe = name}};
   return judgement;
 }
 
@@ -265,7 +265,7 @@ TEST(Brief, OfAPassShowsTheDifferenceAndWhatItRestsOn) {
 TEST(Brief, DropsNoSentenceInSilence) {
   Judgement judgement = Judged({0.05, 0.06, 0.07, 0.04});
   judgement.controls->nulls.push_back({.arm = "null", .recipe = "bf16"});
-  judgement.controls->control = {.arm = "control", .recipe = "mxfp4_floor"};
+  judgement.controls->controls = {{.arm = "control", .recipe = "mxfp4_floor"}};
   for (const int width : {60, 70, 80, 100, 120}) {
     const std::string text =
         OnOneLine(RenderBrief(judgement, {.width = width}));

@@ -52,8 +52,8 @@ ControlArm Control(Outcome outcome, double mean) {
 }
 
 TEST(ControlsDocument, ShowsTheCandidateBesideNullArmsAndControl) {
-  EXPECT_EQ(Text(Judged(
-                {.nulls = {Null()}, .control = Control(Outcome::kFail, 1.0)})),
+  EXPECT_EQ(Text(Judged({.nulls = {Null()},
+                         .controls = {Control(Outcome::kFail, 1.0)}})),
             R"(  candidate mxfp8
     final_window    +0.055 %  sd  0.013 %  [+0.040 %, +0.070 %]    PASS
     held_out        +0.055 %  sd  0.013 %  [+0.040 %, +0.070 %]    PASS
@@ -61,7 +61,7 @@ TEST(ControlsDocument, ShowsTheCandidateBesideNullArmsAndControl) {
     final_window    +0.010 %  sd  0.120 %  [-0.090 %, +0.110 %]    PASS
   control mxfp4
     final_window    +1.000 %  sd  0.120 %  [+0.900 %, +1.100 %]    FAIL
-  control: mxfp4 came out worse, as it must; null arms: 1
+  control: mxfp4 came out worse, as it must (+1.000 %, 4 margins; the margin is 25 % of it); null arms: 1
 )");
 }
 
@@ -81,7 +81,7 @@ TEST(ControlsDocument, SaysThatNoneIsNamed) {
 
 TEST(ControlStatement, SaysWhatBecameOfTheControl) {
   const auto statement = [](ControlArm control) {
-    return ControlStatement(Judged({.control = std::move(control)}));
+    return ControlStatement(Judged({.controls = {std::move(control)}}));
   };
 
   EXPECT_EQ(statement(Control(Outcome::kPass, 0.01)),
@@ -106,8 +106,8 @@ TEST(ControlsDocument, FitsTheSchemaWhateverTheControlsCameTo) {
   stopped.controls.reset();
 
   for (const gate::Judgement& judgement :
-       {Judged({}), stopped, Judged({.nulls = {Null()}, .control = alone}),
-        Judged({.control = ControlArm{.arm = "x", .not_judged = "why"}})}) {
+       {Judged({}), stopped, Judged({.nulls = {Null()}, .controls = {alone}}),
+        Judged({.controls = {{.arm = "x", .not_judged = "why"}}})}) {
     const auto verdict = nlohmann::json::parse(RenderJson(judgement));
     EXPECT_THAT(test_support::SchemaCheck().Findings(schema, verdict),
                 IsEmpty());
@@ -116,7 +116,7 @@ TEST(ControlsDocument, FitsTheSchemaWhateverTheControlsCameTo) {
   EXPECT_EQ(json["controls"]["statement"], "control: none named");
   EXPECT_TRUE(json["controls"]["control"].is_null());
   const auto both = nlohmann::json::parse(RenderJson(
-      Judged({.nulls = {Null()}, .control = Control(Outcome::kFail, 1.0)})));
+      Judged({.nulls = {Null()}, .controls = {Control(Outcome::kFail, 1.0)}})));
   EXPECT_EQ(both["controls"]["control"]["seen_worse"], true);
   EXPECT_EQ(both["controls"]["null_arms"][0]["tests"][0]["mean"], 0.01);
 }

@@ -85,11 +85,11 @@ TEST(VerdictSentences, SaysWhatTheExperimentCouldHaveSeen) {
           "Nothing was given for \"oracle\" (L2), \"errors of tensors\" (L3), "
           "\"first steps\" (L4)."));
 
-  judgement.controls->control =
-      gate::ControlArm{.arm = "mxfp4",
-                       .tests = {{.name = "final_window",
-                                  .outcome = Outcome::kFail,
-                                  .pairs = {.count = 4, .mean = 1}}}};
+  judgement.controls->controls = {
+      {.arm = "mxfp4",
+       .tests = {{.name = "final_window",
+                  .outcome = Outcome::kFail,
+                  .pairs = {.count = 4, .mean = 1}}}}};
   judgement.controls->nulls = {
       {.arm = "null",
        .recipe = "bf16",
@@ -110,7 +110,7 @@ TEST(VerdictSentences, SaysWhatTheExperimentCouldHaveSeen) {
   EXPECT_THAT(ReadingOf(judgement).could_have_seen,
               Contains(HasSubstr("reaches beyond both ends of the margin "
                                  "(-0.300 % to +0.400 %)")));
-  judgement.controls->control.reset();
+  judgement.controls->controls.clear();
   judgement.controls->is_candidate = true;
   EXPECT_THAT(
       ReadingOf(judgement).could_have_seen,

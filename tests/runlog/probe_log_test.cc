@@ -50,7 +50,8 @@ ProbeLog Sample() {
                        .row_noise_ratio = i == 0 ? kNan : 0.875,
                        .noisiest_row = i - 1,
                        .noisy_elements = 10 * i,
-                       .signed_error = i == 0 ? kNan : -0.0625});
+                       .signed_error = i == 0 ? kNan : -0.0625,
+                       .tensor_noise_ratio = i == 0 ? kNan : 1.125});
   }
   log.plain_steps = {{1, 2},   {3.5, kNan}, {0.5, kInf},
                      {11, 12}, {13, 14},    {15, 16}};
@@ -223,7 +224,7 @@ TEST_F(ProbeLogTest, RejectsANewerVersion) {
   });
 
   EXPECT_THAT(ErrorOfReadingProbe(ErrorKind::kFormat),
-              HasSubstr("probe_schema_version is 3, but this program reads 1 "
+              HasSubstr("probe_schema_version is 4, but this program reads 1 "
                         "to 2"));
 }
 

@@ -127,7 +127,7 @@ TEST(JudgeRoles, JudgesNoArmBesideItself) {
     const std::string& arm = judgement.candidate.arm;
     ASSERT_TRUE(judgement.controls) << arm;
     EXPECT_EQ(judgement.controls->nulls.empty(), arm == "null") << arm;
-    EXPECT_EQ(judgement.controls->control.has_value(), arm != "mxfp4") << arm;
+    EXPECT_EQ(judgement.controls->Telling() != nullptr, arm != "mxfp4") << arm;
     EXPECT_EQ(judgement.controls->is_candidate, arm == "mxfp4") << arm;
   }
   EXPECT_EQ(judgements[1].outcome, gate::Outcome::kPass);
@@ -170,8 +170,8 @@ TEST(JudgeArms, GivesNoVerdictOnNullArmsAndTheControl) {
   for (const gate::Judgement& judgement : judgements) {
     EXPECT_EQ(judgement.outcome, gate::Outcome::kPass)
         << judgement.candidate.arm;
-    ASSERT_TRUE(judgement.controls && judgement.controls->control);
-    EXPECT_TRUE(judgement.controls->control->SeenWorse());
+    ASSERT_TRUE(judgement.controls && judgement.controls->Telling());
+    EXPECT_TRUE(judgement.controls->controls.at(0).SeenWorse());
     EXPECT_THAT(judgement.controls->nulls, SizeIs(1));
   }
   EXPECT_EQ(judgements[1].candidate.arm, "other");
@@ -193,7 +193,7 @@ TEST(JudgeArms, JudgesANullArmThatIsAllThereIs) {
   EXPECT_EQ(judgements[0].candidate.arm, "null");
   EXPECT_EQ(judgements[0].outcome, gate::Outcome::kPass);
   EXPECT_THAT(judgements[0].controls->nulls, IsEmpty());
-  EXPECT_FALSE(judgements[0].controls->control.has_value());
+  EXPECT_FALSE(judgements[0].controls->Telling() != nullptr);
 }
 
 /// Who leaves out the logs of a control that came out wrong gets no PASS.

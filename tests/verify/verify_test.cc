@@ -73,8 +73,8 @@ TEST_F(Verifying, TrainsNullArmsAndTheControlAndJudgesCandidatesBesideThem) {
   ASSERT_THAT(*found.judgements, SizeIs(1));
   const gate::Judgement& judgement = found.judgements->front();
   EXPECT_EQ(judgement.candidate.arm, "mxfp8");
-  ASSERT_TRUE(judgement.controls && judgement.controls->control);
-  EXPECT_EQ(judgement.controls->control->arm, "mxfp4");
+  ASSERT_TRUE(judgement.controls && judgement.controls->Telling());
+  EXPECT_EQ(judgement.controls->controls.at(0).arm, "mxfp4");
   ASSERT_THAT(judgement.controls->nulls, SizeIs(1));
   EXPECT_EQ(judgement.controls->nulls[0].perturbation, "one_ulp, draw 1");
   // Two pairs each, which part by chance.
@@ -97,7 +97,7 @@ TEST_F(Verifying, TrainsOnlyTheArmsThatAreAskedForAndTheirLooks) {
   ASSERT_THAT(*found.judgements, SizeIs(1));
   const gate::Judgement& judgement = found.judgements->front();
   EXPECT_EQ(judgement.candidate.arm, "mxfp4");
-  EXPECT_FALSE(judgement.controls && judgement.controls->control);
+  EXPECT_FALSE(judgement.controls && judgement.controls->Telling());
   EXPECT_THAT(judgement.looks->taken, SizeIs(2));
   EXPECT_EQ(Logs(), (std::set<std::string>{"bf16-seed1", "bf16-seed2",
                                            "bf16-seed3", "mxfp4-seed1",

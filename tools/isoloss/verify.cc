@@ -48,6 +48,9 @@ ExitCode Verify(VerifyArguments& arguments) {
   plan.folder = arguments.experiment.Folder(plan.experiment);
   plan.policy = arguments.policy.Chosen(
       verdicts::PolicyOf(arguments.policy.file, plan.experiment));
+  if (arguments.against.empty()) {
+    plan.policy = verdicts::ForPrecision(std::move(plan.policy), "");
+  }
   plan.judged = arguments.arms;
   plan.evidence = arguments.evidence.Read();
   plan.approved = logs::ReadRuns(arguments.against);

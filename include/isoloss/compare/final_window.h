@@ -14,6 +14,10 @@ namespace isoloss::compare {
 /// least 1 if steps > 0.
 size_t WindowLength(size_t steps, double share);
 
+/// The last steps of the final window have this share of all steps. A gap that
+/// opens there hides in the mean of the window.
+inline constexpr double kLastShare = 0.03;
+
 /// Returns 100 (L_c - L_b) / L_b.
 inline double PercentDifference(double candidate, double baseline) {
   return 100 * (candidate - baseline) / baseline;
@@ -28,6 +32,8 @@ struct SeedDifference {
   std::optional<double> held_out;
   std::optional<double> held_out_nats;  ///< L_c - L_b of that evaluation
   double final_window_nats = 0;         ///< mean over the window of L_c - L_b
+  double last_steps = 0;       ///< as final_window, over the last kLastShare
+  double last_steps_nats = 0;  ///< as final_window_nats, likewise
   /// last_100_nats = mean of L_c - L_b over the last 100 steps (all, if fewer).
   double last_100_nats = 0;
   /// trajectory_rmse_nats = root of the mean of (L_c - L_b)^2 over all steps.
@@ -40,14 +46,17 @@ struct SeedDifference {
 struct FinalWindow {
   int64_t first_step = 0;
   int64_t last_step = 0;
+  int64_t first_of_last_steps = 0;  ///< of the last kLastShare
   /// Step of the last held-out evaluation; empty if there is none.
   std::optional<int64_t> held_out_step;
   size_t last_100_steps = 0;          ///< number of steps in last_100_nats
   std::vector<SeedDifference> seeds;  ///< ascending seed
 
   // Vectors have a value for each seed; those of held-out losses may be empty.
-  std::vector<double> Percents() const;  ///< 100 final_window
-  std::vector<double> Gaps() const;      ///< final_window_nats
+  std::vector<double> Percents() const;      ///< 100 final_window
+  std::vector<double> Gaps() const;          ///< final_window_nats
+  std::vector<double> LastPercents() const;  ///< 100 last_steps
+  std::vector<double> LastGaps() const;      ///< last_steps_nats
   std::vector<double> HeldOutPercents() const;
   std::vector<double> HeldOutGaps() const;
 };

@@ -40,12 +40,18 @@ struct ControlArm {
   std::string perturbation{};  ///< "" if its weights were not perturbed
   std::vector<ArmTest> tests{};
   std::string not_judged{};  ///< why there are no tests, if so
+  /// The candidate's differences from a null arm, in the place of the
+  /// baseline. Empty for a control, and if they could not be judged.
+  std::vector<ArmTest> candidate_less{};
 
   /// Whether a test FAILs on the worse side, so that the experiment saw the
   /// difference.
   bool SeenWorse() const;
   /// Whether a test FAILs, on either side.
   bool Outside() const;
+  /// Returns the mean difference of the final window; -infinity if it was not
+  /// judged.
+  double Harm() const;
 };
 
 /// Holds the controls of a verdict on precision.
@@ -55,11 +61,15 @@ struct Controls {
   /// Null arms have the baseline's recipe and exchange with another
   /// perturbation. Chance alone makes them differ from the baseline.
   std::vector<ControlArm> nulls{};
-  /// The control must come out worse than the baseline; empty if none is
-  /// named.
-  std::optional<ControlArm> control{};
-  /// The named control is the candidate itself, so there is no separate arm.
+  /// Controls are known to be worse than the baseline, each by another amount.
+  /// At least one of them must be seen to be worse. Empty if none is named.
+  std::vector<ControlArm> controls{};
+  /// A named control is the candidate itself, so there is no separate arm.
   bool is_candidate = false;
+
+  /// Returns the control that says most: of those that were seen to be worse
+  /// the mildest, else the harshest. Null if there is none.
+  const ControlArm* Telling() const;
 };
 
 /// Judges an arm against the baseline at level L5, as a candidate would be.
@@ -73,7 +83,7 @@ ControlArm JudgeControl(const compare::Pairing& pairing, Policy policy,
 /// control that keeps the judgement from PASS adds an INCONCLUSIVE check of
 /// level L5:
 ///   null_arm  a null arm lies outside the margin, or could not be judged
-///   control   the control was not seen to be worse, or could not be judged
+///   control   no control was seen to be worse
 void ApplyControls(const Controls* controls, Judgement& judgement);
 
 }  // namespace isoloss::gate

@@ -33,6 +33,9 @@ struct Looks {
 
   /// Returns the level of this look: policy.alpha if looks are unknown.
   double NominalAlpha(const Policy& policy) const;
+  /// Returns these looks, which were made at all of alpha, at the policy's
+  /// share.
+  Looks At(const Policy& policy) const;
   /// Says whether the plan allows another look at more pairs.
   bool MayGoOn() const;
   /// Returns "look 3 at 12 pairs, planned at 4, 8, 12; nominal alpha 0.0429;

@@ -43,10 +43,16 @@ struct Policy {
 #include "isoloss/gate/policy.def"
 #undef ISOLOSS_POLICY_KEY
 
-  /// Says who chose the margin, if it is not the default: "--margin", a file's
-  /// name. It is no key, and no part of the digest.
+  /// Says who chose the margin, if it is not the default of margin_percent:
+  /// "--margin", a file's name. It is no key, and no part of the digest.
   std::string margin_source = {};
 
+  /// So many candidates of one baseline, none of which is shown to be as good
+  /// yet, share alpha (Holm 1979). It is no key either.
+  int64_t sharing = 1;
+
+  /// Returns alpha's share for a single candidate.
+  double Alpha() const { return alpha / static_cast<double>(sharing); }
   /// L5 decides on the scale of extra tokens, not on that of loss.
   bool InTokens() const { return margin_tokens_percent > 0; }
   /// Returns the margin on the scale that L5 decides on, in percent of the
@@ -55,6 +61,11 @@ struct Policy {
     return InTokens() ? margin_tokens_percent : margin_percent;
   }
 };
+
+/// The margin of a verdict on precision of isoloss' own runs, in percent of the
+/// loss, if nobody chose another. It is the difference that separates known bad
+/// recipes from BF16 in models of a few million parameters or less.
+inline constexpr double kOwnMarginPercent = 0.1;
 
 /// Describes all keys to a config::Reader, a config::Writer, or a class with
 /// the same methods.

@@ -19,15 +19,20 @@ namespace isoloss::gate {
 struct LevelFindings;
 struct Measure;
 
+/// The spread of few pairs may be small by luck, so that what they could have
+/// seen is told for the upper end of its interval at this level.
+inline constexpr double kSpreadConfidence = 0.8;
+
 /// Says what one check of L5 could have seen with its number of pairs, if
-/// their spread is the true one. The unit is that of the check.
+/// `sd_limit` is their true spread. The unit is that of the check.
 struct Sensitivity {
   std::string check;       ///< "final_window"
   std::string title = {};  ///< of the check: "final loss"
   int64_t pairs = 0;
-  double sd = 0;      ///< of the pairs' differences
-  double alpha = 0;   ///< that the check was made with
-  double margin = 0;  ///< likewise
+  double sd = 0;        ///< of the pairs' differences
+  double sd_limit = 0;  ///< stats::UpperLimitOfSd at kSpreadConfidence
+  double alpha = 0;     ///< that the check was made with
+  double margin = 0;    ///< likewise
   /// A PASS has this probability if there is no difference at all.
   double power_at_zero = 0;
   /// True differences from this on FAIL with probability `power` or more.

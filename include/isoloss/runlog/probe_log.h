@@ -14,7 +14,7 @@
 
 namespace isoloss::runlog {
 
-inline constexpr int64_t kProbeSchemaVersion = 2;
+inline constexpr int64_t kProbeSchemaVersion = 3;
 
 /// Compares one tensor of one step with the oracle. The oracle is a scalar
 /// computation in double precision from the inputs that the step itself
@@ -30,7 +30,7 @@ struct OracleFields {
 };
 
 /// The FP32 sums of a row have an error beyond row_noise_ratio 1 with this
-/// probability.
+/// probability, and so do those of a tensor beyond tensor_noise_ratio 1.
 inline constexpr double kRowChance = 1e-12;
 
 using OracleRow = OracleFields<One>;

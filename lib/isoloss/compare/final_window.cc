@@ -18,7 +18,7 @@ double MeanOfLast(const std::vector<double>& values, size_t count) {
   return stats::Mean(std::span(values).last(std::min(count, values.size())));
 }
 
-SeedDifference Compare(const SeedPair& pair, size_t window) {
+SeedDifference Compare(const SeedPair& pair, size_t window, size_t last) {
   const auto& baseline = pair.baseline->log;
   const auto& candidate = pair.candidate->log;
   const auto& base_loss = baseline.steps.loss_nats;
@@ -41,6 +41,8 @@ SeedDifference Compare(const SeedPair& pair, size_t window) {
   }
   result.final_window = MeanOfLast(relative, window);
   result.final_window_nats = MeanOfLast(gap, window);
+  result.last_steps = MeanOfLast(relative, last);
+  result.last_steps_nats = MeanOfLast(gap, last);
   result.last_100_nats = MeanOfLast(gap, kLastSteps);
   result.trajectory_rmse_nats = std::sqrt(stats::Mean(squared));
   if (!baseline.eval.loss_nats.empty()) {
@@ -72,6 +74,14 @@ std::vector<double> FinalWindow::Gaps() const {
   return OfSeeds(*this, 1, &SeedDifference::final_window_nats);
 }
 
+std::vector<double> FinalWindow::LastPercents() const {
+  return OfSeeds(*this, 100, &SeedDifference::last_steps);
+}
+
+std::vector<double> FinalWindow::LastGaps() const {
+  return OfSeeds(*this, 1, &SeedDifference::last_steps_nats);
+}
+
 std::vector<double> FinalWindow::HeldOutPercents() const {
   return OfSeeds(*this, 100, &SeedDifference::held_out);
 }
@@ -90,13 +100,15 @@ FinalWindow CompareFinalWindow(const Pairing& pairing, double window_share) {
   const auto& first = pairing.pairs[0].baseline->log;
   const auto& steps = first.steps.step;
   const size_t window = WindowLength(steps.size(), window_share);
+  const size_t last = WindowLength(steps.size(), kLastShare);
   FinalWindow result;
   result.first_step = steps[steps.size() - window];
+  result.first_of_last_steps = steps[steps.size() - last];
   result.last_step = steps.back();
   result.last_100_steps = std::min(kLastSteps, steps.size());
   if (!first.eval.step.empty()) result.held_out_step = first.eval.step.back();
   for (const SeedPair& pair : pairing.pairs) {
-    result.seeds.push_back(Compare(pair, window));
+    result.seeds.push_back(Compare(pair, window, last));
   }
   return result;
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "isoloss/gate/check_titles.h"
@@ -94,6 +95,7 @@ void CheckNull(const ControlArm& arm, std::vector<Check>& checks) {
   }
 }
 
+/// `arm` is what Controls::Telling returns.
 void CheckControl(const ControlArm& arm, std::vector<Check>& checks) {
   if (arm.tests.empty()) {
     checks.push_back(NotJudged("control", arm));
@@ -148,6 +150,24 @@ bool ControlArm::Outside() const {
   });
 }
 
+double ControlArm::Harm() const {
+  return tests.empty() ? -std::numeric_limits<double>::infinity()
+                       : tests.front().pairs.mean;
+}
+
+const ControlArm* Controls::Telling() const {
+  const ControlArm* telling = nullptr;
+  for (const ControlArm& arm : controls) {
+    const auto says_more = [&] {
+      if (arm.SeenWorse() != telling->SeenWorse()) return arm.SeenWorse();
+      return arm.SeenWorse() ? arm.Harm() < telling->Harm()
+                             : arm.Harm() > telling->Harm();
+    };
+    if (telling == nullptr || says_more()) telling = &arm;
+  }
+  return telling;
+}
+
 ControlArm JudgeControl(const compare::Pairing& pairing, Policy policy,
                         const Looks* looks) {
   policy.levels.clear();
@@ -174,8 +194,8 @@ void ApplyControls(const Controls* controls, Judgement& judgement) {
   for (const ControlArm& arm : judgement.controls->nulls) {
     CheckNull(arm, judgement.checks);
   }
-  if (judgement.controls->control) {
-    CheckControl(*judgement.controls->control, judgement.checks);
+  if (const ControlArm* control = judgement.controls->Telling()) {
+    CheckControl(*control, judgement.checks);
   }
   judgement.outcome = Severest(judgement.checks);
 }

@@ -134,7 +134,19 @@ std::string PairsText(int64_t pairs) {
 }  // namespace
 
 double Looks::NominalAlpha(const Policy& policy) const {
-  return taken.empty() ? policy.alpha : taken.back().nominal_alpha;
+  return taken.empty() ? policy.Alpha() : taken.back().nominal_alpha;
+}
+
+Looks Looks::At(const Policy& policy) const {
+  Looks looks = *this;
+  if (taken.empty() || policy.sharing == 1) return looks;
+  stats::LookLevels levels(stats::Spending::kOBrienFleming, policy.Alpha(),
+                           planned.back());
+  for (Taken& look : looks.taken) {
+    // A selection that was made after its results were seen has no level.
+    if (look.nominal_alpha > 0) look.nominal_alpha = levels.Next(look.pairs);
+  }
+  return looks;
 }
 
 bool Looks::MayGoOn() const {
@@ -198,7 +210,7 @@ Looks LooksAt(const LookRecord& record, const std::vector<int64_t>& seeds,
   const auto pairs = static_cast<int64_t>(seeds.size());
   if (looks.planned.empty()) looks.planned = {pairs};
   const std::optional<size_t> before = LooksBefore(record, seeds);
-  stats::LookLevels levels(stats::Spending::kOBrienFleming, policy.alpha,
+  stats::LookLevels levels(stats::Spending::kOBrienFleming, policy.Alpha(),
                            looks.planned.back());
   const size_t earlier = before.value_or(record.looks.size());
   for (size_t i = 0; i < earlier; ++i) {

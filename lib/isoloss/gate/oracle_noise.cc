@@ -20,9 +20,10 @@ namespace {
 constexpr double kNoiseChecks = 3;
 
 /// Returns the limit that chance sets to the root mean square of n normal
-/// errors of size 1, with probability alpha at most. Chi-square is at most n +
-/// 2 sqrt(n x) + 2 x with x = ln(1 / alpha).
-/// Source   Laurent, Massart, Annals of Statistics 28 (2000), lemma 1.
+/// errors of size 1, with probability alpha at most. Probes of layouts 1 and 2
+/// do not tell how unequal the variances of a tensor's elements are. Chi-square
+/// is at most n + 2 sqrt(n x) + 2 x with x = ln(1 / alpha). Source   Laurent,
+/// Massart, Annals of Statistics 28 (2000), lemma 1.
 double ChanceOf(int64_t n, double alpha) {
   const double share = -std::log(alpha) / static_cast<double>(n);
   return std::sqrt(1 + 2 * std::sqrt(share) + 2 * share);
@@ -34,6 +35,13 @@ double ChanceOf(int64_t n, double alpha) {
 bool IsDrawn(std::string_view probe_case) {
   constexpr std::string_view kDrawn[] = {"plain", "tails", "branches"};
   return std::ranges::find(kDrawn, probe_case) != std::end(kDrawn);
+}
+
+/// Returns by how much the error that chance explains at exp(-x) is larger
+/// than at runlog::kRowChance, which the probe has allowed for. It grows no
+/// faster than sqrt(x).
+double MoreChance(double x) {
+  return std::sqrt(std::max(1.0, x / -std::log(runlog::kRowChance)));
 }
 
 std::vector<ProbeRow> NoisyRows(const Probes& probes) {
@@ -126,10 +134,14 @@ Check CheckNoise(const Probes& probes, const Policy& policy) {
   const std::vector<ProbeRow> rows = NoisyRows(probes);
   const double alpha =
       policy.flip_alpha / kNoiseChecks / (static_cast<double>(rows.size()) + 1);
+  const double more = MoreChance(-std::log(alpha));
   JudgeRatios(
       rows, policy.noise_ratio_limit,
-      [alpha](const ProbeRow& at) {
+      [alpha, more](const ProbeRow& at) {
         const auto& oracle = at.oracle();
+        if (HasTensorNoise(at.probe->log)) {
+          return oracle.tensor_noise_ratio[at.row] / more;
+        }
         return oracle.noise_ratio[at.row] /
                ChanceOf(oracle.elements[at.row], alpha);
       },
@@ -151,12 +163,8 @@ Check CheckRowNoise(const Probes& probes, const Policy& policy) {
     rows.push_back(at);
     tests += static_cast<double>(at.oracle().elements[at.row]);
   }
-  // The probe has allowed for the error that chance explains at
-  // runlog::kRowChance a row. The error that it explains at exp(-x) grows no
-  // faster than x.
-  const double x = std::log(tests * kNoiseChecks / policy.flip_alpha);
   const double more =
-      std::sqrt(std::max(1.0, x / -std::log(runlog::kRowChance)));
+      MoreChance(std::log(tests * kNoiseChecks / policy.flip_alpha));
   JudgeRatios(
       rows, policy.noise_ratio_limit,
       [more](const ProbeRow& at) {

@@ -117,7 +117,11 @@ Policy WithMargin(Policy policy, double percent, const std::string& source) {
 Policy ParsePolicy(std::string_view text, std::string_view name) {
   Policy policy =
       config::ReadAll<Policy>(config::Document(text, std::string(name)));
-  policy.margin_source = name;
+  const auto keys = runlog::KeysOf(std::string(text));
+  if (keys.contains("margin_percent") ||
+      keys.contains("margin_tokens_percent")) {
+    policy.margin_source = name;
+  }
   return policy;
 }
 

@@ -28,6 +28,7 @@ std::optional<Sensitivity> SensitivityOf(
     return std::nullopt;
   }
   const auto& [count, mean, sd] = *check.pairs;
+  const double sd_limit = stats::UpperLimitOfSd(sd, count, kSpreadConfidence);
   // The digits hide a part of the difference, so the interval is wider by as
   // much. A test then passes as if the margin were narrower, and fails as if
   // it were wider.
@@ -40,12 +41,13 @@ std::optional<Sensitivity> SensitivityOf(
       .title = TitleOf(check.name),
       .pairs = count,
       .sd = sd,
+      .sd_limit = sd_limit,
       .alpha = options.alpha,
       .margin = options.margin,
-      .power_at_zero = passing.margin > 0
-                           ? stats::EquivalencePower(0, sd, count, passing)
-                           : 0,
-      .detectable = stats::DetectableDifference(sd, count, failing),
+      .power_at_zero = passing.margin > 0 ? stats::EquivalencePower(
+                                                0, sd_limit, count, passing)
+                                          : 0,
+      .detectable = stats::DetectableDifference(sd_limit, count, failing),
       .power = options.power};
 }
 

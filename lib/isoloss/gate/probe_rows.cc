@@ -66,6 +66,10 @@ std::vector<bool> AreProducts(const runlog::ProbeLog& log) {
 
 bool HasShape(const runlog::ProbeLog& log) { return log.schema_version >= 2; }
 
+bool HasTensorNoise(const runlog::ProbeLog& log) {
+  return log.schema_version >= 3;
+}
+
 std::string WithoutShape(const Probes& probes) {
   const auto without = std::ranges::count_if(
       probes, [](const Probe* probe) { return !HasShape(probe->log); });

@@ -45,6 +45,10 @@ std::vector<bool> AreProducts(const runlog::ProbeLog& log);
 /// Whether a probe has columns of sides, rows and signs. Probes of layout 1
 /// have only columns of counts and noise.
 bool HasShape(const runlog::ProbeLog& log);
+
+/// Whether a probe has the error of a tensor with what chance explains of
+/// elements of unequal variances. Probes of layout 3 and later have.
+bool HasTensorNoise(const runlog::ProbeLog& log);
 /// Returns the note of a check about probes without such columns; "" if all
 /// have them.
 std::string WithoutShape(const Probes& probes);

@@ -91,7 +91,7 @@ std::string GateSection(const ExperimentText& text) {
   std::string section = fmt::format(
       R"([gate]
 # The margin: a smaller difference, in percent of the loss, is of no concern.
-# docs/gate.md, "What a margin is worth".
+# docs/gate.md, "The margin in tokens".
 margin_percent = {:g}
 # How far chance drives a seed pair apart, as standard deviation in percent:
 # {}.

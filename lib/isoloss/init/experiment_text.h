@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "isoloss/gate/policy.h"
+
 namespace isoloss::init {
 
 /// Returns the steps between held-out losses. They are a fifth of the steps,
@@ -24,7 +26,7 @@ struct ExperimentText {
   int64_t steps = 0;
   size_t seeds = 0;  ///< 1 to this one
   size_t eval_sequences = 1;
-  double margin_percent = 0.25;
+  double margin_percent = gate::kOwnMarginPercent;
   double spread_percent = 0;     ///< expected after `steps`
   std::string spread_from = {};  ///< where that comes from, on one line
 

@@ -354,7 +354,9 @@ void Describe(const NewExperiment& request, const corpus::Corpus& corpus,
               WrittenExperiment& written) {
   const train::Experiment& experiment = written.experiment;
   written.power =
-      ExpectedPower(experiment, verdicts::PolicyOf("", experiment)).value();
+      ExpectedPower(experiment, verdicts::ForPrecision(
+                                    verdicts::PolicyOf("", experiment), ""))
+          .value();
   written.corpus = corpus.description();
   written.training_tokens = corpus.training().count;
   written.held_out_tokens = corpus.held_out().count;

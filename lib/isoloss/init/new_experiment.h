@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "isoloss/campaign/run_cost.h"
+#include "isoloss/gate/policy.h"
 #include "isoloss/init/pilot.h"
 #include "isoloss/train/experiment.h"
 
@@ -23,7 +24,7 @@ struct NewExperiment {
   /// With "uint16" or "uint32", `paths` are token files; with "" they are text.
   std::string token_type = {};
   double budget_minutes = 10;
-  double margin_percent = 0.25;
+  double margin_percent = gate::kOwnMarginPercent;
   bool pilot = true;  ///< learn the spread of seed pairs from a pilot
 };
 

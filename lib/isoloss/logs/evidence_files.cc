@@ -134,6 +134,8 @@ gate::Judgement JudgeWith(const compare::Pairing& pairing,
   const std::vector<gate::Probe> baseline =
       pairing.baseline_arm == arm ? std::vector<gate::Probe>()
                                   : ProbesOf(evidence, pairing.baseline_arm);
+  std::optional<gate::Looks> looks;
+  if (evidence.looks) looks = evidence.looks->At(policy);
   const auto gap = evidence.oracle_gaps.find(arm);
   return gate::Judge(
       {.pairing = &pairing,
@@ -143,7 +145,7 @@ gate::Judgement JudgeWith(const compare::Pairing& pairing,
        .benign = EnsembleOf(evidence, arm, EnsembleKind::kBenign),
        .seeds = EnsembleOf(evidence, arm, EnsembleKind::kSeeds),
        .controls = controls,
-       .looks = evidence.looks ? &*evidence.looks : nullptr},
+       .looks = looks ? &*looks : nullptr},
       policy);
 }
 

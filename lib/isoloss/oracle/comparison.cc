@@ -182,8 +182,8 @@ void Comparison::Merge(const Comparison& part) {
 
 runlog::OracleRow Comparison::Row() const {
   runlog::OracleRow row = row_;
-  row.noise_ratio = row.row_noise_ratio = row.signed_error =
-      std::numeric_limits<double>::quiet_NaN();
+  row.noise_ratio = row.tensor_noise_ratio = row.row_noise_ratio =
+      row.signed_error = std::numeric_limits<double>::quiet_NaN();
   row.noisiest_row = -1;
   if (grid_ == Grid::kFp32) noise_.Fill(row);
   flip_clusters_.Fill(row);

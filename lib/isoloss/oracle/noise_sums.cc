@@ -42,9 +42,8 @@ void NoiseSums::Add(size_t row, size_t column, float value,
   double error = static_cast<double>(value) - expected.exact;
   const double variance = VarianceOf(expected);
   const double floored = std::max(variance, LeastVariance(expected));
-  error_squared_ += error * error;
-  expected_squared_ +=
-      floored + expected.jump_probability * expected.jump * expected.jump;
+  all_.Add(error,
+           floored + expected.jump_probability * expected.jump * expected.jump);
   // A rare jump is no noise of its row. If the error is nearer to the jump than
   // to zero, a jump has happened.
   if (expected.jump_probability > 0.0 &&
@@ -53,10 +52,7 @@ void NoiseSums::Add(size_t row, size_t column, float value,
   }
   if (row >= rows_.size()) rows_.resize(row + 1);
   Row& sums = rows_[row];
-  sums.errors += error * error;
-  sums.variances += floored;
-  sums.squares += floored * floored;
-  sums.largest = std::max(sums.largest, floored);
+  sums.Add(error, floored);
   if (!(variance > 0.0)) return;
   const double away = std::signbit(expected.exact) ? -error : error;
   sums.signed_errors += away / std::sqrt(floored);
@@ -71,37 +67,48 @@ void NoiseSums::Merge(const NoiseSums& part) {
   for (size_t i = 0; i < part.rows_.size(); ++i) {
     Row& sums = rows_[i];
     const Row& more = part.rows_[i];
-    sums.errors += more.errors;
-    sums.variances += more.variances;
-    sums.squares += more.squares;
-    sums.largest = std::max(sums.largest, more.largest);
+    sums.Squares::Merge(more);
     sums.signed_errors += more.signed_errors;
     sums.leans += more.leans;
     sums.noisy += more.noisy;
     sums.content += more.content;
   }
-  error_squared_ += part.error_squared_;
-  expected_squared_ += part.expected_squared_;
+  all_.Merge(part.all_);
 }
 
-double NoiseSums::BeyondChance(const Row& row) {
-  // A row near overflow cannot be judged.
-  if (row.errors == 0.0 || !std::isfinite(row.squares)) return 0.0;
+void NoiseSums::Squares::Add(double error, double variance) {
+  errors += error * error;
+  variances += variance;
+  squares += variance * variance;
+  largest = std::max(largest, variance);
+}
+
+void NoiseSums::Squares::Merge(const Squares& part) {
+  errors += part.errors;
+  variances += part.variances;
+  squares += part.squares;
+  largest = std::max(largest, part.largest);
+}
+
+double NoiseSums::Squares::BeyondChance() const {
+  // Values near overflow cannot be judged.
+  if (errors == 0.0 || !std::isfinite(squares)) return 0.0;
   // Laurent, Massart, Annals of Statistics 28 (2000), lemma 1, is about a
   // weighted sum of squares of normal errors. It exceeds its mean by more than
   // 2 |w| sqrt(x) + 2 max(w) x with a probability of at most exp(-x).
   const double x = -std::log(runlog::kRowChance);
   const double chance =
-      row.variances + 2.0 * std::sqrt(row.squares * x) + 2.0 * row.largest * x;
-  return std::sqrt(row.errors / chance);
+      variances + 2.0 * std::sqrt(squares * x) + 2.0 * largest * x;
+  return std::sqrt(errors / chance);
 }
 
 void NoiseSums::Fill(runlog::OracleRow& row) const {
-  if (!(error_squared_ + expected_squared_ > 0.0)) return;
-  row.noise_ratio = std::sqrt(error_squared_ / expected_squared_);
+  if (!(all_.errors + all_.variances > 0.0)) return;
+  row.noise_ratio = std::sqrt(all_.errors / all_.variances);
+  row.tensor_noise_ratio = all_.BeyondChance();
   row.row_noise_ratio = 0.0;
   for (size_t i = 0; i < rows_.size(); ++i) {
-    const double ratio = BeyondChance(rows_[i]);
+    const double ratio = rows_[i].BeyondChance();
     if (row.noisiest_row >= 0 && !(ratio > row.row_noise_ratio)) continue;
     row.row_noise_ratio = ratio;
     row.noisiest_row = static_cast<int64_t>(i);

@@ -18,26 +18,31 @@ class NoiseSums {
   void Add(size_t row, size_t column, float value, const Estimate& expected);
   void Merge(const NoiseSums& part);
 
-  /// Sets noise_ratio, row_noise_ratio, noisiest_row, signed_error and
-  /// noisy_elements. They do not change if nothing was added.
+  /// Sets noise_ratio, tensor_noise_ratio, row_noise_ratio, noisiest_row,
+  /// signed_error and noisy_elements. They do not change if nothing was added.
   void Fill(runlog::OracleRow& row) const;
 
  private:
-  /// In these sums over one row, e is an element's error and v the variance
-  /// that FP32 gives it.
-  struct Row {
-    double errors = 0.0;         // sum of e^2
-    double variances = 0.0;      // sum of v
-    double squares = 0.0;        // sum of v^2
-    double largest = 0.0;        // largest v
+  /// In these sums, e is an element's error and v the variance that FP32 gives
+  /// it.
+  struct Squares {
+    double errors = 0.0;     // sum of e^2
+    double variances = 0.0;  // sum of v
+    double squares = 0.0;    // sum of v^2
+    double largest = 0.0;    // largest v
+
+    void Add(double error, double variance);
+    void Merge(const Squares& part);
+    /// Returns the root mean square error, divided by the expected error with
+    /// what chance adds once in 10^12 times.
+    double BeyondChance() const;
+  };
+  struct Row : Squares {
     double signed_errors = 0.0;  // sum of e / sqrt(v), < 0 toward zero
     double leans = 0.0;          // sum of Estimate::lean / sqrt(v)
     int64_t noisy = 0;           // terms of signed_errors
     uint64_t content = 0;        // equal for rows of equal exact values
   };
-  /// Returns the root mean square error of a row, divided by the expected error
-  /// with what chance adds in one row of 10^12.
-  static double BeyondChance(const Row& row);
   /// Sets noisy_elements, and signed_error less the lean that elements may have
   /// under a shared scale. Rows that repeat, as those of equal tokens in a
   /// first layer do, have the same errors and count once.
@@ -45,8 +50,7 @@ class NoiseSums {
 
   std::vector<Row> rows_;
   // The whole tensor's sums include jumps, which it expects, too.
-  double error_squared_ = 0.0;
-  double expected_squared_ = 0.0;
+  Squares all_;
 };
 
 }  // namespace isoloss::oracle

@@ -57,7 +57,29 @@ Document ArmDocument(const ControlArm& arm, std::string title) {
 }
 
 Document NullDocument(const ControlArm& arm) {
-  return ArmDocument(arm, NullTitle(arm));
+  Document document = ArmDocument(arm, NullTitle(arm));
+  if (!arm.candidate_less.empty()) document.Say("candidate minus null arm", 4);
+  document.PutEach("candidate_minus_null", arm.candidate_less, TestDocument);
+  return document;
+}
+
+Document GradedDocument(const ControlArm& arm) {
+  Document document;
+  document.Put("arm", arm.arm);
+  document.Put("recipe", arm.recipe);
+  document.Put("mean",
+               arm.tests.empty() ? std::nullopt : std::optional(arm.Harm()));
+  document.Put("seen_worse", arm.SeenWorse());
+  return document;
+}
+
+/// Says how large the margin is beside the harm of a control that was seen:
+/// how much of what is known to be bad would pass. "" if none was seen.
+std::string ShareOfHarm(const ControlArm& control, double margin) {
+  if (!control.SeenWorse() || !(control.Harm() > 0)) return "";
+  return fmt::format(
+      " ({:+.3f} %, {:.2g} margins; the margin is {:.0f} % of it)",
+      control.Harm(), control.Harm() / margin, 100 * margin / control.Harm());
 }
 
 void AddCandidate(const Judgement& judgement, Document& document) {
@@ -83,13 +105,17 @@ std::string ControlFinding(const ControlArm& control) {
 
 std::string ControlStatement(const Judgement& judgement) {
   if (!judgement.controls) return "control: no part of this verdict";
-  const std::optional<ControlArm>& control = judgement.controls->control;
-  if (!control && judgement.controls->is_candidate) {
+  const ControlArm* control = judgement.controls->Telling();
+  if (control == nullptr && judgement.controls->is_candidate) {
     return fmt::format("control: none, since {} itself is judged",
                        judgement.candidate.arm);
   }
-  if (!control) return "control: none named";
-  return fmt::format("control: {} {}", control->arm, ControlFinding(*control));
+  if (control == nullptr) return "control: none named";
+  const size_t all = judgement.controls->controls.size();
+  return fmt::format(
+      "control: {} {}{}{}", control->arm, ControlFinding(*control),
+      ShareOfHarm(*control, judgement.policy.Margin()),
+      all > 1 ? fmt::format(", the most telling of {}", all) : "");
 }
 
 Document ControlsDocument(const Judgement& judgement) {
@@ -98,19 +124,27 @@ Document ControlsDocument(const Judgement& judgement) {
   if (!judgement.controls) {
     document.Put("control", {});
     document.PutEach("null_arms", std::vector<ControlArm>(), NullDocument);
+    document.PutEach("graded_controls", std::vector<ControlArm>(),
+                     GradedDocument);
     return document;
   }
   const gate::Controls& controls = *judgement.controls;
-  if (!controls.nulls.empty() || controls.control) {
+  if (!controls.nulls.empty() || !controls.controls.empty()) {
     AddCandidate(judgement, document);
   }
   document.PutEach("null_arms", controls.nulls, NullDocument);
-  if (controls.control) {
-    document.PutObject(
-        "control",
-        ArmDocument(*controls.control, "control " + controls.control->arm));
+  if (const ControlArm* control = controls.Telling()) {
+    document.PutObject("control",
+                       ArmDocument(*control, "control " + control->arm));
   } else {
     document.Put("control", {});
+  }
+  document.PutEach("graded_controls", controls.controls, GradedDocument);
+  for (const ControlArm& control : controls.controls) {
+    if (&control == controls.Telling()) continue;
+    document.Say(
+        fmt::format("control {} {}", control.arm, ControlFinding(control)), 2);
+    for (const ArmTest& test : control.tests) document.Say(TestLine(test), 4);
   }
   document.Say(fmt::format("{}; null arms: {}", ControlStatement(judgement),
                            controls.nulls.empty()

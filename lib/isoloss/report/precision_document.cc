@@ -95,9 +95,10 @@ std::string Mean(const stats::MeanInterval& of) {
 std::string CouldSee(const gate::Sensitivity& of, const char* of_what) {
   return fmt::format(
       "{}: PASS with probability {:.2f} if there is no difference, FAIL with "
-      "{:.2f} from {:.3f} %{} on ({} pairs, sd {:.3f} %)",
+      "{:.2f} from {:.3f} %{} on ({} pairs, sd {:.3f} %, at most {:.3f} % with "
+      "{:g} % confidence)",
       of.check, of.power_at_zero, of.power, of.detectable, of_what, of.pairs,
-      of.sd);
+      of.sd, of.sd_limit, 100 * gate::kSpreadConfidence);
 }
 
 std::string Tokens(const PrecisionMeasures& measures) {
@@ -210,6 +211,7 @@ Document SensitivityDocument(const gate::Sensitivity& of) {
   document.Put("check", of.check);
   document.Put("pairs", of.pairs);
   document.Put("sd", of.sd);
+  document.Put("sd_limit", of.sd_limit);
   document.Put("alpha", of.alpha);
   document.Put("margin", of.margin);
   document.Put("power_at_zero", of.power_at_zero);
@@ -238,6 +240,7 @@ void AddForPrograms(const Judgement& judgement, Document& document) {
                    LearntDocument);
   document.PutEach("sensitivity", measures.sensitivity, SensitivityDocument);
   document.Put("alpha", measures.alpha);
+  document.Put("alpha_shared_by", judgement.policy.sharing);
   PutTokens(measures, document);
   if (measures.along) {
     PutAlong(*measures.along, document);
@@ -280,6 +283,12 @@ Document PrecisionDocument(const Judgement& judgement) {
   if (judgement.origin.empty()) {
     document.AddField("trained", Trained(measures.trained));
     document.AddField("learnt", Learnt(judgement));
+  }
+  if (judgement.policy.sharing > 1) {
+    document.AddField(
+        "alpha", fmt::format("{:g} is shared with Holm's procedure; {} "
+                             "candidates had to share it here",
+                             judgement.policy.alpha, judgement.policy.sharing));
   }
   const char* of_what = judgement.policy.InTokens() ? " tokens" : "";
   for (const gate::Sensitivity& of : measures.sensitivity) {

@@ -400,7 +400,7 @@ std::string VerdictReasons(const Judgement& judgement) {
     if (!lacking.empty()) {
       reasons += fmt::format("; no evidence: {}", fmt::join(lacking, ", "));
     }
-    if (judgement.controls && !judgement.controls->control &&
+    if (judgement.controls && judgement.controls->controls.empty() &&
         !judgement.controls->is_candidate) {
       reasons += "; no control";
     }

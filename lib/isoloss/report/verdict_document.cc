@@ -264,7 +264,7 @@ void AddControls(const Judgement& judgement, Document& document) {
         "Control and null arms, {:g} % intervals over seeds",
         100 - 200 * (judgement.looks
                          ? judgement.looks->NominalAlpha(judgement.policy)
-                         : judgement.policy.alpha))});
+                         : judgement.policy.Alpha()))});
   }
   document.PutObject("controls", ControlsDocument(judgement));
 }

@@ -83,17 +83,21 @@ std::string SensitivityText(const std::vector<gate::Sensitivity>& tests,
 
 std::string ControlText(const Judgement& judgement) {
   const gate::Controls& controls = *judgement.controls;
-  if (!controls.control && !controls.is_candidate) {
+  const gate::ControlArm* control = controls.Telling();
+  if (control == nullptr && !controls.is_candidate) {
     return "No control is named, so nothing shows that a bad recipe would have "
            "been seen.";
   }
-  if (!controls.control) {
+  if (control == nullptr) {
     return fmt::format(
         "The control is \"{}\" itself, so that none is beside it.",
         judgement.candidate.arm);
   }
-  return fmt::format("The control \"{}\" {}.", controls.control->arm,
-                     ControlFinding(*controls.control));
+  const bool mildest = controls.controls.size() > 1 && control->SeenWorse();
+  return fmt::format(
+      "{} \"{}\" {}{}.",
+      mildest ? "The mildest control that failed," : "The control",
+      control->arm, mildest ? "," : "", ControlFinding(*control));
 }
 
 /// Returns whether chance alone reaches across the whole margin in a test, so
@@ -283,7 +287,9 @@ Judgement WithShortNames(Judgement judgement, size_t most) {
   shorten(judgement.baseline.arm);
   shorten(judgement.candidate.arm);
   if (judgement.controls) {
-    if (judgement.controls->control) shorten(judgement.controls->control->arm);
+    for (gate::ControlArm& arm : judgement.controls->controls) {
+      shorten(arm.arm);
+    }
     for (gate::ControlArm& arm : judgement.controls->nulls) shorten(arm.arm);
   }
   return judgement;

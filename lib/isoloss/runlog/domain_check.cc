@@ -108,6 +108,20 @@ std::string WrongOracleShape(const OracleColumns& oracle, size_t i) {
   return "";
 }
 
+/// Finds a contradiction of the column that came with layout 3.
+std::string WrongTensorNoise(const OracleColumns& oracle, size_t i) {
+  const double ratio = oracle.noise_ratio[i];
+  const double beyond_chance = oracle.tensor_noise_ratio[i];
+  if (std::isnan(ratio) == std::isnan(beyond_chance) &&
+      !(beyond_chance > ratio)) {
+    return "";
+  }
+  return fmt::format(
+      "noise_ratio {} and tensor_noise_ratio {}, but both must be NaN, or the "
+      "second must be no larger than the first",
+      ratio, beyond_chance);
+}
+
 std::string WrongRoutingRow(const OracleRoutingColumns& routing, size_t i) {
   const double parts = static_cast<double>(routing.flips[i]) +
                        static_cast<double>(routing.other[i]);
@@ -217,6 +231,9 @@ void CheckComparisons(const ProbeLog& log, std::vector<Violation>& violations) {
   CheckRows("oracle", log.oracle, &WrongOracleRow, violations);
   if (log.schema_version >= 2) {
     CheckRows("oracle", log.oracle, &WrongOracleShape, violations);
+  }
+  if (log.schema_version >= 3) {
+    CheckRows("oracle", log.oracle, &WrongTensorNoise, violations);
   }
   CheckRows("routing", log.routing, &WrongRoutingRow, violations);
   CheckOrder(log, violations);

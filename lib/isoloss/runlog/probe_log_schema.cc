@@ -7,6 +7,8 @@ namespace {
 
 /// The columns on the shape of flips came with this version of the layout.
 constexpr int64_t kShape = 2;
+/// Likewise the error of a tensor whose elements have unequal variances.
+constexpr int64_t kUnequal = 3;
 
 }  // namespace
 

@@ -179,4 +179,17 @@ double DetectableDifference(double sd, int64_t pairs,
   return options.margin + high * sd / std::sqrt(n);
 }
 
+double UpperLimitOfSd(double sd, int64_t count, double confidence) {
+  CheckPairs("UpperLimitOfSd", count);
+  if (!(confidence > 0 && confidence < 1)) {
+    ThrowError(ErrorKind::kConfig,
+               "UpperLimitOfSd: confidence is {}, but must be in (0, 1).",
+               confidence);
+  }
+  const auto degrees_of_freedom = static_cast<double>(count - 1);
+  const double chi_squared =
+      2 * boost::math::gamma_p_inv(degrees_of_freedom / 2, 1 - confidence);
+  return sd * std::sqrt(degrees_of_freedom / chi_squared);
+}
+
 }  // namespace isoloss::stats

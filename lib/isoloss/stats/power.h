@@ -64,4 +64,12 @@ std::optional<int64_t> PairsForPower(double mean, double sd,
 double DetectableDifference(double sd, int64_t pairs,
                             const EquivalenceOptions& options);
 
+/// Returns the upper end of a one-sided interval of a normal variable's
+/// standard deviation. `sd` is that of `count` values, and the interval covers
+/// the true one with probability `confidence`:
+///   sd sqrt((count - 1) / chi^2_{1-confidence,count-1}).
+/// Errors   ConfigError for fewer than two values, or unless confidence is in
+///          (0, 1).
+double UpperLimitOfSd(double sd, int64_t count, double confidence);
+
 }  // namespace isoloss::stats

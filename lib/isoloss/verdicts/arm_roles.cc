@@ -184,7 +184,7 @@ gate::Controls JudgeControls(const std::vector<compare::Run>& runs,
   for (const std::string& arm : roles.nulls) {
     controls.nulls.push_back(judge(arm));
   }
-  if (!roles.control.empty()) controls.control = judge(roles.control);
+  if (!roles.control.empty()) controls.controls.push_back(judge(roles.control));
   return controls;
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
@@ -12,7 +13,9 @@
 #include "isoloss/base/nearest_name.h"
 #include "isoloss/base/printable.h"
 #include "isoloss/base/text_file.h"
+#include "isoloss/gate/level.h"
 #include "isoloss/report/json.h"
+#include "isoloss/runlog/recording.h"
 #include "isoloss/system/output_file.h"
 #include "isoloss/verdicts/report_page.h"
 
@@ -150,11 +153,52 @@ gate::Controls Beside(const std::string& candidate, gate::Controls controls) {
   std::erase_if(controls.nulls, [&](const gate::ControlArm& null) {
     return null.arm == candidate;
   });
-  if (controls.control && controls.control->arm == candidate) {
-    controls.control.reset();
-    controls.is_candidate = true;
-  }
+  controls.is_candidate =
+      std::erase_if(controls.controls, [&](const gate::ControlArm& control) {
+        return control.arm == candidate;
+      }) > 0;
   return controls;
+}
+
+/// Returns whether level L5 has shown the candidate to be as good as the
+/// baseline.
+bool IsShown(const gate::Judgement& judgement) {
+  return std::ranges::any_of(
+      judgement.levels, [](const gate::LevelOutcome& level) {
+        return level.name == gate::LevelName(gate::LevelId::l5_final_window) &&
+               level.outcome == gate::Outcome::kPass;
+      });
+}
+
+/// Judges all candidates, which share the baseline and so alpha. With Holm's
+/// procedure the chance that any of those on the margin or beyond is shown to
+/// be as good as the baseline is at most alpha. k candidates that are not shown
+/// have alpha / k each; once some of them are shown, the rest are judged again.
+/// A question of regression shares nothing, since its verdict is on all arms.
+/// Source   Holm, Scandinavian Journal of Statistics 6 (1979), 65-70.
+template <typename JudgeOne>
+std::vector<gate::Judgement> JudgeSharing(
+    const std::vector<std::string>& candidates, gate::Policy policy,
+    const JudgeOne& judge) {
+  std::vector<gate::Judgement> judgements(candidates.size());
+  std::vector<bool> shown(candidates.size(), false);
+  const auto open = [&] { return std::ranges::count(shown, false); };
+  int64_t before = 0;
+  while (open() > 0 && open() != before) {
+    before = open();
+    if (policy.question == compare::Question::kPrecision) {
+      policy.sharing = before;
+    }
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      if (shown[i]) continue;
+      judgements[i] = judge(candidates[i], policy);
+    }
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      shown[i] = shown[i] || IsShown(judgements[i]);
+    }
+    if (policy.question != compare::Question::kPrecision) break;
+  }
+  return judgements;
 }
 
 /// Says on stderr, and with each judgement, which approved arms have no new
@@ -191,6 +235,23 @@ gate::Policy PolicyOf(const std::string& file,
       fmt::format("{}: gate.margin_percent", experiment.path.string()));
 }
 
+gate::Policy ForPrecision(gate::Policy policy,
+                          const std::string& experiment_text) {
+  if (policy.question != compare::Question::kPrecision ||
+      !policy.margin_source.empty()) {
+    return policy;
+  }
+  const auto keys = runlog::KeysOf(experiment_text);
+  const auto chosen = keys.find("gate.margin_percent");
+  if (chosen == keys.end()) {
+    return gate::WithMargin(std::move(policy), gate::kOwnMarginPercent,
+                            "default of isoloss' own experiments");
+  }
+  return gate::WithMargin(std::move(policy),
+                          std::strtod(chosen->second.c_str(), nullptr),
+                          "gate.margin_percent of the logs' experiment");
+}
+
 void CheckVerdicts(const train::Experiment& experiment,
                    const std::filesystem::path& folder) {
   for (const auto& file : VerdictsBelow(experiment, folder)) CheckVerdict(file);
@@ -224,19 +285,26 @@ std::vector<gate::Judgement> JudgeRoles(const std::vector<compare::Run>& runs,
                                         const logs::EvidenceFiles& evidence) {
   logs::CheckEvidenceIsUsed(evidence, policy.question, roles.candidates,
                             baseline_arm);
+  const gate::Looks* looks = evidence.looks ? &*evidence.looks : nullptr;
   const gate::Controls controls =
-      JudgeControls(runs, baseline_arm, roles, policy,
-                    evidence.looks ? &*evidence.looks : nullptr);
-  std::vector<gate::Judgement> judgements;
-  for (const std::string& candidate : roles.candidates) {
-    const gate::Controls beside = Beside(candidate, controls);
-    judgements.push_back(logs::JudgeWith(
-        compare::PairBySeed(baseline_arm,
-                            compare::RunsOfArm(runs, baseline_arm), candidate,
-                            compare::RunsOfArm(runs, candidate)),
-        evidence, policy, &beside));
-  }
-  return judgements;
+      JudgeControls(runs, baseline_arm, roles, policy, looks);
+  const auto pair = [&](const std::string& one, const std::string& other) {
+    return compare::PairBySeed(one, compare::RunsOfArm(runs, one), other,
+                               compare::RunsOfArm(runs, other));
+  };
+  return JudgeSharing(
+      roles.candidates, policy,
+      [&](const std::string& candidate, const gate::Policy& shared) {
+        gate::Controls beside = Beside(candidate, controls);
+        for (gate::ControlArm& null : beside.nulls) {
+          if (null.tests.empty()) continue;
+          null.candidate_less =
+              gate::JudgeControl(pair(null.arm, candidate), policy, looks)
+                  .tests;
+        }
+        return logs::JudgeWith(pair(baseline_arm, candidate), evidence, shared,
+                               &beside);
+      });
 }
 
 std::vector<gate::Judgement> JudgeAgainstApproved(

@@ -21,6 +21,13 @@ namespace isoloss::verdicts {
 gate::Policy PolicyOf(const std::string& file,
                       const train::Experiment& experiment);
 
+/// Returns the policy for a verdict on precision of isoloss' own runs. If it
+/// chooses no margin, that is gate.margin_percent of `experiment_text`, or
+/// gate::kOwnMarginPercent.
+/// Errors   as gate::WithMargin.
+gate::Policy ForPrecision(gate::Policy policy,
+                          const std::string& experiment_text);
+
 /// Judges every candidate in `runs` against `baseline_arm`, beside null arms
 /// and the control (RolesOf).
 /// Errors   ConfigError if either side has no run; as RolesOf and
