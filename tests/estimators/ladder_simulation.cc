@@ -1,7 +1,7 @@
 // Prints how often `isoloss study ladder` calls an arm safe whose law is known,
-// as the table of docs/gate-evidence.md.
+// as the table of docs/studies.md.
 //
-//   build/release/bin/ladder_simulation [LADDERS]     (default: 4000)
+//   build/release/bin/ladder_simulation [LADDERS]     (default: 10000)
 
 #include <fmt/format.h>
 
@@ -72,9 +72,6 @@ std::vector<Row> Rows(const std::vector<Size>& sizes, const Size& target) {
       {"0.5 % everywhere, t3 seeds", 0.5, EverywhereLaw(0.5),
        SeedNoise::kStudentT3},
       {"fading, 0.2 % in the smallest size", Fading(target), Of(Fading)},
-      {"on the margin everywhere", kMargin, EverywhereLaw(kMargin)},
-      {"on the margin everywhere, t3 seeds", kMargin, EverywhereLaw(kMargin),
-       SeedNoise::kStudentT3},
       {"a line that grows to the margin", kMargin, grows},
       {"the same, t3 seeds", kMargin, grows, SeedNoise::kStudentT3},
       {"the same, spread 4 times as large at the top", kMargin, grows,
@@ -82,12 +79,12 @@ std::vector<Row> Rows(const std::vector<Size>& sizes, const Size& target) {
       {"the same, spread a quarter at the top", kMargin, grows,
        SeedNoise::kNormal, 0.25},
       {"a line that falls to the margin", kMargin, falls},
-      {"wrong rates, 0.1 % in the mean", 0.1, WrongRates(0.1)},
-      {"wrong rates, on the margin in the mean", kMargin, WrongRates(kMargin)},
+      {"wrong rates, mean 0.1 %", 0.1, WrongRates(0.1)},
+      {"wrong rates, mean on the margin", kMargin, WrongRates(kMargin)},
       {"saturating (1e9 tokens)", Saturating(target), Of(Saturating)},
       {"late (from 1e10 tokens)", Late(target), Of(Late)},
       {"step above 2B active parameters", Step(target), Of(Step)},
-      {"cool-down that the rungs do not reach", CoolDown(target), Of(CoolDown)},
+      {"cool-down that the sizes do not reach", CoolDown(target), Of(CoolDown)},
   };
 }
 
@@ -149,11 +146,11 @@ void PrintTable(size_t ladders) {
 }  // namespace isoloss::estimators
 
 int main(int count, char** arguments) {
-  const long ladders = count == 2 ? std::atol(arguments[1]) : 4000;
+  const long ladders = count == 2 ? std::atol(arguments[1]) : 10000;
   if (count > 2 || ladders < 1) {
     fmt::print(stderr,
                "ladder_simulation: one number of ladders for each row, at "
-               "least 1, may be given, such as 4000.\n");
+               "least 1, may be given, such as 10000.\n");
     return 2;
   }
   isoloss::estimators::PrintTable(static_cast<size_t>(ladders));

@@ -26,7 +26,8 @@ struct GapEstimate {
   double value = 0;
   /// The standard error comes from the spread of seeds within each cell.
   double error = 0;
-  /// Welch (1947), Biometrika 34, 28-35; infinite for an error of 0.
+  /// They are Welch's (1947, Biometrika 34, 28-35), and infinite for an error
+  /// of 0.
   double degrees_of_freedom = 0;
 
   /// Returns Student's t interval. Errors   ConfigError unless the confidence
