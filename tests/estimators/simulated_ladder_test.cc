@@ -27,7 +27,7 @@ double FourErrors(double share) {
 }
 
 // These are the bars of a ladder that can answer. The true shares are 99.9,
-// 98.8, 89.2 and 99.9 %, so that each lies more than four errors above its bar.
+// 98.7, 89.8 and 99.9 %, so that each lies more than four errors above its bar.
 TEST(ShareOfVerdicts, DecidesWithTwelveSizesOf32Seeds) {
   const SimulatedLadder ladder = Default(32);
   const auto shares = [&](double gap) {
