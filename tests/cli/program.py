@@ -70,12 +70,9 @@ FORBIDDEN = (
 
 STUDIES_SCHEMA = pathlib.Path(__file__).resolve().parents[2] / "docs" / "studies.schema.json"
 INTERVAL = {"estimate", "lower", "upper"}
-# By file: documented keys that no test needs to write. A law is held against the largest size from four
-# sizes on, the tests' claims compare losses of two arms alone, and their logs lack no operand of the widest
-# model.
+# By file: documented keys that no test needs to write. The tests' claims compare losses of two arms alone, and
+# their logs lack no operand of the widest model.
 OPTIONAL = {
-    "ladder.json": {f"arms[].held_out[].{key}" for key in ("form", "cell", "measured_nats", "predicted_nats",
-                                                           "inside")},
     "widths.json": {f"left_out[].{key}" for key in ("name", "missing_logs", "infinite_logs")},
     "claim.json": {f"contrasts[].{key}" for key in ("other_cell", "other_arm", "other_reference", "p", "diverged",
                                                     "runs", "reference_diverged", "reference_runs")},

@@ -84,6 +84,31 @@ class Studies(ProgramTest):
         cut = self.run_isoloss(*long, "cut", "--json")
         self.assertEqual(json.loads(cut.stdout), json.loads(whole.stdout))
 
+    def test_one_size_has_sixteen_times_the_batch(self):
+        # 20,000 tokens of 19 tokens a step are the first 1,024 steps or more; 64 is the least with 16 times the batch.
+        ladder = (*LADDER[:2], "--parameters", "0.008", "0.016", "--tokens-per-parameter", "0.2", "2.5", "--seeds",
+                  "2", "--set", "train.sequences_per_batch=1", "--out", "batch")
+        dry = self.run_isoloss(*ladder, "--dry-run")
+        self.assertRegex(dry.stdout, r"\n8K-2.5 .*\n8K-2.5-batch16 .*\n16K-2.5 ")
+        steps = {line.split()[0]: int(line.split()[4]) for line in dry.stdout.splitlines()[1:6]}
+        self.assertEqual(steps["8K-2.5-batch16"], -(-steps["8K-2.5"] // 16))
+
+        result = self.run_isoloss(*ladder)
+
+        self.assertIn("minus 8K-2.5:", result.stdout)
+        found = self.result_of("batch", "ladder")
+        for arm in found["arms"]:
+            self.assertEqual([cell["name"] for cell in arm["cells"]], ["8K-0.2", "16K-0.2", "8K-2.5", "16K-2.5"])
+            self.assertEqual((arm["large_batch"]["name"], arm["large_batch"]["twin"]), ("8K-2.5-batch16", "8K-2.5"))
+            self.assertLess(arm["cells"][0]["active_parameters"], arm["cells"][0]["parameters"])
+        logs = self.logs("batch")
+        self.assertEqual(len(logs), 5 * 3 * 2)
+        self.assertEqual(self.run_isoloss(*ladder).stdout, result.stdout)
+        self.assertEqual(self.logs("batch"), logs)
+        next(path for path in (self.folder / "batch").rglob("*.h5") if "batch16" in str(path)).unlink()
+        self.assertIn("8K-2.5-batch16: 1 of 2 seeds are not trained yet",
+                      in_one_line(self.run_isoloss(*ladder, "--no-train").stdout))
+
     def test_nothing_is_judged_where_nothing_is(self):
         for command in (LADDER, STRESS):
             result = self.run_isoloss(*command, "--out", "none", "--no-train")
@@ -102,13 +127,13 @@ class Studies(ProgramTest):
         self.run_isoloss(*LADDER, "--out", "holes", "--part", "1/4")
         result = self.run_isoloss(*LADDER, "--out", "holes", "--no-train")
         self.assertEqual(result.returncode, INCONCLUSIVE, result.stderr)
-        self.assertIn("a law takes 3", in_one_line(result.stdout))
+        self.assertIn("a line takes 3", in_one_line(result.stdout))
 
     def test_sizes_that_a_budget_does_not_hold_are_left_out_and_stay_so(self):
         narrow = (*LADDER[:2], "--parameters", "0.008", "3", "--tokens-per-parameter", "0.2",
                   "--seeds", "2", "--out", "narrow")
         first = self.run_isoloss(*narrow, "--budget", "0.3")
-        self.assertIn("1 of 2 sizes are left out", in_one_line(first.stderr))
+        self.assertIn("2 of 3 sizes are left out", in_one_line(first.stderr))
         second = self.run_isoloss(*narrow)
         self.assertIn("as they were when this ladder began", in_one_line(second.stderr))
         self.assertEqual(len(list((self.folder / "narrow" / "cells").iterdir())), 1)

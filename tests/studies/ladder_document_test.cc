@@ -6,15 +6,13 @@
 
 #include "isoloss/document/json.h"
 #include "isoloss/document/text.h"
+#include "isoloss/estimators/size_text.h"
 #include "isoloss/studies/documents.h"
 
 namespace isoloss::studies::ladder_document_test {
 namespace {
 
-using estimators::ArmStatement;
-using estimators::GapFit;
 using estimators::LadderStatement;
-using estimators::SizeStatement;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -28,79 +26,83 @@ std::string SvgOf(const LadderStatement& statement) {
   return document::RenderSvg(LadderPicture(statement));
 }
 
-GapFit Fit(estimators::Form form, double estimate, double lower, double upper) {
-  GapFit fit;
-  fit.form = form;
-  fit.predicted = {estimate, lower, upper};
-  return fit;
+/// One arm with four sizes and a large batch. Losses are 2 nats, so that 0.002
+/// nats are 0.1 %.
+LadderStatement Statement(double gap_nats) {
+  estimators::LadderArm arm{.name = "fast<arm>", .recipe = "mxfp8_rceil"};
+  for (const double tokens : {1e6, 2e6, 4e6, 8e6}) {
+    arm.cells.push_back({.name = std::to_string(arm.cells.size()),
+                         .size = {1.5e6, tokens, 1e6},
+                         .gaps = {gap_nats - 1e-5, gap_nats + 1e-5},
+                         .baseline = {2, 2}});
+  }
+  arm.large_batch = {arm.cells[0], "0"};
+  arm.large_batch->cell.name = "0-batch16";
+  arm.large_batch->cell.gaps = {0.0099, 0.0101};
+  LadderStatement statement = estimators::StateLadder(
+      "name", "bf16", {arm}, {.sizes = {estimators::ParseSize("16B")}});
+  statement.notes = {"One size is left out."};
+  return statement;
 }
 
-LadderStatement Statement() {
-  ArmStatement arm{.arm = {.name = "fast<arm>", .recipe = "mxfp8_rceil"},
-                   .held_out = {},
-                   .slope = estimators::GapInterval{0.001, -0.002, 0.004},
-                   .sizes = {}};
-  arm.arm.cells = {{.name = "0.34M-1",
-                    .size = {0.34e6, 0.34e6},
-                    .gaps = {0.001, 0.003},
-                    .baseline = {2, 2}}};
-  arm.held_out = {{.form = estimators::Form::kPowerLaw,
-                   .cell = "0.34M-1",
-                   .measured = 0.002,
-                   .interval = {0.001, 0.0015, 0.0016},
-                   .inside = false}};
-  SizeStatement size{.name = "16B@50B", .size = {16e9, 50e9}};
-  size.margin_nats = 0.005;
-  size.fits = {Fit(estimators::Form::kPowerLaw, 0.001, -4000, 4000),
-               Fit(estimators::Form::kEffectiveSize, 0.001, 0.0005, 0.002)};
-  size.seeds_factor = 8;
-  arm.sizes = {size};
-  return {.experiment = "name",
-          .baseline = "bf16",
-          .question = {},
-          .margin_nats = 0.005,
-          .arms = {arm},
-          .notes = {"One size is left out."}};
-}
+TEST(LadderDocument, SaysTheVerdictAndBelowItWhatMustBeTrue) {
+  const std::string text = TextOf(Statement(0));
 
-TEST(LadderDocument, SaysWhatASizeMayExpect) {
-  const std::string text = TextOf(Statement());
-
-  EXPECT_THAT(text, HasSubstr("16B@50B: INCONCLUSIVE (margin 0.0050 nats)"));
-  EXPECT_THAT(text, HasSubstr("8 times the seeds"));
-  EXPECT_THAT(text, HasSubstr("OUTSIDE"));
-  EXPECT_THAT(text, HasSubstr("+0.0010 [+0.0005, +0.0020]"));
+  EXPECT_TRUE(text.starts_with("fast<arm> at 16B@50B: SAFE: gap "));
+  // log10 of 2.4e9 * 50e9 over 1e6 * 8e6 is 7.176, and 0.25 / 7.176 = 0.035.
+  EXPECT_THAT(text.substr(text.find('\n') + 1),
+              ::testing::StartsWith(
+                  "What must be true: to leave the margin at 16B@50B, "
+                  "the gap must grow by 0.035 % per decade of compute "
+                  "beyond the ladder; measured growth is "));
+  EXPECT_THAT(text, HasSubstr("16B@50B (2.4B active parameters, 7.2 decades"));
+  EXPECT_THAT(text, HasSubstr("constant     "));
+  EXPECT_THAT(text, Not(HasSubstr("nine of ten")));
+  EXPECT_THAT(text, HasSubstr("minus 0: +0.500 "));
+  EXPECT_THAT(text, HasSubstr("the gap depends on the batch"));
   EXPECT_THAT(text, HasSubstr("One size is left out."));
-  // A law that allows any gap says so in place of a number.
-  EXPECT_THAT(text, HasSubstr("[below -10, above 10]"));
-  EXPECT_THAT(text, Not(HasSubstr("4000")));
 }
 
-TEST(LadderDocument, SaysWhenSeedsWouldNotHelp) {
-  LadderStatement statement = Statement();
-  statement.arms[0].sizes[0].seeds_factor.reset();
-  EXPECT_THAT(TextOf(statement), HasSubstr("train larger sizes"));
-  statement.arms[0].sizes[0].verdict = estimators::ScaleVerdict::kSafe;
-  EXPECT_THAT(TextOf(statement), HasSubstr("16B@50B: safe"));
-  EXPECT_THAT(TextOf(statement), Not(HasSubstr("train larger sizes")));
+TEST(LadderDocument, SaysNothingMustBeTrueOfAGapOutsideTheMargin) {
+  const std::string text = TextOf(Statement(0.01));
+
+  EXPECT_THAT(text, HasSubstr("16B@50B: UNSAFE"));
+  EXPECT_THAT(text, Not(HasSubstr("What must be true")));
+}
+
+TEST(LadderDocument, SaysHowManySeedsWouldDo) {
+  LadderStatement statement = Statement(0);
+  estimators::SizeStatement& size = statement.arms[0].sizes[0];
+  size.verdict = estimators::ScaleVerdict::kInconclusive;
+  size.seeds_without_gap = 14;
+  EXPECT_THAT(TextOf(statement), HasSubstr("doubts below"));
+  size.gap_percent.upper = 1;
+  EXPECT_THAT(TextOf(statement), HasSubstr("with 14 seeds of each size"));
 }
 
 TEST(LadderDocument, HoldsEveryNumber) {
-  const auto json = nlohmann::json::parse(JsonOf(Statement()));
+  const auto json = nlohmann::json::parse(JsonOf(Statement(0)));
 
+  EXPECT_EQ(json.at("schema_version"), 2);
   const auto& arm = json.at("arms").at(0);
   EXPECT_EQ(arm.at("name"), "fast<arm>");
-  EXPECT_EQ(arm.at("cells").at(0).at("gaps_nats").at(1), 0.003);
-  EXPECT_EQ(arm.at("sizes").at(0).at("verdict"), "inconclusive");
-  EXPECT_EQ(arm.at("sizes").at(0).at("fits").at(0).at("gap_nats").at("upper"),
-            4000);
-  EXPECT_EQ(arm.at("held_out").at(0).at("inside"), false);
-  EXPECT_EQ(json.at("margin_nats"), 0.005);
+  EXPECT_EQ(arm.at("cells").at(0).at("gaps_nats").at(1), 1e-5);
+  EXPECT_EQ(arm.at("cells").at(0).at("parameters"), 1.5e6);
+  EXPECT_EQ(arm.at("cells").at(0).at("active_parameters"), 1e6);
+  EXPECT_EQ(arm.at("large_batch").at("twin"), "0");
+  const auto& size = arm.at("sizes").at(0);
+  EXPECT_EQ(size.at("verdict"), "safe");
+  EXPECT_EQ(size.at("active_parameters"), 2.4e9);
+  EXPECT_EQ(size.at("sensitivity").at(0).at("law"), "constant");
+  EXPECT_THAT(size.at("what_must_be_true").get<std::string>(),
+              HasSubstr("must grow by 0.035 %"));
 }
 
 TEST(LadderPicture, DrawsAPanelForEachArm) {
-  LadderStatement statement = Statement();
+  LadderStatement statement = Statement(0);
   statement.arms.push_back(statement.arms[0]);
+  statement.arms[1].sizes.clear();
+  statement.arms[1].arm.large_batch.reset();
   statement.arms[1].arm.cells.clear();
   const std::string svg = SvgOf(statement);
 

@@ -6,6 +6,7 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/model/graph.h"
+#include "isoloss/train/cost.h"
 #include "isoloss/train/experiment.h"
 
 namespace isoloss::train::presets_test {
@@ -32,6 +33,15 @@ TEST_P(PresetConformance, IsAValidModelWhoseSizeIsEstimatedExactly) {
     values += product;
   }
   EXPECT_EQ(EstimatedParameters(preset.model), values);
+}
+
+// DeepSeek's reports say 37B of 671B, and 2.4B of 16B; both are rounded, and
+// count embeddings in different ways: 2.4B leaves out one of two tables.
+TEST(ActiveParameters, AreThoseOfDeepSeeksReports) {
+  EXPECT_NEAR(ActiveParameters(PresetByName("dsv3-671b-topology").model) / 37e9,
+              1, 0.02);
+  EXPECT_NEAR(ActiveParameters(PresetByName("dsv3-16b-topology").model) / 2.4e9,
+              1, 0.12);
 }
 
 TEST_P(PresetConformance, HasAMeshThatFits) {

@@ -9,7 +9,7 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/estimators/gap_cell.h"
-#include "isoloss/estimators/prediction.h"
+#include "isoloss/estimators/parameter_factor.h"
 #include "isoloss/stats/binomial_interval.h"
 #include "isoloss/stats/fisher_exact.h"
 #include "isoloss/stats/mean_interval.h"
@@ -245,7 +245,7 @@ void JudgeFactor(std::span<const CellCurves> cells, double alpha,
                          : "A loss is not finite";
     return;
   }
-  estimators::PredictionOptions options;
+  estimators::FactorOptions options;
   options.confidence = 1 - alpha;
   // Ten draws lie beyond each end, so that no single draw is an end.
   options.resamples =

@@ -3,113 +3,115 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <span>
 
 #include "isoloss/base/error.h"
-#include "isoloss/estimators/predictor.h"
-#include "isoloss/estimators/size_text.h"
-#include "isoloss/stats/summary.h"
 
 namespace isoloss::estimators {
 namespace {
 
 const GapCell& LargestCell(const std::vector<GapCell>& cells) {
-  return *std::max_element(cells.begin(), cells.end(),
-                           [](const GapCell& a, const GapCell& b) {
-                             return a.size.Flops() < b.size.Flops();
-                           });
+  return *std::ranges::max_element(
+      cells, {}, [](const GapCell& cell) { return cell.size.Flops(); });
 }
 
-void AddDoubts(double margin_nats, ArmStatement& statement) {
-  const LadderArm& arm = statement.arm;
-  const GapCell& top = LargestCell(arm.cells);
-  const double mean = stats::Mean(top.gaps);
-  if (mean >= margin_nats) {
-    statement.doubts.push_back(fmt::format(
-        "Arm {}: its mean gap at size {} is {:+.4f} nats, above the margin.",
-        arm.name, top.name, mean));
-  }
-  for (const HeldOutRung& rung : statement.held_out) {
-    if (rung.inside) continue;
-    statement.doubts.push_back(fmt::format(
-        "Arm {}: size {} lies outside what the {} predicts from the others.",
-        arm.name, rung.cell, WordOf(kFormTexts, rung.form)));
-  }
-  if (statement.sizes.empty()) return;
-  for (const GapFit& fit : statement.sizes.front().fits) {
-    if (!fit.Misfits()) continue;
-    statement.doubts.push_back(fmt::format(
-        "Arm {}: the {} does not fit its measured gaps (p = {:.2g}).", arm.name,
-        WordOf(kFormTexts, fit.form), *fit.fit_p));
-  }
+ScaleVerdict VerdictOf(const GapInterval& gap, double margin) {
+  if (-margin < gap.lower && gap.upper < margin) return ScaleVerdict::kSafe;
+  return gap.lower > margin || gap.upper < -margin
+             ? ScaleVerdict::kUnsafe
+             : ScaleVerdict::kInconclusive;
 }
 
-/// Returns the cells that tell the baseline's loss. Each cell comes from the
-/// arm for which most of its seeds exist.
-std::vector<GapCell> BaselineCells(const std::vector<LadderArm>& arms) {
-  std::vector<GapCell> cells;
-  for (const LadderArm& arm : arms) {
-    for (const GapCell& cell : arm.cells) {
-      const auto known = std::ranges::find(cells, cell.name, &GapCell::name);
-      if (known == cells.end()) {
-        cells.push_back(cell);
-      } else if (known->baseline.size() < cell.baseline.size()) {
-        *known = cell;
-      }
-    }
+/// An arm without a gap is safe if its estimate and its reach fit into the
+/// margin. Both are at most `reach` in the question's share of ladders, and
+/// shrink with the root of the number of seeds.
+size_t SeedsWithoutGap(const LadderArm& arm, const GapInterval& gap,
+                       double margin) {
+  size_t seeds = 0;
+  for (const GapCell& cell : arm.cells) {
+    seeds = std::max(seeds, cell.gaps.size());
   }
+  const double reach = (gap.upper - gap.lower) / 2;
+  const double factor = 2 * reach / margin;
+  return std::max<size_t>(
+      2, static_cast<size_t>(
+             std::ceil(static_cast<double>(seeds) * factor * factor)));
+}
+
+/// Returns the half of the cells that takes more operations.
+std::vector<GapCell> LargerHalf(std::vector<GapCell> cells) {
+  std::ranges::sort(cells, {},
+                    [](const GapCell& cell) { return cell.size.Flops(); });
+  cells.erase(cells.begin(),
+              cells.begin() + static_cast<long>(cells.size() / 2));
   return cells;
 }
 
-/// Margins are a percentage of the baseline's loss, in nats.
-class Margins {
- public:
-  Margins(const std::vector<GapCell>& baseline, double percent)
-      : percent_(percent), law_(BaselineLaw(baseline)) {
-    if (!baseline.empty()) {
-      largest_ = percent / 100 * stats::Mean(LargestCell(baseline).baseline);
-    }
+SizeStatement StateSize(const LadderArm& arm, const Size& size,
+                        const LadderQuestion& question) {
+  const double margin = question.margin_percent;
+  const GapCell& top = LargestCell(arm.cells);
+  SizeStatement statement{
+      .size = size,
+      .gap_percent =
+          LineAt(arm.cells, size.Flops()).Interval(question.confidence)};
+  statement.verdict = VerdictOf(statement.gap_percent, margin);
+  statement.decades_beyond = std::log10(size.Flops() / top.size.Flops());
+  const double gap = MeanGap(top).value;
+  if (statement.decades_beyond > 0 && std::fabs(gap) < margin) {
+    statement.must_grow = (margin - gap) / statement.decades_beyond;
   }
-
-  /// Returns the margin of the largest cell.
-  double largest() const { return largest_; }
-  /// Returns the margin at a size, from the baseline's law if that gives less
-  /// than the largest cell.
-  double At(const Size& size) const {
-    return law_ ? std::min(largest_, percent_ / 100 * law_->At(size))
-                : largest_;
+  statement.seeds_without_gap =
+      SeedsWithoutGap(arm, statement.gap_percent, margin);
+  statement.others = {
+      {"constant", ConstantGap(arm.cells).Interval(question.confidence)}};
+  const std::vector<GapCell> half = LargerHalf(arm.cells);
+  if (half.size() >= kCellsOfALine) {
+    statement.others.push_back(
+        {"line of the larger half",
+         LineAt(half, size.Flops()).Interval(question.confidence)});
   }
+  return statement;
+}
 
- private:
-  double percent_;
-  std::optional<LossLaw> law_;
-  double largest_ = 0;
-};
+void AddDoubtOfLargest(const LadderQuestion& question,
+                       ArmStatement& statement) {
+  const GapCell& top = LargestCell(statement.arm.cells);
+  const GapInterval gap = MeanGap(top).Interval(question.confidence);
+  if (VerdictOf(gap, question.margin_percent) != ScaleVerdict::kUnsafe) return;
+  statement.doubts.push_back(fmt::format(
+      "Arm {}: its gap at size {} is {:+.3f} %, and lies outside the margin.",
+      statement.arm.name, top.name, gap.estimate));
+}
+
+std::optional<GapInterval> DifferenceOfBatch(const LadderArm& arm,
+                                             double confidence) {
+  if (!arm.large_batch) return std::nullopt;
+  const auto twin =
+      std::ranges::find(arm.cells, arm.large_batch->twin, &GapCell::name);
+  if (twin == arm.cells.end()) return std::nullopt;
+  return GapDifference(arm.large_batch->cell, *twin).Interval(confidence);
+}
 
 ArmStatement StateArm(const LadderArm& arm, const LadderQuestion& question,
-                      const Margins& margins, std::vector<std::string>& notes) {
+                      std::vector<std::string>& notes) {
   ArmStatement statement{
-      .arm = arm, .held_out = {}, .slope = std::nullopt, .sizes = {}};
+      .arm = arm, .slope = std::nullopt, .scatter = std::nullopt, .sizes = {}};
   statement.doubts = arm.doubts;
-  if (arm.cells.size() >= 2) {
-    statement.slope = GapSlope(arm.cells, question.prediction);
-  }
-  if (arm.cells.size() < kCellsOfALaw) {
+  statement.of_batch = DifferenceOfBatch(arm, question.confidence);
+  if (arm.cells.size() < kCellsOfALine) {
     notes.push_back(fmt::format(
-        "Arm {} has {} sizes, but a law takes {}: nothing is predicted of it.",
-        arm.name, arm.cells.size(), kCellsOfALaw));
+        "Arm {} has {} sizes, but a line takes {}: nothing is predicted of it.",
+        arm.name, arm.cells.size(), kCellsOfALine));
     return statement;
   }
-  for (const Form form : kForms) {
-    if (const auto rung =
-            PredictTopRung(arm.cells, form, question.prediction)) {
-      statement.held_out.push_back(*rung);
-    }
-  }
+  statement.slope = LineSlope(arm.cells).Interval(question.confidence);
+  statement.scatter = ScatterOfCells(arm.cells);
   for (const Size& size : question.sizes) {
-    statement.sizes.push_back(StateSize(arm.cells, SizeText(size), size,
-                                        margins.At(size), question.prediction));
+    statement.sizes.push_back(StateSize(arm, size, question));
   }
-  AddDoubts(margins.largest(), statement);
+  AddDoubtOfLargest(question, statement);
   return statement;
 }
 
@@ -117,9 +119,9 @@ ArmStatement StateArm(const LadderArm& arm, const LadderQuestion& question,
 /// ladder that does not see this gap sees nothing.
 bool SeesControl(const LadderArm& control, const LadderQuestion& question) {
   if (control.cells.empty()) return false;
-  const GapInterval gap =
-      MeasuredGap(LargestCell(control.cells), question.prediction.confidence);
-  return gap.lower > 0;
+  return MeanGap(LargestCell(control.cells))
+             .Interval(question.confidence)
+             .lower > 0;
 }
 
 /// Makes an arm with a doubt safe at no size.
@@ -149,11 +151,9 @@ LadderStatement StateLadder(const std::string& experiment,
                             .question = question,
                             .arms = {},
                             .notes = {}};
-  const Margins margins(BaselineCells(arms), question.margin_percent);
-  statement.margin_nats = margins.largest();
   std::vector<std::string> unseen;
   for (const LadderArm& arm : arms) {
-    statement.arms.push_back(StateArm(arm, question, margins, statement.notes));
+    statement.arms.push_back(StateArm(arm, question, statement.notes));
     if (arm.role == ArmRole::kControl && !SeesControl(arm, question)) {
       unseen.push_back(fmt::format(
           "The control {} is not told apart from {} at the largest size: this "

@@ -37,20 +37,49 @@ std::optional<double> ParseCount(std::string_view text) {
   return std::nullopt;
 }
 
+/// These published models send a token to few of their experts.
+struct PublishedModel {
+  double parameters;
+  double active_parameters;
+};
+constexpr std::array<PublishedModel, 2> kPublishedModels = {
+    {{16e9, 2.4e9},    // DeepSeek-V2-Lite, arXiv 2405.04434
+     {671e9, 37e9}}};  // DeepSeek-V3, arXiv 2412.19437
+
+std::optional<double> PublishedActive(double parameters) {
+  for (const PublishedModel& model : kPublishedModels) {
+    if (model.parameters == parameters) return model.active_parameters;
+  }
+  return std::nullopt;
+}
+
+std::optional<Size> ParseAll(std::string_view text) {
+  const size_t at = text.find('@');
+  if (at == std::string_view::npos) return std::nullopt;
+  const std::string_view model = text.substr(0, at);
+  const size_t dash = model.find("-A");
+  const auto parameters = ParseCount(model.substr(0, dash));
+  const auto tokens = ParseCount(text.substr(at + 1));
+  if (!parameters || !tokens) return std::nullopt;
+  Size size{*parameters, *tokens, PublishedActive(*parameters)};
+  if (dash == std::string_view::npos) return size;
+  size.active_parameters = ParseCount(model.substr(dash + 2));
+  if (!size.active_parameters || *size.active_parameters > *parameters) {
+    return std::nullopt;
+  }
+  return size;
+}
+
 }  // namespace
 
 Size ParseSize(std::string_view text) {
-  if (text == "16B" || text == "16b") return {16e9, 50e9};
-  if (text == "671B" || text == "671b") return {671e9, 14.8e12};
-  const size_t at = text.find('@');
-  if (at != std::string_view::npos) {
-    const auto parameters = ParseCount(text.substr(0, at));
-    const auto tokens = ParseCount(text.substr(at + 1));
-    if (parameters && tokens) return {*parameters, *tokens};
-  }
+  if (text == "16B" || text == "16b") return *ParseAll("16B@50B");
+  if (text == "671B" || text == "671b") return *ParseAll("671B@14.8T");
+  if (const std::optional<Size> size = ParseAll(text)) return *size;
   ThrowError(ErrorKind::kConfig,
              "size '{}' was given, but a size is PARAMETERS@TOKENS, such as "
-             "16B@50B or 1.3M@26M, or 16B or 671B alone.",
+             "16B@50B or 1.3M@26M, PARAMETERS-AACTIVE@TOKENS, such as "
+             "30B-A3B@36T, or 16B or 671B alone.",
              text);
 }
 
@@ -66,7 +95,10 @@ std::string NumberText(double value) {
 }
 
 std::string SizeText(const Size& size) {
-  return NumberText(size.parameters) + "@" + NumberText(size.tokens);
+  const bool known = size.active_parameters == PublishedActive(size.parameters);
+  return NumberText(size.parameters) +
+         (known ? "" : "-A" + NumberText(size.ActiveParameters())) + "@" +
+         NumberText(size.tokens);
 }
 
 }  // namespace isoloss::estimators

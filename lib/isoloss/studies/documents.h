@@ -23,7 +23,7 @@ document::Document WidthsDocument(const compare::WidthTransfer& transfer);
 document::Document ClaimDocument(const estimators::ClaimResult& result);
 
 /// Draws the gap of each arm over the operations of a training: the measured
-/// cells, and the predictions of all laws at the requested sizes.
+/// cells, and the line up to the requested sizes.
 document::Picture LadderPicture(const estimators::LadderStatement& statement);
 /// Colours each cell by its result: divergence, a gap whose interval lies above
 /// 0 or below it, or neither.

@@ -14,6 +14,7 @@
 #include "isoloss/estimators/size_text.h"
 #include "isoloss/studies/documents.h"
 #include "isoloss/studies/study.h"
+#include "isoloss/train/cost.h"
 #include "isoloss/treatments/rung_model.h"
 #include "isoloss/verdicts/arm_roles.h"
 
@@ -34,6 +35,11 @@ constexpr int64_t kWarmupShare = 10;
 /// The held-out loss of fewer sequences varies more than the loss between
 /// seeds.
 constexpr size_t kEvaluatedSequences = 64;
+/// One rung is trained with this many times the tokens a step, since the noise
+/// of small batches hides what quantisation adds.
+constexpr size_t kLargeBatch = 16;
+/// That rung takes as many steps or more, so that it still warms up.
+constexpr int64_t kLeastStepsOfLargeBatch = 64;
 /// Tokens teach less if they are repeated more often (Muennighoff et al.,
 /// 2305.16264).
 constexpr double kMostReadings = 4;
@@ -42,24 +48,35 @@ constexpr double kMostReadings = 4;
 struct Rung {
   estimators::Size size;
   Cell cell;
+  std::string twin = {};  ///< of a large batch: the name of the plain rung
   bool affordable = true;
 };
+
+/// Sets the batch and the steps of a rung. The learning rate of AdamW grows
+/// with the root of the batch (Malladi et al., arXiv 2205.10287).
+void SetBatch(double tokens, size_t factor, train::Experiment& experiment) {
+  train::TrainConfig& train = experiment.train;
+  train.sequences_per_batch *= factor;
+  train.lr *= std::sqrt(static_cast<double>(factor));
+  const auto tokens_per_step = static_cast<double>(
+      train.sequences_per_batch * experiment.data.sequence_length);
+  train.steps =
+      std::max<int64_t>(1, std::llround(std::ceil(tokens / tokens_per_step)));
+  train.warmup_steps = std::min(train.warmup_steps, train.steps / kWarmupShare);
+}
 
 /// Returns one rung's experiment.
 train::Experiment RungExperiment(const train::Experiment& base,
                                  const model::ModelConfig& model,
                                  const estimators::Size& size, size_t seeds,
-                                 size_t held_out_tokens) {
+                                 size_t held_out_tokens,
+                                 size_t batch_factor = 1) {
   train::Experiment experiment = base;
   experiment.model = model;
-  train::TrainConfig& train = experiment.train;
-  const auto tokens_per_step = static_cast<double>(train.sequences_per_batch *
-                                                   base.data.sequence_length);
-  train.steps = std::max<int64_t>(
-      1, std::llround(std::ceil(size.tokens / tokens_per_step)));
-  train.warmup_steps = std::min(train.warmup_steps, train.steps / kWarmupShare);
-  train.lr = treatments::TransferredRate(base.train.lr, base.model, model);
-  train.seeds = ConsecutiveSeeds(base, seeds);
+  experiment.train.lr =
+      treatments::TransferredRate(base.train.lr, base.model, model);
+  SetBatch(size.tokens, batch_factor, experiment);
+  experiment.train.seeds = ConsecutiveSeeds(base, seeds);
   LogLossesOnly(experiment);
   const size_t held_out_sequences =
       (held_out_tokens - 1) / base.data.sequence_length;
@@ -100,7 +117,8 @@ std::vector<estimators::Size> ParseSizes(const std::vector<std::string>& at) {
   for (const std::string& text : at) {
     const estimators::Size size = estimators::ParseSize(text);
     for (const estimators::Size& known : sizes) {
-      if (known.parameters != size.parameters || known.tokens != size.tokens) {
+      if (known.parameters != size.parameters || known.tokens != size.tokens ||
+          known.ActiveParameters() != size.ActiveParameters()) {
         continue;
       }
       ThrowError(ErrorKind::kConfig,
@@ -146,7 +164,12 @@ void AddRung(const Rung& rung, const EndsBySeed& baseline,
         fmt::format("Arm {}, size {}: {} of {} seeds are not trained yet.",
                     arm.name, name, missing, seeds.size()));
   }
-  if (gaps.gaps.size() >= 2) arm.cells.push_back(std::move(gaps));
+  if (gaps.gaps.size() < 2) return;
+  if (rung.twin.empty()) {
+    arm.cells.push_back(std::move(gaps));
+  } else {
+    arm.large_batch = {std::move(gaps), rung.twin};
+  }
 }
 
 estimators::ArmRole RoleOf(const verdicts::ArmRoles& roles,
@@ -186,8 +209,8 @@ class Ladder : public Study {
                  "models. Exit code 4"},
         {.name = "--parameters",
          .value = &millions_,
-         .help = "Sizes of models, million parameters (default: 0.34 1.3 3 "
-                 "6.7)",
+         .help = "Sizes of models, million parameters with all experts "
+                 "(default: 0.34 1.3 3 6.7)",
          .least = 1e-6,
          .most = kLargestFactor,
          .not_quick = true},
@@ -208,9 +231,10 @@ class Ladder : public Study {
          .not_quick = true},
         {.name = "--at",
          .value = &at_,
-         .help = "Size to predict, PARAMETERS@TOKENS such as 7B@2T; 16B and "
-                 "671B alone stand for 16B@50B and 671B@14.8T; repeatable "
-                 "(default: both)",
+         .help = "Size to predict, PARAMETERS@TOKENS such as 7B@2T, or "
+                 "30B-A3B@36T if a token uses 3B of them; 16B and 671B alone "
+                 "stand for 16B@50B and 671B@14.8T with 2.4B and 37B active; "
+                 "repeatable (default: both)",
          .repeatable = true},
         {.name = "--margin",
          .value = &margin_percent_,
@@ -249,13 +273,14 @@ class Ladder : public Study {
 
   std::string Describe(const Plan& plan) const override {
     std::string text =
-        fmt::format("{:<12} {:>10} {:>10} {:>10} {:>8} {:>10}\n", "size",
-                    "parameters", "tokens", "steps", "lr", "time");
+        fmt::format("{:<16} {:>10} {:>10} {:>10} {:>10} {:>8} {:>10}\n", "size",
+                    "parameters", "active", "tokens", "steps", "lr", "time");
     for (const Rung& rung : rungs_) {
       const train::TrainConfig& train = rung.cell.experiment.train;
       text += fmt::format(
-          "{:<12} {:>10} {:>10} {:>10} {:>8.2g} {:>10}{}\n", rung.cell.name,
-          estimators::NumberText(rung.size.parameters),
+          "{:<16} {:>10} {:>10} {:>10} {:>10} {:>8.2g} {:>10}{}\n",
+          rung.cell.name, estimators::NumberText(rung.size.parameters),
+          estimators::NumberText(rung.size.ActiveParameters()),
           estimators::NumberText(rung.size.tokens), train.steps, train.lr,
           rung.affordable ? CostText(plan, rung.cell)
                           : CostText(rung.cell.seconds),
@@ -314,7 +339,8 @@ class Ladder : public Study {
           treatments::ScaledModel(base_.model, millions * 1e6);
       const double parameters = train::EstimatedParameters(model);
       for (const double ratio : ratios_) {
-        const estimators::Size size = {parameters, ratio * parameters};
+        const estimators::Size size = {parameters, ratio * parameters,
+                                       train::ActiveParameters(model)};
         const std::string name = fmt::format(
             "{}-{:g}", estimators::NumberText(millions * 1e6), ratio);
         Rung rung{.size = size,
@@ -326,16 +352,35 @@ class Ladder : public Study {
         rungs_.push_back(std::move(rung));
       }
     }
-    if (estimate) {
-      std::vector<Cell> cells;
-      for (const Rung& rung : rungs_) cells.push_back(rung.cell);
-      EstimateCosts(cells);
-      for (size_t i = 0; i < rungs_.size(); ++i) {
-        rungs_[i].cell.seconds = cells[i].seconds;
-      }
-    }
     std::ranges::stable_sort(
         rungs_, {}, [](const Rung& rung) { return rung.size.Flops(); });
+    AddLargeBatch(held_out_tokens);
+    if (!estimate) return;
+    std::vector<Cell> cells;
+    for (const Rung& rung : rungs_) cells.push_back(rung.cell);
+    EstimateCosts(cells);
+    for (size_t i = 0; i < rungs_.size(); ++i) {
+      rungs_[i].cell.seconds = cells[i].seconds;
+    }
+  }
+
+  /// Adds the twin of the cheapest rung that has steps enough, after it.
+  void AddLargeBatch(size_t held_out_tokens) {
+    const auto plain = std::ranges::find_if(rungs_, [](const Rung& rung) {
+      return rung.cell.experiment.train.steps >=
+             kLeastStepsOfLargeBatch * static_cast<int64_t>(kLargeBatch);
+    });
+    if (plain == rungs_.end()) return;
+    const std::string name =
+        fmt::format("{}-batch{}", plain->cell.name, kLargeBatch);
+    Rung rung{.size = plain->size,
+              .cell = {.name = name,
+                       .experiment = RungExperiment(
+                           base_, plain->cell.experiment.model, plain->size,
+                           seeds_, held_out_tokens, kLargeBatch)},
+              .twin = plain->cell.name};
+    rung.cell.experiment.name += "-" + name;
+    rungs_.insert(plain + 1, std::move(rung));
   }
 
   /// Leaves out rungs until the rest fits the budget, the most expensive rungs
@@ -378,11 +423,22 @@ class Ladder : public Study {
 
   /// Adds notes on what the ladder can't say.
   void AddLimits(double corpus_tokens, Plan& plan) const {
-    if (plan.cells.size() < estimators::kCellsOfALaw) {
+    const auto of_line = std::ranges::count_if(rungs_, [](const Rung& rung) {
+      return rung.affordable && rung.twin.empty();
+    });
+    if (of_line < static_cast<long>(estimators::kCellsOfALine)) {
       plan.notes.push_back(fmt::format(
-          "A law takes {} sizes, so that nothing will be predicted. Give more "
+          "A line takes {} sizes, so that nothing will be predicted. Give more "
           "--parameters or --tokens-per-parameter, or a larger --budget.",
-          estimators::kCellsOfALaw));
+          estimators::kCellsOfALine));
+    }
+    if (std::ranges::none_of(rungs_, [](const Rung& rung) {
+          return rung.affordable && !rung.twin.empty();
+        })) {
+      plan.notes.push_back(fmt::format(
+          "No size with {} times the batch is trained: nothing tells whether "
+          "the noise of small batches hides a gap.",
+          kLargeBatch));
     }
     for (const Rung& rung : rungs_) {
       const double readings = rung.size.tokens / corpus_tokens;

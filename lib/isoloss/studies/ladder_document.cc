@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "isoloss/estimators/size_text.h"
 #include "isoloss/studies/documents.h"
 #include "isoloss/studies/study.h"
 
@@ -16,137 +17,157 @@ using document::PictureMark;
 using document::PicturePanel;
 using document::SvgAxis;
 using estimators::ArmStatement;
-using estimators::GapFit;
 using estimators::GapInterval;
+using estimators::LadderQuestion;
 using estimators::LadderStatement;
 using estimators::ScaleVerdict;
 using estimators::SizeStatement;
 
-std::string GapNumber(double nats) {
-  // A larger gap is no prediction: even a bigram's loss is smaller.
-  constexpr double kLargestGap = 10;
-  if (std::fabs(nats) > kLargestGap) {
-    return fmt::format("{} {:g}", nats > 0 ? "above" : "below",
-                       std::copysign(kLargestGap, nats));
-  }
-  return fmt::format("{:+.4f}", nats);
-}
-
 std::string GapText(const GapInterval& gap) {
-  return fmt::format("{} [{}, {}]", GapNumber(gap.estimate),
-                     GapNumber(gap.lower), GapNumber(gap.upper));
+  return fmt::format("{:+.3f} [{:+.3f}, {:+.3f}]", gap.estimate, gap.lower,
+                     gap.upper);
 }
 
-void PutGap(const char* key, const GapInterval& gap, Document& document) {
-  document.PutInterval(key, gap.estimate, gap.lower, gap.upper);
-}
-
-/// Returns the remedy for a size that is not settled. Doubts are named
-/// elsewhere.
-std::string RemedyText(const SizeStatement& size, bool doubts) {
-  if (size.verdict != ScaleVerdict::kInconclusive) return "";
-  const bool below = std::ranges::all_of(size.fits, [&](const GapFit& fit) {
-    return fit.predicted.upper < size.margin_nats;
-  });
-  if (below) {
-    return "It lies below the margin by all laws, but the doubts below keep it "
-           "from being safe.";
+void PutGap(const char* key, const std::optional<GapInterval>& gap,
+            Document& document) {
+  if (gap) {
+    document.PutInterval(key, gap->estimate, gap->lower, gap->upper);
+  } else {
+    document.Put(key, {});
   }
-  if (!size.seeds_factor) {
-    return "More seeds of these sizes would not settle it: train larger sizes.";
+}
+
+void PutSize(const estimators::Size& size, Document& document) {
+  document.Put("parameters", size.parameters);
+  document.Put("active_parameters", size.ActiveParameters());
+  document.Put("tokens", size.tokens);
+}
+
+std::string VerdictText(ScaleVerdict verdict) {
+  switch (verdict) {
+    case ScaleVerdict::kSafe:
+      return "SAFE";
+    case ScaleVerdict::kUnsafe:
+      return "UNSAFE";
+    case ScaleVerdict::kInconclusive:
+      break;
+  }
+  return "INCONCLUSIVE";
+}
+
+/// Returns what the verdict rests on, since no run is as large as the size.
+std::string MustBeTrueText(const SizeStatement& size,
+                           const GapInterval& slope) {
+  return fmt::format(
+      "What must be true: to leave the margin at {}, the gap must grow by "
+      "{:.3f} % per decade of compute beyond the ladder; measured growth is "
+      "{:+.3f} [{:+.3f}..{:+.3f}] % per decade.",
+      estimators::SizeText(size.size), *size.must_grow, slope.estimate,
+      slope.lower, slope.upper);
+}
+
+/// Returns what would settle a size. Doubts are named elsewhere.
+std::string RemedyText(const SizeStatement& size, double margin) {
+  if (size.verdict != ScaleVerdict::kInconclusive) return "";
+  const GapInterval& gap = size.gap_percent;
+  if (-margin < gap.lower && gap.upper < margin) {
+    return "The line lies inside the margin, but the doubts below keep the "
+           "size from being safe.";
   }
   return fmt::format(
-      "If the means stay{}, {:g} times the seeds ({:g} times the computation) "
-      "would put the gap below the margin. Larger models would do so for less "
-      "computation.",
-      doubts ? " and no doubt is left" : "", *size.seeds_factor,
-      *size.seeds_factor);
+      "An arm without any gap would be safe in about nine of ten such ladders "
+      "with {} seeds of each size. Larger sizes take fewer.",
+      size.seeds_without_gap);
 }
 
-Document FitDocument(const GapFit& fit) {
+Document OtherLawDocument(const estimators::OtherLaw& law) {
   Document document;
-  document.Put("form", estimators::WordOf(estimators::kFormNames, fit.form));
-  PutGap("gap_nats", fit.predicted, document);
-  document.Put("fit_p", fit.fit_p);
-  if (fit.power_law) {
-    document.Put("of_parameters", fit.power_law->of_parameters);
-    document.Put("of_tokens", fit.power_law->of_tokens);
-  }
-  if (fit.two_terms) {
-    document.Put("alpha", fit.two_terms->alpha);
-    document.Put("beta", fit.two_terms->beta);
-    document.Put("exponents_fitted", fit.exponents_fitted);
-  }
-  if (fit.form == estimators::Form::kEffectiveSize) {
-    document.Put("parameter_factor", fit.parameter_factor);
-    document.Put("data_factor", fit.data_factor);
-  }
-  document.Say(fmt::format("{:<15} {}{}{}{}",
-                           estimators::WordOf(estimators::kFormTexts, fit.form),
-                           GapText(fit.predicted),
-                           fit.two_terms && !fit.exponents_fitted
-                               ? "  (widest of exponents from 0.2 to 0.5)"
-                               : "",
-                           fit.fit_p ? "" : "  (fit not tried)",
-                           fit.Misfits() ? "  (does not fit)" : ""),
+  document.Put("law", law.name);
+  PutGap("gap_percent", law.gap_percent, document);
+  document.Say(fmt::format("{:<25} {}  (decides nothing)", law.name,
+                           GapText(law.gap_percent)),
                4);
   return document;
 }
 
-Document SizeDocument(const SizeStatement& size, bool doubts) {
+Document SizeDocument(const SizeStatement& size,
+                      const std::optional<GapInterval>& slope,
+                      const LadderQuestion& question) {
   Document document;
-  document.Put("name", size.name);
-  document.Put("parameters", size.size.parameters);
-  document.Put("tokens", size.size.tokens);
-  document.Put("margin_nats", size.margin_nats);
-  const std::string verdict =
-      estimators::WordOf(estimators::kScaleVerdicts, size.verdict);
-  document.Put("verdict", verdict);
+  document.Put("name", estimators::SizeText(size.size));
+  PutSize(size.size, document);
+  document.Put("verdict",
+               estimators::WordOf(estimators::kScaleVerdicts, size.verdict));
+  PutGap("gap_percent", size.gap_percent, document);
+  document.Put("decades_beyond", size.decades_beyond);
+  document.Put("must_grow_percent_a_decade", size.must_grow);
+  if (size.must_grow) {
+    document.Put("what_must_be_true", MustBeTrueText(size, *slope));
+  } else {
+    document.Put("what_must_be_true", {});
+  }
+  document.Put("seeds_without_gap", size.seeds_without_gap);
   document.Say(
-      fmt::format("{}: {} (margin {:.4f} nats)", size.name,
-                  size.verdict == ScaleVerdict::kInconclusive ? "INCONCLUSIVE"
-                                                              : verdict,
-                  size.margin_nats),
+      fmt::format("{} ({} active parameters, {:.1f} decades of compute beyond "
+                  "the ladder): {}",
+                  estimators::SizeText(size.size),
+                  estimators::NumberText(size.size.ActiveParameters()),
+                  size.decades_beyond, VerdictText(size.verdict)),
       2);
-  document.PutEach("fits", size.fits, FitDocument);
-  document.Put("seeds_factor", size.seeds_factor);
-  const std::string remedy = RemedyText(size, doubts);
+  document.Say(fmt::format("{:<25} {}", "line", GapText(size.gap_percent)), 4);
+  document.PutEach("sensitivity", size.others, OtherLawDocument);
+  const std::string remedy = RemedyText(size, question.margin_percent);
   if (!remedy.empty()) document.Say(remedy, 4);
   return document;
 }
 
-Document HeldOutDocument(const estimators::HeldOutRung& rung) {
-  Document document;
-  document.Put("form", estimators::WordOf(estimators::kFormNames, rung.form));
-  document.Put("cell", rung.cell);
-  document.Put("measured_nats", rung.measured);
-  PutGap("predicted_nats", rung.interval, document);
-  document.Put("inside", rung.inside);
-  document.Say(
-      fmt::format("{} held out, by the {}: measured {:+.4f}, predicted {}: {}",
-                  rung.cell,
-                  estimators::WordOf(estimators::kFormTexts, rung.form),
-                  rung.measured, GapText(rung.interval),
-                  rung.inside ? "inside" : "OUTSIDE"),
-      2);
-  return document;
-}
-
 Document CellDocument(const estimators::GapCell& cell, double confidence) {
+  const GapInterval gap = estimators::MeanGap(cell).Interval(confidence);
   Document document;
   document.Put("name", cell.name);
-  document.Put("parameters", cell.size.parameters);
-  document.Put("tokens", cell.size.tokens);
+  PutSize(cell.size, document);
   document.Put("gaps_nats", cell.gaps);
   document.Put("baseline_nats", cell.baseline);
-  document.Say(
-      fmt::format("{:<12} {:>3} seeds  {}", cell.name, cell.gaps.size(),
-                  GapText(estimators::MeasuredGap(cell, confidence))),
-      2);
+  PutGap("gap_percent", gap, document);
+  document.Say(fmt::format("{:<16} {:>3} seeds  {}", cell.name,
+                           cell.gaps.size(), GapText(gap)),
+               2);
   return document;
 }
 
-Document ArmDocument(const ArmStatement& arm, double confidence) {
+/// Puts the cell with a large batch beside its twin.
+Document LargeBatchDocument(const ArmStatement& arm, double confidence) {
+  const estimators::LargeBatch& batch = *arm.arm.large_batch;
+  Document document = CellDocument(batch.cell, confidence);
+  document.Put("twin", batch.twin);
+  PutGap("difference_percent", arm.of_batch, document);
+  if (!arm.of_batch) return document;
+  document.Say(
+      fmt::format("minus {}: {}: {}", batch.twin, GapText(*arm.of_batch),
+                  arm.of_batch->Holds(0) ? "the batches are not told apart"
+                                         : "the gap depends on the batch"),
+      4);
+  return document;
+}
+
+void AddLine(const ArmStatement& arm, Document& document) {
+  PutGap("slope_percent_a_decade", arm.slope, document);
+  document.Put("scatter", arm.scatter);
+  if (arm.slope) {
+    document.Say(fmt::format("slope of the line, % per decade: {}{}",
+                             GapText(*arm.slope),
+                             arm.slope->Holds(0) ? "" : "  (not 0)"),
+                 2);
+  }
+  if (arm.scatter) {
+    document.Say(fmt::format("scatter about it, over that of seeds alone: "
+                             "{:.2f} (near 1 if the line is the law)",
+                             *arm.scatter),
+                 2);
+  }
+}
+
+Document ArmDocument(const ArmStatement& arm, const LadderQuestion& question) {
   Document document;
   document.Say("");
   document.Say(fmt::format(
@@ -156,20 +177,17 @@ Document ArmDocument(const ArmStatement& arm, double confidence) {
   document.Put("recipe", arm.arm.recipe);
   document.Put("role", estimators::WordOf(estimators::kArmRoles, arm.arm.role));
   document.PutEach("cells", arm.arm.cells, [&](const auto& cell) {
-    return CellDocument(cell, confidence);
+    return CellDocument(cell, question.confidence);
   });
-  if (arm.slope) {
-    PutGap("slope_nats_a_tenfold", *arm.slope, document);
-    const bool settled = arm.slope->lower > 0 || arm.slope->upper < 0;
-    document.Say(fmt::format("slope, nats for ten times the operations: {}{}",
-                             GapText(*arm.slope), settled ? "  (not 0)" : ""),
-                 2);
+  if (arm.arm.large_batch) {
+    document.PutObject("large_batch",
+                       LargeBatchDocument(arm, question.confidence));
   } else {
-    document.Put("slope_nats_a_tenfold", {});
+    document.Put("large_batch", {});
   }
-  document.PutEach("held_out", arm.held_out, HeldOutDocument);
+  AddLine(arm, document);
   document.PutEach("sizes", arm.sizes, [&](const SizeStatement& size) {
-    return SizeDocument(size, !arm.doubts.empty());
+    return SizeDocument(size, arm.slope, question);
   });
   document.Put("doubts", arm.doubts);
   for (const std::string& doubt : arm.doubts) {
@@ -178,24 +196,37 @@ Document ArmDocument(const ArmStatement& arm, double confidence) {
   return document;
 }
 
+/// Says the verdict of each candidate and size, and below it what must be true.
+void SayVerdicts(const LadderStatement& statement, Document& document) {
+  for (const ArmStatement& arm : statement.arms) {
+    if (arm.arm.role != estimators::ArmRole::kCandidate) continue;
+    for (const SizeStatement& size : arm.sizes) {
+      document.Say(
+          fmt::format("{} at {}: {}: gap {} % of the loss of {}, margin {:g} %",
+                      arm.arm.name, estimators::SizeText(size.size),
+                      VerdictText(size.verdict), GapText(size.gap_percent),
+                      statement.baseline, statement.question.margin_percent));
+      if (size.must_grow) document.Say(MustBeTrueText(size, *arm.slope));
+    }
+  }
+}
+
 }  // namespace
 
 Document LadderDocument(const LadderStatement& statement) {
-  const double confidence = statement.question.prediction.confidence;
+  const LadderQuestion& question = statement.question;
   Document document;
-  document.Say(fmt::format(
-      "Gaps to {} in nats, with {:g} % intervals; margin {:g} % of its loss, "
-      "{:.4f} nats at the largest trained size",
-      statement.baseline, 100 * confidence, statement.question.margin_percent,
-      statement.margin_nats));
-  document.Put("schema_version", 1);
+  SayVerdicts(statement, document);
+  document.Say(
+      fmt::format("Gaps are in % of the loss of {}, with {:g} % intervals.",
+                  statement.baseline, 100 * question.confidence));
+  document.Put("schema_version", 2);
   document.Put("experiment", statement.experiment);
   document.Put("baseline", statement.baseline);
-  document.Put("confidence", confidence);
-  document.Put("margin_percent", statement.question.margin_percent);
-  document.Put("margin_nats", statement.margin_nats);
+  document.Put("confidence", question.confidence);
+  document.Put("margin_percent", question.margin_percent);
   document.PutEach("arms", statement.arms, [&](const ArmStatement& arm) {
-    return ArmDocument(arm, confidence);
+    return ArmDocument(arm, question);
   });
   document.Put("notes", statement.notes);
   if (!statement.notes.empty()) document.Say("");
@@ -205,40 +236,40 @@ Document LadderDocument(const LadderStatement& statement) {
 
 namespace {
 
-std::string_view ColourOf(estimators::Form form) {
-  switch (form) {
-    case estimators::Form::kPowerLaw:
-      return document::colour::kBlue;
-    case estimators::Form::kEffectiveSize:
-      return document::colour::kOrange;
-    case estimators::Form::kDataPenalty:
-      break;
-  }
-  return document::colour::kGreen;
-}
+constexpr int kPointsOfTheLine = 60;
 
-/// Gaps span orders of magnitude on both sides of 0. Their axis is therefore
-/// linear up to the margin, and logarithmic beyond.
 void AddGap(const estimators::Size& size, const GapInterval& gap,
-            std::string_view colour, double shift, double margin,
-            PicturePanel& panel) {
-  constexpr double kFurthest = 300;  // margins
-  panel.marks.push_back({.x = size.Flops(),
-                         .y = gap.estimate,
-                         .interval = std::pair(gap.lower, gap.upper),
-                         .colour = colour,
-                         .shift = shift});
-  for (const double end : {gap.lower, gap.upper}) {
-    if (!std::isfinite(end)) continue;
-    const double shown = std::min(std::fabs(end), kFurthest * margin);
-    panel.y.holds.insert(panel.y.holds.end(), {-shown, shown});
-  }
+            PictureMark mark, PicturePanel& panel) {
+  mark.x = size.Flops();
+  mark.y = gap.estimate;
+  mark.interval = std::pair(gap.lower, gap.upper);
+  panel.marks.push_back(mark);
+  panel.y.holds.insert(panel.y.holds.end(), {gap.lower, gap.upper});
 }
 
-PicturePanel ArmPanel(const ArmStatement& arm,
-                      const LadderStatement& statement) {
-  constexpr double kShift = 7;  // between predictions of a size
-  const double margin = statement.margin_nats;
+/// Draws the line with its interval, from the smallest cell to the largest size
+/// that was asked for.
+void AddLineTo(double most, const ArmStatement& arm, double confidence,
+               PicturePanel& panel) {
+  const auto least = std::ranges::min(
+      arm.arm.cells, {}, [](const auto& cell) { return cell.size.Flops(); });
+  document::PictureBand band{.edges = {}, .colour = document::colour::kBlue};
+  document::PicturePath path{.points = {}, .colour = document::colour::kBlue};
+  for (int i = 0; i <= kPointsOfTheLine; ++i) {
+    const double flops = least.size.Flops() *
+                         std::pow(most / least.size.Flops(),
+                                  static_cast<double>(i) / kPointsOfTheLine);
+    const GapInterval gap =
+        estimators::LineAt(arm.arm.cells, flops).Interval(confidence);
+    band.edges.push_back({flops, gap.lower, gap.upper});
+    path.points.push_back({flops, gap.estimate});
+  }
+  panel.bands.push_back(std::move(band));
+  panel.paths.push_back(std::move(path));
+}
+
+PicturePanel ArmPanel(const ArmStatement& arm, const LadderQuestion& question) {
+  const double margin = question.margin_percent;
   PicturePanel panel{
       .title =
           fmt::format("{} ({})", arm.arm.name,
@@ -252,35 +283,29 @@ PicturePanel ArmPanel(const ArmStatement& arm,
             .holds = {-2 * margin, 2 * margin},
             .fixed = true,
             .spacing = 14},
-      .rules = {{.at = margin}}};
+      .rules = {{.at = margin}, {.at = -margin}}};
   if (arm.arm.cells.empty()) panel.instead = "No size has two seeds.";
-  for (const estimators::GapCell& cell : arm.arm.cells) {
-    AddGap(
-        cell.size,
-        estimators::MeasuredGap(cell, statement.question.prediction.confidence),
-        document::colour::kInk, 0, margin, panel);
-  }
+  double most = 0;
   for (const SizeStatement& size : arm.sizes) {
-    panel.title += fmt::format(
-        "{} {} {}", &size == &arm.sizes.front() ? ":" : ",", size.name,
-        estimators::WordOf(estimators::kScaleVerdicts, size.verdict));
-    const double x = size.size.Flops();
-    panel.rules.push_back({.at = x,
-                           .vertical = true,
-                           .colour = document::colour::kZeroLine,
-                           .dashes = "1 3"});
-    panel.labels.push_back({.x = x, .text = size.name});
-    // This size's margin may be smaller than the margin of the dashed line.
-    panel.marks.push_back({.x = x,
-                           .y = size.margin_nats,
-                           .colour = document::colour::kRed,
-                           .sign = PictureMark::Sign::kDash});
-    double shift = -kShift;
-    for (const GapFit& fit : size.fits) {
-      AddGap(size.size, fit.predicted, ColourOf(fit.form), shift, margin,
-             panel);
-      shift += kShift;
-    }
+    const std::string name = estimators::SizeText(size.size);
+    panel.title +=
+        fmt::format("{} {} {}", &size == &arm.sizes.front() ? ":" : ",", name,
+                    VerdictText(size.verdict));
+    panel.labels.push_back({.x = size.size.Flops(), .text = name});
+    AddGap(size.size, size.gap_percent, {.colour = document::colour::kBlue},
+           panel);
+    most = std::max(most, size.size.Flops());
+  }
+  if (most > 0) AddLineTo(most, arm, question.confidence, panel);
+  for (const estimators::GapCell& cell : arm.arm.cells) {
+    AddGap(cell.size, estimators::MeanGap(cell).Interval(question.confidence),
+           {}, panel);
+  }
+  if (arm.arm.large_batch) {
+    constexpr double kShift = 7;  // right of its twin
+    const estimators::GapCell& cell = arm.arm.large_batch->cell;
+    AddGap(cell.size, estimators::MeanGap(cell).Interval(question.confidence),
+           {.colour = document::colour::kOrange, .shift = kShift}, panel);
   }
   return panel;
 }
@@ -291,23 +316,21 @@ document::Picture LadderPicture(const LadderStatement& statement) {
   namespace colour = document::colour;
   document::Picture picture{
       .title = fmt::format(
-          "Gap to {} in nats over 6 N D operations, {:g} % intervals",
-          statement.baseline, 100 * statement.question.prediction.confidence),
+          "Gap in % of the loss of {} over 6 N D operations (N: active "
+          "parameters), {:g} % intervals",
+          statement.baseline, 100 * statement.question.confidence),
       .parts = {
           document::PictureKeys{
               {{colour::kInk, "measured"},
-               {colour::kBlue, "predicted by a power law"},
-               {colour::kOrange, "by effective size"},
-               {colour::kGreen, "by a data penalty"},
+               {colour::kOrange, "with 16 times the batch"},
+               {colour::kBlue, "line"},
                {colour::kRed,
-                fmt::format("margin, {:.4f} nats at the largest size",
-                            statement.margin_nats),
+                fmt::format("margin, {:g} %",
+                            statement.question.margin_percent),
                 "--"}}},
-          document::SmallPrint(
-              "The axis is logarithmic beyond the margin. Intervals with an "
-              "arrow go on; without a dot, their estimate lies beyond, too.")}};
+          document::SmallPrint("The axis is logarithmic beyond the margin.")}};
   for (const ArmStatement& arm : statement.arms) {
-    picture.parts.emplace_back(ArmPanel(arm, statement));
+    picture.parts.emplace_back(ArmPanel(arm, statement.question));
   }
   return picture;
 }

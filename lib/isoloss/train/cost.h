@@ -28,6 +28,10 @@ double EstimatedCheckpointBytes(const Experiment& experiment, size_t runs);
 /// and backward: 6 for each weight that it meets, and attention's.
 double FlopsPerToken(const Experiment& experiment);
 
+/// Returns how many of a model's values a token uses: all but those of routed
+/// experts that it is not sent to.
+double ActiveParameters(const model::ModelConfig& config);
+
 /// Refuses an experiment that the machine's memory can't hold: it would end in
 /// swapping or a kill.
 /// Errors   ConfigError.

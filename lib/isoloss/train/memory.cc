@@ -1,4 +1,5 @@
-// Implements EstimatedBytes of experiment.h, and FlopsPerToken of cost.h.
+// Implements EstimatedBytes of experiment.h, and what a token
+// takes by cost.h.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -129,6 +130,12 @@ double EstimatedTensorRows(const Experiment& experiment) {
 
 double EstimatedParameters(const model::ModelConfig& config) {
   return Parameters(Sizes(config));
+}
+
+double ActiveParameters(const model::ModelConfig& config) {
+  const Sizes s(config);
+  return Parameters(s) -
+         s.moe_layers * 3 * s.dim * s.moe_hidden * (s.experts - s.top_k);
 }
 
 double FlopsPerToken(const Experiment& experiment) {
