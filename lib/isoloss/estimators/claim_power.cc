@@ -72,9 +72,8 @@ std::optional<ClaimPower> PowerOf(const Contrast& contrast, size_t seeds,
 
 std::optional<size_t> SeedsNeeded(const Contrast& contrast,
                                   std::optional<double> spread, double alpha) {
-  const size_t most = contrast.measure == Measure::kDivergence
-                          ? kMostSeedsOfRates
-                          : kMostSeeds;
+  const size_t most =
+      contrast.measure == Measure::kDivergence ? kMostSeedsOfRates : kMostSeeds;
   for (size_t seeds = 2; seeds <= most; ++seeds) {
     const auto power = PowerOf(contrast, seeds, spread, alpha);
     if (!power) return std::nullopt;

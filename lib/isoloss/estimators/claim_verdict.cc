@@ -29,12 +29,12 @@ ClaimVerdict VerdictOfEffect(const Contrast& contrast, double lower,
 /// Moves the interval's ends to the sides of 0 where Fisher's test sees them.
 ClaimVerdict VerdictOfRates(const Contrast& contrast, const RunCounts& counts,
                             double alpha, RateDifference& result) {
-  const double p_more = stats::FisherExactGreater(
-      counts.diverged, counts.runs, counts.reference_diverged,
-      counts.reference_runs);
-  const double p_less = stats::FisherExactGreater(
-      counts.reference_diverged, counts.reference_runs, counts.diverged,
-      counts.runs);
+  const double p_more = stats::FisherExactGreater(counts.diverged, counts.runs,
+                                                  counts.reference_diverged,
+                                                  counts.reference_runs);
+  const double p_less = stats::FisherExactGreater(counts.reference_diverged,
+                                                  counts.reference_runs,
+                                                  counts.diverged, counts.runs);
   result.p = contrast.relation == Relation::kAbove ? p_more : p_less;
   constexpr double kBeside = std::numeric_limits<double>::min();
   return VerdictOfInterval(contrast,
@@ -49,10 +49,11 @@ ClaimVerdict VerdictOfRates(const Contrast& contrast, const RunCounts& counts,
 ClaimVerdict VerdictOfInterval(const Contrast& contrast, double lower,
                                double upper) {
   if (!(lower <= upper)) {
-    ThrowError(ErrorKind::kConfig,
-               "claim: contrast {} has the interval {} to {}, but its ends must "
-               "be ascending numbers. Judge losses that are finite.",
-               contrast.name, lower, upper);
+    ThrowError(
+        ErrorKind::kConfig,
+        "claim: contrast {} has the interval {} to {}, but its ends must "
+        "be ascending numbers. Judge losses that are finite.",
+        contrast.name, lower, upper);
   }
   const double bound = contrast.bound;
   switch (contrast.relation) {
@@ -79,14 +80,13 @@ RateDifference JudgeRates(const Contrast& contrast, const RunCounts& counts,
   const stats::BinomialInterval of_b = stats::ClopperPearson(
       counts.reference_diverged, counts.reference_runs, 1 - alpha);
   RateDifference result{.estimate = kPointsOfOne * (a - b)};
-  result.lower =
-      result.estimate - kPointsOfOne * std::hypot(a - of_a.lower, of_b.upper - b);
-  result.upper =
-      result.estimate + kPointsOfOne * std::hypot(of_a.upper - a, b - of_b.lower);
-  result.verdict =
-      contrast.relation == Relation::kWithin || contrast.bound != 0
-          ? VerdictOfInterval(contrast, result.lower, result.upper)
-          : VerdictOfRates(contrast, counts, alpha, result);
+  result.lower = result.estimate -
+                 kPointsOfOne * std::hypot(a - of_a.lower, of_b.upper - b);
+  result.upper = result.estimate +
+                 kPointsOfOne * std::hypot(of_a.upper - a, b - of_b.lower);
+  result.verdict = contrast.relation == Relation::kWithin || contrast.bound != 0
+                       ? VerdictOfInterval(contrast, result.lower, result.upper)
+                       : VerdictOfRates(contrast, counts, alpha, result);
   return result;
 }
 

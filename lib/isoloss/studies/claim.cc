@@ -97,23 +97,23 @@ size_t SeedsOf(const Contrast& contrast, const std::vector<Cell>& cells) {
 
 /// Returns a sentence on what the planned seeds can decide.
 std::string PowerNote(const Contrast& contrast, size_t seeds, double alpha) {
-  const std::string begin =
-      fmt::format("{}, published {}: ", contrast.name,
-                  estimators::SizeText(contrast));
+  const std::string begin = fmt::format("{}, published {}: ", contrast.name,
+                                        estimators::SizeText(contrast));
   const auto power =
       estimators::PowerOf(contrast, seeds, contrast.spread, alpha);
   if (!power) {
     return begin +
-           "its power is not known. Train a pilot with --seeds 4, and write the "
+           "its power is not known. Train a pilot with --seeds 4, and write "
+           "the "
            "spread that it finds into claim.toml.";
   }
-  std::string note = fmt::format("{}{}", begin, PowerText(contrast, *power, seeds));
+  std::string note =
+      fmt::format("{}{}", begin, PowerText(contrast, *power, seeds));
   if (power->published >= estimators::kWantedPower &&
       power->nothing >= estimators::kWantedPower) {
     return note + ".";
   }
-  const auto needed =
-      estimators::SeedsNeeded(contrast, contrast.spread, alpha);
+  const auto needed = estimators::SeedsNeeded(contrast, contrast.spread, alpha);
   return note + (needed ? fmt::format(": too few, {} would do.", *needed)
                         : ": too few, and no number of seeds here would do.");
 }
@@ -214,8 +214,8 @@ class Claim : public Study {
     plan.text = BeginPlanText(plan.kind, "experiments", trained).text();
     for (const Contrast& contrast : claim_.contrasts) {
       if (contrast.role != estimators::ContrastRole::kClaim) continue;
-      plan.notes.push_back(PowerNote(contrast, SeedsOf(contrast, plan.cells),
-                                     claim_.Error()));
+      plan.notes.push_back(
+          PowerNote(contrast, SeedsOf(contrast, plan.cells), claim_.Error()));
     }
     if (request.estimate) {
       EstimateCosts(plan.cells);

@@ -129,8 +129,8 @@ Document ContrastDocument(const ContrastResult& result) {
                                        ? std::optional(result.power->nothing)
                                        : std::nullopt);
   document.Put("seeds_needed", result.seeds_needed);
-  document.Put("verdict", estimators::WordOf(estimators::kClaimVerdicts,
-                                             result.verdict));
+  document.Put("verdict",
+               estimators::WordOf(estimators::kClaimVerdicts, result.verdict));
   document.Put("note", result.note);
   document.Say(fmt::format("{}{}: {}", contrast.name,
                            IsControl(contrast) ? " (control)" : "",
@@ -142,13 +142,13 @@ Document ContrastDocument(const ContrastResult& result) {
                   CountsText(result), VerdictText(result)),
       6);
   if (contrast.published_size) {
-    document.Say(fmt::format("published: {} ({}){}",
-                             estimators::SizeText(contrast),
-                             Printable(contrast.size_source),
-                             result.power ? "; " + PowerText(contrast, *result.power,
-                                                             result.seeds)
-                                          : ""),
-                 6);
+    document.Say(
+        fmt::format("published: {} ({}){}", estimators::SizeText(contrast),
+                    Printable(contrast.size_source),
+                    result.power ? "; " + PowerText(contrast, *result.power,
+                                                    result.seeds)
+                                 : ""),
+        6);
   }
   if (!result.note.empty()) document.Say(result.note + ".", 6);
   return document;
@@ -163,20 +163,19 @@ std::string VerdictText(const ClaimResult& result) {
       result.contrasts, [&result](const ContrastResult& contrast) {
         return contrast.seeds >= *result.seeds_needed;
       });
-  return fmt::format("{} ({} seeds {})", word, *result.seeds_needed,
-                     enough ? "should have done: the truth may lie between"
-                            : "would do");
+  return fmt::format(
+      "{} ({} seeds {})", word, *result.seeds_needed,
+      enough ? "should have done: the truth may lie between" : "would do");
 }
 
 }  // namespace
 
 std::string PowerText(const Contrast& contrast,
                       const estimators::ClaimPower& power, size_t seeds) {
-  std::string text = fmt::format("{} seeds see it with chance {:.2f}", seeds,
-                                 power.published);
+  std::string text =
+      fmt::format("{} seeds see it with chance {:.2f}", seeds, power.published);
   if (contrast.relation != estimators::Relation::kWithin) {
-    text +=
-        fmt::format(", and an absence with chance {:.2f}", power.nothing);
+    text += fmt::format(", and an absence with chance {:.2f}", power.nothing);
   }
   return text;
 }
@@ -194,8 +193,8 @@ Document ClaimDocument(const ClaimResult& result) {
   document.Put("here", claim.here);
   document.Put("looks", claim.looks);
   document.Put("confidence", result.confidence);
-  document.Put("verdict", estimators::WordOf(estimators::kClaimVerdicts,
-                                             result.verdict));
+  document.Put("verdict",
+               estimators::WordOf(estimators::kClaimVerdicts, result.verdict));
   document.Put("seeds_needed", result.seeds_needed);
   document.Put("note", result.note);
   document.Say(Printable(claim.title));
@@ -249,9 +248,9 @@ document::PictureStrip ContrastStrip(const ContrastResult& result) {
       .title = document::Shortened(
           (IsControl(contrast) ? "Control: " : "") + Printable(contrast.says),
           kLetters),
-      .text = fmt::format("{}, {} {}: {}", ContrastText(result),
-                          ExpectedWord(contrast),
-                          estimators::ClaimedText(contrast), VerdictText(result)),
+      .text = fmt::format(
+          "{}, {} {}: {}", ContrastText(result), ExpectedWord(contrast),
+          estimators::ClaimedText(contrast), VerdictText(result)),
       .colour = ColourOf(result.verdict),
       .estimate = result.estimate,
       .lower = result.lower,
