@@ -22,6 +22,8 @@ says = "With four bits the loss is higher."
 measure = "gap"
 relation = "above"
 bound = 0
+published_size = 0.001
+size_source = "ours"
 arm = "mxfp4"
 reference = "bf16"
 """
@@ -53,6 +55,8 @@ says = "With four bits the student's loss is higher."
 measure = "gap"
 relation = "above"
 bound = 0
+published_size = 0.001
+size_source = "ours"
 arm = "exempt"
 reference = "fp32"
 cell = "student"
@@ -84,6 +88,7 @@ class Claim(ProgramTest):
         self.assertEqual(result.returncode, PASS, result.stderr)
         self.assertIn("4 seeds of bf16, mxfp4", result.stderr)
         self.assertIn("Verdict: reproduced", result.stdout)
+        self.assertIn("published: 0.001 % (ours); 4 seeds see it with chance", result.stdout)
         written = json.loads((self.folder / "runs/claim-worse/claim.json").read_text())
         self.assert_documented("claim.json", written)
         self.assertEqual(written["verdict"], "reproduced")
@@ -91,6 +96,9 @@ class Claim(ProgramTest):
         self.assertLess(0, contrast["lower"])
         self.assertLess(contrast["lower"], contrast["estimate"])
         self.assertEqual(contrast["seeds"], 4)
+        self.assertEqual(contrast["published_size"], 0.001)
+        self.assertGreater(contrast["spread"], 0)
+        self.assertLess(0, contrast["power"])
         picture = (self.folder / "runs/claim-worse/claim.svg").read_text()
         self.assertIn("A claim: reproduced", picture)
 
@@ -104,14 +112,17 @@ class Claim(ProgramTest):
 
     def test_the_exit_code_says_the_verdict(self):
         self.claim("worse", "--out", "shared")
+        contrast = json.loads((self.folder / "shared/claim.json").read_text())["contrasts"][0]
+        middle, upper = contrast["estimate"], contrast["upper"]
         # The same runs, judged by other rules.
-        for relation, verdict, code in (("below", "contradicted", FAIL),
-                                        ("above", "not at this size", INCONCLUSIVE)):
-            with self.subTest(relation=relation):
-                contrast = json.loads((self.folder / "shared/claim.json").read_text())["contrasts"][0]
-                bound = 0 if relation == "below" else contrast["estimate"]
-                name = self.with_claim("worse", ('"above"', f'"{relation}"'),
-                                       ("bound = 0", f"bound = {bound}"))
+        for relation, bound, size, verdict, code in (
+                ("below", 0, -1, "contradicted", FAIL),
+                ("above", middle, upper + 1, "absent here", INCONCLUSIVE),
+                ("above", middle, (middle + upper) / 2, "undecided (", INCONCLUSIVE),
+                ("above", 0, upper + 1, "too small here", INCONCLUSIVE)):
+            with self.subTest(verdict=verdict):
+                name = self.with_claim("worse", ('"above"', f'"{relation}"'), ("bound = 0", f"bound = {bound}"),
+                                       ("size = 0.001", f"size = {size}"))
                 result = self.claim(name, "--no-train", "--out", "shared")
                 self.assertEqual(result.returncode, code, result.stderr)
                 self.assertIn("Verdict: " + verdict, result.stdout)
@@ -129,7 +140,7 @@ class Claim(ProgramTest):
         self.assertIn("no control", (self.folder / "blind_runs/claim.svg").read_text())
         # Runs that see no such thing.
         control = CLAIM[CLAIM.index("[[contrasts]]"):].replace('"worse"', '"bad"').replace(
-            "bound = 0", 'bound = 1000\nrole = "control"')
+            "bound = 0", 'bound = 1000\nrole = "control"').replace('published_size = 0.001\nsize_source = "ours"\n', "")
         unseen = self.claim(self.with_claim("blind", *within, ("[[contrasts]]", control + "[[contrasts]]")),
                             "--out", "blind_runs", "--no-train")
         self.assertEqual(unseen.returncode, INCONCLUSIVE, unseen.stderr)
@@ -210,6 +221,8 @@ says = "It is so."
 measure = "gap"
 relation = "above"
 bound = 0
+published_size = 0.001
+size_source = "ours"
 arm = "quantised"
 reference = "fp32"
 cell = "{0}"
@@ -230,10 +243,13 @@ cell = "{0}"
         self.assertIn("In all: ", result.stdout)
         self.assertFalse((self.folder / "dry").exists())
 
-    def test_fewer_seeds_are_said_to_show_less(self):
-        result = self.claim("worse", "--dry-run", "--seeds", "2")
+    def test_the_plan_says_its_power(self):
+        result = self.claim("worse", "--dry-run")
 
-        self.assertRegex(result.stdout, r"2 seeds instead of 4: intervals of gaps are about \d+\.\d times as wide")
+        self.assertIn("Train a pilot with --seeds 4", result.stdout.replace("\n", " "))
+        known = self.claim(self.with_claim("known", ("[[contrasts]]", "[[contrasts]]\nspread = 0.01")), "--dry-run",
+                           "--seeds", "2")
+        self.assertRegex(known.stdout.replace("\n", " "), r"2 seeds see it with chance 0\.\d\d, .*: too few, \d+ would do")
         self.assertEqual(self.claim("worse", "--seeds", "1").returncode, USAGE)
 
     def test_wrong_files_are_refused(self):

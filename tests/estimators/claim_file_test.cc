@@ -28,6 +28,8 @@ says = "Rounded down, the loss is higher."
 measure = "gap"
 relation = "above"
 bound = 0
+published_size = 0.5
+size_source = "table 1"
 arm = "floor"
 reference = "rceil"
 )";
@@ -62,6 +64,9 @@ TEST(ClaimFile, ReadsAClaimWithoutCells) {
   EXPECT_EQ(claim.looks, 1);
   EXPECT_DOUBLE_EQ(claim.Error(), 0.05);
   EXPECT_EQ(ClaimedText(contrast), "above 0 %");
+  EXPECT_EQ(SizeText(contrast), "0.5 %");
+  EXPECT_EQ(contrast.Effect(), 0.5);
+  EXPECT_EQ(contrast.Nothing(), 0.5);
 }
 
 TEST(ClaimFile, ReadsCellsAndInteractions) {
@@ -78,6 +83,8 @@ says = "The gaps are the same."
 measure = "interaction"
 relation = "within"
 bound = 0.25
+published_size = 0
+size_source = "ours"
 arm = "mxfp8"
 reference = "bf16"
 cell = "learned"
@@ -116,7 +123,7 @@ TEST(ClaimFile, ReadsStudents) {
               HasSubstr("stress"));
   std::string factor = Head() + cell + kContrast;
   factor.replace(factor.find("\"gap\""), 5, "\"parameter_factor\"");
-  factor.replace(factor.find("bound = 0"), 9, "bound = 1");
+  factor.replace(factor.find("bound = 0"), 9, "bound = 0.1");
   EXPECT_THAT(Refusal(factor), HasSubstr("a cell is a student"));
 }
 
@@ -125,6 +132,7 @@ std::string WithControl(const std::string& lines) {
   std::string claim = kContrast;
   claim.replace(claim.find("\"above\""), 7, "\"within\"");
   claim.replace(claim.find("bound = 0"), 9, "bound = 0.25");
+  claim.replace(claim.find("size = 0.5"), 10, "size = 0.1");
   return Head() + claim +
          "[[contrasts]]\nname = \"bad\"\nsays = \"Four bits are seen.\"\n"
          "measure = \"gap\"\narm = \"fp4\"\nreference = \"rceil\"\n"
@@ -161,7 +169,8 @@ std::string WithContrasts(const std::vector<std::string>& contrasts) {
 }
 
 TEST(ClaimFile, NeedsAControlOfEachBound) {
-  const std::string within = "relation = \"within\"\nbound = 0.25\n";
+  const std::string size = "published_size = 0\nsize_source = \"ours\"\n";
+  const std::string within = "relation = \"within\"\nbound = 0.25\n" + size;
   const std::string gap = "measure = \"gap\"\n" + within;
   const std::string interaction =
       "measure = \"interaction\"\nother_cell = \"y\"\n" + within;
@@ -193,13 +202,17 @@ TEST(ClaimFile, NeedsAControlOfEachBound) {
   EXPECT_THAT(refusal({rates, change}),
               HasSubstr("rates of divergence in points in cell x"));
   // What does not decide needs none; nor does what can't be reproduced.
-  EXPECT_EQ(refusal({gap, of_x, interaction + "role = \"shown\"\n"}), "");
+  std::string shown = interaction + "role = \"shown\"\n";
+  shown.erase(shown.find(size), size.size());
+  EXPECT_EQ(refusal({gap, of_x, shown}), "");
   EXPECT_EQ(refusal({gap}), "");
 }
 
 TEST(ClaimFile, KnowsNoFactorWithinABound) {
   EXPECT_THAT(Refusal(WithContrasts({"measure = \"parameter_factor\"\n"
-                                     "relation = \"within\"\nbound = 0.25\n"})),
+                                     "relation = \"within\"\nbound = 0.25\n"
+                                     "published_size = 0\n"
+                                     "size_source = \"ours\"\n"})),
               HasSubstr("a factor of parameters is 1 if two arms are alike"));
 }
 
@@ -217,7 +230,7 @@ TEST(ClaimFile, DividesTheErrorByTheLooks) {
 TEST(ClaimFile, NamesUnknownKeysAndTheKnownOnes) {
   const std::string message = Refusal(Head() + kContrast + "boundd = 1\n");
 
-  EXPECT_THAT(message, HasSubstr("claim.toml:17"));
+  EXPECT_THAT(message, HasSubstr("claim.toml:19"));
   EXPECT_THAT(message, HasSubstr("boundd"));
   EXPECT_THAT(message, HasSubstr("relation"));
   EXPECT_THAT(Refusal(Head() + "paperr = \"x\"\n" + kContrast),
@@ -249,12 +262,41 @@ TEST(ClaimFile, RefusesWhatMeansNothing) {
       HasSubstr("equivalence"));
   EXPECT_THAT(Refusal(with("reference", "reference = \"a\"\ncell = \"none\"")),
               HasSubstr("cell"));
-  EXPECT_THAT(Refusal(with("bound", "bound = 0\nrole = \"shown\"")),
-              HasSubstr("none of role \"claim\""));
+  std::string shown = with("bound", "bound = 0\nrole = \"shown\"");
+  shown.erase(shown.find("published_size"),
+              shown.find("arm = ") - shown.find("published_size"));
+  EXPECT_THAT(Refusal(shown), HasSubstr("none of role \"claim\""));
   EXPECT_THAT(Refusal(Head()), HasSubstr("none of role \"claim\""));
   EXPECT_THAT(Refusal(with("bound", "bound = 0\nrole = \"judge\"")),
               HasSubstr("claim, control, shown"));
   EXPECT_THAT(Refusal(Head() + kContrast + kContrast), HasSubstr("Rename"));
+}
+
+TEST(ClaimFile, NeedsThePublishedSizeOfAClaim) {
+  const auto with = [](const std::string& line) {
+    std::string text = Head() + kContrast;
+    const size_t place = text.find("published_size = 0.5\n");
+    return text.replace(place, 21, line);
+  };
+
+  EXPECT_THAT(Refusal(with("")), HasSubstr("published_size"));
+  EXPECT_THAT(Refusal(with("published_size = 0\n")),
+              HasSubstr("must lie above the bound"));
+  EXPECT_THAT(Refusal(with("published_size = 0.5\nequivalence = 0.6\n")),
+              HasSubstr("only 0.5 from the bound"));
+  EXPECT_THAT(Refusal(with("published_size = 0.5\nspread = 0\n")),
+              HasSubstr("spread"));
+  std::string unsourced = with("published_size = 0.5\n");
+  unsourced.erase(unsourced.find("size_source"), 24);
+  EXPECT_THAT(Refusal(unsourced), HasSubstr("size_source"));
+  // A size of a contrast that does not decide would be read by nobody.
+  EXPECT_THAT(Refusal(with("published_size = 0.5\nrole = \"shown\"\n")),
+              HasSubstr("published_size"));
+  EXPECT_THAT(Refusal(WithContrasts({"measure = \"gap\"\n"
+                                     "relation = \"within\"\nbound = 0.25\n"
+                                     "published_size = 0.25\n"
+                                     "size_source = \"ours\"\n"})),
+              HasSubstr("must lie within +-0.25"));
 }
 
 TEST(ClaimFile, BoundsHostileFiles) {

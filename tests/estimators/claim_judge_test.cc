@@ -57,39 +57,6 @@ ClaimResult Judge(const std::vector<Contrast>& contrasts,
   return JudgeClaim(claim, cells);
 }
 
-TEST(SideOf, KnowsEachRelationAtItsBoundary) {
-  const Contrast above = GapContrast(Relation::kAbove, 1);
-  EXPECT_EQ(SideOf(above, 1.001, 2), Side::kClaimed);
-  EXPECT_EQ(SideOf(above, 1, 2), Side::kUndecided);
-  EXPECT_EQ(SideOf(above, 0, 1), Side::kUndecided);
-  EXPECT_EQ(SideOf(above, 0, 0.999), Side::kOther);
-  const Contrast below = GapContrast(Relation::kBelow, 1);
-  EXPECT_EQ(SideOf(below, 0, 0.999), Side::kClaimed);
-  EXPECT_EQ(SideOf(below, 0, 1), Side::kUndecided);
-  EXPECT_EQ(SideOf(below, 1.001, 2), Side::kOther);
-  const Contrast within = GapContrast(Relation::kWithin, 1);
-  EXPECT_EQ(SideOf(within, -0.9, 0.9), Side::kClaimed);
-  EXPECT_EQ(SideOf(within, -1, 0.9), Side::kUndecided);
-  EXPECT_EQ(SideOf(within, 0.9, 1.1), Side::kUndecided);
-  EXPECT_EQ(SideOf(within, 1, 2), Side::kUndecided);
-  EXPECT_EQ(SideOf(within, 1.1, 2), Side::kOther);
-  EXPECT_EQ(SideOf(within, -2, -1.1), Side::kOther);
-  const double nan = std::nan("");
-  for (const Contrast& contrast : {above, below, within}) {
-    EXPECT_EQ(SideOf(contrast, nan, nan), Side::kUndecided);
-  }
-}
-
-TEST(SideOf, TakesWhatIsEquivalentForTheOtherSide) {
-  Contrast contrast = GapContrast(Relation::kAbove, 0);
-  contrast.equivalence = 0.1;
-
-  EXPECT_EQ(SideOf(contrast, -0.05, 0.09), Side::kOther);
-  EXPECT_EQ(SideOf(contrast, -0.05, 0.1), Side::kUndecided);
-  // Above 0 for sure: as claimed, however small.
-  EXPECT_EQ(SideOf(contrast, 0.01, 0.09), Side::kClaimed);
-}
-
 TEST(JudgeClaim, GivesTheTIntervalOfPairedGaps) {
   // Gaps of 1, 2 and 3 %: mean 2, sd 1; t_{0.975, 2} = 4.302653.
   const ClaimResult result =
@@ -102,8 +69,8 @@ TEST(JudgeClaim, GivesTheTIntervalOfPairedGaps) {
   EXPECT_NEAR(contrast.lower, 2 - half, 1e-9);
   EXPECT_NEAR(contrast.upper, 2 + half, 1e-9);
   EXPECT_EQ(contrast.seeds, 3u);
-  EXPECT_EQ(contrast.side, Side::kUndecided);
-  EXPECT_EQ(result.verdict, ClaimVerdict::kNotAtThisSize);
+  EXPECT_EQ(contrast.verdict, ClaimVerdict::kUndecided);
+  EXPECT_EQ(result.verdict, ClaimVerdict::kUndecided);
 }
 
 TEST(JudgeClaim, CountsTheContrastsThatDecide) {
@@ -121,7 +88,7 @@ TEST(JudgeClaim, CountsTheContrastsThatDecide) {
 
   EXPECT_EQ(one.verdict, ClaimVerdict::kReproduced);
   // What is only shown lies on the other side, and counts for nothing.
-  EXPECT_EQ(beside.contrasts[1].side, Side::kOther);
+  EXPECT_EQ(beside.contrasts[1].verdict, ClaimVerdict::kContradicted);
   EXPECT_EQ(beside.verdict, ClaimVerdict::kReproduced);
   EXPECT_EQ(beside.contrasts[0].lower, one.contrasts[0].lower);
   EXPECT_DOUBLE_EQ(two.confidence, 0.975);
@@ -133,8 +100,8 @@ TEST(JudgeClaim, ContradictsByOneContrast) {
       {GapContrast(Relation::kAbove, 0), GapContrast(Relation::kAbove, 2)},
       {Arm("a", {1.01, 2.0201, 4.04}), Arm("b", {1, 2, 4})});
 
-  EXPECT_EQ(result.contrasts[0].side, Side::kClaimed);
-  EXPECT_EQ(result.contrasts[1].side, Side::kOther);
+  EXPECT_EQ(result.contrasts[0].verdict, ClaimVerdict::kReproduced);
+  EXPECT_EQ(result.contrasts[1].verdict, ClaimVerdict::kContradicted);
   EXPECT_EQ(result.verdict, ClaimVerdict::kContradicted);
 }
 
@@ -153,8 +120,8 @@ TEST(JudgeClaim, ReadsLossesAtTheirSharesOfTheRun) {
 
   EXPECT_NEAR(result.contrasts[0].estimate, 1, 0.01);
   EXPECT_NEAR(result.contrasts[1].estimate, 2, 0.01);
-  EXPECT_EQ(result.contrasts[0].side, Side::kClaimed);
-  EXPECT_EQ(result.contrasts[1].side, Side::kClaimed);
+  EXPECT_EQ(result.contrasts[0].verdict, ClaimVerdict::kReproduced);
+  EXPECT_EQ(result.contrasts[1].verdict, ClaimVerdict::kReproduced);
   half.at = 0.25;
   EXPECT_THROW(Judge({half}, arms), Error);
 }
@@ -180,14 +147,14 @@ TEST(JudgeClaim, ReproducesWhatIsWithinABoundOnlyWithAControl) {
   const ClaimResult unseen =
       Judge({within, Control(0.25), Control(3)}, WithABadArm());
 
-  EXPECT_EQ(alone.contrasts[0].side, Side::kClaimed);
-  EXPECT_EQ(alone.verdict, ClaimVerdict::kNotAtThisSize);
+  EXPECT_EQ(alone.contrasts[0].verdict, ClaimVerdict::kReproduced);
+  EXPECT_EQ(alone.verdict, ClaimVerdict::kUndecided);
   EXPECT_NE(alone.note.find("no control shows"), std::string::npos);
   EXPECT_EQ(seen.verdict, ClaimVerdict::kReproduced);
   EXPECT_TRUE(seen.note.empty());
   EXPECT_DOUBLE_EQ(seen.confidence, 0.975);
-  EXPECT_EQ(unseen.contrasts[2].side, Side::kUndecided);
-  EXPECT_EQ(unseen.verdict, ClaimVerdict::kNotAtThisSize);
+  EXPECT_EQ(unseen.contrasts[2].verdict, ClaimVerdict::kUndecided);
+  EXPECT_EQ(unseen.verdict, ClaimVerdict::kUndecided);
   EXPECT_NE(unseen.note.find("control bad does not lie above 3 %"),
             std::string::npos);
 }
@@ -200,8 +167,8 @@ TEST(JudgeClaim, TakesNoControlOfAnotherUnit) {
   const ClaimResult result =
       Judge({GapContrast(Relation::kWithin, 0.25), other}, WithABadArm());
 
-  EXPECT_EQ(result.contrasts[1].side, Side::kClaimed);
-  EXPECT_EQ(result.verdict, ClaimVerdict::kNotAtThisSize);
+  EXPECT_EQ(result.contrasts[1].verdict, ClaimVerdict::kReproduced);
+  EXPECT_EQ(result.verdict, ClaimVerdict::kUndecided);
   EXPECT_NE(result.note.find("no control shows"), std::string::npos);
 }
 
@@ -209,8 +176,8 @@ TEST(JudgeClaim, IsNotContradictedByAControl) {
   const ClaimResult result =
       Judge({GapContrast(Relation::kWithin, 0.25), Control(5)}, WithABadArm());
 
-  EXPECT_EQ(result.contrasts[1].side, Side::kOther);
-  EXPECT_EQ(result.verdict, ClaimVerdict::kNotAtThisSize);
+  EXPECT_EQ(result.contrasts[1].verdict, ClaimVerdict::kContradicted);
+  EXPECT_EQ(result.verdict, ClaimVerdict::kUndecided);
   // Nor does it save a claim.
   EXPECT_EQ(
       Judge({GapContrast(Relation::kWithin, 0.05), Control(1)}, WithABadArm())
@@ -259,22 +226,74 @@ TEST(JudgeClaim, ComparesRatesOfDivergence) {
   EXPECT_DOUBLE_EQ(all.contrasts[0].upper, 100);
   // binomial(8, 4) / binomial(16, 4) = 70 / 1820, above 0.025.
   EXPECT_NEAR(*half.contrasts[0].p, 70.0 / 1820, 1e-12);
-  EXPECT_EQ(half.verdict, ClaimVerdict::kNotAtThisSize);
+  EXPECT_EQ(half.verdict, ClaimVerdict::kUndecided);
   EXPECT_LT(half.contrasts[0].lower, 0);
   EXPECT_EQ(less.verdict, ClaimVerdict::kContradicted);
 }
 
-TEST(JudgeClaim, TellsThatNothingDivergesOnlyByAnEquivalence) {
+TEST(JudgeClaim, FindsDivergenceAbsentBelowThePublishedRate) {
   Contrast contrast = GapContrast(Relation::kAbove, 0);
   contrast.measure = Measure::kDivergence;
   const std::vector<ArmCurves> arms = {Diverging("a", 0), Diverging("b", 0)};
 
-  EXPECT_EQ(Judge({contrast}, arms).verdict, ClaimVerdict::kNotAtThisSize);
   // Clopper and Pearson's end of 0 of 8 is 1 - 0.025^(1/8) = 36.9 %.
-  contrast.equivalence = 37;
-  EXPECT_EQ(Judge({contrast}, arms).verdict, ClaimVerdict::kContradicted);
-  contrast.equivalence = 36;
-  EXPECT_EQ(Judge({contrast}, arms).verdict, ClaimVerdict::kNotAtThisSize);
+  contrast.published_size = 37;
+  EXPECT_EQ(Judge({contrast}, arms).verdict, ClaimVerdict::kAbsent);
+  contrast.published_size = 36;
+  const ClaimResult result = Judge({contrast}, arms);
+  EXPECT_EQ(result.verdict, ClaimVerdict::kUndecided);
+  EXPECT_GT(result.seeds_needed.value(), 8u);
+  EXPECT_EQ(result.seeds_needed, SeedsNeeded(contrast, std::nullopt, 0.05));
+}
+
+/// Arms a to d lie -1, 0, 0.5 and 2 % above ref, each with a spread of 0.01
+/// points; the interval of 3 seeds is 0.025 points wide on either side.
+TEST(JudgeClaim, EndsByTheWorstOfItsContrasts) {
+  const std::vector<double> base = {1, 2, 4};
+  const auto arm = [&](const std::string& name, double percent) {
+    std::vector<double> losses;
+    for (size_t i = 0; i < base.size(); ++i) {
+      losses.push_back(
+          base[i] * (1 + percent / 100 + 1e-4 * (static_cast<double>(i) - 1)));
+    }
+    return Arm(name, losses);
+  };
+  const std::vector<ArmCurves> arms = {arm("a", -1), arm("b", 0), arm("c", 0.5),
+                                       arm("d", 2), Arm("ref", base)};
+  const auto verdict = [&](const std::string& names) {
+    std::vector<Contrast> contrasts;
+    for (const char name : names) {
+      Contrast contrast = GapContrast(Relation::kAbove, 0);
+      contrast.arm = std::string(1, name);
+      contrast.reference = "ref";
+      contrast.published_size = 1;
+      contrasts.push_back(contrast);
+    }
+    return Judge(contrasts, arms).verdict;
+  };
+
+  EXPECT_EQ(verdict("d"), ClaimVerdict::kReproduced);
+  EXPECT_EQ(verdict("cd"), ClaimVerdict::kTooSmall);
+  EXPECT_EQ(verdict("dbc"), ClaimVerdict::kAbsent);
+  EXPECT_EQ(verdict("bacd"), ClaimVerdict::kContradicted);
+}
+
+TEST(JudgeClaim, FindsNothingAbsentWithABlindControl) {
+  Contrast claim = GapContrast(Relation::kAbove, 0);
+  claim.published_size = 1;
+  const std::vector<ArmCurves> arms = {Arm("a", {1.0001, 2, 3.9996}),
+                                       Arm("c", {1.03, 2.0602, 4.12}),
+                                       Arm("b", {1, 2, 4})};
+  Contrast control = GapContrast(Relation::kAbove, 2);
+  control.name = "bad";
+  control.arm = "c";
+  control.role = ContrastRole::kControl;
+
+  EXPECT_EQ(Judge({claim, control}, arms).verdict, ClaimVerdict::kAbsent);
+  control.bound = 3;
+  const ClaimResult blind = Judge({claim, control}, arms);
+  EXPECT_EQ(blind.verdict, ClaimVerdict::kUndecided);
+  EXPECT_NE(blind.note.find("Not absent here"), std::string::npos);
 }
 
 TEST(JudgeClaim, HoldsRatesOfDivergenceAgainstABound) {
@@ -286,10 +305,11 @@ TEST(JudgeClaim, HoldsRatesOfDivergenceAgainstABound) {
   // begins at 100 - sqrt(2) * 36.94 = 47.76 points.
   contrast.bound = 47;
   const ClaimResult above = Judge({contrast}, arms);
-  EXPECT_EQ(above.contrasts[0].side, Side::kClaimed);
+  EXPECT_EQ(above.contrasts[0].verdict, ClaimVerdict::kReproduced);
   EXPECT_FALSE(above.contrasts[0].p.has_value());
   contrast.bound = 48;
-  EXPECT_EQ(Judge({contrast}, arms).contrasts[0].side, Side::kUndecided);
+  EXPECT_EQ(Judge({contrast}, arms).contrasts[0].verdict,
+            ClaimVerdict::kUndecided);
 }
 
 TEST(JudgeClaim, DecidesNothingWithLossesThatAreNotFinite) {
@@ -303,7 +323,7 @@ TEST(JudgeClaim, DecidesNothingWithLossesThatAreNotFinite) {
     const ClaimResult result =
         Judge({GapContrast(Relation::kAbove, 0)}, {arm, Arm("b", {1, 2, 4})});
     EXPECT_EQ(result.contrasts[0].seeds, 2u);
-    EXPECT_EQ(result.contrasts[0].side, Side::kUndecided);
+    EXPECT_EQ(result.contrasts[0].verdict, ClaimVerdict::kUndecided);
     EXPECT_FALSE(result.contrasts[0].note.empty());
   }
 }
@@ -311,7 +331,7 @@ TEST(JudgeClaim, DecidesNothingWithLossesThatAreNotFinite) {
 TEST(JudgeClaim, NeedsTwoSeedsAndRunsOfEachArm) {
   const ClaimResult one = Judge({GapContrast(Relation::kAbove, 0)},
                                 {Arm("a", {1.5}), Arm("b", {1})});
-  EXPECT_EQ(one.verdict, ClaimVerdict::kNotAtThisSize);
+  EXPECT_EQ(one.verdict, ClaimVerdict::kUndecided);
   EXPECT_THROW(Judge({GapContrast(Relation::kAbove, 0)}, {Arm("a", {1, 2})}),
                Error);
 }
@@ -351,7 +371,7 @@ TEST(JudgeClaim, FindsTheFactorOfParameters) {
   EXPECT_LT(result.contrasts[0].lower, 0.64);
   EXPECT_GT(result.contrasts[0].upper, 0.64);
   EXPECT_EQ(result.verdict, ClaimVerdict::kReproduced);
-  EXPECT_EQ(few.verdict, ClaimVerdict::kNotAtThisSize);
+  EXPECT_EQ(few.verdict, ClaimVerdict::kUndecided);
   EXPECT_FALSE(few.contrasts[0].note.empty());
   // Six sizes make a law, but not the one of all nine.
   std::vector<CellCurves> begun = cells;
@@ -360,9 +380,9 @@ TEST(JudgeClaim, FindsTheFactorOfParameters) {
   begun[7].arms.pop_back();
   const ClaimResult part = JudgeClaim(claim, begun);
   EXPECT_TRUE(std::isnan(part.contrasts[0].estimate));
-  EXPECT_EQ(part.contrasts[0].side, Side::kUndecided);
+  EXPECT_EQ(part.contrasts[0].verdict, ClaimVerdict::kUndecided);
   EXPECT_EQ(part.contrasts[0].note.rfind("9 of its runs", 0), 0u);
-  EXPECT_EQ(part.verdict, ClaimVerdict::kNotAtThisSize);
+  EXPECT_EQ(part.verdict, ClaimVerdict::kUndecided);
   // So many looks take more resamples than usual.
   claim.looks = 10;
   claim.contrasts.resize(6, contrast);
@@ -381,7 +401,7 @@ TEST(JudgeClaim, DecidesNothingWhileRunsAreMissing) {
   EXPECT_EQ(JudgeClaim(claim, cells).verdict, ClaimVerdict::kReproduced);
   cells[0].seeds = 8;
   const ClaimResult result = JudgeClaim(claim, cells);
-  EXPECT_EQ(result.verdict, ClaimVerdict::kNotAtThisSize);
+  EXPECT_EQ(result.verdict, ClaimVerdict::kUndecided);
   EXPECT_EQ(result.contrasts[0].note.rfind("10 of its runs", 0), 0u);
 }
 

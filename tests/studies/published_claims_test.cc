@@ -98,27 +98,18 @@ std::string TextBelow(const std::string& picture, const std::string& above) {
   return picture.substr(begin, picture.find("</text>", begin) - begin);
 }
 
-/// "+0.1 [-0.2, +0.4] %" lies where a contrast claims, in words.
-std::string SideOfText(const estimators::Contrast& contrast,
-                       const std::string& text) {
-  const size_t bracket = text.find('[');
-  const size_t comma = text.find(',');
-  const estimators::Side side =
-      estimators::SideOf(contrast, std::atof(text.c_str() + bracket + 1),
-                         std::atof(text.c_str() + comma + 1));
-  if (side == estimators::Side::kUndecided) return "undecided";
-  if (side == estimators::Side::kOther) return "the other";
-  return contrast.role == estimators::ContrastRole::kControl ? "the control's"
-                                                             : "the claim's";
+/// The verdict on "+0.1 [-0.2, +0.4] %", as a picture says it.
+std::string VerdictInPicture(const estimators::Contrast& contrast,
+                             const std::string& text) {
+  const estimators::ClaimVerdict verdict = estimators::VerdictOfInterval(
+      contrast, std::atof(text.c_str() + text.find('[') + 1),
+      std::atof(text.c_str() + text.find(',') + 1));
+  if (contrast.role == estimators::ContrastRole::kControl)
+    return estimators::IsSeen(verdict) ? ": seen" : ": not seen";
+  return ": " + estimators::WordOf(estimators::kClaimVerdicts, verdict);
 }
 
-/// The same as a picture says it.
-std::string SideInPicture(const std::string& side) {
-  if (side == "undecided") return ": undecided";
-  return ": on " + side + " side";
-}
-
-/// A claim's picture puts each contrast on the side that its numbers have. The
+/// A claim's picture gives each contrast the verdict of its numbers. The
 /// claim's section in the README shows the picture, and its row in the README's
 /// table has the picture's verdict.
 TEST(PublishedClaims, TableAndPicturesSayTheSame) {
@@ -143,9 +134,8 @@ TEST(PublishedClaims, TableAndPicturesSayTheSame) {
                                                                : "") +
           contrast.says;
       const std::string drawn = TextBelow(picture, says);
-      const std::string side = SideOfText(contrast, drawn);
       const bool shown = contrast.role == estimators::ContrastRole::kShown;
-      EXPECT_TRUE(drawn.ends_with(SideInPicture(side) +
+      EXPECT_TRUE(drawn.ends_with(VerdictInPicture(contrast, drawn) +
                                   (shown ? "; it does not count" : "")))
           << says << " " << drawn;
     }
@@ -189,6 +179,8 @@ here = "y"
 name = "c"
 says = "d"
 relation = "above"
+published_size = 50
+size_source = "ours"
 reference = "bf16"
 bound = )" + bound + "\n" + contrast);
   }
@@ -232,16 +224,37 @@ TEST(ClaimPlan, RefusesWhatTheExperimentLacks) {
             std::string::npos);
 }
 
-TEST(ClaimPlan, SaysWhatFewerSeedsCantShow) {
-  const ClaimFolder folder("measure = \"divergence\"\narm = \"mxfp8\"\n");
+TEST(ClaimPlan, SaysThePowerOfItsSeeds) {
+  const std::string rates = "measure = \"divergence\"\narm = \"mxfp8\"\n";
+  const std::string gap = "measure = \"gap\"\narm = \"mxfp8\"\n";
+  const auto note = [](const std::string& contrast) {
+    const ClaimFolder folder(contrast);
+    const Plan plan = PlanOf(folder.path(), 8);
+    EXPECT_EQ(plan.notes.size(), 1u);
+    return plan.notes.at(0);
+  };
 
-  const Plan own = PlanOf(folder.path(), 4);
-  const Plan fewer = PlanOf(folder.path(), 3);
+  // At least 5 of 8 at a rate of 0.5: 93 / 256. 0 of 8 leaves room for 37 %.
+  EXPECT_NE(note(rates).find("published 50 points: 8 seeds see it with chance "
+                             "0.36, and an absence with chance 1.00: too few"),
+            std::string::npos)
+      << note(rates);
+  EXPECT_NE(note(gap).find("its power is not known. Train a pilot"),
+            std::string::npos);
+  EXPECT_NE(note(gap + "spread = 1\n").find("8 seeds see it with chance 1.00"),
+            std::string::npos);
+}
 
-  EXPECT_TRUE(own.notes.empty());
-  // 1 / binomial(6, 3) = 0.05 lies above 0.025.
-  ASSERT_EQ(fewer.notes.size(), 1u);
-  EXPECT_NE(fewer.notes[0].find("p is 0.05 at best"), std::string::npos);
+TEST(PublishedClaims, HaveTheSeedsThatTheyNeed) {
+  for (const fs::directory_entry& entry :
+       fs::directory_iterator(ISOLOSS_PUBLISHED)) {
+    if (!entry.is_directory()) continue;
+    for (const std::string& note : PlanOf(entry.path()).notes) {
+      EXPECT_NE(note.find("seeds see it with chance"), std::string::npos)
+          << note;
+      EXPECT_EQ(note.find("too few"), std::string::npos) << entry << note;
+    }
+  }
 }
 
 /// What is left of a claim of sizes decides nothing.
@@ -278,7 +291,7 @@ TEST(PublishedClaims, TheCheapestOneTrains) {
   EXPECT_NE(text.find("140 steps, 2 seeds of e4m3, e5m2\n"), std::string::npos)
       << text;
   ASSERT_EQ(plan.notes.size(), 1u);
-  EXPECT_NE(plan.notes[0].find("2 seeds instead of 24"), std::string::npos);
+  EXPECT_NE(plan.notes[0].find("too few, 23 would do"), std::string::npos);
   EXPECT_GT(plan.Seconds(), 0);
 
   PrepareFolder(plan);

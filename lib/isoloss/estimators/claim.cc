@@ -29,6 +29,11 @@ double Student::Bytes() const {
          (static_cast<double>(depth) * of_layer + 4 * of_inputs * outer);
 }
 
+double Contrast::Effect() const {
+  const double size = published_size.value_or(bound);
+  return relation == Relation::kBelow ? bound - size : size - bound;
+}
+
 std::set<std::string> ArmsIn(const Contrast& contrast,
                              const std::string& cell) {
   std::set<std::string> arms;
@@ -99,6 +104,12 @@ const char* UnitOf(Measure measure) {
       break;
   }
   return "";
+}
+
+std::string SizeText(const Contrast& contrast) {
+  const std::string unit = UnitOf(contrast.measure);
+  return fmt::format("{:g}{}{}", contrast.published_size.value_or(0),
+                     unit.empty() ? "" : " ", unit);
 }
 
 std::string ClaimedText(const Contrast& contrast) {

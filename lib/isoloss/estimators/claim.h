@@ -66,9 +66,15 @@ struct Contrast {
   Measure measure = Measure::kGap;
   Relation relation = Relation::kAbove;
   double bound = 0;  ///< in the unit of the measure
-  /// For kAbove and kBelow, a number nearer to the bound than this counts as
-  /// equal to the bound, which the claim denies.
+  /// The alternative to the bound, in the unit of the measure: what the source
+  /// reports. kWithin has the size that the source reports inside the bound.
+  /// Every contrast of role kClaim has one, and no other has.
+  std::optional<double> published_size = std::nullopt;
+  std::string size_source = {};  ///< who says so; "ours: ..." if no source does
+  /// For kAbove and kBelow, an effect nearer to 0 than this counts as nothing.
   std::optional<double> equivalence = std::nullopt;
+  /// The standard deviation over seeds that earlier runs had.
+  std::optional<double> spread = std::nullopt;
   ContrastRole role = ContrastRole::kClaim;
   std::string cell = {};
   std::string arm = {};
@@ -80,6 +86,13 @@ struct Contrast {
   /// These are the shares of a run's steps at which losses are read.
   double at = 1;
   double from = 0;  ///< kGapChange
+
+  /// Returns how far the published size lies beyond the bound, in the claimed
+  /// direction; 0 without a published size. It is for kAbove and kBelow.
+  double Effect() const;
+  /// Returns the effect below which counts as nothing: the published one if
+  /// `equivalence` does not say less.
+  double Nothing() const { return equivalence.value_or(Effect()); }
 };
 
 /// Returns the arms whose runs a contrast reads in a cell. It returns none if
@@ -167,6 +180,9 @@ inline constexpr double kClaimError = 0.05;
 
 /// Returns "%", "points" or "".
 const char* UnitOf(Measure measure);
+
+/// Returns the published size, such as "0.1 %".
+std::string SizeText(const Contrast& contrast);
 
 /// Returns a text such as "above 0 %" or "within +-0.25 %".
 std::string ClaimedText(const Contrast& contrast);

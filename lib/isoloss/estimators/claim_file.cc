@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <string>
 #include <utility>
@@ -139,6 +140,52 @@ void CheckBound(const Reader& fields, const Contrast& contrast) {
   }
 }
 
+/// Checks the published size of a contrast of the claim.
+void CheckSize(const Reader& fields, const Contrast& contrast) {
+  if (contrast.relation == Relation::kWithin) {
+    if (std::fabs(*contrast.published_size) < contrast.bound) return;
+    fields.Fail("published_size",
+                fmt::format("is {:g}, but must lie within +-{:g}, the bound. "
+                            "Write 0 if the source gives no size.",
+                            *contrast.published_size, contrast.bound));
+  }
+  const bool above = contrast.relation == Relation::kAbove;
+  if (!(contrast.Effect() > 0)) {
+    fields.Fail("published_size",
+                fmt::format("is {:g}, but must lie {} the bound, {:g}: it is "
+                            "the size that the claim expects. Correct it.",
+                            *contrast.published_size, above ? "above" : "below",
+                            contrast.bound));
+  }
+  if (contrast.Nothing() > contrast.Effect()) {
+    fields.Fail("equivalence",
+                fmt::format("is {:g}, but the published size is only {:g} from "
+                            "the bound. Lower it.",
+                            contrast.Nothing(), contrast.Effect()));
+  }
+}
+
+/// Reads the size that the source reports, with which power is computed.
+void ReadSize(Reader& fields, Contrast& contrast) {
+  if (contrast.role != ContrastRole::kClaim) return;
+  const bool rates = contrast.measure == Measure::kDivergence;
+  const double most = rates ? 100 : kLargestBound;
+  fields.Require("published_size",
+                 "Write the size that the source reports, such as 0.5 in the "
+                 "unit of the measure. If it reports none, write the smallest "
+                 "size that the claim means.");
+  fields.Real("published_size", contrast.published_size,
+              config::Closed(-most, most));
+  fields.Require("size_source",
+                 "Say where published_size stands, or \"ours: ...\".");
+  NeedText(fields, "size_source", contrast.size_source);
+  fields.Real("equivalence", contrast.equivalence,
+              config::Interval{0, kLargestBound, true});
+  if (rates) return;  // Their spread follows from the rates.
+  fields.Real("spread", contrast.spread,
+              config::Interval{0, kLargestBound, true});
+}
+
 void ReadCellOf(Reader& fields, std::string_view key, const Claim& claim,
                 std::string& value) {
   std::vector<std::string> names;
@@ -155,9 +202,8 @@ void ReadRule(Reader& fields, Contrast& contrast) {
   fields.Require("bound", "Write bound = 0.");
   fields.Real("bound", contrast.bound,
               config::Closed(-kLargestBound, kLargestBound));
-  fields.Real("equivalence", contrast.equivalence,
-              config::Interval{0, kLargestBound, true});
   fields.Choice("role", contrast.role, kContrastRoles);
+  ReadSize(fields, contrast);
 }
 
 /// Reads which runs the contrast compares.
@@ -215,6 +261,7 @@ Contrast ReadContrast(Reader& fields, const Claim& claim) {
   ReadShares(fields, contrast);
   fields.RejectUnknown();
   CheckBound(fields, contrast);
+  if (contrast.published_size) CheckSize(fields, contrast);
   const bool has_students = std::ranges::any_of(
       claim.cells,
       [](const ClaimCell& cell) { return cell.student.has_value(); });

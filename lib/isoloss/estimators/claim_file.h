@@ -28,6 +28,9 @@
 //   measure = "gap"            # gap_change, interaction, divergence, ...
 //   relation = "above"         # below, within
 //   bound = 0
+//   published_size = 0.1       # the alternative, in the unit of the measure
+//   size_source = "ours: the source gives no size"
+//   spread = 0.12              # over seeds, of earlier runs
 //   arm = "floor"
 //   reference = "rceil"
 //   role = "claim"             # control, shown

@@ -10,9 +10,8 @@
 #include "isoloss/base/error.h"
 #include "isoloss/estimators/gap_cell.h"
 #include "isoloss/estimators/parameter_factor.h"
-#include "isoloss/stats/binomial_interval.h"
-#include "isoloss/stats/fisher_exact.h"
 #include "isoloss/stats/mean_interval.h"
+#include "isoloss/stats/student_t.h"
 
 namespace isoloss::estimators {
 namespace {
@@ -117,8 +116,9 @@ void JudgeGaps(std::span<const CellCurves> cells, double alpha,
     if (std::isfinite(entry.second)) values.push_back(entry.second);
   }
   result.seeds = values.size();
+  const stats::Summary summary = stats::Summarize(values);
   const stats::MeanInterval interval =
-      stats::IntervalOfMean(stats::Summarize(values), alpha / 2);
+      stats::IntervalOfMean(summary, alpha / 2);
   result.estimate = interval.mean;
   result.lower = interval.lower;
   result.upper = interval.upper;
@@ -133,61 +133,33 @@ void JudgeGaps(std::span<const CellCurves> cells, double alpha,
     result.note = "Fewer than two seeds have all runs";
     return;
   }
-  result.side = SideOf(result.contrast, result.lower, result.upper);
+  result.spread = summary.sd;
+  result.verdict =
+      VerdictOfInterval(result.contrast, result.lower, result.upper);
 }
 
 int64_t DivergedRuns(const ArmCurves& arm) {
   return std::ranges::count(arm.runs, true, &RunCurve::diverged);
 }
 
-/// The interval of the difference of two rates is Zou and Donner's (MOVER,
-/// Statistics in Medicine 27 (2008), 1693-1702), from the intervals of Clopper
-/// and Pearson. Fisher's exact test decides whether one rate is larger. The
-/// interval decides whether it is larger by more than a bound.
 void JudgeDivergence(std::span<const CellCurves> cells, double alpha,
                      ContrastResult& result) {
   const Contrast& contrast = result.contrast;
   const CellCurves& cell = CellOfName(cells, contrast.cell);
   const ArmCurves& arm = ArmOfName(cell, contrast.arm);
   const ArmCurves& reference = ArmOfName(cell, contrast.reference);
-  result.diverged = DivergedRuns(arm);
-  result.runs = static_cast<int64_t>(arm.runs.size());
-  result.reference_diverged = DivergedRuns(reference);
-  result.reference_runs = static_cast<int64_t>(reference.runs.size());
+  result.counts = {
+      .diverged = DivergedRuns(arm),
+      .runs = static_cast<int64_t>(arm.runs.size()),
+      .reference_diverged = DivergedRuns(reference),
+      .reference_runs = static_cast<int64_t>(reference.runs.size())};
   result.seeds = std::min(arm.runs.size(), reference.runs.size());
-  const double a =
-      static_cast<double>(result.diverged) / static_cast<double>(result.runs);
-  const double b = static_cast<double>(result.reference_diverged) /
-                   static_cast<double>(result.reference_runs);
-  const stats::BinomialInterval of_a =
-      stats::ClopperPearson(result.diverged, result.runs, 1 - alpha);
-  const stats::BinomialInterval of_b = stats::ClopperPearson(
-      result.reference_diverged, result.reference_runs, 1 - alpha);
-  result.estimate = kPercent * (a - b);
-  result.lower =
-      result.estimate - kPercent * std::hypot(a - of_a.lower, of_b.upper - b);
-  result.upper =
-      result.estimate + kPercent * std::hypot(of_a.upper - a, b - of_b.lower);
-  if (contrast.relation == Relation::kWithin || contrast.bound != 0) {
-    result.side = SideOf(contrast, result.lower, result.upper);
-    return;
-  }
-  const bool above = contrast.relation == Relation::kAbove;
-  const double p_more = stats::FisherExactGreater(result.diverged, result.runs,
-                                                  result.reference_diverged,
-                                                  result.reference_runs);
-  const double p_less = stats::FisherExactGreater(result.reference_diverged,
-                                                  result.reference_runs,
-                                                  result.diverged, result.runs);
-  result.p = above ? p_more : p_less;
-  const double p_other = above ? p_less : p_more;
-  const double reach = contrast.equivalence.value_or(0);
-  if (*result.p < alpha / 2) {
-    result.side = Side::kClaimed;
-  } else if (p_other < alpha / 2 ||
-             (-reach < result.lower && result.upper < reach)) {
-    result.side = Side::kOther;
-  }
+  const RateDifference rates = JudgeRates(contrast, result.counts, alpha);
+  result.estimate = rates.estimate;
+  result.lower = rates.lower;
+  result.upper = rates.upper;
+  result.p = rates.p;
+  result.verdict = rates.verdict;
 }
 
 /// Returns a cell's gaps in nats, and the reference's losses.
@@ -260,89 +232,107 @@ void JudgeFactor(std::span<const CellCurves> cells, double alpha,
   result.estimate = factor->estimate;
   result.lower = factor->lower;
   result.upper = factor->upper;
-  result.side = SideOf(result.contrast, result.lower, result.upper);
+  // The spread of normal numbers whose t interval would be as wide.
+  const auto n = static_cast<double>(result.seeds);
+  result.spread = (factor->upper - factor->lower) / 2 * std::sqrt(n) /
+                  stats::StudentTQuantile(1 - alpha / 2, n - 1);
+  result.verdict =
+      VerdictOfInterval(result.contrast, result.lower, result.upper);
 }
 
 /// Considers only the claim's own contrasts.
 ClaimVerdict VerdictOf(std::span<const ContrastResult> contrasts) {
-  ClaimVerdict verdict = ClaimVerdict::kReproduced;
-  for (const ContrastResult& result : contrasts) {
-    if (result.contrast.role != ContrastRole::kClaim) continue;
-    if (result.side == Side::kOther) return ClaimVerdict::kContradicted;
-    if (result.side == Side::kUndecided) verdict = ClaimVerdict::kNotAtThisSize;
+  for (const ClaimVerdict verdict :
+       {ClaimVerdict::kContradicted, ClaimVerdict::kAbsent,
+        ClaimVerdict::kTooSmall, ClaimVerdict::kUndecided}) {
+    for (const ContrastResult& result : contrasts) {
+      if (result.contrast.role == ContrastRole::kClaim &&
+          result.verdict == verdict) {
+        return verdict;
+      }
+    }
   }
-  return verdict;
+  return ClaimVerdict::kReproduced;
 }
 
 /// Says why no control shows that these runs would have seen a bad recipe.
-/// Returns "" if every control shows it, or if the claim needs none.
-std::string BlindnessOf(const Claim& claim,
-                        std::span<const ContrastResult> contrasts) {
-  for (const ContrastResult& result : contrasts) {
-    if (result.contrast.role == ContrastRole::kControl &&
-        result.side != Side::kClaimed) {
+/// Returns "" if every control shows it, or if the verdict needs none.
+std::string BlindnessOf(const ClaimResult& result) {
+  const bool reproduced = result.verdict == ClaimVerdict::kReproduced;
+  if (!reproduced && result.verdict != ClaimVerdict::kAbsent) return {};
+  for (const ContrastResult& control : result.contrasts) {
+    if (control.contrast.role == ContrastRole::kControl &&
+        !IsSeen(control.verdict)) {
       return fmt::format(
-          "Not reproduced: these runs would not have seen a bad recipe "
-          "(control "
-          "{} does not lie {})",
-          result.contrast.name, ClaimedText(result.contrast));
+          "Not {}: these runs would not have seen a bad recipe (control {} "
+          "does not lie {})",
+          WordOf(kClaimVerdicts, result.verdict), control.contrast.name,
+          ClaimedText(control.contrast));
     }
   }
   const bool guarded = std::ranges::all_of(
-      claim.contrasts,
-      [&claim](const Contrast& contrast) { return claim.IsGuarded(contrast); });
-  if (guarded) return {};
+      result.claim.contrasts, [&result](const Contrast& contrast) {
+        return result.claim.IsGuarded(contrast);
+      });
+  if (guarded || !reproduced) return {};
   return "Not reproduced: no control shows that these runs would have seen a "
          "bad recipe";
 }
 
-}  // namespace
-
-Side SideOf(const Contrast& contrast, double lower, double upper) {
-  const double bound = contrast.bound;
-  if (contrast.relation == Relation::kWithin) {
-    if (-bound < lower && upper < bound) return Side::kClaimed;
-    return lower > bound || upper < -bound ? Side::kOther : Side::kUndecided;
+/// Returns the seeds that decide all undecided contrasts of the claim.
+std::optional<size_t> SeedsToDecide(const ClaimResult& result) {
+  size_t most = 0;
+  for (const ContrastResult& contrast : result.contrasts) {
+    if (contrast.contrast.role != ContrastRole::kClaim ||
+        contrast.verdict != ClaimVerdict::kUndecided) {
+      continue;
+    }
+    if (!contrast.seeds_needed) return std::nullopt;
+    most = std::max(most, *contrast.seeds_needed);
   }
-  const bool above = lower > bound;
-  const bool below = upper < bound;
-  if (contrast.relation == Relation::kAbove ? above : below) {
-    return Side::kClaimed;
-  }
-  const double reach = contrast.equivalence.value_or(0);
-  const bool equal = bound - reach < lower && upper < bound + reach;
-  return above || below || equal ? Side::kOther : Side::kUndecided;
+  if (most == 0) return std::nullopt;  // Only controls leave it undecided.
+  return most;
 }
+
+ContrastResult JudgeContrast(const Contrast& contrast,
+                             std::span<const CellCurves> cells, double alpha) {
+  ContrastResult result{.contrast = contrast};
+  switch (contrast.measure) {
+    case Measure::kDivergence:
+      JudgeDivergence(cells, alpha, result);
+      break;
+    case Measure::kParameterFactor:
+      JudgeFactor(cells, alpha, result);
+      break;
+    default:
+      JudgeGaps(cells, alpha, result);
+  }
+  if (const size_t missing = MissingRuns(contrast, cells); missing > 0) {
+    result.verdict = ClaimVerdict::kUndecided;
+    result.note = fmt::format(
+        "{} of its runs are not trained yet, so that nothing is decided by it",
+        missing);
+  }
+  if (!result.note.empty()) return result;
+  result.power = PowerOf(contrast, result.seeds, result.spread, alpha);
+  result.seeds_needed = SeedsNeeded(contrast, result.spread, alpha);
+  return result;
+}
+
+}  // namespace
 
 ClaimResult JudgeClaim(const Claim& claim, std::span<const CellCurves> cells) {
   ClaimResult result{.claim = claim};
   const double alpha = claim.Error();
   result.confidence = 1 - alpha;
   for (const Contrast& contrast : claim.contrasts) {
-    ContrastResult of_contrast{.contrast = contrast};
-    switch (contrast.measure) {
-      case Measure::kDivergence:
-        JudgeDivergence(cells, alpha, of_contrast);
-        break;
-      case Measure::kParameterFactor:
-        JudgeFactor(cells, alpha, of_contrast);
-        break;
-      default:
-        JudgeGaps(cells, alpha, of_contrast);
-    }
-    if (const size_t missing = MissingRuns(contrast, cells); missing > 0) {
-      of_contrast.side = Side::kUndecided;
-      of_contrast.note = fmt::format(
-          "{} of its runs are not trained yet, so that nothing is decided by "
-          "it",
-          missing);
-    }
-    result.contrasts.push_back(std::move(of_contrast));
+    result.contrasts.push_back(JudgeContrast(contrast, cells, alpha));
   }
   result.verdict = VerdictOf(result.contrasts);
-  if (result.verdict == ClaimVerdict::kReproduced) {
-    result.note = BlindnessOf(claim, result.contrasts);
-    if (!result.note.empty()) result.verdict = ClaimVerdict::kNotAtThisSize;
+  result.note = BlindnessOf(result);
+  if (!result.note.empty()) result.verdict = ClaimVerdict::kUndecided;
+  if (result.verdict == ClaimVerdict::kUndecided) {
+    result.seeds_needed = SeedsToDecide(result);
   }
   return result;
 }

@@ -9,7 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "isoloss/estimators/claim.h"
+#include "isoloss/estimators/claim_power.h"
+#include "isoloss/estimators/claim_verdict.h"
 
 namespace isoloss::estimators {
 
@@ -36,12 +37,6 @@ struct CellCurves {
   std::vector<ArmCurves> arms = {};
 };
 
-/// Says where an interval lies.
-enum class Side { kClaimed, kOther, kUndecided };
-inline constexpr Named<Side> kSides[] = {{"claimed", Side::kClaimed},
-                                         {"other", Side::kOther},
-                                         {"undecided", Side::kUndecided}};
-
 struct ContrastResult {
   Contrast contrast = {};
   double estimate = 0;
@@ -51,44 +46,36 @@ struct ContrastResult {
   /// A one-sided p-value by Fisher's exact test. Only kDivergence above or
   /// below 0 has one.
   std::optional<double> p = std::nullopt;
-  // Only kDivergence uses these four.
-  int64_t diverged = 0;
-  int64_t runs = 0;
-  int64_t reference_diverged = 0;
-  int64_t reference_runs = 0;
-  Side side = Side::kUndecided;
+  RunCounts counts = {};  ///< kDivergence
+  /// The standard deviation over these seeds; not of kDivergence.
+  std::optional<double> spread = std::nullopt;
+  /// What as many seeds can decide at this spread, and how many would do.
+  std::optional<ClaimPower> power = std::nullopt;
+  std::optional<size_t> seeds_needed = std::nullopt;
+  ClaimVerdict verdict = ClaimVerdict::kUndecided;
   std::string note = {};  ///< why it can't decide, or ""
 };
-
-enum class ClaimVerdict { kReproduced, kNotAtThisSize, kContradicted };
-inline constexpr Named<ClaimVerdict> kClaimVerdicts[] = {
-    {"reproduced", ClaimVerdict::kReproduced},
-    {"not at this size", ClaimVerdict::kNotAtThisSize},
-    {"contradicted", ClaimVerdict::kContradicted}};
 
 struct ClaimResult {
   Claim claim = {};
   double confidence = 1 - kClaimError;  ///< of each interval: 1 - Error()
   std::vector<ContrastResult> contrasts = {};
-  ClaimVerdict verdict = ClaimVerdict::kNotAtThisSize;
-  /// Says why controls keep the claim from being reproduced; else it is "".
+  ClaimVerdict verdict = ClaimVerdict::kUndecided;
+  /// The most that an undecided contrast of the claim needs; empty if the claim
+  /// is decided, or if one of these numbers is not known.
+  std::optional<size_t> seeds_needed = std::nullopt;
+  /// Says why controls keep the claim undecided; else it is "".
   std::string note = {};
 };
-
-/// Returns the claim's side if the interval lies wholly there. Returns the
-/// opposite side if the interval lies wholly there, or wholly nearer to the
-/// bound than `equivalence`.
-/// Special  undecided if an end is not a number.
-Side SideOf(const Contrast& contrast, double lower, double upper);
 
 /// Judges each contrast and the claim. Seeds pair the runs of arms, and the
 /// runs of cells. `cells` has every cell of the claim; a cell without runs has
 /// no arms.
-/// The claim is contradicted if one of its contrasts lies on the opposite
-/// side. It is reproduced if all its contrasts and all controls lie on their
-/// own sides. A control must also guard each of its contrasts that is `within`
-/// a bound (Claim::IsGuarded). Else the verdict is "not at this size". A
-/// control contradicts nothing.
+/// The claim has the first verdict in this list that one of its contrasts has:
+/// contradicted, absent, too small, undecided, reproduced. It is reproduced or
+/// absent only if all controls are seen (IsSeen), and reproduced only if a
+/// control guards each of its contrasts that is `within` a bound
+/// (Claim::IsGuarded); else it is undecided. A control contradicts nothing.
 ///
 /// Special  If a run has a loss that is not finite, its seed is left out of
 ///          gaps, and the contrast decides nothing. A contrast with a missing

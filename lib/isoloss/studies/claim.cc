@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 #include <string_view>
 
@@ -12,8 +13,6 @@
 #include "isoloss/base/text_file.h"
 #include "isoloss/estimators/claim_file.h"
 #include "isoloss/estimators/claim_judge.h"
-#include "isoloss/stats/fisher_exact.h"
-#include "isoloss/stats/student_t.h"
 #include "isoloss/studies/documents.h"
 #include "isoloss/studies/student_runs.h"
 #include "isoloss/studies/study.h"
@@ -86,33 +85,37 @@ void CheckShares(const estimators::Claim& claim, const Cell& cell) {
 /// Neither names nor TOML hold a zero character.
 constexpr std::string_view kSeparator("\0", 1);
 
-/// Returns the half-width of a t interval of n seeds, in standard deviations.
-double HalfWidth(size_t seeds, double alpha) {
-  const auto count = static_cast<double>(seeds);
-  return stats::StudentTQuantile(1 - alpha / 2, count - 1) / std::sqrt(count);
+/// Returns the least number of seeds that the cells of a contrast have.
+size_t SeedsOf(const Contrast& contrast, const std::vector<Cell>& cells) {
+  size_t least = std::numeric_limits<size_t>::max();
+  for (const Cell& cell : cells) {
+    if (estimators::ArmsIn(contrast, cell.name).empty()) continue;
+    least = std::min(least, cell.experiment.train.seeds.size());
+  }
+  return least;
 }
 
-/// Returns a note on what fewer seeds can't show.
-std::string FewerSeedsNote(const estimators::Claim& claim, size_t own,
-                           size_t given) {
-  const double alpha = claim.Error();
-  std::string note = fmt::format(
-      "{} seeds instead of {}: intervals of gaps are about {:.1f} times as "
-      "wide.",
-      given, own, HalfWidth(given, alpha) / HalfWidth(own, alpha));
-  // In the clearest case all runs of one arm diverge, and no run of the other
-  // arm.
-  const auto n = static_cast<int64_t>(given);
-  const double least = stats::FisherExactGreater(n, n, 0, n);
-  const bool rates = std::ranges::count(claim.contrasts, Measure::kDivergence,
-                                        &Contrast::measure) > 0;
-  if (rates && least >= alpha / 2) {
-    note += fmt::format(
-        " No rates of divergence can be told apart: p is {:.2g} at best, and "
-        "must be below {:.2g}.",
-        least, alpha / 2);
+/// Returns a sentence on what the planned seeds can decide.
+std::string PowerNote(const Contrast& contrast, size_t seeds, double alpha) {
+  const std::string begin = fmt::format("{}, published {}: ", contrast.name,
+                                        estimators::SizeText(contrast));
+  const auto power =
+      estimators::PowerOf(contrast, seeds, contrast.spread, alpha);
+  if (!power) {
+    return begin +
+           "its power is not known. Train a pilot with --seeds 4, and write "
+           "the "
+           "spread that it finds into claim.toml.";
   }
-  return note;
+  std::string note =
+      fmt::format("{}{}", begin, PowerText(contrast, *power, seeds));
+  if (power->published >= estimators::kWantedPower &&
+      power->nothing >= estimators::kWantedPower) {
+    return note + ".";
+  }
+  const auto needed = estimators::SeedsNeeded(contrast, contrast.spread, alpha);
+  return note + (needed ? fmt::format(": too few, {} would do.", *needed)
+                        : ": too few, and no number of seeds here would do.");
 }
 
 estimators::RunCurve CurveOf(const runlog::RunLog& log) {
@@ -159,7 +162,9 @@ ExitCode ClaimCode(ClaimVerdict verdict) {
       return ExitCode::kPass;
     case ClaimVerdict::kContradicted:
       return ExitCode::kFail;
-    case ClaimVerdict::kNotAtThisSize:
+    case ClaimVerdict::kTooSmall:
+    case ClaimVerdict::kAbsent:
+    case ClaimVerdict::kUndecided:
       break;
   }
   return ExitCode::kInconclusive;
@@ -176,7 +181,8 @@ class Claim : public Study {
             {.name = "--seeds",
              .value = &seeds_,
              .help = "Train this many seeds in place of the experiments' own, "
-                     "from their first on; says what fewer can't show",
+                     "from their first on: 4 make a pilot, which finds the "
+                     "spread",
              .least = 2,
              .most = 10'000}};
   }
@@ -192,12 +198,10 @@ class Claim : public Study {
         ReadTextFile(file, "Give a folder that holds a claim.toml.",
                      estimators::kMaxClaimBytes),
         file.string());
-    size_t own_seeds = 0;
     std::string trained;  // all that runs depend on
     for (const estimators::ClaimCell& cell : claim_.cells) {
       Cell read = ReadCell(cell);
       std::vector<uint64_t>& seeds = read.experiment.train.seeds;
-      own_seeds = std::max(own_seeds, seeds.size());
       if (seeds_ > 0) seeds = ConsecutiveSeeds(read.experiment, seeds_);
       for (const std::string& text :
            {cell.name, cell.stress,
@@ -208,8 +212,10 @@ class Claim : public Study {
       plan.cells.push_back(std::move(read));
     }
     plan.text = BeginPlanText(plan.kind, "experiments", trained).text();
-    if (seeds_ > 0 && seeds_ < own_seeds) {
-      plan.notes.push_back(FewerSeedsNote(claim_, own_seeds, seeds_));
+    for (const Contrast& contrast : claim_.contrasts) {
+      if (contrast.role != estimators::ContrastRole::kClaim) continue;
+      plan.notes.push_back(
+          PowerNote(contrast, SeedsOf(contrast, plan.cells), claim_.Error()));
     }
     if (request.estimate) {
       EstimateCosts(plan.cells);
@@ -291,7 +297,7 @@ class Claim : public Study {
 
 extern constinit const StudyKind kStudy_claim = {
     "claim", "Put a published claim to the test",
-    "isoloss study claim experiments/published/scale_rounding",
+    "isoloss study claim experiments/published/scale_rounding --dry-run",
     "runs/claim-<name of the claim's folder>",
     []() -> std::unique_ptr<Study> { return std::make_unique<Claim>(); }};
 

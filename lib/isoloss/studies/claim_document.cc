@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <optional>
+
 #include "isoloss/base/printable.h"
 #include "isoloss/document/text_layout.h"
 #include "isoloss/studies/documents.h"
@@ -26,8 +29,8 @@ std::string CountsText(const ContrastResult& result) {
   std::string text = fmt::format(
       "{} of {} runs diverged, of the reference's "
       "{} of {}",
-      result.diverged, result.runs, result.reference_diverged,
-      result.reference_runs);
+      result.counts.diverged, result.counts.runs,
+      result.counts.reference_diverged, result.counts.reference_runs);
   if (result.p) text += fmt::format("; p = {:.2g}", *result.p);
   return text;
 }
@@ -49,17 +52,17 @@ std::string ExpectedWord(const Contrast& contrast) {
   return IsControl(contrast) ? "expected" : "claimed";
 }
 
-std::string SideText(const ContrastResult& result) {
-  const estimators::ContrastRole role = result.contrast.role;
-  std::string text = "undecided";
-  if (result.side == estimators::Side::kOther) text = "on the other side";
-  if (result.side == estimators::Side::kClaimed) {
-    text = role == estimators::ContrastRole::kControl ? "on the control's side"
-                                                      : "on the claim's side";
+/// Returns the verdict on a contrast. That on a control says whether it is
+/// seen, and what is only shown does not count.
+std::string VerdictText(const ContrastResult& result) {
+  std::string text =
+      IsControl(result.contrast)
+          ? (estimators::IsSeen(result.verdict) ? "seen" : "not seen")
+          : estimators::WordOf(estimators::kClaimVerdicts, result.verdict);
+  if (result.contrast.role == estimators::ContrastRole::kShown) {
+    text += "; it does not count";
   }
-  return text + (role == estimators::ContrastRole::kShown
-                     ? "; it does not count"
-                     : "");
+  return text;
 }
 
 std::string ConfidenceText(const ClaimResult& result) {
@@ -88,6 +91,8 @@ void PutContrast(const Contrast& contrast, Document& document) {
   document.Put("relation",
                estimators::WordOf(estimators::kRelations, contrast.relation));
   document.Put("bound", contrast.bound);
+  document.Put("published_size", contrast.published_size);
+  document.Put("size_source", contrast.size_source);
   document.Put("equivalence", contrast.equivalence);
   document.Put("unit", estimators::UnitOf(contrast.measure));
   document.Put("role",
@@ -112,12 +117,20 @@ Document ContrastDocument(const ContrastResult& result) {
   document.Put("seeds", result.seeds);
   if (contrast.measure == Measure::kDivergence) {
     document.Put("p", result.p);
-    document.Put("diverged", result.diverged);
-    document.Put("runs", result.runs);
-    document.Put("reference_diverged", result.reference_diverged);
-    document.Put("reference_runs", result.reference_runs);
+    document.Put("diverged", result.counts.diverged);
+    document.Put("runs", result.counts.runs);
+    document.Put("reference_diverged", result.counts.reference_diverged);
+    document.Put("reference_runs", result.counts.reference_runs);
   }
-  document.Put("side", estimators::WordOf(estimators::kSides, result.side));
+  document.Put("spread", result.spread);
+  document.Put("power", result.power ? std::optional(result.power->published)
+                                     : std::nullopt);
+  document.Put("power_of_nothing", result.power
+                                       ? std::optional(result.power->nothing)
+                                       : std::nullopt);
+  document.Put("seeds_needed", result.seeds_needed);
+  document.Put("verdict",
+               estimators::WordOf(estimators::kClaimVerdicts, result.verdict));
   document.Put("note", result.note);
   document.Say(fmt::format("{}{}: {}", contrast.name,
                            IsControl(contrast) ? " (control)" : "",
@@ -126,20 +139,51 @@ Document ContrastDocument(const ContrastResult& result) {
   document.Say(
       fmt::format("{}, {} {} ({}): {}", ContrastText(result),
                   ExpectedWord(contrast), estimators::ClaimedText(contrast),
-                  CountsText(result), SideText(result)),
+                  CountsText(result), VerdictText(result)),
       6);
+  if (contrast.published_size) {
+    document.Say(
+        fmt::format("published: {} ({}){}", estimators::SizeText(contrast),
+                    Printable(contrast.size_source),
+                    result.power ? "; " + PowerText(contrast, *result.power,
+                                                    result.seeds)
+                                 : ""),
+        6);
+  }
   if (!result.note.empty()) document.Say(result.note + ".", 6);
   return document;
 }
 
+/// Returns the verdict; an undecided one says how many seeds would do.
+std::string VerdictText(const ClaimResult& result) {
+  const std::string word =
+      estimators::WordOf(estimators::kClaimVerdicts, result.verdict);
+  if (!result.seeds_needed) return word;
+  const bool enough = std::ranges::all_of(
+      result.contrasts, [&result](const ContrastResult& contrast) {
+        return contrast.seeds >= *result.seeds_needed;
+      });
+  return fmt::format(
+      "{} ({} seeds {})", word, *result.seeds_needed,
+      enough ? "should have done: the truth may lie between" : "would do");
+}
+
 }  // namespace
+
+std::string PowerText(const Contrast& contrast,
+                      const estimators::ClaimPower& power, size_t seeds) {
+  std::string text =
+      fmt::format("{} seeds see it with chance {:.2f}", seeds, power.published);
+  if (contrast.relation != estimators::Relation::kWithin) {
+    text += fmt::format(", and an absence with chance {:.2f}", power.nothing);
+  }
+  return text;
+}
 
 Document ClaimDocument(const ClaimResult& result) {
   const estimators::Claim& claim = result.claim;
-  const std::string verdict =
-      estimators::WordOf(estimators::kClaimVerdicts, result.verdict);
   Document document;
-  document.Put("schema_version", 1);
+  document.Put("schema_version", 2);
   document.Put("title", claim.title);
   document.Put("statement", claim.statement);
   document.Put("paper", claim.paper);
@@ -149,7 +193,9 @@ Document ClaimDocument(const ClaimResult& result) {
   document.Put("here", claim.here);
   document.Put("looks", claim.looks);
   document.Put("confidence", result.confidence);
-  document.Put("verdict", verdict);
+  document.Put("verdict",
+               estimators::WordOf(estimators::kClaimVerdicts, result.verdict));
+  document.Put("seeds_needed", result.seeds_needed);
   document.Put("note", result.note);
   document.Say(Printable(claim.title));
   document.Say(Printable(claim.statement), 2);
@@ -165,25 +211,26 @@ Document ClaimDocument(const ClaimResult& result) {
   document.PutEach("contrasts", result.contrasts, ContrastDocument);
   document.Say("");
   document.Say(ConfidenceText(result));
-  document.Say("Verdict: " + verdict);
+  document.Say("Verdict: " + VerdictText(result));
   if (!result.note.empty()) document.Say(result.note + ".");
   return document;
 }
 
 namespace {
 
-std::string_view SideColour(estimators::Side side) {
-  if (side == estimators::Side::kClaimed) return document::colour::kGreen;
-  return side == estimators::Side::kOther ? document::colour::kRed
-                                          : document::colour::kInk;
-}
-
-std::string_view ClaimColour(estimators::ClaimVerdict verdict) {
-  if (verdict == estimators::ClaimVerdict::kReproduced)
-    return document::colour::kGreen;
-  return verdict == estimators::ClaimVerdict::kContradicted
-             ? document::colour::kRed
-             : document::colour::kOrange;
+std::string_view ColourOf(estimators::ClaimVerdict verdict) {
+  switch (verdict) {
+    case estimators::ClaimVerdict::kReproduced:
+      return document::colour::kGreen;
+    case estimators::ClaimVerdict::kContradicted:
+      return document::colour::kRed;
+    case estimators::ClaimVerdict::kTooSmall:
+    case estimators::ClaimVerdict::kAbsent:
+      return document::colour::kOrange;
+    case estimators::ClaimVerdict::kUndecided:
+      break;
+  }
+  return document::colour::kInk;
 }
 
 /// Returns one bound, or both bounds of `within` in ascending order.
@@ -193,8 +240,7 @@ std::vector<double> BoundsOf(const Contrast& contrast) {
   return {-contrast.bound, contrast.bound};
 }
 
-/// Draws the side of the claim or control in green, and the opposite side in
-/// red.
+/// Draws the claimed side in green, and the opposite side in red.
 document::PictureStrip ContrastStrip(const ContrastResult& result) {
   constexpr size_t kLetters = 118;
   const Contrast& contrast = result.contrast;
@@ -202,10 +248,10 @@ document::PictureStrip ContrastStrip(const ContrastResult& result) {
       .title = document::Shortened(
           (IsControl(contrast) ? "Control: " : "") + Printable(contrast.says),
           kLetters),
-      .text = fmt::format("{}, {} {}: {}", ContrastText(result),
-                          ExpectedWord(contrast),
-                          estimators::ClaimedText(contrast), SideText(result)),
-      .colour = SideColour(result.side),
+      .text = fmt::format(
+          "{}, {} {}: {}", ContrastText(result), ExpectedWord(contrast),
+          estimators::ClaimedText(contrast), VerdictText(result)),
+      .colour = ColourOf(result.verdict),
       .estimate = result.estimate,
       .lower = result.lower,
       .upper = result.upper,
@@ -220,8 +266,8 @@ document::Picture ClaimPicture(const ClaimResult& result) {
   document::Picture picture{
       .title = fmt::format(
           "{}: {}", document::Shortened(Printable(result.claim.title), 70),
-          estimators::WordOf(estimators::kClaimVerdicts, result.verdict)),
-      .colour = ClaimColour(result.verdict),
+          VerdictText(result)),
+      .colour = ColourOf(result.verdict),
       .parts = {document::SmallPrint(ConfidenceText(result)),
                 document::SmallPrint("Intervals over seeds; dashed: the bound"),
                 document::PictureKeys{
@@ -230,7 +276,7 @@ document::Picture ClaimPicture(const ClaimResult& result) {
   if (!result.note.empty()) {
     picture.parts.emplace_back(document::PictureText{
         result.note + ".",
-        fmt::format("fill=\"{}\"", ClaimColour(result.verdict))});
+        fmt::format("fill=\"{}\"", ColourOf(result.verdict))});
   }
   for (const ContrastResult& contrast : result.contrasts) {
     picture.parts.emplace_back(ContrastStrip(contrast));

@@ -20,6 +20,9 @@ document::Document SitesDocument(const estimators::SitesStatement& statement);
 document::Document IndicatorsDocument(
     const estimators::IndicatorStatement& statement);
 document::Document WidthsDocument(const compare::WidthTransfer& transfer);
+/// Returns a phrase: "24 seeds see it with chance 0.97, and ...".
+std::string PowerText(const estimators::Contrast& contrast,
+                      const estimators::ClaimPower& power, size_t seeds);
 document::Document ClaimDocument(const estimators::ClaimResult& result);
 
 /// Draws the gap of each arm over the operations of a training: the measured
