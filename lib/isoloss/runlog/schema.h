@@ -190,6 +190,8 @@ const Schema& SchemaOf<ModelGraph>();
 
 /// The graph came with this version of the run log's layout.
 inline constexpr int64_t kGraphVersion = 5;
+/// Recipes may change in mid-run from this version on.
+inline constexpr int64_t kPhasesVersion = 7;
 
 /// Returns the groups of a RunLog that are no part of its provenance: those of
 /// steps and of events.

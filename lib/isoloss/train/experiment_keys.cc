@@ -54,6 +54,8 @@ std::vector<ExperimentKey> ExperimentKeys() {
   }
   Append(keys, "arms.NAME", Arm());
   Append(keys, "arms.NAME", Arm{.perturb = Perturb::kOneUlp});
+  keys.push_back({"arms.NAME.then", "sites", ""});
+  Append(keys, "arms.NAME.then", LaterRecipe());
   Append(keys, "gate", GateConfig());
   // A required key has no default, though the writer has a value for it.
   for (ExperimentKey& key : keys) {
