@@ -37,7 +37,8 @@ std::string ExperimentKey::Dotted() const {
 
 std::vector<ExperimentKey> ExperimentKeys() {
   std::vector<ExperimentKey> keys = {
-      {"", "name", ""}, {"model", "preset", ""}, {"arms.NAME", "sites", ""}};
+      {"", "name", ""}, {"model", "preset", ""}, {"arms.NAME", "sites", ""},
+      {"arms.NAME", "then", ""}};
   Append(keys, "model", ModelConfig());
   for (const std::string& source : kSources) {
     DataConfig data;
@@ -54,8 +55,6 @@ std::vector<ExperimentKey> ExperimentKeys() {
   }
   Append(keys, "arms.NAME", Arm());
   Append(keys, "arms.NAME", Arm{.perturb = Perturb::kOneUlp});
-  keys.push_back({"arms.NAME.then", "sites", ""});
-  Append(keys, "arms.NAME.then", LaterRecipe());
   Append(keys, "gate", GateConfig());
   // A required key has no default, though the writer has a value for it.
   for (ExperimentKey& key : keys) {
