@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "isoloss/base/error.h"
+#include "isoloss/runlog/reader.h"
 #include "isoloss/runlog/recipe_phases.h"
 #include "isoloss/runlog/rows.h"
 #include "isoloss/train/arm_recipes.h"
@@ -110,6 +111,24 @@ TEST(Phases, AreResumedBeforeAtAndAfterTheSwitchWithEqualBits) {
 
     ExpectSame(Execute(execution), whole, folder.path());
   }
+}
+
+/// Each process makes the exchanges of its model anew.
+TEST(Phases, HaveTheBitsOfOneProcessOnTwo) {
+  const TemporaryFolder folder;
+  const std::vector<std::string> changes = {
+      Then("te_fp8_delayed", 4, "mxfp4_rht_sr")};
+
+  Execute({.folder = folder.path(),
+           .manner = {.workers = 2,
+                      .ranks = 4,
+                      .transport = "memory",
+                      .processes = 2},
+           .arm = "te_fp8_delayed",
+           .overrides = changes});
+
+  ExpectSame(runlog::ReadRunLog(PathsIn(folder.path()).Log()),
+             RunOf("te_fp8_delayed", changes), folder.path());
 }
 
 TEST(Phases, OfAnotherPlanAreRefusedToGoOn) {

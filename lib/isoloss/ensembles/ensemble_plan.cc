@@ -45,8 +45,8 @@ void RequireOneRecipe(const EnsemblePlan& plan) {
     ThrowError(
         ErrorKind::kConfig,
         "{}: arm {} changes its recipe at step {}, but an ensemble of {} steps "
-        "is of one recipe. Give --steps {} or fewer, or judge without an "
-        "ensemble.",
+        "is of one recipe. Give --steps {} or fewer, and the policy as "
+        "many early_steps, or judge without an ensemble.",
         plan.experiment.path.string(), name, phases[1].first_step, plan.steps,
         phases[1].first_step - 1);
   }

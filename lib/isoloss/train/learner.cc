@@ -233,10 +233,13 @@ void Learner::GoOnFrom(TrainingState other) {
   copy(other.adamw.second_moments(), adamw_.second_moments());
   adamw_.Restore(other.adamw.steps());
   const MatrixView<float> amax = transformer_->amax_history().values();
-  for (size_t row = 0; row < amax.rows(); ++row) {
-    std::copy_n(other.amax_history.Row(row), amax.cols(), amax.Row(row));
+  if (other.amax_history.rows() == amax.rows() &&
+      other.amax_history.cols() == amax.cols()) {
+    for (size_t row = 0; row < amax.rows(); ++row) {
+      std::copy_n(other.amax_history.Row(row), amax.cols(), amax.Row(row));
+    }
+    transformer_->amax_history().Restore(other.adamw.steps());
   }
-  transformer_->amax_history().Restore(other.adamw.steps());
   for (size_t layer = 0; layer < expert_bias_.rows(); ++layer) {
     std::copy_n(other.expert_bias.Row(layer), expert_bias_.cols(),
                 expert_bias_.Row(layer));

@@ -77,7 +77,8 @@ class Learner {
   void Load(const checkpoint::Checkpoint& checkpoint,
             std::vector<int64_t>& bytes_by_pair);
   /// Goes on from the weights, moments and biases of another Learner of the
-  /// same model on the same processes.
+  /// same model on the same processes. A history of delayed scaling is taken
+  /// over, too, if both look back alike; otherwise each keeps its own.
   void GoOnFrom(TrainingState other);
   /// Returns the state that SaveTrainingState saves.
   TrainingState State(std::vector<int64_t>& bytes_by_pair) {
