@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "isoloss/base/digest.h"
 #include "isoloss/base/error.h"
 #include "isoloss/runlog/reader.h"
 #include "isoloss/runlog/recipe_phases.h"
