@@ -83,39 +83,39 @@ TEST(EditedLogs, TheTableOfARecipeIsHeldAgainstItsText) {
             [&](auto& log) { asked(log).wgrad_x[0] = "e4m3"; });
 }
 
-/// The recipe becomes BF16 from step 51 on.
+/// The recipe becomes BF16 from step 41 on.
 void ChangeRecipe(runlog::RunLog& log) {
-  log.provenance.resolved_recipe += runlog::PhaseHeading(51, "bf16") +
-                                    test_support::SampleRecipeText("bf16");
-  runlog::AddPhase({51, test_support::SampleGraph("").recipe},
+  log.provenance.resolved_recipe +=
+      runlog::PhaseHeading(41, "bf16") + test_support::SampleRecipeText("bf16");
+  runlog::AddPhase({41, test_support::SampleGraph("").recipe},
                    log.provenance.graph);
-  std::fill(log.steps.quantized_gemms.begin() + 50,
+  std::fill(log.steps.quantized_gemms.begin() + 40,
             log.steps.quantized_gemms.end(), 0);
 }
 
 TEST(EditedLogs, ARecipeChangesAtItsStep) {
   EXPECT_THAT(FindingsOf("recipe_ran", ChangeRecipe), IsEmpty());
   ExpectOne("recipe_ran", Severity::kBad,
-            "78 quantised GEMMs ran in step 51, but recipe mxfp8_rceil asks "
-            "for 0 from step 51 on",
+            "78 quantised GEMMs ran in step 41, but recipe mxfp8_rceil asks "
+            "for 0 from step 41 on",
             [](auto& log) {
               ChangeRecipe(log);
-              log.steps.quantized_gemms[50] = 78;
+              log.steps.quantized_gemms[40] = 78;
             });
   ExpectOne("recipe_ran", Severity::kBad,
-            "0 quantised GEMMs ran in step 50, but recipe mxfp8_rceil asks for "
+            "0 quantised GEMMs ran in step 40, but recipe mxfp8_rceil asks for "
             "78 from step 1 on",
             [](auto& log) {
               ChangeRecipe(log);
-              log.steps.quantized_gemms[49] = 0;
+              log.steps.quantized_gemms[39] = 0;
             });
   ExpectOne("recipe_ran", Severity::kBad,
-            "/recipe_phases has phase 2 from step 52 on, but resolved_recipe "
-            "from step 51",
+            "/recipe_phases has phase 2 from step 42 on, but resolved_recipe "
+            "from step 41",
             [](auto& log) {
               ChangeRecipe(log);
               for (int64_t& step : log.provenance.graph.phases.first_step) {
-                step = 52;
+                step = 42;
               }
             });
   ExpectOne("recipe_ran", Severity::kBad, "/recipe gives `` and `e4m3` to",

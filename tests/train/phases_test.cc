@@ -161,11 +161,11 @@ TEST(Phases, BeginAfterTheNearestStepToTheirShare) {
   EXPECT_EQ(runlog::LastStepOf(0.9, 300), 270);
   EXPECT_EQ(runlog::LastStepOf(0.5, 7), 4);
 
-  const Experiment experiment = Parse(
-      std::string(kText) +
-      "[arms.late]\nrecipe = \"bf16\"\n[[arms.late.then]]\nfrom = 0.1\n"
-      "recipe = \"mxfp8_rceil\"\nsites = \"routed_experts\"\n"
-      "[[arms.late.then]]\nfrom = 0.9\nrecipe = \"bf16\"\n");
+  const Experiment experiment =
+      Parse(std::string(kText) +
+            "[arms.late]\nrecipe = \"bf16\"\n[[arms.late.then]]\nfrom = 0.1\n"
+            "recipe = \"mxfp8_rceil\"\nsites = \"routed_experts\"\n"
+            "[[arms.late.then]]\nfrom = 0.9\nrecipe = \"bf16\"\n");
   const Arm& late = experiment.arms.back();
   std::vector<int64_t> steps;
   for (const ArmPhase& phase : PhasesOf(late, 300)) {
@@ -197,8 +197,7 @@ TEST(Phases, AreRefusedWithTheirPlace) {
                         "\"bf61\", but must be one of"));
   EXPECT_THAT(error(then("1.0", "bf16")),
               HasSubstr("`arms.x.then.from` is 1.0, but must be"));
-  EXPECT_THAT(error("[[arms.x.then]]\nrecipe = \"bf16\"\n"),
-              HasSubstr("from"));
+  EXPECT_THAT(error("[[arms.x.then]]\nrecipe = \"bf16\"\n"), HasSubstr("from"));
   EXPECT_THAT(error(then("0.9", "bf16") + then("0.9", "fp32")),
               HasSubstr("experiment.toml:20:8: `arms.x.then.from` is 0.9, but "
                         "that of the table before it is 0.9"));

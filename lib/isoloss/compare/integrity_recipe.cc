@@ -132,14 +132,15 @@ void ReportCounts(const Run& run, Findings& findings) {
   for (size_t i = 0; i < steps.quantized_gemms.size(); ++i) {
     const size_t phase = runlog::PhaseAt(phases, steps.step[i]);
     if (steps.quantized_gemms[i] == planned[phase]) continue;
-    Report(findings, Severity::kBad,
-           "{}: {} quantised GEMMs ran in step {}, but recipe {} asks for {}{}. "
-           "The recipe did not run as written.",
-           Label(run), steps.quantized_gemms[i], steps.step[i],
-           provenance.recipe, planned[phase],
-           phases.size() == 1
-               ? ""
-               : fmt::format(" from step {} on", phases[phase].first_step));
+    Report(
+        findings, Severity::kBad,
+        "{}: {} quantised GEMMs ran in step {}, but recipe {} asks for {}{}. "
+        "The recipe did not run as written.",
+        Label(run), steps.quantized_gemms[i], steps.step[i], provenance.recipe,
+        planned[phase],
+        phases.size() == 1
+            ? ""
+            : fmt::format(" from step {} on", phases[phase].first_step));
     return;
   }
 }

@@ -313,10 +313,8 @@ int64_t MissingSteps(const ProbeLog& log, std::string_view probe_case,
   const int64_t end = phase + 1 < first.size()
                           ? first[phase + 1]
                           : log.provenance.steps_planned + 1;
-  const auto found =
-      std::ranges::count_if(probed, [&](int64_t step) {
-        return step >= first[phase] && step < end;
-      });
+  const auto found = std::ranges::count_if(
+      probed, [&](int64_t step) { return step >= first[phase] && step < end; });
   return std::min(kLeastSteps, end - first[phase]) - found;
 }
 

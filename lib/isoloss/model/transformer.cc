@@ -214,8 +214,7 @@ Transformer::Transformer(const ModelConfig& config,
                          expert_parallel::Mesh& mesh,
                          std::span<const precision::Recipe> other_phases) {
   Validate(config, "Transformer:");
-  impl_ =
-      std::make_unique<Impl>(config, recipe, executor, &mesh, other_phases);
+  impl_ = std::make_unique<Impl>(config, recipe, executor, &mesh, other_phases);
 }
 
 Transformer::~Transformer() = default;

@@ -79,8 +79,8 @@ Document RecipeDocument(std::string_view resolved_recipe) {
   Document document;
   for (const runlog::PhaseText& phase : runlog::PhaseTexts(resolved_recipe)) {
     if (phase.first_step > 1) {
-      document.Add(Line{.text = fmt::format("from step {}: {}", phase.first_step,
-                                            phase.recipe)});
+      document.Add(Line{.text = fmt::format("from step {}: {}",
+                                            phase.first_step, phase.recipe)});
     }
     for (const Group& group : Groups(phase.sites)) AddGroup(group, document);
   }

@@ -42,7 +42,8 @@ Schema GraphSchema() {
 #include "isoloss/runlog/provenance.def"
   };
   Columns phases = {
-      {{"first_step", "step", "First step of the row's phase", Domain::Count(2)},
+      {{"first_step", "step", "First step of the row's phase",
+        Domain::Count(2)},
        &PhaseColumns::first_step},
 #define ISOLOSS_SITE(type, name, unit, meaning, domain) \
   {{#name, unit, meaning, domain}, &PhaseColumns::name},
@@ -63,6 +64,7 @@ Schema GraphSchema() {
        "/recipe has the first phase",
        kPhasesVersion, PartOf(&ModelGraph::phases, phases)},
   };
+  schema.back().optional = true;
   for (Group& group : schema) {
     for (Column& column : group.columns) column.required = true;
   }

@@ -15,7 +15,8 @@ int64_t LastStepOf(double share, int64_t steps);
 
 /// Describes the recipe of an arm by its experiment's text.
 struct RecipePlan {
-  std::string name = {};  ///< as the attribute `recipe`; "" if there is no such arm
+  std::string name =
+      {};  ///< as the attribute `recipe`; "" if there is no such arm
   std::vector<int64_t> first_steps = {};  ///< of the phases after the first one
 };
 RecipePlan RecipePlanOf(const std::string& experiment_text,

@@ -172,6 +172,7 @@ struct Group {
   int64_t since;  ///< version of the run log's layout that brought it
   Columns columns;
   size_t own_version = kNowhere;  ///< of the version of the log's own layout
+  bool optional = false;          ///< a file without rows lacks the group
 };
 
 /// Describes a log, in its order on disk.

@@ -221,9 +221,8 @@ bool ProbeSteps(const Subject& subject, const ProbeCase& probe_case,
   experiment.log.routing = plain;
   const train::Arm arm =
       plain ? subject.arm : WithEarlyPhases(subject.arm, experiment);
-  const int64_t wanted =
-      std::max(options.steps,
-               plain ? options.plain_steps : StepsOfPhases(subject.arm));
+  const int64_t wanted = std::max(
+      options.steps, plain ? options.plain_steps : StepsOfPhases(subject.arm));
   const int64_t steps = std::min(wanted, experiment.train.steps);
   std::optional<Executor> own_team;
   if (probe_case.threads > 0) own_team.emplace(probe_case.threads);
@@ -257,9 +256,8 @@ bool ProbeSteps(const Subject& subject, const ProbeCase& probe_case,
     if (caller.edit_initial_weights) caller.edit_initial_weights(weights);
     oracle.emplace(experiment, arm, subject.seed, weights);
   };
-  const runlog::RunLog log =
-      Train(options, experiment, arm, subject.seed, subject.corpus,
-            executor, listener.hooks());
+  const runlog::RunLog log = Train(options, experiment, arm, subject.seed,
+                                   subject.corpus, executor, listener.hooks());
   builder.EndCase(log);
   return ReachedItsEnd(log, steps);
 }
@@ -294,9 +292,8 @@ bool ProbeEvaluation(const Subject& subject, const ProbeCase& probe_case,
                         [&](const StepRecord& record, const runlog::RunLog&) {
                           losses.CopyFrom(record.At("loss_output").values);
                         });
-  const runlog::RunLog log =
-      Train(options, experiment, arm, subject.seed, corpus,
-            subject.executor, listener.hooks());
+  const runlog::RunLog log = Train(options, experiment, arm, subject.seed,
+                                   corpus, subject.executor, listener.hooks());
   ReportSink sink;
   CheckEvaluation(log, steps, {losses.data(), losses.size()}, sink);
   builder.Add(steps, sink);

@@ -32,12 +32,11 @@ std::string WrongPhase(const Arm& arm, size_t place, int64_t steps) {
   return fmt::format(
       "is {}, so that recipe {} ends after step {} of {}, but {}. Move the "
       "share or train for more steps.",
-      from,
-      place == 0 ? arm.recipe : arm.then[place - 1].recipe, last, steps,
-      last < steps ? fmt::format("it begins after step {} and must have one",
-                                 before)
-                   : fmt::format("recipe {} must have a step, too",
-                                 arm.then[place].recipe));
+      from, place == 0 ? arm.recipe : arm.then[place - 1].recipe, last, steps,
+      last < steps
+          ? fmt::format("it begins after step {} and must have one", before)
+          : fmt::format("recipe {} must have a step, too",
+                        arm.then[place].recipe));
 }
 
 Arm ArmInPhase(const Arm& arm, size_t phase) {
@@ -86,9 +85,8 @@ std::vector<ResolvedPhase> ResolvePhases(const Experiment& experiment,
   const std::vector<precision::Site> sites = model::GemmSites(experiment.model);
   std::vector<ResolvedPhase> phases;
   for (const ArmPhase& phase : PhasesOf(arm, experiment.train.steps)) {
-    phases.push_back(
-        {phase.first_step,
-         precision::ResolvedRecipe(ArmRecipe(phase.arm), sites)});
+    phases.push_back({phase.first_step,
+                      precision::ResolvedRecipe(ArmRecipe(phase.arm), sites)});
   }
   return phases;
 }
@@ -97,8 +95,8 @@ std::string Describe(const std::vector<ResolvedPhase>& phases) {
   std::string text;
   for (const ResolvedPhase& phase : phases) {
     if (phase.first_step > 1) {
-      text += runlog::PhaseHeading(phase.first_step,
-                                   phase.recipe.recipe().name);
+      text +=
+          runlog::PhaseHeading(phase.first_step, phase.recipe.recipe().name);
     }
     text += phase.recipe.Describe();
   }

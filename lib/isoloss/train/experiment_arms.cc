@@ -87,9 +87,9 @@ std::optional<precision::Recipe> FindRecipe(
     if (recipe->name == name) return std::nullopt;
     names.push_back(recipe->name);
   }
-  fields.Fail("recipe", fmt::format("is \"{}\", but must be one of {}.{}", name,
-                                    fmt::join(names, ", "),
-                                    DidYouMean(name, names)));
+  fields.Fail("recipe",
+              fmt::format("is \"{}\", but must be one of {}.{}", name,
+                          fmt::join(names, ", "), DidYouMean(name, names)));
 }
 
 /// Reads a recipe's name and layers, which an arm has and each table `then`.

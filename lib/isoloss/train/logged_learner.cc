@@ -115,8 +115,7 @@ LoggedLearner::LoggedLearner(const Experiment& experiment, const Arm& arm,
   provenance_ =
       DescribeRun(experiment, arm, seed, corpus, learner_.parameters(),
                   replay_ ? &*replay_ : nullptr, executor.size(), mesh_);
-  for (const runlog::RecipePhase& phase :
-       runlog::PhasesOf(provenance_.graph)) {
+  for (const runlog::RecipePhase& phase : runlog::PhasesOf(provenance_.graph)) {
     planned_.push_back(
         {phase.first_step, runlog::CountGemms(phase.recipe).quantized});
   }

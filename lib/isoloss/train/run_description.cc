@@ -113,8 +113,7 @@ std::string DescribeRouting(const Experiment& experiment,
 runlog::ModelGraph DescribeModel(const Experiment& experiment, const Arm& arm) {
   const model::Graph graph = model::GraphOf(experiment.model);
   const std::vector<ResolvedPhase> phases = ResolvePhases(experiment, arm);
-  runlog::ModelGraph columns =
-      probes::ColumnsOf(graph, phases.front().recipe);
+  runlog::ModelGraph columns = probes::ColumnsOf(graph, phases.front().recipe);
   for (size_t i = 1; i < phases.size(); ++i) {
     runlog::AddPhase({phases[i].first_step,
                       probes::ColumnsOf(graph, phases[i].recipe).recipe},
