@@ -2,12 +2,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "isoloss/compare/integrity.h"
+#include "isoloss/runlog/recipe_phases.h"
+#include "support/sample_graph.h"
 #include "support/synthetic_runs.h"
 
 namespace isoloss::compare::edited_logs_test {
@@ -78,6 +81,48 @@ TEST(EditedLogs, TheTableOfARecipeIsHeldAgainstItsText) {
             });
   ExpectOne("recipe_ran", Severity::kBad, "to wgrad of layers.0.wq",
             [&](auto& log) { asked(log).wgrad_x[0] = "e4m3"; });
+}
+
+/// The recipe becomes BF16 from step 41 on.
+void ChangeRecipe(runlog::RunLog& log) {
+  log.provenance.resolved_recipe +=
+      runlog::PhaseHeading(41, "bf16") + test_support::SampleRecipeText("bf16");
+  runlog::AddPhase({41, test_support::SampleGraph("").recipe},
+                   log.provenance.graph);
+  std::fill(log.steps.quantized_gemms.begin() + 40,
+            log.steps.quantized_gemms.end(), 0);
+}
+
+TEST(EditedLogs, ARecipeChangesAtItsStep) {
+  EXPECT_THAT(FindingsOf("recipe_ran", ChangeRecipe), IsEmpty());
+  ExpectOne("recipe_ran", Severity::kBad,
+            "78 quantised GEMMs ran in step 41, but recipe mxfp8_rceil asks "
+            "for 0 from step 41 on",
+            [](auto& log) {
+              ChangeRecipe(log);
+              log.steps.quantized_gemms[40] = 78;
+            });
+  ExpectOne("recipe_ran", Severity::kBad,
+            "0 quantised GEMMs ran in step 40, but recipe mxfp8_rceil asks for "
+            "78 from step 1 on",
+            [](auto& log) {
+              ChangeRecipe(log);
+              log.steps.quantized_gemms[39] = 0;
+            });
+  ExpectOne("recipe_ran", Severity::kBad,
+            "/recipe_phases has phase 2 from step 42 on, but resolved_recipe "
+            "from step 41",
+            [](auto& log) {
+              ChangeRecipe(log);
+              for (int64_t& step : log.provenance.graph.phases.first_step) {
+                step = 42;
+              }
+            });
+  ExpectOne("recipe_ran", Severity::kBad, "/recipe gives `` and `e4m3` to",
+            [](auto& log) {
+              ChangeRecipe(log);
+              log.provenance.graph.phases.fprop_w[0] = "e4m3";
+            });
 }
 
 TEST(EditedLogs, ParametersOfOneBuildHaveOneOrder) {

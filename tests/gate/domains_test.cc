@@ -97,7 +97,7 @@ void AddColumn(const std::string& group, const Column& column,
   });
 }
 
-/// All places of a log.
+/// All places of a log whose recipe does not change.
 template <typename Log>
 std::vector<Place> PlacesOf(Log& log) {
   std::vector<Place> places;
@@ -106,7 +106,7 @@ std::vector<Place> PlacesOf(Log& log) {
     for (const Column& column : group.columns) {
       if (column.role == runlog::Role::kAttribute) {
         AddAttribute(column, view, places);
-      } else if (!group.IsFile()) {
+      } else if (!group.IsFile() && !group.optional) {
         AddColumn(group.name, column, view, places);
       }
     }

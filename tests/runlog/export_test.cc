@@ -204,9 +204,10 @@ TEST(Export, EveryGroupOfAFullLogHasRowsOfEqualWidth) {
       EXPECT_TRUE(nlohmann::json::accept(line)) << line;
     }
   }
-  EXPECT_THAT(names, ElementsAre("graph", "graph_inputs", "recipe", "steps",
-                                 "eval", "parameters", "tensors", "moe",
-                                 "exchange", "exchange_pairs", "events"));
+  EXPECT_THAT(names,
+              ElementsAre("graph", "graph_inputs", "recipe", "recipe_phases",
+                          "steps", "eval", "parameters", "tensors", "moe",
+                          "exchange", "exchange_pairs", "events"));
 }
 
 TEST(Export, AGroupWithoutRowsIsAHeadWithoutLines) {

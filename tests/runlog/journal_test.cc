@@ -115,7 +115,7 @@ TEST(Journal, HoldsWhatWasAppended) {
 TEST(Journal, HasTheLayoutOfItsDocumentation) {
   const std::string bytes = MakeSmallJournal().bytes;
 
-  EXPECT_EQ(bytes.substr(0, 12), std::string("isolossJ\6\0\0\0", 12));
+  EXPECT_EQ(bytes.substr(0, 12), std::string("isolossJ\7\0\0\0", 12));
   uint32_t crc = 0;
   std::memcpy(&crc, bytes.data() + 12, sizeof(crc));
   EXPECT_EQ(crc, Crc32c(AsBytes(bytes).first(12)));
@@ -235,7 +235,7 @@ TEST(Journal, RefusesAnotherVersionOrARecordThatIsNotItsKind) {
   bytes[8] = 2;
   fix(0, 12);
   EXPECT_THAT(error(), AllOf(HasSubstr("the journal has version 2"),
-                             HasSubstr("with version 6 only")));
+                             HasSubstr("with version 7 only")));
   bytes[0] = 'x';
   fix(0, 12);
   EXPECT_THAT(error(), HasSubstr("not the head of a journal"));

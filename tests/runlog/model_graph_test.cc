@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "support/sample_graph.h"
 
@@ -50,6 +51,27 @@ TEST(ModelGraph, MayHaveNormsAndProductsOfModulesInRecipe) {
 
   EXPECT_EQ(WrongGraph(graph), "");
   EXPECT_EQ(CountGemms(graph.recipe).quantized, 3);
+}
+
+TEST(ModelGraph, HasTheRecipeOfEachPhase) {
+  ModelGraph graph = SampleGraph("e4m3");
+  AddPhase({5, SampleGraph("").recipe}, graph);
+  AddPhase({9, SampleGraph("e5m2").recipe}, graph);
+
+  const std::vector<RecipePhase> phases = PhasesOf(graph);
+  ASSERT_EQ(phases.size(), 3u);
+  EXPECT_EQ(phases[1].first_step, 5);
+  EXPECT_TRUE(phases[1].recipe == SampleGraph("").recipe);
+  EXPECT_EQ(PhaseAt(phases, 0), 0u);
+  EXPECT_EQ(PhaseAt(phases, 4), 0u);
+  EXPECT_EQ(PhaseAt(phases, 5), 1u);
+  EXPECT_EQ(PhaseAt(phases, 100), 2u);
+  EXPECT_TRUE(GraphOfStep(graph, 9) == SampleGraph("e5m2"));
+  EXPECT_EQ(WrongGraph(graph), "");
+  graph.phases.first_step.back() = 8;
+  EXPECT_THAT(WrongGraph(graph), HasSubstr("phases must ascend from step 2"));
+  graph.phases.first_step.back() = 10;
+  EXPECT_THAT(WrongGraph(graph), HasSubstr("/recipe has"));
 }
 
 TEST(ModelGraph, KnowsTheBitsOfItsNumbers) {

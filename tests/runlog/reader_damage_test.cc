@@ -56,14 +56,14 @@ std::vector<Damage> Damages() {
   return {
       Damage{"OtherVersion",
              [](const hdf5::Handle& file) {
-               ReplaceAttribute(file, "schema_version", int64_t{7});
+               ReplaceAttribute(file, "schema_version", int64_t{8});
              },
-             {"schema_version is 7", "reads 1 to 6"}},
+             {"schema_version is 8", "reads 1 to 7"}},
       Damage{"VersionBeforeTheFirst",
              [](const hdf5::Handle& file) {
                ReplaceAttribute(file, "schema_version", int64_t{0});
              },
-             {"schema_version is 0", "reads 1 to 6"}},
+             {"schema_version is 0", "reads 1 to 7"}},
       Damage{"NoAttributeOfItsVersion",
              [](const hdf5::Handle& file) {
                ASSERT_GE(H5Adelete(file.get(), "transport"), 0);

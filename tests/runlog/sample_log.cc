@@ -148,6 +148,7 @@ RunLog SampleLog() {
   log.provenance.final_weights_digest = "";
   log.provenance.entropy_floor_nats = kNan;
   log.provenance.graph = test_support::SampleGraph("e4m3·rceil");
+  AddPhase({4, test_support::SampleGraph("").recipe}, log.provenance.graph);
 
   for (int64_t step = 1; step <= 5; ++step) {
     const double x = static_cast<double>(step);

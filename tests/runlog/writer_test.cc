@@ -93,7 +93,7 @@ TEST(WriteRunLog, IsReadableWithPlainH5py) {
 
   EXPECT_THAT(lines, ::testing::ElementsAreArray(DumpLines(log)));
   // Names and units as people's scripts know them, not as the schema has them.
-  EXPECT_THAT(lines, Contains("schema_version = 6"));
+  EXPECT_THAT(lines, Contains("schema_version = 7"));
   EXPECT_THAT(lines, Contains("complete = true"));
   EXPECT_THAT(lines, Contains("steps/step [step] 5 = 1 2 3 4 5"));
   EXPECT_THAT(lines, Contains("eval/per_sequence_loss_nats [nat] 2x3 = "

@@ -410,5 +410,53 @@ TEST(ProbeCases, ScaleEdgeBlocksHaveTheirLargestValueAtTheEdge) {
   EXPECT_EQ(largest, (std::set<float>{edge - ulp, edge, edge + ulp}));
 }
 
+/// 20 steps, of which the last two have delayed scaling: its history begins in
+/// steps of another recipe.
+train::Experiment ChangingTrial() {
+  return SmallTrial(
+      9, {"train.steps=20",
+          "arms.bf16.then=[{from = 0.9, recipe = \"te_fp8_delayed\"}]"});
+}
+
+runlog::ProbeLog ProbeChanging(const ProbeOptions& options) {
+  const train::Experiment experiment = ChangingTrial();
+  Executor executor(1);
+  return ProbeArm(experiment, ArmOf(experiment, "bf16"), 1,
+                  CorpusOf(experiment), executor, options);
+}
+
+TEST(Probe, LooksAtEachRecipeOfAnArmInAllCasesButPlain) {
+  const runlog::ProbeLog log = ProbeChanging(
+      {.cases = {"plain", "zero_block", "exchange", "evaluation"}});
+
+  EXPECT_EQ(Others(log), 0);
+  EXPECT_TRUE(log.provenance.complete);
+  std::vector<int64_t> last(log.cases.size());
+  for (size_t row = 0; row < log.oracle.step.size(); ++row) {
+    int64_t& of = last[static_cast<size_t>(log.oracle.probe_case[row])];
+    of = std::max(of, log.oracle.step[row]);
+  }
+  EXPECT_THAT(last, ::testing::ElementsAre(3, 4, 20, 4));
+}
+
+TEST(Probe, FindsASwitchThatComesAStepLate) {
+  ProbeOptions options = {.cases = {"zero_block"}};
+  options.train = [](const train::Experiment& experiment, const train::Arm& arm,
+                     uint64_t seed, const corpus::Corpus& corpus,
+                     Executor& executor, const train::RunHooks& hooks) {
+    train::Arm late = arm;
+    late.then.front().from += 0.05;  // one of 20 steps
+    return train::TrainRun(experiment, late, seed, corpus, executor, hooks);
+  };
+
+  const runlog::ProbeLog log = ProbeChanging(options);
+
+  EXPECT_GT(Others(log), 0);
+  for (size_t row = 0; row < log.oracle.step.size(); ++row) {
+    if (log.oracle.other[row] == 0) continue;
+    EXPECT_GE(log.oracle.step[row], 3);
+  }
+}
+
 }  // namespace
 }  // namespace isoloss::step_checks::probe_test

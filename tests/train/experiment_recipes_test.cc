@@ -35,7 +35,7 @@ std::string WithOwn() { return std::string(kText) + kOwn; }
 
 /// Of the last arm.
 std::string Description(const Experiment& experiment) {
-  return ResolveRecipes(experiment).back().Describe();
+  return Describe(ResolvePhases(experiment, experiment.arms.back()));
 }
 
 TEST(ExperimentRecipes, PrintedOnesGiveEachSiteOfAModelTheSame) {
@@ -64,7 +64,9 @@ TEST(ExperimentRecipes, AreKeptInTheResolvedText) {
 
 TEST(ExperimentRecipes, SitesOfAnArmTakeThePlaceOfTheRecipes) {
   const auto quantized = [](const std::string& lines) {
-    const auto resolved = ResolveRecipes(Parse(WithOwn() + lines)).back();
+    const Experiment experiment = Parse(WithOwn() + lines);
+    const auto resolved =
+        ResolvePhases(experiment, experiment.arms.back()).front().recipe;
     std::string last;
     for (const auto& site : resolved.sites()) {
       if (site.quantized) last = site.site;

@@ -299,8 +299,8 @@ TEST(ExperimentError, NamesLineAndNearestKeyOfAnUnknownKey) {
       ErrorOfAppended("[arms.b]\nrecipe = \"bf16\"\nincludes = []\n"),
       "experiment.toml:16:1: unknown key `arms.b.includes`. Known keys of "
       "arms.b: sites, recipe, include, exclude, perturb, exchange, payload, "
-      "gradient_payload, weight_site, combine_order, expert_padding. Did "
-      "you mean `include`?");
+      "gradient_payload, weight_site, combine_order, expert_padding, then. "
+      "Did you mean `include`?");
   // Keys of another source are unknown too.
   EXPECT_THAT(
       ErrorOf(kText, {"data.order=1"}),

@@ -37,6 +37,8 @@ eval_sequences = 4
 recipe = "bf16"
 [arms.mxfp8]
 recipe = "mxfp8_rceil"
+[arms.delayed]
+recipe = "te_fp8_delayed"
 )";
 
 class LoggedLearnerTest : public ::testing::Test {
@@ -86,6 +88,23 @@ TEST_F(LoggedLearnerTest, LeavesTheOtherAlone) {
 
   EXPECT_EQ(first.WeightsDigest(), before);
   EXPECT_NE(second.WeightsDigest(), before);
+}
+
+/// The first learner has no history of delayed scaling.
+TEST_F(LoggedLearnerTest, KeepsItsOwnHistory) {
+  LoggedLearner first = Make(0, 1, none_);
+  LoggedLearner second = Make(2, 1, none_);
+  runlog::RunLog rows;
+  for (int64_t step = 1; step <= 2; ++step) {
+    second.GoOnFrom(first.State());
+    EXPECT_TRUE(second.Step(step, rows));
+    first.Step(step, rows);
+  }
+
+  const MatrixView<const float> history = second.State().amax_history;
+  EXPECT_GT(history(0, 0), 0);
+  EXPECT_GT(history(1, 0), 0);
+  EXPECT_EQ(history(2, 0), 0);
 }
 
 /// Every token goes to the last experts.

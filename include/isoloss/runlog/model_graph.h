@@ -59,15 +59,48 @@ struct GemmCounts {
 };
 GemmCounts CountGemms(const RecipeColumns& recipe);
 
+/// Has the rows of RecipeColumns for each later phase of a recipe that changes
+/// in mid-run, phase by phase.
+struct PhaseColumns : RecipeColumns {
+  std::vector<int64_t> first_step = {};  ///< of the row's phase
+
+  bool operator==(const PhaseColumns&) const = default;
+};
+
 struct ModelGraph {
   GraphColumns tensors = {};
   GraphInputs inputs = {};
-  RecipeColumns recipe = {};
+  RecipeColumns recipe = {};  ///< of the first phase
+  PhaseColumns phases = {};   ///< of the phases that follow
 
   /// A log of a layout before version 5 has no graph.
   bool empty() const { return tensors.name.empty(); }
   bool operator==(const ModelGraph&) const = default;
 };
+
+/// Holds from `first_step` on, until the next phase begins.
+struct RecipePhase {
+  int64_t first_step = 1;
+  RecipeColumns recipe = {};
+};
+/// Returns all phases of a graph's recipe, the first one included.
+std::vector<RecipePhase> PhasesOf(const ModelGraph& graph);
+/// Adds the recipe of the next phase.
+void AddPhase(const RecipePhase& phase, ModelGraph& graph);
+
+/// Returns the graph with the recipe of a step's phase alone.
+ModelGraph GraphOfStep(const ModelGraph& graph, int64_t step);
+
+/// Returns the place of the phase to which a step belongs. `phases` have a
+/// first_step, ascending; a step before the first phase belongs to that one.
+template <typename Phases>
+size_t PhaseAt(const Phases& phases, int64_t step) {
+  size_t place = 0;
+  while (place + 1 < phases.size() && phases[place + 1].first_step <= step) {
+    ++place;
+  }
+  return place;
+}
 
 /// Returns "forward", "backward" or "optimizer"; "" if the kind is unknown.
 std::string_view PhaseOfKind(std::string_view kind);
@@ -83,8 +116,9 @@ std::string_view PhaseOfKind(std::string_view kind);
 ///   passes read what experts compute (an output of expert_tokens).
 /// - A GEMM site has a weight, an activation, an output of both, a gradient, a
 ///   dgrad of gradient and weight, and a wgrad of gradient and activation, each
-///   once. /recipe has each site once, and besides only modules of the graph
-///   and products of theirs.
+///   once. /recipe and each phase of /recipe_phases have each site once, and
+///   besides only modules of the graph and products of theirs. Phases ascend
+///   from step 2.
 /// - A parameter has a weight, a wgrad, an update of that, and a parameter of
 ///   that, each once, of one module and extent.
 /// - A MoE layer has, of tokens, once expert_ids, an output (the weights of

@@ -21,7 +21,7 @@ namespace isoloss::runlog {
 
 /// The layout on disk has this version, in the attribute `schema_version`.
 /// Older versions are read, too: columns that they lack keep their default.
-inline constexpr int64_t kSchemaVersion = 6;
+inline constexpr int64_t kSchemaVersion = 7;
 
 /// From this version on, experiment_text has all that the run records, and its
 /// schedule.

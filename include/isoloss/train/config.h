@@ -111,6 +111,16 @@ enum class Perturb {
   kOneUlp,  ///< every initial weight, by one unit in its last place
 };
 
+/// [[arms.<name>.then]] replaces the arm's recipe in mid-run.
+struct LaterRecipe {
+  /// The recipe holds after this share of the steps (runlog::LastStepOf).
+  double from = 0;
+  std::string recipe = {};
+  std::optional<precision::Recipe> own_recipe = {};  ///< as those of Arm
+  std::optional<std::vector<std::string>> include = {};
+  std::optional<std::vector<std::string>> exclude = {};
+};
+
 /// [arms.<name>].
 struct Arm {
   std::string name = {};
@@ -128,13 +138,15 @@ struct Arm {
   int64_t perturb_draw = 1;
   /// The exchange of [parallel], in which the arm's own keys are set.
   ExchangeConfig exchange = {};
+  /// The recipes that follow the first one in mid-run, `from` ascending.
+  std::vector<LaterRecipe> then = {};
 
   /// Trains with a recipe that is not registered.
   void Use(precision::Recipe own) {
     recipe = own.name;
     own_recipe = std::move(own);
   }
-  /// Returns the recipe without this arm's patterns. Errors   as
+  /// Returns the first recipe without this arm's patterns. Errors   as
   /// precision::RecipeByName.
   const precision::Recipe& BaseRecipe() const {
     return own_recipe ? *own_recipe : precision::RecipeByName(recipe);

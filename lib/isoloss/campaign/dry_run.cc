@@ -52,12 +52,11 @@ void PrintCost(const train::Experiment& experiment,
 void PrintPlan(const train::Experiment& experiment) {
   const document::TextStyle style = report::TerminalStyle(false);
   fmt::print("{}", experiment.ResolvedToml());
-  const auto recipes = train::ResolveRecipes(experiment);
-  for (size_t i = 0; i < recipes.size(); ++i) {
-    fmt::print("\n# arm {}: recipe {}\n{}", experiment.arms[i].name,
-               recipes[i].recipe().name,
-               document::RenderText(
-                   report::RecipeDocument(recipes[i].Describe()), style));
+  for (const train::Arm& arm : experiment.arms) {
+    const std::string recipe =
+        train::Describe(train::ResolvePhases(experiment, arm));
+    fmt::print("\n# arm {}: recipe {}\n{}", arm.name, train::RecipeNames(arm),
+               document::RenderText(report::RecipeDocument(recipe), style));
   }
 }
 

@@ -8,9 +8,11 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "isoloss/compare/integrity_rules.h"
 #include "isoloss/compare/treatment.h"
+#include "isoloss/runlog/recipe_phases.h"
 #include "isoloss/runlog/shared_columns.h"
 
 namespace isoloss::compare {
@@ -60,16 +62,16 @@ bool NamesNoGemm(const runlog::RunLog& log) {
   return true;
 }
 
-/// Reports sites to which /recipe gives other operands than the recipe's text.
-void ReportSites(const Run& run, Findings& findings) {
+/// Reports sites to which /recipe gives other operands than the recipe's text
+/// in one phase.
+void ReportSites(const Run& run, const runlog::RecipeColumns& recipe,
+                 std::string_view sites, Findings& findings) {
   std::map<std::string_view, std::string_view> lines;
-  for (std::string_view text = run.log.provenance.resolved_recipe;
-       !text.empty();) {
+  for (std::string_view text = sites; !text.empty();) {
     const std::string_view line = text.substr(0, text.find('\n'));
     lines.emplace(line.substr(0, line.find("  ")), line);
     text.remove_prefix(std::min(line.size() + 1, text.size()));
   }
-  const runlog::RecipeColumns& recipe = run.log.provenance.graph.recipe;
   for (size_t i = 0; i < recipe.site.size(); ++i) {
     const auto line = lines.find(recipe.site[i]);
     if (line == lines.end()) continue;
@@ -97,9 +99,54 @@ void ReportSites(const Run& run, Findings& findings) {
   }
 }
 
+/// Reports a text that does not tell the phases of /recipe and /recipe_phases.
+void ReportPhases(const Run& run, Findings& findings) {
+  const runlog::Provenance& provenance = run.log.provenance;
+  const auto found = runlog::PhasesOf(provenance.graph);
+  const auto told = runlog::PhaseTexts(provenance.resolved_recipe);
+  for (size_t i = 0; i < std::max(found.size(), told.size()); ++i) {
+    const int64_t step = i < found.size() ? found[i].first_step : 0;
+    const int64_t asked = i < told.size() ? told[i].first_step : 0;
+    if (step != asked) {
+      Report(findings, Severity::kBad,
+             "{}: /recipe_phases has phase {} from step {} on, but "
+             "resolved_recipe from step {} (0: there is none). The recipe was "
+             "not applied as written.",
+             Label(run), i + 1, step, asked);
+      return;
+    }
+    ReportSites(run, found[i].recipe, told[i].sites, findings);
+  }
+}
+
+/// Reports the first step with more or fewer quantised GEMMs than its phase
+/// asks for.
+void ReportCounts(const Run& run, Findings& findings) {
+  const runlog::Provenance& provenance = run.log.provenance;
+  const auto phases = runlog::PhasesOf(provenance.graph);
+  std::vector<int64_t> planned = {provenance.quantized_gemms_per_step};
+  for (size_t i = 1; i < phases.size(); ++i) {
+    planned.push_back(CountGemms(phases[i].recipe).quantized);
+  }
+  const auto& steps = run.log.steps;
+  for (size_t i = 0; i < steps.quantized_gemms.size(); ++i) {
+    const size_t phase = runlog::PhaseAt(phases, steps.step[i]);
+    if (steps.quantized_gemms[i] == planned[phase]) continue;
+    Report(
+        findings, Severity::kBad,
+        "{}: {} quantised GEMMs ran in step {}, but recipe {} asks for {}{}. "
+        "The recipe did not run as written.",
+        Label(run), steps.quantized_gemms[i], steps.step[i], provenance.recipe,
+        planned[phase],
+        phases.size() == 1
+            ? ""
+            : fmt::format(" from step {} on", phases[phase].first_step));
+    return;
+  }
+}
+
 void ReportRecipe(const Run& run, Findings& findings) {
   const auto& provenance = run.log.provenance;
-  const auto& counted = run.log.steps.quantized_gemms;
   const int64_t planned = provenance.quantized_gemms_per_step;
   if (!provenance.Knows(runlog::Fact::kRecipe)) return;
   if (NamesNoGemm(run.log)) {
@@ -125,17 +172,9 @@ void ReportRecipe(const Run& run, Findings& findings) {
            Label(run), provenance.recipe, planned, provenance.gemms_per_step,
            asked.quantized, asked.all);
   } else {
-    ReportSites(run, findings);
+    ReportPhases(run, findings);
   }
-  for (size_t i = 0; i < counted.size(); ++i) {
-    if (counted[i] == planned) continue;
-    Report(findings, Severity::kBad,
-           "{}: {} quantised GEMMs ran in step {}, but recipe {} asks for {}. "
-           "The recipe did not run as written.",
-           Label(run), counted[i], run.log.steps.step[i], provenance.recipe,
-           planned);
-    return;
-  }
+  ReportCounts(run, findings);
 }
 
 }  // namespace

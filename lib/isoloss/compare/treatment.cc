@@ -7,7 +7,7 @@ namespace {
 /// what ran; in logs of older layouts, the text does.
 bool SameFormats(const runlog::Provenance& a, const runlog::Provenance& b) {
   if (!a.graph.empty() && !b.graph.empty()) {
-    return a.graph.recipe == b.graph.recipe;
+    return a.graph.recipe == b.graph.recipe && a.graph.phases == b.graph.phases;
   }
   return a.resolved_recipe == b.resolved_recipe;
 }

@@ -9,6 +9,8 @@
 #include "isoloss/base/error.h"
 #include "isoloss/campaign/arms.h"
 #include "isoloss/gate/policy.h"
+#include "isoloss/train/arm_recipes.h"
+#include "isoloss/train/runner.h"
 
 namespace isoloss::ensembles {
 namespace {
@@ -31,6 +33,23 @@ std::vector<uint64_t> SeedsOf(const EnsembleRequest& request,
     }
   }
   return seeds;
+}
+
+/// Requires that no arm changes its recipe within the ensemble's steps: what
+/// good runs do there is predicted from one recipe.
+void RequireOneRecipe(const EnsemblePlan& plan) {
+  for (const std::string& name : {plan.arm, plan.baseline_arm}) {
+    const train::Arm& arm = train::ArmNamed(plan.experiment, name);
+    const auto phases = train::PhasesOf(arm, plan.experiment.train.steps);
+    if (phases.size() == 1 || phases[1].first_step > plan.steps) continue;
+    ThrowError(
+        ErrorKind::kConfig,
+        "{}: arm {} changes its recipe at step {}, but an ensemble of {} steps "
+        "is of one recipe. Give --steps {} or fewer, and the policy as "
+        "many early_steps, or judge without an ensemble.",
+        plan.experiment.path.string(), name, phases[1].first_step, plan.steps,
+        phases[1].first_step - 1);
+  }
 }
 
 }  // namespace
@@ -56,6 +75,7 @@ EnsemblePlan PlanEnsemble(const EnsembleRequest& request) {
                "{}: --steps is {}, but the experiment has {}. Give fewer.",
                plan.experiment.path.string(), plan.steps, own_steps);
   }
+  RequireOneRecipe(plan);
   plan.runs = request.runs;
   plan.seeds = SeedsOf(request, plan.experiment, benign);
   if (!benign) plan.probe_steps = request.probe_steps;

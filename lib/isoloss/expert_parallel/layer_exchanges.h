@@ -35,6 +35,12 @@ class LayerExchanges {
   /// Makes the exchange of the next MoE layer. `rounding` is that of
   /// activations. The exchange refers to this object.
   std::unique_ptr<Exchange> Make(kernels::Rounding rounding);
+  /// Makes the next exchange that of the first MoE layer again. No exchange may
+  /// be left.
+  void Forget() {
+    made_ = 0;
+    conservation_.clear();
+  }
   /// Decorates the exchanges made from now on; an empty function ends that.
   void Decorate(ExchangeDecorator decorator) {
     decorator_ = std::move(decorator);

@@ -7,12 +7,12 @@
 #include <map>
 #include <set>
 #include <string_view>
-#include <unordered_set>
 #include <utility>
 
 #include "isoloss/base/saturating.h"
 #include "isoloss/compare/first_divergence.h"
 #include "isoloss/gate/foreign_probes.h"
+#include "isoloss/runlog/recipe_phases.h"
 
 namespace isoloss::gate {
 namespace {
@@ -23,6 +23,9 @@ using Findings = std::vector<std::string>;
 
 /// A graph gives this in rows_of for rows that are a parameter's.
 constexpr std::string_view kOfParameter = "parameter";
+
+/// A stale state shows in the second step.
+constexpr int64_t kLeastSteps = 2;
 
 constexpr std::string_view kExchangeCase = "exchange";
 constexpr std::string_view kEvaluationCase = "evaluation";
@@ -176,11 +179,12 @@ void ReportMissingRouting(const ProbeLog& log, const Steps& steps,
 void ReportMissingNoise(const ProbeLog& log, const GraphIndex& graph,
                         Findings& findings) {
   const auto& oracle = log.oracle;
-  const auto& recipe = log.provenance.graph.recipe;
-  std::unordered_set<std::string_view> rounded;  // sites
-  for (size_t i = 0; i < recipe.site.size(); ++i) {
-    if (recipe.wgrad_dy[i].ends_with(runlog::kRoundedGradient)) {
-      rounded.insert(recipe.site[i]);
+  std::set<std::string> rounded;  // sites, in some phase
+  for (const auto& [step, recipe] : runlog::PhasesOf(log.provenance.graph)) {
+    for (size_t i = 0; i < recipe.site.size(); ++i) {
+      if (recipe.wgrad_dy[i].ends_with(runlog::kRoundedGradient)) {
+        rounded.insert(recipe.site[i]);
+      }
     }
   }
   for (size_t i = 0; i < oracle.step.size(); ++i) {
@@ -278,16 +282,70 @@ std::vector<std::string> ProbeGaps(const ProbeLog& log) {
   return findings;
 }
 
-std::vector<std::string> MissingCases(const ProbeLog& log,
-                                      const Policy& policy) {
-  constexpr int64_t kLeastSteps = 2;
-  const bool routes =
-      std::ranges::count(log.provenance.graph.tensors.kind, "expert_ids") > 0;
+namespace {
+
+/// Returns the first steps of the phases of a run in one case of its probe.
+std::vector<int64_t> FirstStepsIn(const ProbeLog& log,
+                                  std::string_view probe_case) {
+  std::vector<int64_t> steps;
+  for (const auto& phase : runlog::PhasesOf(log.provenance.graph)) {
+    steps.push_back(phase.first_step);
+  }
+  if (probe_case == kPlainCase) return steps;
+  return runlog::ProbedFirstSteps(std::move(steps),
+                                  log.provenance.steps_planned);
+}
+
+/// Returns the steps of each case.
+std::map<std::string_view, std::set<int64_t>> StepsOfCases(
+    const ProbeLog& log) {
   std::map<std::string_view, std::set<int64_t>> steps;
   for (size_t i = 0; i < log.oracle.step.size(); ++i) {
     steps[CaseOf(log, log.oracle.probe_case[i])].insert(log.oracle.step[i]);
   }
+  return steps;
+}
+
+/// Returns how many steps of phase `phase` a case lacks.
+int64_t MissingSteps(const ProbeLog& log, std::string_view probe_case,
+                     size_t phase, const std::set<int64_t>& probed) {
+  const std::vector<int64_t> first = FirstStepsIn(log, probe_case);
+  const int64_t end = phase + 1 < first.size()
+                          ? first[phase + 1]
+                          : log.provenance.steps_planned + 1;
+  const auto found = std::ranges::count_if(
+      probed, [&](int64_t step) { return step >= first[phase] && step < end; });
+  return std::min(kLeastSteps, end - first[phase]) - found;
+}
+
+}  // namespace
+
+std::vector<std::string> UnprobedPhases(const ProbeLog& log) {
+  const auto phases = runlog::PhasesOf(log.provenance.graph);
+  const auto told = runlog::PhaseTexts(log.provenance.resolved_recipe);
   Findings findings;
+  for (size_t i = 1; i < std::min(phases.size(), told.size()); ++i) {
+    const bool probed =
+        std::ranges::any_of(StepsOfCases(log), [&](const auto& steps) {
+          return DueTensors::IsWide(steps.first) &&
+                 MissingSteps(log, steps.first, i, steps.second) <= 0;
+        });
+    if (probed) continue;
+    findings.push_back(fmt::format(
+        "recipe {}, which holds from step {} on, was not probed for {} steps; "
+        "all cases but {} look at it",
+        told[i].recipe, phases[i].first_step, kLeastSteps, kPlainCase));
+  }
+  return findings;
+}
+
+std::vector<std::string> MissingCases(const ProbeLog& log,
+                                      const Policy& policy) {
+  const bool routes =
+      std::ranges::count(log.provenance.graph.tensors.kind, "expert_ids") > 0;
+  auto steps = StepsOfCases(log);
+  const size_t phases = runlog::PhasesOf(log.provenance.graph).size();
+  Findings findings = UnprobedPhases(log);
   for (const std::string& name : policy.probe_cases) {
     if (name == kExchangeCase && !routes) continue;
     // A probe of another program can only have case plain, because that
@@ -302,7 +360,15 @@ std::vector<std::string> MissingCases(const ProbeLog& log,
             ? std::min(kLeastSteps, log.provenance.steps_planned)
             : kLeastSteps;
     const auto found = static_cast<int64_t>(steps[name].size());
-    if (found >= due) continue;
+    if (found >= due) {
+      const bool is_whole = name == kPlainCase || !DueTensors::IsWide(name);
+      for (size_t i = 0; i < phases && !is_whole; ++i) {
+        if (MissingSteps(log, name, i, steps[name]) <= 0) continue;
+        findings.push_back(fmt::format(
+            "case {} lacks steps of phase {} of the recipe", name, i + 1));
+      }
+      continue;
+    }
     findings.push_back(
         found == 0 ? fmt::format("case {} was not probed", name)
                    : fmt::format("case {} was probed for {} step, but at least "

@@ -21,9 +21,14 @@ inline constexpr std::string_view kPlainCase = "plain";
 /// graph. Empty if the probe is whole.
 std::vector<std::string> ProbeGaps(const runlog::ProbeLog& log);
 
-/// Returns the cases that the policy asks for but the log lacks, or holds for
-/// fewer than two steps (one, if the run has one). A stale state shows in the
-/// second step.
+/// Names the later recipes of a run that changes its recipe of which no case
+/// looked at two steps (one, if the run has one).
+std::vector<std::string> UnprobedPhases(const runlog::ProbeLog& log);
+
+/// Returns UnprobedPhases and the cases that the policy asks for but the log
+/// lacks, or holds for fewer than two steps (one, if the run has one). A stale
+/// state shows in the second step. Cases but `plain` must have such steps of
+/// each recipe.
 std::vector<std::string> MissingCases(const runlog::ProbeLog& log,
                                       const Policy& policy);
 

@@ -114,7 +114,8 @@ std::string ExperimentsText(const LogComparison& comparison) {
 std::string RecipesText(const LogComparison& comparison) {
   const runlog::Provenance& a = comparison.a->log.provenance;
   const runlog::Provenance& b = comparison.b->log.provenance;
-  if (a.recipe != b.recipe || a.graph.recipe == b.graph.recipe ||
+  if (a.recipe != b.recipe ||
+      (a.graph.recipe == b.graph.recipe && a.graph.phases == b.graph.phases) ||
       a.graph.recipe.site.empty() || b.graph.recipe.site.empty()) {
     return "";
   }

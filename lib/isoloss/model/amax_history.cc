@@ -34,7 +34,7 @@ int LengthOf(const precision::ResolvedRecipe& recipe, size_t site,
 }  // namespace
 
 AmaxHistory::AmaxHistory(const Graph& graph,
-                         const precision::ResolvedRecipe& recipe) {
+                         std::span<const precision::ResolvedRecipe> recipes) {
   size_t columns = 0;
   int longest = 0;
   for (size_t site = 0; site < graph.sites.size(); ++site) {
@@ -43,7 +43,10 @@ AmaxHistory::AmaxHistory(const Graph& graph,
     for (const SiteTensor tensor :
          {SiteTensor::kActivation, SiteTensor::kWeight,
           SiteTensor::kGradient}) {
-      const int length = LengthOf(recipe, site, tensor);
+      int length = 0;
+      for (const precision::ResolvedRecipe& recipe : recipes) {
+        length = std::max(length, LengthOf(recipe, site, tensor));
+      }
       if (length == 0) continue;
       entries_.push_back({graph.sites[site].name, tensor, columns});
       columns += groups;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,9 +23,12 @@ enum class SiteTensor { kActivation, kWeight, kGradient };
 /// Keeps one number a step for each tensor that some product scales by its
 /// history. The number is the largest finite magnitude in the whole batch; each
 /// expert has its own. The longest history decides how many steps are kept.
+/// A run of several recipes keeps what any of them looks back to, so that each
+/// goes on from the steps of all.
 class AmaxHistory {
  public:
-  AmaxHistory(const Graph& graph, const precision::ResolvedRecipe& recipe);
+  AmaxHistory(const Graph& graph,
+              std::span<const precision::ResolvedRecipe> recipes);
 
   bool empty() const { return entries_.empty(); }
   /// Sets a magnitude of the running step and ignores a tensor without a

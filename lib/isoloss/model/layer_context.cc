@@ -7,11 +7,25 @@
 #include "isoloss/kernels/rowwise.h"
 
 namespace isoloss::model {
+namespace {
+
+std::vector<precision::ResolvedRecipe> Resolved(
+    const precision::Recipe& recipe,
+    std::span<const precision::Recipe> other_phases, const Graph& graph) {
+  std::vector<precision::ResolvedRecipe> all = {{recipe, graph.Sites()}};
+  for (const precision::Recipe& other : other_phases) {
+    all.emplace_back(other, graph.Sites());
+  }
+  return all;
+}
+
+}  // namespace
 
 LayerContext::LayerContext(const ModelConfig& model_config,
                            const precision::Recipe& precision_recipe,
                            Executor& model_executor,
-                           expert_parallel::Mesh& rank_mesh)
+                           expert_parallel::Mesh& rank_mesh,
+                           std::span<const precision::Recipe> other_phases)
     : config(model_config),
       graph(GraphOf(model_config)),
       recipe(precision_recipe, graph.Sites()),
@@ -20,7 +34,7 @@ LayerContext::LayerContext(const ModelConfig& model_config,
       mesh(rank_mesh),
       rope(model_config),
       gemms(model_executor),
-      amax(graph, recipe) {}
+      amax(graph, Resolved(precision_recipe, other_phases, graph)) {}
 
 void LayerContext::LoadWeights(const ParameterSet& weights) {
   ISOLOSS_ASSERT(weights.parameters().size() == graph.parameters.size());

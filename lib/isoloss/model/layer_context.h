@@ -26,8 +26,10 @@
 namespace isoloss::model {
 
 struct LayerContext {
+  /// See Transformer.
   LayerContext(const ModelConfig& config, const precision::Recipe& recipe,
-               Executor& executor, expert_parallel::Mesh& mesh);
+               Executor& executor, expert_parallel::Mesh& mesh,
+               std::span<const precision::Recipe> other_phases);
 
   /// See Transformer::LoadWeights.
   void LoadWeights(const ParameterSet& master);

@@ -72,11 +72,13 @@ void CheckBatch(const ModelConfig& config, const TokenBatch& batch) {
 struct Transformer::Impl {
   /// Without a mesh, the model is on one rank.
   Impl(const ModelConfig& config, const precision::Recipe& recipe,
-       Executor& executor, expert_parallel::Mesh* mesh)
+       Executor& executor, expert_parallel::Mesh* mesh,
+       std::span<const precision::Recipe> other_phases)
       : own_mesh(mesh != nullptr ? nullptr
                                  : std::make_unique<expert_parallel::Mesh>(
                                        config.num_experts, executor)),
-        context(config, recipe, executor, mesh != nullptr ? *mesh : *own_mesh),
+        context(config, recipe, executor, mesh != nullptr ? *mesh : *own_mesh,
+                other_phases),
         embedding(context.graph.ParameterIndex("tok_embeddings.weight")),
         norm(context, "norm.weight"),
         head(context, "lm_head"),
@@ -203,14 +205,16 @@ void Transformer::Impl::BackwardEmbedding() {
 Transformer::Transformer(const ModelConfig& config,
                          const precision::Recipe& recipe, Executor& executor) {
   Validate(config, "Transformer:");
-  impl_ = std::make_unique<Impl>(config, recipe, executor, nullptr);
+  impl_ = std::make_unique<Impl>(config, recipe, executor, nullptr,
+                                 std::span<const precision::Recipe>());
 }
 
 Transformer::Transformer(const ModelConfig& config,
                          const precision::Recipe& recipe, Executor& executor,
-                         expert_parallel::Mesh& mesh) {
+                         expert_parallel::Mesh& mesh,
+                         std::span<const precision::Recipe> other_phases) {
   Validate(config, "Transformer:");
-  impl_ = std::make_unique<Impl>(config, recipe, executor, &mesh);
+  impl_ = std::make_unique<Impl>(config, recipe, executor, &mesh, other_phases);
 }
 
 Transformer::~Transformer() = default;

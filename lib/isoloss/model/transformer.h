@@ -36,9 +36,11 @@ class Transformer {
   /// Makes this process's share of a model on a mesh of ranks. Batches are the
   /// process's share of the global batch; experts and their parameters are
   /// those of mesh.experts(). All processes call every method at the same
-  /// point.
+  /// point. The history of delayed scaling is kept for `other_phases`, too: a
+  /// run with several recipes makes a model of each.
   Transformer(const ModelConfig& config, const precision::Recipe& recipe,
-              Executor& executor, expert_parallel::Mesh& mesh);
+              Executor& executor, expert_parallel::Mesh& mesh,
+              std::span<const precision::Recipe> other_phases = {});
   ~Transformer();
 
   const precision::ResolvedRecipe& recipe() const;

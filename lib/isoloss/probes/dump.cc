@@ -275,7 +275,7 @@ void TensorDumper::Write(const std::filesystem::path& folder,
   if (dump_.tensors.empty()) return;
   runlog::TensorDump dump = dump_;
   dump.run = run;
-  dump.graph = graph_;
+  dump.graph = runlog::GraphOfStep(graph_, dump.step);
   std::filesystem::create_directories(folder);
   runlog::WriteTensorDump(dump, folder / DumpFileName(run, dump.step));
 }

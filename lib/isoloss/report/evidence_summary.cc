@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "isoloss/base/saturating.h"
+#include "isoloss/gate/probe_completeness.h"
 
 namespace isoloss::report {
 namespace {
@@ -152,6 +153,7 @@ ProbeSummary SummarizeProbe(const runlog::ProbeLog& log) {
   ProbeSummary summary;
   summary.complete = log.provenance.complete;
   summary.total.name = "all";
+  summary.unprobed = gate::UnprobedPhases(log);
   std::vector<std::set<int64_t>> steps(log.cases.size());
   for (const std::string& name : log.cases) {
     summary.cases.emplace_back().name = name;
@@ -201,6 +203,10 @@ Document DocumentOf(const ProbeSummary& summary) {
   document.Say(fmt::format("routing      {} tokens, {} flips, {} other",
                            total.tokens, total.token_flips, total.token_other));
   document.PutObject("total", CaseMembers(total));
+  document.Put("unprobed", summary.unprobed);
+  for (const std::string& recipe : summary.unprobed) {
+    document.Say(fmt::format("not probed   {}", recipe));
+  }
   return document;
 }
 

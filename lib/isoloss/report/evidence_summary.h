@@ -47,6 +47,8 @@ struct ProbeSummary {
   std::vector<ProbeCaseSummary> cases;
   ProbeCaseSummary total;  ///< over all cases; its name is "all"
   bool complete = false;   ///< all cases were probed to their last step
+  /// Names later recipes that no case looked at (gate::UnprobedPhases).
+  std::vector<std::string> unprobed;
 
   /// Returns whether rounding explains all differences, and nothing is missing.
   bool passed() const {

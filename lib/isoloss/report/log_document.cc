@@ -63,8 +63,9 @@ std::string WeightsText(const runlog::Provenance& p) {
 
 std::string GemmText(const runlog::Provenance& p) {
   if (p.gemms_per_step == 0) return "";
-  return fmt::format("{} of {} quantised per step", p.quantized_gemms_per_step,
-                     p.gemms_per_step);
+  return fmt::format("{} of {} quantised per step{}",
+                     p.quantized_gemms_per_step, p.gemms_per_step,
+                     p.graph.phases.first_step.empty() ? "" : " at first");
 }
 
 void AddProvenance(const ShownRun& run, Document& document) {

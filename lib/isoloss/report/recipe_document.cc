@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "isoloss/runlog/recipe_phases.h"
+
 namespace isoloss::report {
 namespace {
 
@@ -75,7 +77,13 @@ void AddGroup(const Group& group, Document& document) {
 
 Document RecipeDocument(std::string_view resolved_recipe) {
   Document document;
-  for (const Group& group : Groups(resolved_recipe)) AddGroup(group, document);
+  for (const runlog::PhaseText& phase : runlog::PhaseTexts(resolved_recipe)) {
+    if (phase.first_step > 1) {
+      document.Add(Line{.text = fmt::format("from step {}: {}",
+                                            phase.first_step, phase.recipe)});
+    }
+    for (const Group& group : Groups(phase.sites)) AddGroup(group, document);
+  }
   return document;
 }
 

@@ -24,7 +24,7 @@ namespace isoloss::runlog {
 inline constexpr std::string_view kJournalMagic = "isolossJ";
 /// Head and records have this version. Rows follow the layout, so a column more
 /// or less is another version.
-inline constexpr uint32_t kJournalVersion = 6;
+inline constexpr uint32_t kJournalVersion = 7;
 
 /// Holds the content of a journal.
 struct JournalContent {

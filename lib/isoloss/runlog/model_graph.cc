@@ -328,6 +328,25 @@ std::string WrongSites(const GraphColumns& tensors,
       recipe.site.size(), sites.size(), of_graph.size());
 }
 
+/// Requires that phases ascend, and that each has all sites.
+std::string WrongPhases(const ModelGraph& graph) {
+  int64_t last = 1;
+  for (const int64_t step : graph.phases.first_step) {
+    if (step < 2 || step < last) {
+      return fmt::format(
+          "/recipe_phases has a phase from step {} on after one from step {}, "
+          "but phases must ascend from step 2",
+          step, last);
+    }
+    last = step;
+  }
+  for (const RecipePhase& phase : PhasesOf(graph)) {
+    std::string wrong = WrongSites(graph.tensors, phase.recipe);
+    if (!wrong.empty()) return wrong;
+  }
+  return "";
+}
+
 }  // namespace
 
 bool GraphColumns::operator==(const GraphColumns& other) const {
@@ -358,6 +377,42 @@ GemmCounts CountGemms(const RecipeColumns& recipe) {
   return counts;
 }
 
+namespace {
+
+void AppendSite(const RecipeColumns& from, size_t row, RecipeColumns& to) {
+#define ISOLOSS_SITE(type, name, ...) to.name.push_back(from.name[row]);
+#include "isoloss/runlog/provenance.def"
+}
+
+}  // namespace
+
+std::vector<RecipePhase> PhasesOf(const ModelGraph& graph) {
+  std::vector<RecipePhase> phases = {{.recipe = graph.recipe}};
+  const PhaseColumns& later = graph.phases;
+  for (size_t i = 0; i < later.first_step.size(); ++i) {
+    if (later.first_step[i] != phases.back().first_step) {
+      phases.push_back({.first_step = later.first_step[i]});
+    }
+    AppendSite(later, i, phases.back().recipe);
+  }
+  return phases;
+}
+
+ModelGraph GraphOfStep(const ModelGraph& graph, int64_t step) {
+  ModelGraph one = graph;
+  std::vector<RecipePhase> phases = PhasesOf(graph);
+  one.recipe = std::move(phases[PhaseAt(phases, step)].recipe);
+  one.phases = {};
+  return one;
+}
+
+void AddPhase(const RecipePhase& phase, ModelGraph& graph) {
+  for (size_t i = 0; i < phase.recipe.site.size(); ++i) {
+    graph.phases.first_step.push_back(phase.first_step);
+    AppendSite(phase.recipe, i, graph.phases);
+  }
+}
+
 std::string_view PhaseOfKind(std::string_view kind) {
   const TensorKind* known = KindOf(kind);
   return known == nullptr ? "" : known->phase;
@@ -376,7 +431,7 @@ std::string WrongGraph(const ModelGraph& graph) {
   if (wrong.empty()) {
     wrong = WrongParts(graph, "site", tensors.site, kSiteParts);
   }
-  return wrong.empty() ? WrongSites(tensors, graph.recipe) : wrong;
+  return wrong.empty() ? WrongPhases(graph) : wrong;
 }
 
 GraphIndex::GraphIndex(const ModelGraph& graph) : graph_(graph) {

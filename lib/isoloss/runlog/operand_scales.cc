@@ -39,9 +39,9 @@ OperandScales OperandScales::Of(std::string_view description) {
   }
 }
 
-std::vector<std::array<OperandScales, 2>> OperandScalesOf(const RunLog& log) {
+std::vector<std::array<OperandScales, 2>> OperandScalesOf(
+    const RunLog& log, const RecipeColumns& recipe) {
   std::vector<std::array<OperandScales, 2>> all(log.tensors.names.size());
-  const RecipeColumns& recipe = log.provenance.graph.recipe;
   const GraphIndex graph(log.provenance.graph);
   std::unordered_map<std::string_view, size_t> sites;
   for (size_t i = 0; i < recipe.site.size(); ++i) sites[recipe.site[i]] = i;

@@ -25,7 +25,9 @@ struct OperandScales {
   bool operator==(const OperandScales&) const = default;
 };
 
-/// Returns the scales of each tensor of /tensors, along rows and down columns.
-std::vector<std::array<OperandScales, 2>> OperandScalesOf(const RunLog& log);
+/// Returns the scales that a recipe gives each tensor of /tensors, along rows
+/// and down columns.
+std::vector<std::array<OperandScales, 2>> OperandScalesOf(
+    const RunLog& log, const RecipeColumns& recipe);
 
 }  // namespace isoloss::runlog

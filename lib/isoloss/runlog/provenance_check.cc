@@ -1,13 +1,14 @@
 #include "isoloss/runlog/provenance_check.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <set>
 #include <string_view>
 #include <type_traits>
 
 #include "isoloss/base/digest.h"
-#include "isoloss/runlog/recording.h"
+#include "isoloss/runlog/recipe_phases.h"
 #include "isoloss/runlog/schema.h"
 
 namespace isoloss::runlog {
@@ -77,26 +78,36 @@ void CheckMesh(const Provenance& provenance, Texts& wrong) {
       provenance.ranks_per_node, copies, provenance.ranks));
 }
 
-/// The experiment says which arms there are, and which recipe each has.
+/// The experiment says which arms there are, which recipe each has, and when
+/// that changes.
 void CheckArms(const Provenance& provenance, Texts& wrong) {
-  const auto keys = KeysOf(provenance.experiment_text);
-  const auto recipe_of = [&](const std::string& arm) {
-    const auto found = keys.find("arms." + arm + ".recipe");
-    return found == keys.end() ? "" : found->second;
+  const auto plan_of = [&](const std::string& arm) {
+    return RecipePlanOf(provenance.experiment_text, arm,
+                        provenance.steps_planned);
   };
   for (const std::string* arm : {&provenance.arm, &provenance.baseline_arm}) {
-    if (!recipe_of(*arm).empty()) continue;
+    if (!plan_of(*arm).name.empty()) continue;
     return wrong.push_back(fmt::format(
         "the log is of arm `{}` and has the baseline `{}`, but experiment_text "
         "has no recipe of arm `{}`",
         provenance.arm, provenance.baseline_arm, *arm));
   }
-  const std::string asked = recipe_of(provenance.arm);
-  if (asked == '"' + provenance.recipe + '"') return;
-  wrong.push_back(
-      fmt::format("attribute recipe is \"{}\", but experiment_text gives "
-                  "recipe {} to arm `{}`",
-                  provenance.recipe, asked, provenance.arm));
+  const RecipePlan asked = plan_of(provenance.arm);
+  if (asked.name != provenance.recipe) {
+    return wrong.push_back(
+        fmt::format("attribute recipe is \"{}\", but experiment_text gives "
+                    "recipe \"{}\" to arm `{}`",
+                    provenance.recipe, asked.name, provenance.arm));
+  }
+  std::vector<int64_t> found;
+  for (const RecipePhase& phase : PhasesOf(provenance.graph)) {
+    if (phase.first_step > 1) found.push_back(phase.first_step);
+  }
+  if (found == asked.first_steps) return;
+  wrong.push_back(fmt::format(
+      "/recipe_phases has phases from steps [{}], but experiment_text asks for "
+      "phases from steps [{}]",
+      fmt::join(found, ", "), fmt::join(asked.first_steps, ", ")));
 }
 
 /// Finds attributes that contradict each other or the graph.

@@ -41,6 +41,14 @@ Schema GraphSchema() {
   {{#name, unit, meaning, domain}, &RecipeColumns::name},
 #include "isoloss/runlog/provenance.def"
   };
+  Columns phases = {
+      {{"first_step", "step", "First step of the row's phase",
+        Domain::Count(2)},
+       &PhaseColumns::first_step},
+#define ISOLOSS_SITE(type, name, unit, meaning, domain) \
+  {{#name, unit, meaning, domain}, &PhaseColumns::name},
+#include "isoloss/runlog/provenance.def"
+  };
   Schema schema = {
       {"graph", "The tensors of a training step, in the order of announcement",
        kGraphVersion, PartOf(&ModelGraph::tensors, graph)},
@@ -51,7 +59,12 @@ Schema GraphSchema() {
        "operand and what else is not usual; empty: not quantised. Behind a "
        "space, ` in ` before how sums are made",
        kGraphVersion, PartOf(&ModelGraph::recipe, recipe)},
+      {"recipe_phases",
+       "The same in the later phases of a recipe that changes in mid-run; then "
+       "/recipe has the first phase",
+       kPhasesVersion, PartOf(&ModelGraph::phases, phases)},
   };
+  schema.back().optional = true;
   for (Group& group : schema) {
     for (Column& column : group.columns) column.required = true;
   }

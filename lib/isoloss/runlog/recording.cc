@@ -1,5 +1,7 @@
 #include "isoloss/runlog/recording.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <sstream>
@@ -8,11 +10,15 @@ namespace isoloss::runlog {
 
 std::map<std::string, std::string> KeysOf(const std::string& experiment_text) {
   std::map<std::string, std::string> keys;
+  std::map<std::string, size_t> tables;
   std::istringstream lines(experiment_text);
   std::string section;
   for (std::string line; std::getline(lines, line);) {
     const size_t equals = line.find(" = ");
-    if (line.starts_with("[") && line.ends_with("]")) {
+    if (line.starts_with("[[") && line.ends_with("]]")) {
+      section = line.substr(2, line.size() - 4);
+      section += fmt::format(".{}.", tables[section]++);
+    } else if (line.starts_with("[") && line.ends_with("]")) {
       section = line.substr(1, line.size() - 2) + ".";
     } else if (equals != std::string::npos) {
       keys[section + line.substr(0, equals)] = line.substr(equals + 3);

@@ -14,7 +14,8 @@
 namespace isoloss::runlog {
 
 /// Returns the keys of a resolved experiment, `section.key`, with their values
-/// as written there.
+/// as written there. Those of the n-th table [[section]] are `section.n.key`,
+/// from 0.
 std::map<std::string, std::string> KeysOf(const std::string& experiment_text);
 
 /// Reads the attributes of a run, its experiment's text above all. Keys that

@@ -172,6 +172,7 @@ struct Group {
   int64_t since;  ///< version of the run log's layout that brought it
   Columns columns;
   size_t own_version = kNowhere;  ///< of the version of the log's own layout
+  bool optional = false;          ///< a file without rows lacks the group
 };
 
 /// Describes a log, in its order on disk.
@@ -190,6 +191,8 @@ const Schema& SchemaOf<ModelGraph>();
 
 /// The graph came with this version of the run log's layout.
 inline constexpr int64_t kGraphVersion = 5;
+/// Recipes may change in mid-run from this version on.
+inline constexpr int64_t kPhasesVersion = 7;
 
 /// Returns the groups of a RunLog that are no part of its provenance: those of
 /// steps and of events.

@@ -26,6 +26,7 @@ class Reader {
     }
     if (group.since > version_) return;
     members_ = file_.Member(group.name);
+    if (members_ == nullptr && group.optional) return;
     if (members_ == nullptr || !members_->is_group) {
       Reject(fmt::format("group /{}", group.name),
              members_ == nullptr ? "missing" : "a dataset", "present");

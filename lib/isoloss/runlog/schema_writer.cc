@@ -126,6 +126,7 @@ void WriteColumns(const hdf5::Handle& file, const std::string& document,
       }
       continue;
     }
+    if (group.optional && log.Count(group.columns.front()) == 0) continue;
     const GroupWriter writer(file, document, group, log);
     for (const Column& column : group.ColumnsIn(log)) writer.Write(column);
   }

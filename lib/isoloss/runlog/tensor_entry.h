@@ -99,9 +99,14 @@ std::string ForEachEntry(const RunLog& log, const Find& find) {
   const size_t count = tensors.names.size();
   // Without numel nobody knows which tensors were logged.
   if (tensors.statistics[kStat_numel].empty()) return "";
-  const auto scales = OperandScalesOf(log);
+  const std::vector<RecipePhase> phases = PhasesOf(log.provenance.graph);
+  std::vector<std::vector<std::array<OperandScales, 2>>> scales;
+  for (const RecipePhase& phase : phases) {
+    scales.push_back(OperandScalesOf(log, phase.recipe));
+  }
   for (size_t at = 0; at < tensors.step.size() * count; ++at) {
-    const std::string text = find(TensorEntry(tensors, scales, at));
+    const size_t phase = PhaseAt(phases, tensors.step[at / count]);
+    const std::string text = find(TensorEntry(tensors, scales[phase], at));
     if (text.empty()) continue;
     return fmt::format("/tensors: {} for {} at step {}", text,
                        tensors.names[at % count], tensors.step[at / count]);

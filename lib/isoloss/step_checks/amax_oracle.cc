@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <vector>
 
 #include "isoloss/step_checks/linear_check.h"
@@ -59,22 +60,35 @@ std::vector<MatrixView<const float>> GroupsOf(const StepInputs& inputs,
 
 }  // namespace
 
+/// Adds a magnitude. `lengths` says how many steps each recipe looks back.
+void AmaxOracle::Append(const OperandHistories::key_type& place, float largest,
+                        const std::vector<size_t>& lengths) {
+  std::deque<float>& steps = steps_[place];
+  steps.push_back(largest);
+  if (steps.size() > *std::ranges::max_element(lengths)) steps.pop_front();
+  for (size_t phase = 0; phase < lengths.size(); ++phase) {
+    const size_t kept = std::min(lengths[phase], steps.size());
+    if (kept == 0) continue;
+    histories_[phase][place] = *std::max_element(
+        steps.end() - static_cast<std::ptrdiff_t>(kept), steps.end());
+  }
+}
+
 void AmaxOracle::EndStep(const StepInputs& inputs) {
   for (const LinearSite& site : LinearSites(inputs)) {
     for (const auto& [role, side, tensor] : kReadings) {
-      const auto& product = inputs.recipe.For(site.index, role);
-      const auto& operand = side == Side::kLeft ? product.left : product.right;
-      if (!operand || operand->history == 0) continue;
+      std::vector<size_t> lengths;
+      for (const precision::ResolvedRecipe* recipe : recipes_) {
+        const auto& product = recipe->For(site.index, role);
+        const auto& operand =
+            side == Side::kLeft ? product.left : product.right;
+        lengths.push_back(operand ? static_cast<size_t>(operand->history) : 0);
+      }
+      if (*std::ranges::max_element(lengths) == 0) continue;
       const auto groups = GroupsOf(inputs, site, tensor);
       for (size_t g = 0; g < groups.size(); ++g) {
-        const OperandHistories::key_type place = {
-            OperandPlace{site.name, role, side}.Name(), g};
-        std::deque<float>& steps = steps_[place];
-        steps.push_back(LargestFinite(groups[g]));
-        if (steps.size() > static_cast<size_t>(operand->history)) {
-          steps.pop_front();
-        }
-        histories_[place] = *std::ranges::max_element(steps);
+        Append({OperandPlace{site.name, role, side}.Name(), g},
+               LargestFinite(groups[g]), lengths);
       }
     }
   }

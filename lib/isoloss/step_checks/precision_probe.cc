@@ -264,11 +264,11 @@ void CheckReference(const train::Experiment& experiment,
                     const train::Arm& reference,
                     std::span<const int64_t> steps) {
   CheckSteps(experiment, steps);
-  if (!train::ArmRecipe(reference).quantizes_anything()) return;
+  if (!train::QuantizesAnything(reference)) return;
   ThrowError(ErrorKind::kConfig,
              "precision probe: the reference `{}` has the recipe {}, which "
              "quantises, but it must be in high precision. Name a BF16 arm.",
-             reference.name, reference.recipe);
+             reference.name, train::RecipeNames(reference));
 }
 
 PrecisionFindings ProbePrecision(const train::Experiment& experiment,

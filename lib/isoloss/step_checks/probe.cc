@@ -11,6 +11,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/corpus/batches.h"
 #include "isoloss/oracle/exact_dot.h"
+#include "isoloss/runlog/recipe_phases.h"
 #include "isoloss/step_checks/evaluation_check.h"
 #include "isoloss/step_checks/moe_check.h"
 #include "isoloss/step_checks/precision_probe.h"
@@ -129,6 +130,31 @@ runlog::RunLog Train(const ProbeOptions& options,
              : train::TrainRun(experiment, arm, seed, corpus, executor, hooks);
 }
 
+/// Returns the arm with the phases that it has in all cases but `plain`.
+train::Arm WithEarlyPhases(const train::Arm& arm,
+                           const train::Experiment& experiment) {
+  const int64_t steps = experiment.train.steps;
+  std::vector<int64_t> first_steps;
+  for (const train::ArmPhase& phase : train::PhasesOf(arm, steps)) {
+    first_steps.push_back(phase.first_step);
+  }
+  first_steps = runlog::ProbedFirstSteps(std::move(first_steps), steps);
+  train::Arm early = arm;
+  for (size_t i = 0; i < early.then.size(); ++i) {
+    early.then[i].from = static_cast<double>(first_steps[i + 1] - 1) /
+                         static_cast<double>(steps);
+  }
+  return early;
+}
+
+/// Returns how many steps a case needs to look at all phases of an arm; 0 if it
+/// has one.
+int64_t StepsOfPhases(const train::Arm& arm) {
+  return arm.then.empty() ? 0
+                          : runlog::kProbedStepsOfPhase *
+                                (static_cast<int64_t>(arm.then.size()) + 1);
+}
+
 /// Holds the arguments of ProbeArm.
 struct Subject {
   const train::Experiment& original;
@@ -153,8 +179,9 @@ bool ProbeExchange(const Subject& subject, const ProbeCase& probe_case,
   const train::Experiment experiment = Prepare(subject.original, probe_case);
   const model::ModelConfig& config = experiment.model;
   const expert_parallel::MeshConfig mesh = MeshOf(experiment, subject.arm);
-  const oracle::Grid activations =
-      oracle::ActivationGrid(train::ArmRecipe(subject.arm));
+  const train::Arm arm = WithEarlyPhases(subject.arm, experiment);
+  const std::vector<train::ArmPhase> phases =
+      train::PhasesOf(arm, experiment.train.steps);
   const int64_t steps =
       std::min(options.exchange_steps, experiment.train.steps);
   if (options.on_step) options.on_step(probe_case.name, steps);
@@ -164,6 +191,9 @@ bool ProbeExchange(const Subject& subject, const ProbeCase& probe_case,
   StepListener listener(
       steps, caller, [&](const StepRecord& record, const runlog::RunLog& rows) {
         ReportSink sink;
+        const size_t phase = runlog::PhaseAt(phases, rows.steps.step.back());
+        const oracle::Grid activations =
+            oracle::ActivationGrid(train::ArmRecipe(phases[phase].arm));
         for (size_t layer = config.n_dense_layers; layer < config.n_layers;
              ++layer) {
           CheckMoe(record, config, layer, mesh, activations, sink);
@@ -171,7 +201,7 @@ bool ProbeExchange(const Subject& subject, const ProbeCase& probe_case,
         builder.Add(rows.steps.step.back(), sink);
       });
   const runlog::RunLog log =
-      Train(options, experiment, subject.arm, subject.seed, subject.corpus,
+      Train(options, experiment, arm, subject.seed, subject.corpus,
             subject.executor, listener.hooks());
   builder.EndCase(log);
   return ReachedItsEnd(log, steps);
@@ -189,8 +219,10 @@ bool ProbeSteps(const Subject& subject, const ProbeCase& probe_case,
   experiment.log.statistics_tensors = {"*"};
   experiment.log.digests_first = logged;
   experiment.log.routing = plain;
-  const int64_t wanted =
-      plain ? std::max(options.steps, options.plain_steps) : options.steps;
+  const train::Arm arm =
+      plain ? subject.arm : WithEarlyPhases(subject.arm, experiment);
+  const int64_t wanted = std::max(
+      options.steps, plain ? options.plain_steps : StepsOfPhases(subject.arm));
   const int64_t steps = std::min(wanted, experiment.train.steps);
   std::optional<Executor> own_team;
   if (probe_case.threads > 0) own_team.emplace(probe_case.threads);
@@ -222,11 +254,10 @@ bool ProbeSteps(const Subject& subject, const ProbeCase& probe_case,
   listener.hooks().edit_initial_weights = [&](model::ParameterSet& weights) {
     if (probe_case.edit != nullptr) probe_case.edit(experiment.model, weights);
     if (caller.edit_initial_weights) caller.edit_initial_weights(weights);
-    oracle.emplace(experiment, subject.arm, subject.seed, weights);
+    oracle.emplace(experiment, arm, subject.seed, weights);
   };
-  const runlog::RunLog log =
-      Train(options, experiment, subject.arm, subject.seed, subject.corpus,
-            executor, listener.hooks());
+  const runlog::RunLog log = Train(options, experiment, arm, subject.seed,
+                                   subject.corpus, executor, listener.hooks());
   builder.EndCase(log);
   return ReachedItsEnd(log, steps);
 }
@@ -234,14 +265,22 @@ bool ProbeSteps(const Subject& subject, const ProbeCase& probe_case,
 /// One update precedes this step. After two, expert biases may be back at zero.
 constexpr int64_t kEvaluatedStep = 2;
 
-/// Looks only at the held-out loss before the last step.
+/// Looks only at the held-out loss before the last step, which has the last
+/// recipe of an arm with several.
 bool ProbeEvaluation(const Subject& subject, const ProbeCase& probe_case,
                      ProbeLogBuilder& builder) {
   const ProbeOptions& options = subject.options;
   const train::Experiment experiment =
       EvaluatingBatches(Prepare(subject.original, probe_case));
+  const train::Arm& original = subject.arm;
+  const int64_t of_phases = StepsOfPhases(original);
+  const bool has_phases = of_phases > 0 && of_phases <= experiment.train.steps;
+  const train::Arm arm = has_phases ? WithEarlyPhases(original, experiment)
+                                    : train::ArmInPhase(original, 0);
   const int64_t steps =
-      std::min({kEvaluatedStep, options.steps, experiment.train.steps});
+      has_phases
+          ? of_phases
+          : std::min({kEvaluatedStep, options.steps, experiment.train.steps});
   const corpus::Corpus corpus =
       HoldingOutBatch(subject.corpus, experiment, subject.seed, steps);
   if (options.on_step) options.on_step(probe_case.name, steps);
@@ -253,9 +292,8 @@ bool ProbeEvaluation(const Subject& subject, const ProbeCase& probe_case,
                         [&](const StepRecord& record, const runlog::RunLog&) {
                           losses.CopyFrom(record.At("loss_output").values);
                         });
-  const runlog::RunLog log =
-      Train(options, experiment, subject.arm, subject.seed, corpus,
-            subject.executor, listener.hooks());
+  const runlog::RunLog log = Train(options, experiment, arm, subject.seed,
+                                   corpus, subject.executor, listener.hooks());
   ReportSink sink;
   CheckEvaluation(log, steps, {losses.data(), losses.size()}, sink);
   builder.Add(steps, sink);

@@ -54,6 +54,10 @@ struct ProbeOptions {
   std::function<void(const std::string& probe_case, int64_t step)> on_step = {};
 };
 
+/// An arm with several recipes has each but the last for
+/// runlog::kProbedStepsOfPhase steps in all cases but `plain`, which run for as
+/// many steps more as that needs.
+///
 /// Returns the oracle's rows of all cases and steps, and what the reference
 /// shows. The log is complete if no case ended by its numbers or before its
 /// last step. One process holds all ranks: results of further processes count

@@ -46,6 +46,13 @@ void RunParts(const std::vector<CheckPart>& parts, const StepInputs& inputs,
   for (const ReportSink& part : found) sink.Merge(part);
 }
 
+/// Returns the recipes of `phases`, which must stay valid.
+std::vector<const precision::ResolvedRecipe*> RecipesOf(const auto& phases) {
+  std::vector<const precision::ResolvedRecipe*> recipes;
+  for (const auto& phase : phases) recipes.push_back(&phase.recipe);
+  return recipes;
+}
+
 std::string RouterOf(size_t layer) {
   return "layers." + std::to_string(layer) + ".moe.router";
 }
@@ -59,16 +66,29 @@ expert_parallel::MeshConfig MeshOf(const train::Experiment& experiment,
           .dispatch_units = experiment.parallel.dispatch_units};
 }
 
+std::vector<StepOracle::Phase> StepOracle::MakePhases(
+    const train::Experiment& experiment, const train::Arm& arm) {
+  const std::vector<precision::Site> sites = model::GemmSites(experiment.model);
+  std::vector<Phase> phases;
+  for (const train::ArmPhase& phase :
+       train::PhasesOf(arm, experiment.train.steps)) {
+    const precision::Recipe recipe = AsKnown(train::ArmRecipe(phase.arm));
+    phases.push_back({phase.first_step,
+                      precision::ResolvedRecipe(recipe, sites),
+                      oracle::ActivationGrid(recipe)});
+  }
+  return phases;
+}
+
 StepOracle::StepOracle(const train::Experiment& experiment,
                        const train::Arm& arm, uint64_t seed,
                        const model::ParameterSet& initial)
     : config_(experiment.model),
       seed_(seed),
       routing_(experiment.routing.mode),
-      recipe_(AsKnown(train::ArmRecipe(arm)),
-              model::GemmSites(experiment.model)),
-      activations_(oracle::ActivationGrid(recipe_.recipe())),
+      phases_(MakePhases(experiment, arm)),
       mesh_(MeshOf(experiment, arm)),
+      amax_(RecipesOf(phases_)),
       update_(experiment.model, experiment.train, initial) {
   if (routing_ == model::RoutingMode::kReplay) {
     replay_.emplace(experiment.ReplayPath(seed), train::ShapeOf(experiment));
@@ -83,22 +103,25 @@ void StepOracle::Check(const StepRecord& record, const corpus::Batch& batch,
     expert_rows.push_back(
         PlaceRows(record.ExpertIds(RouterOf(n)), config_.num_experts, mesh_));
   }
+  const size_t place = runlog::PhaseAt(phases_, outcome.row.step);
+  const Phase& phase = phases_[place];
   const StepInputs inputs = {.record = record,
                              .config = config_,
-                             .recipe = recipe_,
-                             .activations = activations_,
+                             .recipe = phase.recipe,
+                             .activations = phase.activations,
                              .batch = batch,
                              .mesh = mesh_,
                              .expert_rows = expert_rows,
                              .loss = outcome.row.loss_nats,
                              .seed = seed_,
                              .step = static_cast<uint64_t>(outcome.row.step),
-                             .histories = amax_.histories()};
+                             .histories = amax_.histories(place)};
+  next_step_ = outcome.row.step + 1;
   CheckFormats(sink);
   // If a tensor is missing, some check could not read its input.
   if (!HasAllTensors(inputs, sink)) return;
   RunParts(Parts(inputs, outcome), inputs, executor, sink);
-  update_.Check(record, outcome, activations_, executor, sink);
+  update_.Check(record, outcome, phase.activations, executor, sink);
   if (outcome.log != nullptr) CheckLog(inputs, *outcome.log, sink);
   if (!expert_rows.empty()) sink.SetBytes(CountExchangeBytes(inputs));
   RequireAllChecked(inputs, sink);

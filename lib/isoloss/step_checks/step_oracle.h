@@ -17,6 +17,7 @@
 #include "isoloss/expert_parallel/mesh.h"
 #include "isoloss/model/parameters.h"
 #include "isoloss/precision/recipe.h"
+#include "isoloss/runlog/model_graph.h"
 #include "isoloss/step_checks/amax_oracle.h"
 #include "isoloss/step_checks/report_sink.h"
 #include "isoloss/step_checks/router_check.h"
@@ -52,7 +53,9 @@ class StepOracle {
              const StepOutcome& outcome, Executor& executor, ReportSink& sink);
 
   /// Returns what delayed scaling must look back to in the next step.
-  const OperandHistories& histories() const { return amax_.histories(); }
+  const OperandHistories& histories() const {
+    return amax_.histories(runlog::PhaseAt(phases_, next_step_));
+  }
 
  private:
   bool HasAllTensors(const StepInputs& inputs, ReportSink& sink) const;
@@ -61,11 +64,19 @@ class StepOracle {
   RoutingRule RuleOf(size_t moe_layer, int64_t step) const;
   void RequireAllChecked(const StepInputs& inputs, ReportSink& sink) const;
 
+  struct Phase {
+    int64_t first_step;
+    precision::ResolvedRecipe recipe;
+    oracle::Grid activations;
+  };
+  static std::vector<Phase> MakePhases(const train::Experiment& experiment,
+                                       const train::Arm& arm);
+
   const model::ModelConfig config_;
   const uint64_t seed_;
   const model::RoutingMode routing_;
-  const precision::ResolvedRecipe recipe_;
-  const oracle::Grid activations_;
+  const std::vector<Phase> phases_;
+  int64_t next_step_ = 1;
   const expert_parallel::MeshConfig mesh_;
   AmaxOracle amax_;
   UpdateOracle update_;

@@ -14,6 +14,7 @@
 #include "isoloss/estimators/size_text.h"
 #include "isoloss/studies/documents.h"
 #include "isoloss/studies/study.h"
+#include "isoloss/train/arm_recipes.h"
 #include "isoloss/train/cost.h"
 #include "isoloss/treatments/rung_model.h"
 #include "isoloss/verdicts/arm_roles.h"
@@ -297,7 +298,7 @@ class Ladder : public Study {
     for (size_t i = 1; i < base_.arms.size(); ++i) {
       const train::Arm& arm = base_.arms[i];
       arms.push_back({.name = arm.name,
-                      .recipe = arm.recipe,
+                      .recipe = train::RecipeNames(arm),
                       .role = RoleOf(roles, arm.name)});
     }
     bool trained = false;

@@ -176,7 +176,7 @@ class Sites : public Study {
     if (quick_) seeds_ = kQuickSeeds;
     base_ = source_.Load();
     const train::Arm& baseline = base_.arms.front();
-    if (train::ArmRecipe(baseline).quantizes_anything()) {
+    if (train::QuantizesAnything(baseline)) {
       ThrowError(ErrorKind::kConfig,
                  "{}: the baseline {} has the recipe {}, which quantises, but "
                  "sites are held against high precision. Put a BF16 arm first.",
@@ -184,6 +184,13 @@ class Sites : public Study {
     }
     const train::Arm arm = ChosenArm();
     arm_ = arm.name;
+    if (!arm.then.empty()) {
+      ThrowError(ErrorKind::kConfig,
+                 "{}: arm {} has [[arms.{}.then]], but a study of sites asks "
+                 "where one recipe can be used. Name an arm of one recipe with "
+                 "--arm.",
+                 base_.path.string(), arm_, arm_);
+    }
     products_.emplace(arm.BaseRecipe(), base_.model);
     sets_ = treatments::SetsOf(*products_, arm);
     PrepareBase();

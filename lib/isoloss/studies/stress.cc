@@ -37,7 +37,8 @@ constexpr double kRecordingCost = 1.5;
 std::string ArmOfRecipe(train::Experiment& experiment,
                         const std::string& recipe) {
   for (const train::Arm& arm : experiment.arms) {
-    if (arm.recipe == recipe && !arm.perturb && !arm.include && !arm.exclude) {
+    if (arm.recipe == recipe && !arm.perturb && !arm.include && !arm.exclude &&
+        arm.then.empty()) {
       return arm.name;
     }
   }

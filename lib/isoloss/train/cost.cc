@@ -11,6 +11,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/executor.h"
 #include "isoloss/corpus/corpus.h"
+#include "isoloss/train/arm_recipes.h"
 #include "isoloss/train/presets.h"
 #include "isoloss/train/trainer.h"
 #include "isoloss/transport/launch.h"
@@ -158,15 +159,34 @@ void CheckMemory(const Experiment& experiment, const Crew& crew) {
              available / 0x1p30);
 }
 
+namespace {
+
+/// Returns the arm with the recipe that most of its steps have.
+Arm LongestPhase(const Arm& arm, int64_t steps) {
+  const std::vector<ArmPhase> phases = PhasesOf(arm, steps);
+  const auto length = [&](size_t phase) {
+    const bool last = phase + 1 == phases.size();
+    return (last ? steps + 1 : phases[phase + 1].first_step) -
+           phases[phase].first_step;
+  };
+  size_t longest = 0;
+  for (size_t i = 1; i < phases.size(); ++i) {
+    if (length(i) > length(longest)) longest = i;
+  }
+  return phases[longest].arm;
+}
+
+}  // namespace
+
 MeasuredRate MeasureRate(const Experiment& experiment, const Arm& arm) {
   const Experiment own = SmallBatch(experiment);
   const bool small_enough =
       FlopsPerToken(own) * TokensPerStep(own) <= kMostMeasuredFlops &&
       EstimatedParameters(own.model) <= kMostMeasuredParameters;
   const Experiment measured = small_enough ? own : SmallModel(experiment);
-  Arm subject = arm;
+  Arm subject = LongestPhase(arm, experiment.train.steps);
   if (!small_enough) {
-    subject = {.name = arm.name, .recipe = arm.recipe};
+    subject = {.name = arm.name, .recipe = subject.recipe};
   }
   Executor executor(1);
   std::atomic<bool> enough{false};

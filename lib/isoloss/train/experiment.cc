@@ -280,6 +280,7 @@ void WriteExperiment(Writer& writer, const Experiment& experiment) {
   WriteSection(writer, "routing", experiment.routing);
   for (const Arm& arm : experiment.arms) {
     WriteSection(writer, "arms." + arm.name, WithWeightSite(arm));
+    writer.Tables("then", arm.then);
   }
   WriteSection(writer, "gate", experiment.gate);
 }
@@ -287,10 +288,14 @@ void WriteExperiment(Writer& writer, const Experiment& experiment) {
 /// Returns the recipes of arms that are not registered, each recipe once.
 std::string OwnRecipes(const Experiment& experiment) {
   std::map<std::string, std::string> texts;
+  const auto add = [&texts](const std::optional<precision::Recipe>& recipe) {
+    if (!recipe) return;
+    const std::string section = "recipes." + recipe->name;
+    texts[section] = "\n" + precision::RecipeText(*recipe, section);
+  };
   for (const Arm& arm : experiment.arms) {
-    if (!arm.own_recipe) continue;
-    const std::string section = "recipes." + arm.recipe;
-    texts[section] = "\n" + precision::RecipeText(*arm.own_recipe, section);
+    add(arm.own_recipe);
+    for (const LaterRecipe& later : arm.then) add(later.own_recipe);
   }
   std::string all;
   for (const auto& [section, text] : texts) all += text;

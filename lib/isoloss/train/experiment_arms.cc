@@ -74,21 +74,51 @@ std::vector<precision::Recipe> ReadRecipes(
 
 namespace {
 
-/// Makes the arm use the recipe that it names.
-void FindRecipe(const Reader& fields,
-                const std::vector<precision::Recipe>& recipes, Arm& arm) {
+/// Returns the recipe of [recipes] of that name; nothing if it is built in.
+std::optional<precision::Recipe> FindRecipe(
+    const Reader& fields, const std::vector<precision::Recipe>& recipes,
+    const std::string& name) {
   std::vector<std::string> names;
   for (const precision::Recipe& recipe : recipes) {
-    if (recipe.name == arm.recipe) return arm.Use(recipe);
+    if (recipe.name == name) return recipe;
     names.push_back(recipe.name);
   }
   for (const precision::Recipe* recipe : precision::AllRecipes()) {
-    if (recipe->name == arm.recipe) return;
+    if (recipe->name == name) return std::nullopt;
     names.push_back(recipe->name);
   }
-  fields.Fail("recipe", fmt::format("is \"{}\", but must be one of {}.{}",
-                                    arm.recipe, fmt::join(names, ", "),
-                                    DidYouMean(arm.recipe, names)));
+  fields.Fail("recipe",
+              fmt::format("is \"{}\", but must be one of {}.{}", name,
+                          fmt::join(names, ", "), DidYouMean(name, names)));
+}
+
+/// Reads a recipe's name and layers, which an arm has and each table `then`.
+template <typename Choice>
+void ReadChoice(Reader& fields, const std::vector<precision::Recipe>& recipes,
+                Choice& choice) {
+  if (const auto* sites = precision::ReadSitePreset(fields)) {
+    choice.include = sites->include;
+    choice.exclude = sites->exclude;
+  }
+  Visit(fields, choice);
+  choice.own_recipe = FindRecipe(fields, recipes, choice.recipe);
+}
+
+std::vector<LaterRecipe> ReadLaterRecipes(
+    Reader& arm, const std::vector<precision::Recipe>& recipes) {
+  std::vector<LaterRecipe> then;
+  for (Reader& fields : arm.TableList("then")) {
+    fields.Require("from", "It is the share of the steps before the recipe.");
+    fields.Require("recipe", "It names the recipe of the steps that follow.");
+    ReadChoice(fields, recipes, then.emplace_back());
+    fields.RejectUnknown();
+  }
+  if (then.size() >= kMaxPhases) {
+    arm.Fail("then", fmt::format("has {} tables, but a run has at most {} "
+                                 "recipes. Leave some out.",
+                                 then.size(), kMaxPhases));
+  }
+  return then;
 }
 
 Arm ReadArm(const std::string& name, Reader fields,
@@ -96,18 +126,14 @@ Arm ReadArm(const std::string& name, Reader fields,
             const std::vector<precision::Recipe>& recipes) {
   Arm arm{.name = name, .exchange = exchange};
   fields.Require("recipe", "Each arm names the recipe it trains with.");
-  if (const auto* sites = precision::ReadSitePreset(fields)) {
-    arm.include = sites->include;
-    arm.exclude = sites->exclude;
-  }
-  Visit(fields, arm);
+  ReadChoice(fields, recipes, arm);
   if (!arm.perturb && fields.Has("perturb_draw")) {
     fields.Fail("perturb_draw",
                 "is given, but nothing is perturbed. Set perturb = "
                 "\"one_ulp\" or leave the key out.");
   }
+  arm.then = ReadLaterRecipes(fields, recipes);
   fields.RejectUnknown();
-  FindRecipe(fields, recipes, arm);
   CheckExchange(fields, arm.exchange);
   return arm;
 }
@@ -128,26 +154,43 @@ std::vector<Arm> ReadArms(Reader arms, const ExchangeConfig& exchange,
   return result;
 }
 
+namespace {
+
+/// Requires that the patterns of a choice of `fields` fit the model.
+void CheckPatterns(const Reader& fields, const Arm& arm,
+                   const std::vector<precision::Site>& sites) {
+  const auto resolve = [&](const Arm& choice) {
+    precision::ResolvedRecipe(ArmRecipe(choice), sites);
+  };
+  try {
+    resolve(arm);
+  } catch (const Error& error) {
+    // Finds out which of the two lists the error is about.
+    const char* key = "exclude";
+    try {
+      Arm including = arm;
+      including.exclude.reset();
+      resolve(including);
+    } catch (const Error&) {
+      key = "include";
+    }
+    ThrowError(error.kind(), "{}: {}", fields.Where({key, "recipe"}),
+               error.what());
+  }
+}
+
+}  // namespace
+
 void CheckRecipes(Reader& arms, const Experiment& experiment) {
   const std::vector<precision::Site> sites = model::GemmSites(experiment.model);
-  const auto resolve = [&](const Arm& arm) {
-    precision::ResolvedRecipe(ArmRecipe(arm), sites);
-  };
   for (const Arm& arm : experiment.arms) {
-    try {
-      resolve(arm);
-    } catch (const Error& error) {
-      // Finds out which of the two lists the error is about.
-      const char* key = "exclude";
-      try {
-        Arm including = arm;
-        including.exclude.reset();
-        resolve(including);
-      } catch (const Error&) {
-        key = "include";
-      }
-      ThrowError(error.kind(), "{}: {}",
-                 arms.Section(arm.name).Where({key, "recipe"}), error.what());
+    Reader fields = arms.Section(arm.name);
+    CheckPatterns(fields, arm, sites);
+    const std::vector<Reader> then = fields.TableList("then");
+    for (size_t i = 0; i < then.size(); ++i) {
+      const std::string wrong = WrongPhase(arm, i, experiment.train.steps);
+      if (!wrong.empty()) then[i].Fail("from", wrong);
+      CheckPatterns(then[i], ArmInPhase(arm, i + 1), sites);
     }
   }
 }

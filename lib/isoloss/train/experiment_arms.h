@@ -34,8 +34,9 @@ std::vector<precision::Recipe> ReadRecipes(
 std::vector<Arm> ReadArms(config::Reader arms, const ExchangeConfig& exchange,
                           const std::vector<precision::Recipe>& recipes);
 
-/// Requires that each arm's patterns fit the model.
-/// Errors   ConfigError that names the pattern's place.
+/// Requires that each arm's patterns fit the model, and that each of its
+/// recipes has a step.
+/// Errors   ConfigError that names the place of the pattern or share.
 void CheckRecipes(config::Reader& arms, const Experiment& experiment);
 
 /// Requires that gate.control names an arm and that a further candidate

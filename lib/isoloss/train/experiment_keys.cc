@@ -36,8 +36,10 @@ std::string ExperimentKey::Dotted() const {
 }
 
 std::vector<ExperimentKey> ExperimentKeys() {
-  std::vector<ExperimentKey> keys = {
-      {"", "name", ""}, {"model", "preset", ""}, {"arms.NAME", "sites", ""}};
+  std::vector<ExperimentKey> keys = {{"", "name", ""},
+                                     {"model", "preset", ""},
+                                     {"arms.NAME", "sites", ""},
+                                     {"arms.NAME", "then", ""}};
   Append(keys, "model", ModelConfig());
   for (const std::string& source : kSources) {
     DataConfig data;

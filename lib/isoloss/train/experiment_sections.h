@@ -199,6 +199,14 @@ void Visit(Fields& fields, Arm& arm) {
 }
 
 template <typename Fields>
+void Visit(Fields& fields, LaterRecipe& later) {
+  fields.Real("from", later.from, config::Open(0, 1), "of the steps");
+  fields.Text("recipe", later.recipe);
+  fields.Texts("include", later.include);
+  fields.Texts("exclude", later.exclude);
+}
+
+template <typename Fields>
 void Visit(Fields& fields, LogConfig& log) {
   fields.Integer("eval_every", log.eval_every, 1, kMaxSteps);
   fields.Integer("eval_sequences", log.eval_sequences, 1, kMaxSize);

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <utility>
 
 #include "isoloss/expert_parallel/collectives.h"
 #include "isoloss/model/announce.h"
 #include "isoloss/optim/clip.h"
 #include "isoloss/optim/expert_bias.h"
+#include "isoloss/runlog/model_graph.h"
 #include "isoloss/train/process_sums.h"
 
 namespace isoloss::train {
@@ -54,9 +56,8 @@ void SubtractFrom(const model::ParameterSet& from, model::ParameterSet& to) {
 }  // namespace
 
 Learner::Learner(const model::ModelConfig& model, const TrainConfig& train,
-                 const precision::Recipe& recipe, uint64_t seed,
-                 Executor& executor, const Seams& seams,
-                 expert_parallel::Mesh& mesh)
+                 std::vector<Phase> phases, uint64_t seed, Executor& executor,
+                 const Seams& seams, expert_parallel::Mesh& mesh)
     : config_(model),
       train_(train),
       executor_(executor),
@@ -66,16 +67,39 @@ Learner::Learner(const model::ModelConfig& model, const TrainConfig& train,
       parameters_(config_, mesh_.experts()),
       gradients_(config_, mesh_.experts()),
       expert_bias_(config_.n_moe_layers(), config_.num_experts),
-      transformer_(config_, recipe, executor, mesh_),
+      phases_(std::move(phases)),
       adamw_({.beta1 = train_.beta1,
               .beta2 = train_.beta2,
               .eps = train_.eps,
               .weight_decay = train_.weight_decay},
              Pair(parameters_.parameters(), gradients_.parameters())),
       schedule_(MakeSchedule(train_)) {
-  transformer_.SetGemmEngine(seams_.gemm_engine);
-  transformer_.SetRoutingEdit(seams_.edit_routing);
+  MakeModel();
   model::InitializeParameters(seed, parameters_);
+  LoadWeights();
+}
+
+void Learner::MakeModel() {
+  std::vector<precision::Recipe> others;
+  for (size_t i = 0; i < phases_.size(); ++i) {
+    if (i != phase_) others.push_back(phases_[i].recipe);
+  }
+  transformer_.emplace(config_, phases_[phase_].recipe, executor_, mesh_,
+                       others);
+  transformer_->SetGemmEngine(seams_.gemm_engine);
+  transformer_->SetRoutingEdit(seams_.edit_routing);
+}
+
+void Learner::BeginStep(int64_t step) {
+  const size_t phase = runlog::PhaseAt(phases_, step);
+  if (phase == phase_) return;
+  phase_ = phase;
+  // It is the same for the recipes of all phases.
+  model::AmaxHistory history = std::move(transformer_->amax_history());
+  transformer_.reset();
+  mesh_.exchanges().Forget();
+  MakeModel();
+  transformer_->amax_history() = std::move(history);
   LoadWeights();
 }
 
@@ -87,25 +111,26 @@ void Learner::EditInitialWeights(
 
 /// Loads the weights; the model rounds and quantises them in each product.
 void Learner::LoadWeights() {
-  transformer_.SetStep({seed_, static_cast<uint64_t>(adamw_.steps()) + 1});
-  transformer_.LoadWeights(parameters_);
-  transformer_.LoadExpertBias(expert_bias_.view());
+  transformer_->SetStep({seed_, static_cast<uint64_t>(adamw_.steps()) + 1});
+  transformer_->LoadWeights(parameters_);
+  transformer_->LoadExpertBias(expert_bias_.view());
 }
 
 double Learner::Differentiate(int64_t step, const model::TokenBatch& tokens,
                               model::TapSink* tap) {
+  ISOLOSS_ASSERT(runlog::PhaseAt(phases_, step) == phase_);
   if (seams_.before_step) seams_.before_step(step);
   mesh_.BeginStep(step);
   if (tap != nullptr) {
     // Backward overwrites the gradients; until then they have room for the
     // tensors that are announced.
-    transformer_.AnnounceWeights(parameters_, gradients_, *tap);
+    transformer_->AnnounceWeights(parameters_, gradients_, *tap);
   }
-  const double loss = transformer_.Forward(tokens, tap);
-  transformer_.Backward(tokens, gradients_, tap);
+  const double loss = transformer_->Forward(tokens, tap);
+  transformer_->Backward(tokens, gradients_, tap);
   if (seams_.after_backward) seams_.after_backward(step, gradients_);
   SumGradients(gradients_, mesh_);
-  transformer_.RoundWeightGradients(gradients_);
+  transformer_->RoundWeightGradients(gradients_);
   mesh_.exchanges().CheckConservation();
   if (seams_.before_update) seams_.before_update(step, gradients_);
   if (tap != nullptr) {
@@ -144,7 +169,7 @@ StepFigures Learner::Step(int64_t step, const model::TokenBatch& tokens,
 std::vector<double> Learner::Update(int64_t step, double lr, double norm,
                                     model::TapSink* tap) {
   expert_parallel::AwaitAll(mesh_);
-  const MatrixView<const int64_t> counts = transformer_.tokens_per_expert();
+  const MatrixView<const int64_t> counts = transformer_->tokens_per_expert();
   for (size_t layer = 0; layer < counts.rows(); ++layer) {
     optim::UpdateExpertBias({counts.Row(layer), counts.cols()},
                             static_cast<float>(train_.load_balance_coeff),
@@ -180,7 +205,7 @@ std::vector<double> Learner::Update(int64_t step, double lr, double norm,
   if (step % kReplicaCheckEvery == 0 || step == train_.steps) {
     CheckReplicas(parameters_, expert_bias_.view(), mesh_);
   }
-  transformer_.amax_history().EndStep(mesh_);
+  transformer_->amax_history().EndStep(mesh_);
   LoadWeights();
   return UpdateRatios(parameters_, update_squares_, mesh_);
 }
@@ -188,7 +213,7 @@ std::vector<double> Learner::Update(int64_t step, double lr, double norm,
 void Learner::Load(const checkpoint::Checkpoint& checkpoint,
                    std::vector<int64_t>& bytes_by_pair) {
   LoadTrainingState(checkpoint, config_, State(bytes_by_pair), mesh_);
-  transformer_.amax_history().Restore(adamw_.steps());
+  transformer_->amax_history().Restore(adamw_.steps());
   if (adamw_.steps() != checkpoint.step()) {
     ThrowError(ErrorKind::kFormat,
                "{}: it is of step {}, but its optimizer has made {} steps. Use "
@@ -207,11 +232,14 @@ void Learner::GoOnFrom(TrainingState other) {
   copy(other.adamw.first_moments(), adamw_.first_moments());
   copy(other.adamw.second_moments(), adamw_.second_moments());
   adamw_.Restore(other.adamw.steps());
-  const MatrixView<float> amax = transformer_.amax_history().values();
-  for (size_t row = 0; row < amax.rows(); ++row) {
-    std::copy_n(other.amax_history.Row(row), amax.cols(), amax.Row(row));
+  const MatrixView<float> amax = transformer_->amax_history().values();
+  if (other.amax_history.rows() == amax.rows() &&
+      other.amax_history.cols() == amax.cols()) {
+    for (size_t row = 0; row < amax.rows(); ++row) {
+      std::copy_n(other.amax_history.Row(row), amax.cols(), amax.Row(row));
+    }
+    transformer_->amax_history().Restore(other.adamw.steps());
   }
-  transformer_.amax_history().Restore(other.adamw.steps());
   for (size_t layer = 0; layer < expert_bias_.rows(); ++layer) {
     std::copy_n(other.expert_bias.Row(layer), expert_bias_.cols(),
                 expert_bias_.Row(layer));

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "isoloss/base/executor.h"
@@ -40,10 +41,20 @@ struct StepFigures {
 /// the same point, each with its share of a batch.
 class Learner {
  public:
-  /// Prepares the first step. All references except `recipe` must stay valid.
+  /// Each step is computed with the recipe of its phase.
+  struct Phase {
+    int64_t first_step = 1;
+    precision::Recipe recipe;
+  };
+
+  /// Prepares the first step. All references must stay valid.
   Learner(const model::ModelConfig& model, const TrainConfig& train,
-          const precision::Recipe& recipe, uint64_t seed, Executor& executor,
+          std::vector<Phase> phases, uint64_t seed, Executor& executor,
           const Seams& seams, expert_parallel::Mesh& mesh);
+
+  /// Makes the model that of the step's phase. Call it before each step. A new
+  /// model has no routing (Transformer::SetRouting).
+  void BeginStep(int64_t step);
 
   void EditInitialWeights(
       const std::function<void(model::ParameterSet&)>& edit);
@@ -57,7 +68,7 @@ class Learner {
   StepFigures Step(int64_t step, const model::TokenBatch& tokens,
                    model::TapSink* tap);
 
-  model::Transformer& transformer() { return transformer_; }
+  model::Transformer& transformer() { return *transformer_; }
   const model::ParameterSet& parameters() const { return parameters_; }
   model::ParameterSet& gradients() { return gradients_; }
   MatrixView<const float> expert_bias() const { return expert_bias_.view(); }
@@ -66,15 +77,17 @@ class Learner {
   void Load(const checkpoint::Checkpoint& checkpoint,
             std::vector<int64_t>& bytes_by_pair);
   /// Goes on from the weights, moments and biases of another Learner of the
-  /// same model on the same processes.
+  /// same model on the same processes. A history of delayed scaling is taken
+  /// over, too, if both look back alike; otherwise each keeps its own.
   void GoOnFrom(TrainingState other);
   /// Returns the state that SaveTrainingState saves.
   TrainingState State(std::vector<int64_t>& bytes_by_pair) {
     return {parameters_, adamw_, expert_bias_.view(),
-            transformer_.amax_history().values(), bytes_by_pair};
+            transformer_->amax_history().values(), bytes_by_pair};
   }
 
  private:
+  void MakeModel();
   void LoadWeights();
   std::vector<double> Update(int64_t step, double lr, double norm,
                              model::TapSink* tap);
@@ -88,7 +101,9 @@ class Learner {
   model::ParameterSet parameters_;
   model::ParameterSet gradients_;
   Matrix<float> expert_bias_;  // [MoE layers, experts]
-  model::Transformer transformer_;
+  const std::vector<Phase> phases_;
+  size_t phase_ = 0;  // of transformer_
+  std::optional<model::Transformer> transformer_;
   optim::AdamW adamw_;
   optim::Schedule schedule_;
   std::vector<optim::UpdateSquares> update_squares_;

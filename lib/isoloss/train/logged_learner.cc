@@ -65,6 +65,14 @@ void RequireMatches(const Experiment& experiment, const char* key,
   }
 }
 
+std::vector<Learner::Phase> LearnerPhases(const Arm& arm, int64_t steps) {
+  std::vector<Learner::Phase> phases;
+  for (const ArmPhase& phase : PhasesOf(arm, steps)) {
+    phases.push_back({phase.first_step, ArmRecipe(phase.arm)});
+  }
+  return phases;
+}
+
 }  // namespace
 
 LoggedLearner::LoggedLearner(const Experiment& experiment, const Arm& arm,
@@ -81,7 +89,8 @@ LoggedLearner::LoggedLearner(const Experiment& experiment, const Arm& arm,
       mesh_(mesh),
       batches_(corpus, experiment.data.sequence_length,
                experiment.log.eval_sequences),
-      learner_(config_, train_, ArmRecipe(arm), seed, executor, hooks, mesh),
+      learner_(config_, train_, LearnerPhases(arm, train_.steps), seed,
+               executor, hooks, mesh),
       probe_(std::move(probe), mesh, executor) {
   if (corpus.vocab_size() > config_.vocab_size) {
     ThrowError(ErrorKind::kConfig,
@@ -105,8 +114,11 @@ LoggedLearner::LoggedLearner(const Experiment& experiment, const Arm& arm,
   }
   provenance_ =
       DescribeRun(experiment, arm, seed, corpus, learner_.parameters(),
-                  learner_.transformer().recipe(),
                   replay_ ? &*replay_ : nullptr, executor.size(), mesh_);
+  for (const runlog::RecipePhase& phase : runlog::PhasesOf(provenance_.graph)) {
+    planned_.push_back(
+        {phase.first_step, runlog::CountGemms(phase.recipe).quantized});
+  }
   if (!declared && hooks.edit_initial_weights) {
     learner_.EditInitialWeights(hooks.edit_initial_weights);
   }
@@ -136,8 +148,8 @@ void LoggedLearner::CheckAgreement(const Experiment& experiment, const Arm& arm,
                                    const corpus::Corpus& corpus) {
   Digest digest;
   digest.Update(experiment.ConfigText());
-  digest.Update(learner_.transformer().recipe().recipe().name);
-  digest.Update(learner_.transformer().recipe().Describe());
+  digest.Update(RecipeNames(arm));
+  digest.Update(Describe(ResolvePhases(experiment, arm)));
   digest.Update(DescribeExchange(experiment, arm));
   digest.Update(DescribePerturbation(arm));
   for (const uint64_t number :
@@ -174,17 +186,18 @@ model::TokenBatch LoggedLearner::Share() {
 model::TokenBatch LoggedLearner::Begin(int64_t step) {
   if (replayed_step_) replayed_step_->BeginStep(step);
   batches_.Training(seed_, step, train_.sequences_per_batch, batch_);
+  learner_.BeginStep(step);
   learner_.transformer().SetRouting(routing_);
   return Share();
 }
 
 bool LoggedLearner::Step(int64_t step, runlog::RunLog& rows) {
   const auto start = Clock::now();
-  const model::Transformer& transformer = learner_.transformer();
-  const int64_t quantized_before = transformer.quantized_gemms();
   StepTap tap(step, hooks_, probe_.Wants(step) ? &probe_ : nullptr);
   if (probe_.Wants(step)) probe_.BeginStep(step);
   const model::TokenBatch batch = Begin(step);
+  const model::Transformer& transformer = learner_.transformer();
+  const int64_t quantized_before = transformer.quantized_gemms();
   if (hooks_.on_inputs) {
     hooks_.on_inputs(step,
                      {batch, learner_.parameters(), learner_.expert_bias()});
@@ -216,7 +229,8 @@ bool LoggedLearner::Step(int64_t step, runlog::RunLog& rows) {
        .tokens_per_second = static_cast<double>(tokens) / seconds,
        .expert_load_max_over_mean = LoadMaxOverMean(counts),
        .dead_experts = DeadExperts(counts),
-       .quantized_gemms = provenance_.quantized_gemms_per_step - missing,
+       .quantized_gemms =
+           planned_[runlog::PhaseAt(planned_, step)].quantized - missing,
        .batch_digest = BatchDigest(batch_)});
   return figures.finite();
 }

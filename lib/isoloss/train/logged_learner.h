@@ -87,6 +87,11 @@ class LoggedLearner {
   std::vector<int64_t> bytes_by_pair_;
   probes::TensorProbe probe_;
   runlog::Provenance provenance_;
+  struct PlannedGemms {
+    int64_t first_step;  ///< of the phase
+    int64_t quantized;   ///< in each of its steps
+  };
+  std::vector<PlannedGemms> planned_;
 };
 
 }  // namespace isoloss::train

@@ -12,6 +12,7 @@
 #include "isoloss/expert_parallel/mesh.h"
 #include "isoloss/model/parameters.h"
 #include "isoloss/precision/recipe.h"
+#include "isoloss/train/arm_recipes.h"
 #include "isoloss/train/learner.h"
 #include "isoloss/transport/process_transport.h"
 
@@ -146,13 +147,17 @@ TrainConfig Training() {
 
 }  // namespace
 
-uint64_t NumericsDigest(const Arm& arm, Executor& executor) {
+namespace {
+
+/// Returns NumericsDigest of an arm's first recipe.
+uint64_t DigestOfRecipe(const Arm& arm, Executor& executor) {
   const model::ModelConfig model = TinyModel();
   const TrainConfig train = Training();
   const Tokens tokens;
   expert_parallel::Mesh mesh(MeshFor(arm), Loop(executor), executor);
   const Seams none;
-  Learner learner(model, train, RecipeFor(arm), kSeed, executor, none, mesh);
+  Learner learner(model, train, {{.recipe = RecipeFor(arm)}}, kSeed, executor,
+                  none, mesh);
   learner.EditInitialWeights([&model](model::ParameterSet& parameters) {
     SpreadChannels(model, parameters);
   });
@@ -172,6 +177,20 @@ uint64_t NumericsDigest(const Arm& arm, Executor& executor) {
     digest.Update(bias.data(), bias.rows() * bias.cols() * sizeof(float));
   }
   include(learner.parameters().Digest());
+  return digest.Value();
+}
+
+}  // namespace
+
+uint64_t NumericsDigest(const Arm& arm, Executor& executor) {
+  const uint64_t first = DigestOfRecipe(arm, executor);
+  if (arm.then.empty()) return first;
+  Digest digest;
+  digest.Update(&first, sizeof(first));
+  for (size_t phase = 1; phase <= arm.then.size(); ++phase) {
+    const uint64_t later = DigestOfRecipe(ArmInPhase(arm, phase), executor);
+    digest.Update(&later, sizeof(later));
+  }
   return digest.Value();
 }
 

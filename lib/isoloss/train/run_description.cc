@@ -10,7 +10,6 @@
 #include "isoloss/base/digest.h"
 #include "isoloss/kernels/targets.h"
 #include "isoloss/model/graph.h"
-#include "isoloss/precision/recipe.h"
 #include "isoloss/probes/graph_columns.h"
 #include "isoloss/runlog/recording.h"
 #include "isoloss/train/arm_recipes.h"
@@ -113,38 +112,15 @@ std::string DescribeRouting(const Experiment& experiment,
 
 runlog::ModelGraph DescribeModel(const Experiment& experiment, const Arm& arm) {
   const model::Graph graph = model::GraphOf(experiment.model);
-  return probes::ColumnsOf(
-      graph, precision::ResolvedRecipe(ArmRecipe(arm), graph.Sites()));
+  const std::vector<ResolvedPhase> phases = ResolvePhases(experiment, arm);
+  runlog::ModelGraph columns = probes::ColumnsOf(graph, phases.front().recipe);
+  for (size_t i = 1; i < phases.size(); ++i) {
+    runlog::AddPhase({phases[i].first_step,
+                      probes::ColumnsOf(graph, phases[i].recipe).recipe},
+                     columns);
+  }
+  return columns;
 }
-
-namespace {
-
-runlog::Provenance DescribeWithoutModel(
-    const Experiment& experiment, const Arm& arm, uint64_t seed,
-    const corpus::Corpus& corpus, const precision::ResolvedRecipe& recipe) {
-  runlog::Provenance provenance;
-  DescribeBuild(provenance);
-  DescribeExperiment(experiment, arm, provenance);
-  DescribeCorpus(corpus, provenance);
-  provenance.recipe = recipe.recipe().name;
-  provenance.resolved_recipe = recipe.Describe();
-  provenance.seed = static_cast<int64_t>(seed);
-  provenance.exchange = DescribeExchange(experiment, arm);
-  provenance.perturbation = DescribePerturbation(arm);
-  // The work is too small to share.
-  Executor alone(1);
-  provenance.numerics_digest = DigestToHex(NumericsDigest(arm, alone));
-  provenance.graph =
-      probes::ColumnsOf(model::GraphOf(experiment.model), recipe);
-  // GEMMs that several processes compute alike count once, because a run may go
-  // on with a different number of processes.
-  const runlog::GemmCounts gemms = CountGemms(provenance.graph.recipe);
-  provenance.quantized_gemms_per_step = gemms.quantized;
-  provenance.gemms_per_step = gemms.all;
-  return provenance;
-}
-
-}  // namespace
 
 std::string ConfigDigest(const Experiment& experiment) {
   return DigestToHex(DigestOf(experiment.ConfigText()));
@@ -153,20 +129,34 @@ std::string ConfigDigest(const Experiment& experiment) {
 runlog::Provenance DescribePlannedRun(const Experiment& experiment,
                                       const Arm& arm, uint64_t seed,
                                       const corpus::Corpus& corpus) {
-  return DescribeWithoutModel(
-      experiment, arm, seed, corpus,
-      precision::ResolvedRecipe(ArmRecipe(arm),
-                                model::GemmSites(experiment.model)));
+  runlog::Provenance provenance;
+  DescribeBuild(provenance);
+  DescribeExperiment(experiment, arm, provenance);
+  DescribeCorpus(corpus, provenance);
+  provenance.recipe = RecipeNames(arm);
+  provenance.resolved_recipe = Describe(ResolvePhases(experiment, arm));
+  provenance.seed = static_cast<int64_t>(seed);
+  provenance.exchange = DescribeExchange(experiment, arm);
+  provenance.perturbation = DescribePerturbation(arm);
+  // The work is too small to share.
+  Executor alone(1);
+  provenance.numerics_digest = DigestToHex(NumericsDigest(arm, alone));
+  provenance.graph = DescribeModel(experiment, arm);
+  // GEMMs that several processes compute alike count once, because a run may go
+  // on with a different number of processes.
+  const runlog::GemmCounts gemms = CountGemms(provenance.graph.recipe);
+  provenance.quantized_gemms_per_step = gemms.quantized;
+  provenance.gemms_per_step = gemms.all;
+  return provenance;
 }
 
 runlog::Provenance DescribeRun(const Experiment& experiment, const Arm& arm,
                                uint64_t seed, const corpus::Corpus& corpus,
                                const model::ParameterSet& initial,
-                               const precision::ResolvedRecipe& recipe,
                                const RoutingReplay* replay, int workers,
                                expert_parallel::Mesh& mesh) {
   runlog::Provenance provenance =
-      DescribeWithoutModel(experiment, arm, seed, corpus, recipe);
+      DescribePlannedRun(experiment, arm, seed, corpus);
   provenance.parameters =
       static_cast<int64_t>(model::ParameterSet(experiment.model).value_count());
   provenance.initial_weights_digest =

@@ -25,7 +25,6 @@ std::string ConfigDigest(const Experiment& experiment);
 runlog::Provenance DescribeRun(const Experiment& experiment, const Arm& arm,
                                uint64_t seed, const corpus::Corpus& corpus,
                                const model::ParameterSet& initial,
-                               const precision::ResolvedRecipe& recipe,
                                const RoutingReplay* replay, int workers,
                                expert_parallel::Mesh& mesh);
 

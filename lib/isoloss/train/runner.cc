@@ -393,7 +393,7 @@ std::vector<bool> CheckRuns(const Experiment& experiment,
                             const fs::path& folder, Leftovers leftovers,
                             const RunnerHooks& hooks) {
   // A program may have changed the arms since the file was read.
-  ResolveRecipes(experiment);
+  for (const Arm& arm : experiment.arms) ResolvePhases(experiment, arm);
   Found found = FindKept(experiment, runs, corpus, folder, leftovers, hooks);
   const size_t missing = MissingOf(found.kept);
   if (missing == 0) return std::move(found.kept);

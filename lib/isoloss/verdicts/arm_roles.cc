@@ -10,7 +10,6 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/nearest_name.h"
 #include "isoloss/compare/treatment.h"
-#include "isoloss/model/graph.h"
 #include "isoloss/runlog/recording.h"
 #include "isoloss/train/arm_recipes.h"
 #include "isoloss/train/mesh_setup.h"
@@ -49,12 +48,10 @@ ArmRoles Share(const std::vector<std::string>& others,
 /// here.
 bool IsPlannedNull(const train::Experiment& experiment, const train::Arm& arm,
                    const train::Arm& baseline) {
-  const auto graph_sites = model::GemmSites(experiment.model);
   const auto formats = [&](const train::Arm& of) {
-    return precision::ResolvedRecipe(train::ArmRecipe(of), graph_sites)
-        .Describe();
+    return train::Describe(train::ResolvePhases(experiment, of));
   };
-  return train::ArmRecipe(arm).name == train::ArmRecipe(baseline).name &&
+  return train::RecipeNames(arm) == train::RecipeNames(baseline) &&
          formats(arm) == formats(baseline) &&
          train::DescribeExchange(experiment, arm) ==
              train::DescribeExchange(experiment, baseline) &&

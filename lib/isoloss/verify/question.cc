@@ -43,7 +43,7 @@ class ArmsQuestion : public Question {
                            .cases = ProbedCases(policy_),
                            .steps = campaign::kProbedSteps};
     // L3 compares with high precision only.
-    if (!train::ArmRecipe(baseline()).quantizes_anything()) {
+    if (!train::QuantizesAnything(baseline())) {
       settings.reference = baseline().name;
     }
     return settings;

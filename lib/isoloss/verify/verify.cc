@@ -348,9 +348,13 @@ class Verifier {
     std::vector<std::string> arms;
     for (const std::string& name : WithoutProbe()) {
       const train::Arm& arm = train::ArmNamed(plan_.experiment, name);
-      std::string gap = step_checks::WhyNotUnderstood(
-          train::ArmRecipe(arm), !arm.own_recipe.has_value(),
-          plan_.experiment.model);
+      std::string gap;
+      for (size_t phase = 0; phase <= arm.then.size() && gap.empty(); ++phase) {
+        const train::Arm one = train::ArmInPhase(arm, phase);
+        gap = step_checks::WhyNotUnderstood(train::ArmRecipe(one),
+                                            !one.own_recipe.has_value(),
+                                            plan_.experiment.model);
+      }
       if (gap.empty()) {
         arms.push_back(name);
       } else {
