@@ -143,7 +143,8 @@ gate::Judgement JudgeWith(const compare::Pairing& pairing,
        .benign = EnsembleOf(evidence, arm, EnsembleKind::kBenign),
        .seeds = EnsembleOf(evidence, arm, EnsembleKind::kSeeds),
        .controls = controls,
-       .looks = evidence.looks ? &*evidence.looks : nullptr},
+       .looks = evidence.looks ? &*evidence.looks : nullptr,
+       .sweep = evidence.sweep ? &*evidence.sweep : nullptr},
       policy);
 }
 
