@@ -107,26 +107,5 @@ TEST(PrecisionMeasures, AreOfPrecisionOnly) {
   EXPECT_EQ(precision->trained.tokens, 51200);
 }
 
-// Final losses are 2.33 nats; the unigram entropy is 3.2 nats.
-TEST(PrecisionMeasures, WarnOfModelsThatHaveNotLearntBeyondBigrams) {
-  const auto warnings = [](double bigram_nats, double unigram_nats) {
-    Runs runs = HealthyRuns();
-    for (auto& run : runs) {
-      run.log.provenance.bigram_entropy_nats = bigram_nats;
-      run.log.provenance.unigram_entropy_nats = unigram_nats;
-    }
-    return JudgeRuns(runs).warnings;
-  };
-  const auto bigrams = HasSubstr("has not learnt beyond bigrams");
-
-  EXPECT_THAT(warnings(2.3, 3.2), Contains(bigrams).Times(2));
-  EXPECT_THAT(warnings(2.3, 3.2), Contains(HasSubstr("mxfp8 ends at 3.3")));
-  EXPECT_THAT(warnings(2.4, 3.2), Not(Contains(bigrams)));
-  EXPECT_THAT(warnings(0, 3.2), Not(Contains(bigrams)));
-  EXPECT_THAT(warnings(std::nan(""), 3.2), Not(Contains(bigrams)));
-  // Of those that have not learnt frequencies another warning speaks.
-  EXPECT_THAT(warnings(2.0, 2.1), Not(Contains(bigrams)));
-}
-
 }  // namespace
 }  // namespace isoloss::gate::precision_measures_test

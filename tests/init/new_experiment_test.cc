@@ -148,12 +148,36 @@ TEST(ExperimentText, ReadsBackToWhatItWasMadeOf) {
   EXPECT_EQ(read.gate.margin_percent, 0.5);
   EXPECT_EQ(read.gate.spread_percent, 0.12);
   EXPECT_EQ(read.log.eval_sequences, 12U);
-  EXPECT_EQ(read.gate.control, "control");
+  EXPECT_THAT(read.gate.control, testing::ElementsAre("control"));
   ASSERT_EQ(read.arms.size(), 4U);
   EXPECT_EQ(read.arms[0].recipe, "bf16");
   EXPECT_EQ(read.arms[1].recipe, "mxfp8_rceil");
   EXPECT_EQ(read.arms[2].perturb, train::Perturb::kOneUlp);
   EXPECT_EQ(read.arms[3].recipe, "mxfp4_floor");
+}
+
+TEST(ExperimentSize, MayHaveItsStepsGiven) {
+  const OfSize power = PowerAt(0.1);
+  const ExperimentSize size = MostTellingSize(Seconds, power, 1e9, 320, 200);
+  EXPECT_EQ(size.steps, 200);
+  EXPECT_EQ(size.seeds, 24U);
+  // A pilot too short to foretell so many steps does not change them.
+  EXPECT_EQ(MostTellingSize(Seconds, power, 1e9, 100, 200).steps, 200);
+}
+
+TEST(ExperimentText, HoldsTheSweepOfItsLearningRate) {
+  ExperimentText text = Text();
+  text.lr = 0.012;
+  text.tuning =
+      "[tuning]\nrates = [0.006, 0.012, 0.024]\nheld_out = [2.0, 1.9, inf]\n"
+      "seeds = [1001, 1002]\nconfiguration = \"0a\"\n";
+
+  const train::Experiment read =
+      train::ParseExperiment(text.Toml(), "trial.toml");
+
+  EXPECT_EQ(read.train.lr, 0.012);
+  EXPECT_EQ(read.tuning.rates, (std::vector<double>{0.006, 0.012, 0.024}));
+  EXPECT_EQ(read.tuning.configuration, "0a");
 }
 
 TEST(ExperimentText, OfTokensNamesTheirTypeAndVocabulary) {

@@ -66,9 +66,31 @@ TEST(VerdictSentences, OfAPassSaysWhatItMeansWithFigureAndMargin) {
           "weights that moved, recipe really ran, declared change.",
           StartsWith("The check \"final loss\" (L5) passes: mean paired loss "
                      "difference +0.055 % within +-0.25 % (90 % interval"),
-          StartsWith("The check \"held-out loss\" (L5) passes: ")));
+          StartsWith("The check \"held-out loss\" (L5) passes: "),
+          StartsWith("The check \"tuned learning rate\" (L5) passes: learning "
+                     "rate 0.001 is within a factor 1.5 of the best one")));
   EXPECT_THAT(reading.holds_for,
               ElementsAre(StartsWith("It holds for this model of 123 k")));
+}
+
+TEST(VerdictSentences, ClaimsLessWhereNobodyJudgedTheLearningRate) {
+  gate::Policy policy;
+  policy.require_tuning = false;
+  gate::Judgement judgement = Judged({0.05, 0.06, 0.07, 0.04}, policy);
+  constexpr const char* kFigure =
+      ": final loss +0.055 % (+0.040 % to +0.070 %, 4 seed pairs). The course "
+      "of training keeps its limits. Its learning rate was not judged.";
+
+  EXPECT_EQ(ReadingOf(judgement).headline,
+            std::string("mxfp8 ends within 0.25 % of bf16 here") + kFigure);
+
+  for (gate::LevelOutcome& level : judgement.levels) {
+    if (level.name == "L2") level.outcome = Outcome::kPass;
+  }
+  EXPECT_EQ(ReadingOf(judgement).headline,
+            std::string("this build emulates mxfp8_rceil, and mxfp8 ends "
+                        "within 0.25 % of bf16 here") +
+                kFigure);
 }
 
 TEST(VerdictSentences, SaysWhatTheExperimentCouldHaveSeen) {

@@ -9,18 +9,29 @@
 
 #include "isoloss/base/digest.h"
 #include "isoloss/compare/pair.h"
+#include "isoloss/runlog/tuning.h"
 #include "sample_graph.h"
 
 namespace isoloss::test_support {
 
 inline constexpr int64_t kSyntheticSteps = 50;
 
+/// Appends a sweep of learning rates that fits the text and the corpus of
+/// SyntheticRun, and whose best rate is that of its runs.
+inline std::string WithSweep(const std::string& text) {
+  return fmt::format(
+      "{}[tuning]\nrates = [0.0005, 0.001, 0.002]\n"
+      "held_out = [2.6, 2.5, 2.7]\nseeds = [1001, 1002]\n"
+      "configuration = \"{}\"\n",
+      text, runlog::TuningDigest(text, "d1"));
+}
+
 /// What an experiment's resolved text says of these runs: 50 steps at 1e-3, an
 /// evaluation of two sequences at the last one, and statistics and digests of
 /// tensors at the first and the last one, if `full`, which has an MoE layer of
 /// 2 experts, one slot a token, and a replayed routing. Else no layer has any.
 inline std::string SyntheticText(bool full) {
-  return fmt::format(
+  return WithSweep(fmt::format(
       "[model]\nn_layers = 2\nn_dense_layers = {}\nnum_experts = 2\n"
       "top_k = 1\n[train]\nsteps = {}\nlr = 0.001\nwarmup_steps = 0\n"
       "decay_ratio = 0.0\ndecay_type = \"linear\"\nmin_lr_factor = 0.0\n"
@@ -31,7 +42,7 @@ inline std::string SyntheticText(bool full) {
       "[arms.mxfp8]\nrecipe = \"mxfp8_rceil\"\n",
       full ? 1 : 2, kSyntheticSteps, kSyntheticSteps, full, full ? 1 : 0,
       full ? kSyntheticSteps : 0, full ? 1 : 0, full ? kSyntheticSteps : 0,
-      full ? "replay" : "learned");
+      full ? "replay" : "learned"));
 }
 
 /// Two parameters whose gradients are together those of each step; the second
@@ -92,6 +103,7 @@ inline compare::Run SyntheticRun(bool candidate, int64_t seed, double percent) {
   p.commit = "0123abc";
   p.experiment_name = "mxfp8_vs_bf16";
   p.experiment_digest = "e1";
+  p.experiment_text = WithSweep("[train]\nlr = 0.001\n");
   p.config_digest = "c1";
   p.arm = candidate ? "mxfp8" : "bf16";
   p.baseline_arm = "bf16";

@@ -61,7 +61,7 @@ class Installed(InFolder):
             *(prefix / "lib/isoloss").glob("*.so"), folder=self.folder)
 
     def test_the_program_trains_an_installed_experiment(self):
-        experiment = self.prefix / "share/isoloss/experiments/mxfp8_vs_bf16/experiment.toml"
+        experiment = self.prefix / "share/isoloss/experiments/demo/experiment.toml"
 
         plan = run(self.prefix / "bin/isoloss", "verify", experiment, "--dry-run",
                    folder=self.folder)

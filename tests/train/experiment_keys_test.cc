@@ -189,8 +189,9 @@ TEST(ExperimentKeys, TheDocumentHasEachWithItsDefault) {
                         key.name != "include" && key.name != "exclude";
     if (shared) continue;
     SCOPED_TRACE(key.Dotted());
-    const std::string name =
-        key.section == "log" || key.section == "gate" ? key.Dotted() : key.name;
+    const bool dotted = key.section == "log" || key.section == "gate" ||
+                        key.section == "tuning";
+    const std::string name = dotted ? key.Dotted() : key.name;
     const std::string value =
         key.default_value.empty() ? "" : "`" + key.default_value + "`";
     const std::string beginning =

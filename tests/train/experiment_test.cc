@@ -12,6 +12,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/precision/recipe.h"
 #include "isoloss/runlog/recording.h"
+#include "isoloss/runlog/tuning.h"
 #include "isoloss/train/presets.h"
 #include "train/experiment_text.h"
 
@@ -265,7 +266,7 @@ eval_sequences = 32
     Experiment plain;
     plain.data.source = source;
     for (const auto& [key, value] : runlog::KeysOf(plain.ResolvedToml())) {
-      if (IsOfConfig(key) && key != "data.source") covered[key] = value;
+      if (runlog::IsOfConfig(key) && key != "data.source") covered[key] = value;
     }
   }
 
@@ -293,8 +294,8 @@ TEST(ExperimentError, NamesLineAndNearestKeyOfAnUnknownKey) {
   EXPECT_EQ(
       ErrorOfAppended("[trian]\nsteps = 5\n"),
       "experiment.toml:14:2: unknown key `trian`. Known keys: name, model, "
-      "data, train, parallel, routing, recipes, arms, log, gate. Did you "
-      "mean `train`?");
+      "data, train, parallel, routing, recipes, arms, log, gate, tuning. Did "
+      "you mean `train`?");
   EXPECT_EQ(
       ErrorOfAppended("[arms.b]\nrecipe = \"bf16\"\nincludes = []\n"),
       "experiment.toml:16:1: unknown key `arms.b.includes`. Known keys of "
@@ -374,16 +375,68 @@ TEST(ExperimentError, ListsWhatAnArmCanBePerturbedBy) {
 TEST(ExperimentError, SaysWhichArmsCanBeTheControl) {
   EXPECT_EQ(
       ErrorOf(kText, {"gate.control=mxfp9"}),
-      "--set gate.control=mxfp9: `gate.control` is \"mxfp9\", but must be "
-      "one of the arms mxfp8, again. Did you mean `mxfp8`?");
-  EXPECT_THAT(ErrorOf(kText, {"gate.control=zero"}),
-              HasSubstr("is \"zero\", the baseline, but a control is judged"));
+      "--set gate.control=mxfp9: `gate.control` names \"mxfp9\", but must name "
+      "arms of mxfp8, again. Did you mean `mxfp8`?");
+  EXPECT_THAT(
+      ErrorOf(kText, {"gate.control=zero"}),
+      HasSubstr("names \"zero\", the baseline, but a control is judged"));
   EXPECT_THAT(ErrorOf("name = \"t\"\ndata = {source = \"synthetic\"}\n"
                       "arms = {a = {recipe = \"bf16\"}, "
                       "b = {recipe = \"fp32\"}}\n[gate]\ncontrol = \"b\"\n"),
-              HasSubstr("`gate.control` is \"b\", the only arm besides the "
+              HasSubstr("`gate.control` names b, all arms besides the "
                         "baseline"));
-  EXPECT_EQ(With({"gate.control=again"}).gate.control, "again");
+  EXPECT_THAT(ErrorOf(kText, {"gate.control=[\"mxfp8\", \"again\"]"}),
+              HasSubstr("names mxfp8, again, all arms besides the baseline"));
+  EXPECT_THAT(ErrorOf(kText, {"gate.control=[\"again\", \"again\"]"}),
+              HasSubstr("holds \"again\" twice, but must be a string or a list "
+                        "of distinct strings"));
+  EXPECT_THAT(With({"gate.control=again"}).gate.control, ElementsAre("again"));
+}
+
+TEST(Experiment, KeepsSeveralControlsInTheirOrder) {
+  const Experiment experiment = With(
+      {"arms.mild.recipe=mxfp4_floor", "gate.control=[\"again\", \"mild\"]"});
+
+  EXPECT_THAT(experiment.gate.control, ElementsAre("again", "mild"));
+  EXPECT_THAT(experiment.ResolvedToml(),
+              HasSubstr("\ncontrol = [\"again\", \"mild\"]\n"));
+  // One stays as it was in earlier logs.
+  EXPECT_THAT(With({"gate.control=again"}).ResolvedToml(),
+              HasSubstr("\ncontrol = \"again\"\n"));
+}
+
+constexpr const char* kTuning =
+    "[tuning]\nrates = [0.001, 0.002, 0.004]\nheld_out = [2, 1.5, inf]\n"
+    "seeds = [7, 8]\nconfiguration = \"0a\"\n";
+
+TEST(Experiment, KeepsASweepOfLearningRates) {
+  const std::string text = std::string(kText) + kTuning;
+  const Experiment experiment = Parse(text);
+
+  EXPECT_THAT(experiment.tuning.rates, ElementsAre(0.001, 0.002, 0.004));
+  EXPECT_EQ(experiment.tuning.held_out[1], 1.5);
+  EXPECT_TRUE(std::isinf(experiment.tuning.held_out[2]));
+  // It travels in the log, whose text has no train.seeds.
+  EXPECT_THAT(experiment.TomlWithoutSeeds(),
+              HasSubstr("[tuning]\nrates = [0.001, 0.002, 0.004]\n"
+                        "held_out = [2.0, 1.5, inf]\nseeds = [7, 8]\n"
+                        "configuration = \"0a\"\n"));
+  // No run depends on it.
+  EXPECT_EQ(experiment.ConfigText(), Parse(kText).ConfigText());
+}
+
+TEST(ExperimentError, SaysWhatASweepOfLearningRatesLacks) {
+  const std::string text = std::string(kText) + kTuning;
+  for (const char* wrong :
+       {"tuning.rates=[0.001, 0.002]", "tuning.rates=[0.001, 0.001, 0.002]",
+        "tuning.rates=[0.002, 0.001, 0.004]", "tuning.configuration=\"\""}) {
+    EXPECT_THAT(ErrorOf(text, {wrong}),
+                HasSubstr("Let `isoloss study rates` write the table"))
+        << wrong;
+  }
+  EXPECT_THAT(
+      ErrorOf(text, {"tuning.held_out=[1, 2, nan]"}),
+      HasSubstr("holds nan, but must be a list of numbers in [0, inf]"));
 }
 
 TEST(ExperimentError, NamesWhatIsMissing) {
@@ -409,8 +462,8 @@ TEST(ExperimentError, NamesTheOverrideInsteadOfALine) {
             "from 1 to 10000000. Correct it or leave it out for 300.");
   EXPECT_EQ(ErrorOf(kText, {"trian.steps=5"}),
             "--set trian.steps=5: unknown key `trian`. Known keys: name, "
-            "model, data, train, parallel, routing, recipes, arms, log, gate. "
-            "Did you mean `train`?");
+            "model, data, train, parallel, routing, recipes, arms, log, gate, "
+            "tuning. Did you mean `train`?");
   EXPECT_EQ(ErrorOf(kText, {"model.preset=dsv3-nanno"}),
             "--set model.preset=dsv3-nanno: `model.preset` is \"dsv3-nanno\", "
             "but must be one of dsv3-nano, dsv3-small, torchtitan-debug, "
@@ -495,7 +548,7 @@ TEST(ExperimentError, NamesAFileThatCannotBeRead) {
 }
 
 TEST(ExperimentFiles, OfThisProjectAreValid) {
-  for (const char* name : {"mxfp8_vs_bf16", "synthetic_floor"}) {
+  for (const char* name : {"demo", "mxfp8_vs_bf16", "synthetic_floor"}) {
     const std::filesystem::path path =
         std::filesystem::path(ISOLOSS_SOURCE_DIR) / "experiments" / name /
         "experiment.toml";

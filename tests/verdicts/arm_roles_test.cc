@@ -46,7 +46,7 @@ TEST(ArmRoles, OfLogsFollowFromRecipeExchangePerturbationAndName) {
 
   EXPECT_THAT(roles.candidates, ElementsAre("mxfp8"));
   EXPECT_THAT(roles.nulls, ElementsAre("null"));
-  EXPECT_EQ(roles.control, "mxfp4");
+  EXPECT_THAT(roles.controls, ElementsAre("mxfp4"));
 }
 
 TEST(ArmRoles, OfLogsTakeTheControlThatTheirExperimentNames) {
@@ -55,11 +55,29 @@ TEST(ArmRoles, OfLogsTakeTheControlThatTheirExperimentNames) {
     run.log.provenance.experiment_text += "[gate]\ncontrol = \"mxfp4\"\n";
   }
 
-  EXPECT_EQ(RolesOf(runs, "bf16", {}).control, "mxfp4");
+  EXPECT_THAT(RolesOf(runs, "bf16", {}).controls, ElementsAre("mxfp4"));
   // Who asks for another one, or for none, gets that.
-  EXPECT_EQ(RolesOf(runs, "bf16", "").control, "");
+  EXPECT_THAT(RolesOf(runs, "bf16", "").controls, IsEmpty());
   EXPECT_THAT(RolesOf(runs, "bf16", "").candidates,
               ElementsAre("mxfp8", "mxfp4"));
+}
+
+TEST(ArmRoles, OfLogsTakeEveryControlThatTheirExperimentNames) {
+  Runs runs = FourArms();
+  Append(test_support::ArmRuns("mild", {0.1, 0.2, 0.1, 0.2}), runs);
+  for (compare::Run& run : runs) {
+    run.log.provenance.experiment_text +=
+        "[gate]\ncontrol = [\"mild\", \"mxfp4\"]\n";
+  }
+
+  const ArmRoles roles = RolesOf(runs, "bf16", {});
+  EXPECT_THAT(roles.controls, ElementsAre("mild", "mxfp4"));
+  EXPECT_THAT(roles.candidates, ElementsAre("mxfp8"));
+  // The mild one lies within the margin; that the other fails is enough.
+  const auto judgements = JudgeArms(runs, "bf16", {});
+  ASSERT_THAT(judgements, SizeIs(1));
+  EXPECT_EQ(judgements[0].controls->control->arm, "mxfp4");
+  EXPECT_EQ(judgements[0].outcome, gate::Outcome::kPass);
 }
 
 TEST(ArmRoles, OfAnExperimentAreThoseOfItsLogs) {
@@ -73,7 +91,7 @@ TEST(ArmRoles, OfAnExperimentAreThoseOfItsLogs) {
 
   EXPECT_THAT(roles.candidates, ElementsAre("mxfp8", "noisy"));
   EXPECT_THAT(roles.nulls, ElementsAre("null"));
-  EXPECT_EQ(roles.control, "mxfp4");
+  EXPECT_THAT(roles.controls, ElementsAre("mxfp4"));
 }
 
 class ChosenArms : public ::testing::Test {
@@ -94,7 +112,7 @@ TEST_F(ChosenArms, AreJudgedBesideNullArmsAndTheControl) {
 
   EXPECT_THAT(roles.candidates, ElementsAre("floor"));
   EXPECT_THAT(roles.nulls, ElementsAre("null"));
-  EXPECT_EQ(roles.control, "mxfp4");
+  EXPECT_THAT(roles.controls, ElementsAre("mxfp4"));
   EXPECT_TRUE(HasRole(roles, "floor"));
   EXPECT_TRUE(HasRole(roles, "null"));
   EXPECT_TRUE(HasRole(roles, "mxfp4"));
@@ -108,7 +126,7 @@ TEST_F(ChosenArms, AreJudgedBesideNullArmsAndTheControl) {
 TEST_F(ChosenArms, MayBeANullArmOrTheControl) {
   const ArmRoles null = Judged({"null"});
   EXPECT_THAT(null.candidates, ElementsAre("null"));
-  EXPECT_EQ(null.control, "mxfp4");
+  EXPECT_THAT(null.controls, ElementsAre("mxfp4"));
 
   const ArmRoles control = Judged({"mxfp4"});
   EXPECT_THAT(control.candidates, ElementsAre("mxfp4"));
@@ -118,7 +136,7 @@ TEST_F(ChosenArms, MayBeANullArmOrTheControl) {
 TEST(JudgeRoles, JudgesNoArmBesideItself) {
   const ArmRoles roles = {.candidates = {"mxfp8", "null", "mxfp4"},
                           .nulls = {"null"},
-                          .control = "mxfp4"};
+                          .controls = {"mxfp4"}};
 
   const auto judgements = JudgeRoles(FourArms(), "bf16", roles, {}, {});
 
@@ -157,7 +175,7 @@ TEST(ArmRoles, RefuseAControlThatCannotBeOne) {
       "control. Did you mean `mxfp4`?");
   ExpectRefused([&] { RolesOf(runs, "bf16", "bf16"); }, "is the baseline");
   ExpectRefused([&] { RolesOf(three, "bf16", "mxfp8"); },
-                "`mxfp8` is the control, and no arm is left to be judged");
+                "the control is mxfp8, and no arm is left to be judged");
 }
 
 TEST(JudgeArms, GivesNoVerdictOnNullArmsAndTheControl) {

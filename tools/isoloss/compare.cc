@@ -178,8 +178,8 @@ Action DeclareCompare(CLI::App& app) {
 
 extern constinit const Command kCommand_compare = {
     "compare", "Find the first step at which two logs differ",
-    "isoloss compare runs/mxfp8_vs_bf16/bf16-seed1.h5 "
-    "runs/mxfp8_vs_bf16/mxfp8-seed1.h5",
+    "isoloss compare runs/demo/bf16-seed1.h5 "
+    "runs/demo/mxfp8-seed1.h5",
     &DeclareCompare};
 
 }  // namespace isoloss::cli

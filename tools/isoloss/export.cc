@@ -55,7 +55,7 @@ Action DeclareExport(CLI::App& app) {
 
 extern constinit const Command kCommand_export = {
     "export", "Write a run log as a table",
-    "isoloss lab export runs/mxfp8_vs_bf16/mxfp8-seed1.h5 --format csv "
+    "isoloss lab export runs/demo/mxfp8-seed1.h5 --format csv "
     "--group parameters",
     &DeclareExport};
 

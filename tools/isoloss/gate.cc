@@ -163,6 +163,6 @@ Action DeclareGate(CLI::App& app) {
 
 extern constinit const Command kCommand_gate = {
     "gate", "Judge run logs: pass, fail, inconclusive or invalid",
-    "isoloss gate runs/mxfp8_vs_bf16/*.h5", &DeclareGate};
+    "isoloss gate runs/demo/*.h5", &DeclareGate};
 
 }  // namespace isoloss::cli

@@ -130,7 +130,8 @@ Action DeclareInit(CLI::App& app) {
       .NumberIn(1e-6, 99)
       .ShowDefault();
   AddFlag(app, "--no-pilot", arguments->no_pilot,
-          "Train no pilot, and assume how far chance drives two runs apart");
+          "Train nothing: tune no learning rate, and assume how far chance "
+          "drives two runs apart");
   AddOption(app, "--tokens", request.token_type,
             "The paths are token files: flat little-endian integers of this "
             "type")
@@ -140,9 +141,10 @@ Action DeclareInit(CLI::App& app) {
            "Write a commented experiment file for a text of your own, and say "
            "what it will cost. Four arms: BF16, the candidate, a null arm and "
            "a control. Of the steps and seeds that the budget allows it takes "
-           "those that most probably give an answer: a pilot, of at most a "
-           "fifth of the budget besides, learns how far chance drives two "
-           "runs apart. Replaces no file");
+           "those that most probably give an answer. Besides, it trains BF16 "
+           "at five learning rates or more, with two seeds each, and a pilot, "
+           "of at most a fifth of the budget, which shows how far chance "
+           "drives two runs apart. Replaces no file");
   return [arguments] {
     arguments->request.pilot = !arguments->no_pilot;
     const auto written = init::WriteExperiment(arguments->request);

@@ -80,7 +80,7 @@ Action DeclareBelow(CLI::App& app) {
 
 constexpr Command kAbove[] = {
     {"study", "Many runs: model sizes, stress, layers, claims",
-     "isoloss study ladder experiments/mxfp8_vs_bf16/experiment.toml --dry-run",
+     "isoloss study ladder experiments/demo/experiment.toml --dry-run",
      &DeclareBelow},
     {"lab", "Export, recipes, formats, machines",
      "isoloss lab recipes mxfp8_rceil", &DeclareBelow}};

@@ -117,7 +117,7 @@ Action DeclareParity(CLI::App& app) {
 
 extern constinit const Command kCommand_parity = {
     "parity", "Compare a run on many ranks with that on one",
-    "isoloss lab parity experiments/mxfp8_vs_bf16/experiment.toml --arm mxfp8 "
+    "isoloss lab parity experiments/demo/experiment.toml --arm mxfp8 "
     "--set parallel.ranks=8",
     &DeclareParity};
 

@@ -162,7 +162,7 @@ Action DeclareProbe(CLI::App& app) {
 
 extern constinit const Command kCommand_probe = {
     "probe", "Compare an arm's first steps with an oracle",
-    "isoloss lab probe experiments/mxfp8_vs_bf16/experiment.toml --arm mxfp8",
+    "isoloss lab probe experiments/demo/experiment.toml --arm mxfp8",
     &DeclareProbe};
 
 }  // namespace isoloss::cli

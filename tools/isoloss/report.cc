@@ -92,7 +92,6 @@ Action DeclareReport(CLI::App& app) {
 
 extern constinit const Command kCommand_report = {
     "report", "Write an HTML page of runs and verdicts",
-    "isoloss report runs/mxfp8_vs_bf16 --out mxfp8_vs_bf16.html",
-    &DeclareReport};
+    "isoloss report runs/demo --out demo.html", &DeclareReport};
 
 }  // namespace isoloss::cli

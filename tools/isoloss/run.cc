@@ -152,7 +152,6 @@ Action DeclareRun(CLI::App& app) {
 
 extern constinit const Command kCommand_run = {
     "run", "Train arms of an experiment; no verdict",
-    "isoloss run experiments/mxfp8_vs_bf16/experiment.toml --arm mxfp8",
-    &DeclareRun};
+    "isoloss run experiments/demo/experiment.toml --arm mxfp8", &DeclareRun};
 
 }  // namespace isoloss::cli

@@ -261,6 +261,6 @@ Action DeclareShow(CLI::App& app) {
 
 extern constinit const Command kCommand_show = {
     "show", "Summarise run logs, probe logs and null ensembles",
-    "isoloss show runs/mxfp8_vs_bf16/mxfp8-seed1.h5", &DeclareShow};
+    "isoloss show runs/demo/mxfp8-seed1.h5", &DeclareShow};
 
 }  // namespace isoloss::cli

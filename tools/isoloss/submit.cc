@@ -214,7 +214,7 @@ Action DeclareSubmit(CLI::App& app) {
 
 extern constinit const Command kCommand_submit = {
     "submit", "Divide a command's runs among processes",
-    "isoloss submit experiments/mxfp8_vs_bf16/experiment.toml --engine slurm "
+    "isoloss submit experiments/demo/experiment.toml --engine slurm "
     "--dry-run -- --set train.steps=600",
     &DeclareSubmit};
 

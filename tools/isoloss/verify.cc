@@ -120,7 +120,7 @@ Action DeclareVerify(CLI::App& app) {
 
 extern constinit const Command kCommand_verify = {
     "verify", "Train all arms of an experiment and judge them",
-    "isoloss verify experiments/mxfp8_vs_bf16/experiment.toml "
+    "isoloss verify experiments/demo/experiment.toml "
     "--set train.steps=600",
     &DeclareVerify};
 

@@ -125,7 +125,7 @@ Action DeclareWatch(CLI::App& app) {
 }  // namespace
 
 extern constinit const Command kCommand_watch = {
-    "watch", "Watch runs while they are made",
-    "isoloss watch runs/mxfp8_vs_bf16", &DeclareWatch};
+    "watch", "Watch runs while they are made", "isoloss watch runs/demo",
+    &DeclareWatch};
 
 }  // namespace isoloss::cli

@@ -11,7 +11,7 @@ namespace isoloss::config {
 
 inline constexpr int64_t kMaxInt = std::numeric_limits<int64_t>::max();
 
-/// A set of real numbers; bounds belong to it unless declared open.
+/// A set of numbers; bounds belong to it unless declared open. NaN is in none.
 struct Interval {
   double low;
   double high;

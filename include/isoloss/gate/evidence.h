@@ -10,6 +10,7 @@
 #include "isoloss/gate/looks.h"
 #include "isoloss/runlog/ensemble.h"
 #include "isoloss/runlog/probe_log.h"
+#include "isoloss/runlog/tuning.h"
 
 namespace isoloss::gate {
 
@@ -42,6 +43,9 @@ struct Evidence {
   /// Level L5 tests at the level of these looks; null stands for a first and
   /// only look.
   const Looks* looks = nullptr;
+  /// The experiment has this sweep of learning rates; null: that of the
+  /// baseline's logs counts.
+  const runlog::RateSweep* sweep = nullptr;
 };
 
 /// Returns how findings call a piece of evidence: its file, or else its kind.

@@ -51,13 +51,6 @@ struct PrecisionMeasures {
   std::optional<compare::DifferenceByTenth> along = {};
 };
 
-/// Warns if an arm has learnt less than a count of all pairs of tokens would
-/// predict. Empty if it has learnt more, or if the log does not say. An arm
-/// that has not even learnt the frequencies of tokens gets
-/// compare::LearningWarning.
-std::string BigramWarning(const compare::ArmSummary& arm,
-                          const compare::TrainingScale& trained);
-
 /// Returns the measures of a verdict on precision, from the checks and the
 /// final window that L5 `found`. `options` are those of the checks, `slope` is
 /// the baseline's, and `resolution` is the percentage that the logs' digits

@@ -171,6 +171,9 @@ struct Judgement : LevelFindings {
   compare::Curves curves;  ///< empty if the runs are not comparable
   /// Holds compare::RisingLoss of the runs.
   std::string rising_loss;
+  /// Says that nobody judged the learning rate of a verdict on precision; empty
+  /// if a check did.
+  std::string rate_note;
   std::vector<LevelOutcome> levels;
   /// The verdict has used these files besides run logs: "probe FILE", …
   std::vector<std::string> evidence;

@@ -179,6 +179,15 @@ struct LogConfig {
   double refresh_seconds = 5;
 };
 
+/// [tuning] holds what a sweep of learning rates found (studies/rates.cc). No
+/// run depends on it; the verdict reads it from the runs' logs.
+struct TuningConfig {
+  std::vector<double> rates = {};     ///< ascending
+  std::vector<double> held_out = {};  ///< nats, mean over seeds; inf: diverged
+  std::vector<uint64_t> seeds = {};   ///< of each rate
+  std::string configuration = {};     ///< runlog::TuningDigest of its runs
+};
+
 /// [gate].
 struct GateConfig {
   /// Names the policy file, relative to the experiment's; "": the gate's
@@ -189,9 +198,9 @@ struct GateConfig {
   /// The expected standard deviation of a seed pair's difference is in percent
   /// of the baseline's loss. It is used for plans: no verdict depends on it.
   std::optional<double> spread_percent = std::nullopt;
-  /// The control is the arm that must come out worse than the baseline; if it
-  /// does not, a verdict on precision is no PASS.
-  std::optional<std::string> control = std::nullopt;
+  /// One of the controls must come out worse than the baseline; if none does, a
+  /// verdict on precision is no PASS. The mildest arm comes first.
+  std::vector<std::string> control = {};
   /// `verify` tests after these numbers of seed pairs, ascending from 2; empty:
   /// once, after train.seeds.
   std::vector<uint64_t> looks;

@@ -38,6 +38,7 @@ struct Experiment {
   std::vector<Arm> arms;  ///< in the order of the file; the first: baseline
   LogConfig log;
   GateConfig gate;
+  TuningConfig tuning;
   /// Holds `data` with variables expanded and with paths that are valid in any
   /// folder.
   corpus::Source corpus_source;
@@ -50,21 +51,14 @@ struct Experiment {
   std::string TomlWithoutSeeds() const;
   /// Returns what two runs must have in common, besides seed, arm and corpus,
   /// to be compared. The text has one "section.key = value" a line, sorted:
-  /// data.source, and the keys of IsOfConfig that differ from their defaults. A
-  /// preset counts as the values that it stands for. A key that is added later
-  /// does not change the text while it has its default, so no default may ever
-  /// change.
+  /// data.source, and the keys of runlog::IsOfConfig that differ from their
+  /// defaults. A preset counts as the values that it stands for. A key that is
+  /// added later does not change the text while it has its default, so no
+  /// default may ever change.
   std::string ConfigText() const;
   /// Returns the log that routing.replay names for a seed.
   std::filesystem::path ReplayPath(uint64_t seed) const;
 };
-
-/// Returns whether ConfigText covers a "section.key". It covers model, data
-/// without paths (the corpus digest stands for them), train without seeds (each
-/// run has its own), and evaluations. It covers the keys of [parallel] and
-/// [routing] on which all runs' bits depend. It leaves out the name, the gate,
-/// further log keys, how to execute a run, and the arms' recipes and exchanges.
-bool IsOfConfig(std::string_view key);
 
 /// Returns the text of Experiment::ConfigText, from ResolvedToml of an
 /// experiment and of an experiment whose keys all have their defaults.

@@ -147,24 +147,47 @@ std::vector<Reader> Reader::ReadTables(std::string_view key) {
   return readers;
 }
 
+namespace {
+
+/// A real value may be written as a whole number. Empty if it is no number.
+std::optional<double> RealOf(const Node& node) {
+  if (const auto* whole = node.As<int64_t>()) {
+    return static_cast<double>(*whole);
+  }
+  if (const auto* real = node.As<double>()) return *real;
+  return std::nullopt;
+}
+
+}  // namespace
+
 std::optional<double> Reader::ReadReal(std::string_view key,
                                        const std::optional<double>& fallback,
                                        const Interval& range,
                                        std::string_view unit) {
   const Node* node = Find(key);
   if (node == nullptr) return std::nullopt;
-  std::optional<double> value;
-  // A real key takes whole numbers, too.
-  if (const auto* whole = node->As<int64_t>()) {
-    value = static_cast<double>(*whole);
-  } else if (const auto* real = node->As<double>()) {
-    value = *real;
-  }
+  const std::optional<double> value = RealOf(*node);
   if (!value || !range.Contains(*value)) {
     FailRule(key, *node, "a number in " + WithUnit(range.ToString(), unit),
              FallbackRemedy(fallback ? RealText(*fallback) : ""));
   }
   return value;
+}
+
+void Reader::Reals(std::string_view key, std::vector<double>& values,
+                   const Interval& range) {
+  const std::string rule = "a list of numbers in " + range.ToString();
+  constexpr std::string_view kRemedy = " Write for example [0.5, 1.0].";
+  const auto* list = Find<List>(key, kIsAny, rule, kRemedy);
+  if (list == nullptr) return;
+  values.clear();
+  for (const Node& element : *list) {
+    const std::optional<double> value = RealOf(element);
+    if (!value || !range.Contains(*value)) {
+      Fail(key, Holds(element, false, rule, kRemedy));
+    }
+    values.push_back(*value);
+  }
 }
 
 void Reader::Flag(std::string_view key, bool& value) {
@@ -182,11 +205,20 @@ void Reader::Text(std::string_view key, std::string& value) {
   }
 }
 
-void Reader::OptionalText(std::string_view key,
-                          std::optional<std::string>& value) {
-  std::string text;
-  Text(key, text);
-  if (Has(key)) value = text;
+void Reader::Names(std::string_view key, std::vector<std::string>& values) {
+  const Node* node = Find(key);
+  if (node == nullptr) return;
+  const auto* name = node->As<std::string>();
+  if (name != nullptr && !name->empty()) {
+    values = {*name};
+    return;
+  }
+  values = ReadDistinct<std::string>(
+      key, *node, "a string or a list of distinct strings, none empty",
+      [](const std::string& text) { return !text.empty(); },
+      [](const std::string*) {
+        return " Write \"name\", or [\"first\", \"second\"].";
+      });
 }
 
 void Reader::OneOf(std::string_view key, std::string& value,

@@ -64,9 +64,14 @@ class Reader {
             std::string_view unit = "") {
     if (const auto given = ReadReal(key, value, range, unit)) value = *given;
   }
+  /// Reads a list of numbers, which may be empty.
+  void Reals(std::string_view key, std::vector<double>& values,
+             const Interval& range);
   void Flag(std::string_view key, bool& value);
   void Text(std::string_view key, std::string& value);
-  void OptionalText(std::string_view key, std::optional<std::string>& value);
+  /// Reads a string, or a list of distinct strings that is not empty. No string
+  /// may be empty.
+  void Names(std::string_view key, std::vector<std::string>& values);
   /// Reads a list of strings, none of them empty, into a vector or an optional
   /// vector.
   template <typename T>

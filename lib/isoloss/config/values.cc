@@ -10,7 +10,7 @@
 namespace isoloss::config {
 
 bool Interval::Contains(double value) const {
-  return std::isfinite(value) && (low_open ? value > low : value >= low) &&
+  return (low_open ? value > low : value >= low) &&
          (high_open ? value < high : value <= high);
 }
 

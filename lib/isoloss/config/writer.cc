@@ -2,8 +2,6 @@
 
 #include <fmt/ranges.h>
 
-#include <algorithm>
-
 namespace isoloss::config {
 
 void Writer::Section(std::string_view name) {
@@ -19,14 +17,20 @@ void Writer::TableHeading(std::string_view key) {
 }
 
 void Writer::Line(std::string_view key, std::string_view value) {
-  const bool omitted =
-      std::find(omitted_.begin(), omitted_.end(), key) != omitted_.end();
-  if (!omitted) text_ += fmt::format("{} = {}\n", key, value);
+  text_ += fmt::format("{} = {}\n", key, value);
 }
 
 void Writer::Real(std::string_view key, const std::optional<double>& value,
                   Interval, std::string_view) {
   if (value) Line(key, RealText(*value));
+}
+
+void Writer::Reals(std::string_view key, const std::vector<double>& values,
+                   const Interval&) {
+  if (values.empty()) return;  // as Reader leaves them if the key is absent
+  std::vector<std::string> texts;
+  for (const double value : values) texts.push_back(RealText(value));
+  Line(key, fmt::format("[{}]", fmt::join(texts, ", ")));
 }
 
 void Writer::Flag(std::string_view key, bool value) {

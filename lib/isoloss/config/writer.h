@@ -27,8 +27,6 @@ class Writer {
 
   /// Begins table [name].
   void Section(std::string_view name);
-  /// Leaves out `key` from now on, in every section.
-  void Omit(std::string_view key) { omitted_.emplace_back(key); }
 
   void Integer(std::string_view key, int64_t value, auto&&...) {
     Line(key, fmt::format("{}", value));
@@ -39,11 +37,15 @@ class Writer {
   }
   void Real(std::string_view key, const std::optional<double>& value, Interval,
             std::string_view = "");
+  /// Special  There is no line if `values` is empty.
+  void Reals(std::string_view key, const std::vector<double>& values,
+             const Interval&);
   void Flag(std::string_view key, bool value);
   void Text(std::string_view key, std::string_view value);
-  void OptionalText(std::string_view key,
-                    const std::optional<std::string>& value) {
-    if (value) Text(key, *value);
+  /// Special  There is no line if `values` is empty.
+  void Names(std::string_view key, const std::vector<std::string>& values) {
+    if (values.size() == 1) return Text(key, values.front());
+    if (!values.empty()) Texts(key, values);
   }
   void Texts(std::string_view key,
              const std::optional<std::vector<std::string>>& values);
@@ -80,7 +82,6 @@ class Writer {
 
   std::string section_;
   std::string text_;
-  std::vector<std::string> omitted_;
 };
 
 /// Prints all keys of `section`, which has a Visit.

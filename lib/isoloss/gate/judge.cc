@@ -10,6 +10,7 @@
 #include "isoloss/gate/check_titles.h"
 #include "isoloss/gate/foreign_runs.h"
 #include "isoloss/gate/ladder.h"
+#include "isoloss/gate/tuning.h"
 #include "isoloss/runlog/content_digest.h"
 
 namespace isoloss::gate {
@@ -109,8 +110,6 @@ std::vector<std::string> WarningsOf(const compare::Pairing& pairing,
   add(TwoChangesWarning(judgement.baseline, judgement.candidate));
   for (const auto* arm : {&judgement.baseline, &judgement.candidate}) {
     add(compare::LearningWarning(*arm));
-    if (!judgement.precision.has_value()) continue;
-    add(BigramWarning(*arm, judgement.precision->trained));
   }
   for (std::string& warning :
        compare::RoutingWarnings(all, judgement.policy.window_share)) {
@@ -156,6 +155,7 @@ Judgement Judge(const Evidence& evidence, const Policy& policy,
   judgement.warnings = WarningsOf(pairing, judgement);
   judgement.evidence = EvidenceList(evidence);
   RunLadder(evidence, judgement, options);
+  ApplyTuning(evidence, judgement);
   ApplyControls(evidence.controls, judgement);
   if (judgement.outcome != Outcome::kInvalid) {
     judgement.curves = compare::MeanCurves(pairing);

@@ -115,22 +115,6 @@ std::vector<Measure> WindowMeasures(const compare::FinalWindow& window) {
 
 }  // namespace
 
-std::string BigramWarning(const compare::ArmSummary& arm,
-                          const compare::TrainingScale& trained) {
-  if (!arm.final_loss_nats.has_value() || !trained.bigram_bits.has_value() ||
-      arm.percent_below_unigram.value_or(1) <= 0) {
-    return "";
-  }
-  const double bits = compare::BitsOf(*arm.final_loss_nats);
-  // This comparison gives no warning for NaN, which different checks report.
-  if (!(bits >= *trained.bigram_bits)) return "";
-  return fmt::format(
-      "{} ends at {:.3f} bits per {}, above the {:.3f} of the corpus' "
-      "bigrams: the model has not learnt beyond bigrams, so a verdict says "
-      "little of models that have. Train longer.",
-      arm.arm, bits, trained.of_bytes ? "byte" : "token", *trained.bigram_bits);
-}
-
 PrecisionMeasures MeasurePrecision(const compare::Pairing& pairing,
                                    const LevelFindings& found,
                                    const compare::TokenSlope& slope,

@@ -37,10 +37,13 @@ size_t FewestTrainingTokens(size_t tokens_per_step) {
 }
 
 ExperimentSize MostTellingSize(const OfSize& seconds, const OfSize& power,
-                               double budget_seconds, int64_t most_steps) {
+                               double budget_seconds, int64_t most_steps,
+                               std::optional<int64_t> steps) {
   ExperimentSize best;
   double most = -1;
-  for (const ExperimentSize& size : Sizes(most_steps)) {
+  for (const ExperimentSize& size :
+       Sizes(std::max(most_steps, steps.value_or(0)))) {
+    if (steps && size.steps != *steps) continue;
     if (seconds(size) > budget_seconds) continue;
     const double counted = std::min(power(size), kEnoughPower);
     // Among equal sizes the later one has more steps, or as many and more

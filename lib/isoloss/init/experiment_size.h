@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 namespace isoloss::init {
 
@@ -44,9 +45,11 @@ using OfSize = std::function<double(const ExperimentSize&)>;
 /// most seeds. So no larger budget gives a size of less power, up to
 /// kEnoughPower. Steps are whole tens from kFewestSteps to `most_steps`, seeds
 /// even numbers from kFewestSeeds to 24.
+/// With `steps` they are so many.
 /// Special  no seeds if the least size takes longer.
 ExperimentSize MostTellingSize(const OfSize& seconds, const OfSize& power,
-                               double budget_seconds, int64_t most_steps);
+                               double budget_seconds, int64_t most_steps,
+                               std::optional<int64_t> steps = std::nullopt);
 
 /// Returns the seconds of the cheapest of these sizes that has kWantedPower;
 /// infinite if none has.

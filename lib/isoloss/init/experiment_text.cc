@@ -65,6 +65,24 @@ held_out_share = 0.1
 )";
 }
 
+/// Names the learning rate, if a sweep found one.
+std::string RateLines(const ExperimentText& text) {
+  if (!text.lr) return "";
+  return fmt::format(
+      "# The largest learning rate: the best that was tried, as in [tuning].\n"
+      "lr = {}\n",
+      config::RealText(*text.lr));
+}
+
+/// Without a sweep no verdict on precision is a PASS.
+std::string TuningSection(const ExperimentText& text) {
+  if (text.tuning.empty()) return "";
+  return "\n# Held-out losses at the rates that were tried. Another model, "
+         "schedule, batch or\n# text needs another sweep: isoloss study rates "
+         "FILE --write\n" +
+         text.tuning;
+}
+
 std::string TrainSection(const ExperimentText& text) {
   std::vector<size_t> seeds(text.seeds);
   std::iota(seeds.begin(), seeds.end(), 1);
@@ -74,7 +92,7 @@ std::string TrainSection(const ExperimentText& text) {
 steps = {}
 # The learning rate rises for so many. docs/model.md, section 11.
 warmup_steps = {}
-# Each arm is trained once for each seed: more seeds see smaller differences.
+{}# Each arm is trained once for each seed: more seeds see smaller differences.
 seeds = [{}]
 
 [log]
@@ -83,7 +101,7 @@ eval_every = {}
 # Of so many sequences of the end of the text.
 eval_sequences = {}
 )",
-      text.steps, WarmupOf(text.steps), fmt::join(seeds, ", "),
+      text.steps, WarmupOf(text.steps), RateLines(text), fmt::join(seeds, ", "),
       EvalEvery(text.steps), text.eval_sequences);
 }
 
@@ -154,10 +172,10 @@ name = {}
 {}
 {}
 {}
-{}{})",
+{}{}{})",
       candidate, baseline, Quoted(name), ModelSection(*this),
       DataSection(*this), TrainSection(*this), GateSection(*this),
-      ArmSections(*this));
+      ArmSections(*this), TuningSection(*this));
 }
 
 }  // namespace isoloss::init

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,9 @@ struct ExperimentText {
   std::string candidate;     ///< likewise
   std::string control = {};  ///< a recipe that is known to be worse; "": none
   int64_t steps = 0;
-  size_t seeds = 0;  ///< 1 to this one
+  std::optional<double> lr = {};  ///< empty: the preset's
+  std::string tuning = {};        ///< [tuning]; "": no rate was tuned
+  size_t seeds = 0;               ///< 1 to this one
   size_t eval_sequences = 1;
   double margin_percent = gate::kOwnMarginPercent;
   double spread_percent = 0;     ///< expected after `steps`

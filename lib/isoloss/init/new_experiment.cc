@@ -17,6 +17,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/files.h"
 #include "isoloss/base/printable.h"
+#include "isoloss/base/temporary_folder.h"
 #include "isoloss/campaign/train_arms.h"
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/init/experiment_size.h"
@@ -24,6 +25,7 @@
 #include "isoloss/precision/recipe.h"
 #include "isoloss/report/live_view.h"
 #include "isoloss/step_checks/probe_cases.h"
+#include "isoloss/studies/rate_sweep.h"
 #include "isoloss/train/presets.h"
 #include "isoloss/verdicts/judge_arms.h"
 
@@ -245,13 +247,14 @@ class SizeChoice {
              kForetold * spread.steps,
              MostSteps(corpus.training().count, TokensPerStep(experiment))})) {}
 
-  ExperimentSize Best() const {
+  /// Returns the best size, or the best one of so many steps.
+  ExperimentSize Best(std::optional<int64_t> steps = std::nullopt) const {
     return MostTellingSize(
         [&](const ExperimentSize& size) { return Seconds(size); },
         [&](const ExperimentSize& size) {
           return Power(size, request_.margin_percent);
         },
-        60 * request_.budget_minutes, most_steps_);
+        60 * request_.budget_minutes, most_steps_, steps);
   }
 
   /// Refuses a budget that is too small, before anything is trained.
@@ -332,6 +335,12 @@ std::vector<std::string> NotesOn(const NewExperiment& request,
         static_cast<size_t>(written.readings *
                             static_cast<double>(corpus.training().count))));
   }
+  if (written.experiment.tuning.rates.empty()) {
+    notes.push_back(fmt::format(
+        "The learning rate is not tuned, so no verdict is a PASS before "
+        "`isoloss study rates {} --write` and the rate that it finds.",
+        Printable(written.experiment.path.string())));
+  }
   if (request.preset.ends_with("-topology")) {
     notes.emplace_back(
         "This preset shows where tokens travel. It is not made for judging "
@@ -347,6 +356,63 @@ std::optional<Spread> LearnSpread(const NewExperiment& request,
   if (!pilot) return AssumedSpread();
   AnnouncePilot(*pilot, written.rates);
   return TrainPilot(*pilot);
+}
+
+/// Sweeps the learning rate of the experiment in a temporary folder, and puts
+/// the best one into `text`. Returns false if a signal came.
+bool TuneRate(const WrittenExperiment& written, ExperimentText& text) {
+  const TemporaryFolder folder;
+  studies::Plan plan = studies::PlanRates(
+      written.experiment, studies::kSweepSeeds, folder.path() / "rates");
+  for (studies::Cell& cell : plan.cells) {
+    cell.seconds = campaign::TrainingSeconds(
+        cell.experiment, train::PlanRuns(cell.experiment), written.rates);
+  }
+  fmt::print(stderr,
+             "isoloss: sweep: {} learning rates x {} seeds of {} steps, about "
+             "{}, show which rate is best. --no-pilot leaves it out.\n",
+             plan.cells.size(), studies::kSweepSeeds, text.steps,
+             report::DurationText(plan.Seconds()));
+  studies::PrepareFolder(plan);
+  if (!studies::Train(plan)) return false;
+  const auto swept = studies::SweepRates(plan, /*may_train=*/true);
+  if (!swept) return false;
+  const auto optimum = swept->Optimum();
+  if (!optimum) return true;  // the preset's rate stays, and untuned
+  text.lr = swept->rates[optimum->best];
+  text.tuning =
+      studies::TuningText(studies::TuningOf(*swept, written.experiment));
+  return true;
+}
+
+/// Chooses steps, learning rate and seeds, in this order, and tells `text`.
+/// `remedy` says what is lacking. Returns false if a signal came.
+bool Plan(const NewExperiment& request, const corpus::Corpus& corpus,
+          ExperimentText& text, WrittenExperiment& written,
+          std::string& remedy) {
+  const auto read = [&] {
+    written.experiment =
+        train::ParseExperiment(text.Toml(), written.experiment.path);
+  };
+  const auto choice = [&](const Spread& spread) {
+    return SizeChoice(request, written.experiment, corpus, written.rates,
+                      spread);
+  };
+  choice(AssumedSpread()).RequireLeast();
+  text.steps = choice(AssumedSpread()).Best().steps;
+  read();
+  if (request.pilot && !TuneRate(written, text)) return false;
+  read();
+  const auto spread = LearnSpread(request, written);
+  if (!spread) return false;
+  written.spread = *spread;
+  const ExperimentSize size = choice(*spread).Best(text.steps);
+  remedy = choice(*spread).Remedy(size);
+  text.seeds = size.seeds;
+  text.spread_percent = spread->After(size.steps);
+  text.spread_from = SpreadText(*spread);
+  read();
+  return true;
 }
 
 /// Describes what the experiment costs, and how likely it is to answer.
@@ -403,21 +469,8 @@ std::optional<WrittenExperiment> WriteExperiment(const NewExperiment& given) {
                      train::CrewFor(written.experiment, kFewestSeeds));
   written.rates = campaign::MeasureArms(written.experiment,
                                         train::PlanRuns(written.experiment));
-  const auto choice = [&](const Spread& spread) {
-    return SizeChoice(request, written.experiment, corpus, written.rates,
-                      spread);
-  };
-  choice(AssumedSpread()).RequireLeast();
-  const auto spread = LearnSpread(request, written);
-  if (!spread) return std::nullopt;
-  written.spread = *spread;
-  const ExperimentSize size = choice(written.spread).Best();
-  const std::string remedy = choice(written.spread).Remedy(size);
-  text.steps = size.steps;
-  text.seeds = size.seeds;
-  text.spread_percent = written.spread.After(size.steps);
-  text.spread_from = SpreadText(written.spread);
-  written.experiment = read();
+  std::string remedy;
+  if (!Plan(request, corpus, text, written, remedy)) return std::nullopt;
   WriteNewFile(file, text.Toml());
 
   Describe(request, corpus, written);

@@ -25,7 +25,9 @@ struct NewExperiment {
   std::string token_type = {};
   double budget_minutes = 10;
   double margin_percent = gate::kOwnMarginPercent;
-  bool pilot = true;  ///< learn the spread of seed pairs from a pilot
+  /// Trains before it plans: a sweep of learning rates, and a pilot that shows
+  /// the spread of seed pairs.
+  bool pilot = true;
 };
 
 /// Describes what was written, and what it will cost here.
@@ -47,10 +49,11 @@ struct WrittenExperiment {
 };
 
 /// Writes a commented experiment file: BF16 against the candidate, with a null
-/// arm and a control. Steps and seeds are those of most power that the budget
-/// allows (MostTellingSize), by the speed of a few steps and the spread of a
-/// pilot. The file is whole or absent, and reads back.
-/// Special  empty if a signal ended the pilot: no file is written.
+/// arm and a control. Steps are those of most power that the budget allows
+/// (MostTellingSize), by the speed of a few steps and AssumedSpread. A sweep of
+/// so many steps finds the learning rate, and a pilot at that rate the spread,
+/// by which the seeds are chosen. The file is whole or absent, and reads back.
+/// Special  empty if a signal ended the sweep or the pilot: no file is written.
 /// Errors   ConfigError if a file is there, a name, recipe, preset or path is
 ///          of no use, the text is far too short or the budget too small; as
 ///          train::LoadCorpusOf; IoError if the file can't be written.

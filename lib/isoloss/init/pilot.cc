@@ -89,9 +89,9 @@ Spread AssumedSpread() { return {.percent = 0.2, .steps = kPilotSteps}; }
 
 train::Experiment PilotOf(train::Experiment experiment, int64_t steps) {
   std::erase_if(experiment.arms, [&](const train::Arm& arm) {
-    return arm.name == experiment.gate.control;
+    return std::ranges::count(experiment.gate.control, arm.name) != 0;
   });
-  experiment.gate.control.reset();
+  experiment.gate.control.clear();
   experiment.name = "pilot";
   experiment.train.warmup_steps = experiment.train.warmup_steps * steps /
                                   std::max<int64_t>(experiment.train.steps, 1);

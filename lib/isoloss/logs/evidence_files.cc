@@ -145,7 +145,8 @@ gate::Judgement JudgeWith(const compare::Pairing& pairing,
        .benign = EnsembleOf(evidence, arm, EnsembleKind::kBenign),
        .seeds = EnsembleOf(evidence, arm, EnsembleKind::kSeeds),
        .controls = controls,
-       .looks = looks ? &*looks : nullptr},
+       .looks = looks ? &*looks : nullptr,
+       .sweep = evidence.sweep ? &*evidence.sweep : nullptr},
       policy);
 }
 

@@ -23,6 +23,8 @@ struct EvidenceFiles {
   std::map<std::string, std::string> oracle_gaps;
   std::vector<gate::NullEnsemble> ensembles;
   std::optional<gate::Looks> looks;  ///< at the seeds of the runs
+  /// The experiment has this sweep; empty: that of the logs counts.
+  std::optional<runlog::RateSweep> sweep;
 };
 
 /// Reads probe logs into `evidence`.

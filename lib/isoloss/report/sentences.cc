@@ -8,6 +8,8 @@
 #include <iterator>
 #include <span>
 
+#include "isoloss/gate/level.h"
+
 namespace isoloss::report {
 namespace {
 
@@ -84,6 +86,27 @@ std::string Margin(const gate::Policy& policy) {
                      policy.InTokens() ? " of its tokens" : "");
 }
 
+/// Returns whether the oracle took part and found no fault.
+bool OraclePassed(const Judgement& judgement) {
+  return std::ranges::any_of(
+      judgement.levels, [](const gate::LevelOutcome& level) {
+        return level.name == gate::LevelName(gate::LevelId::l2_oracle) &&
+               level.outcome == Outcome::kPass;
+      });
+}
+
+/// Says as a clause what PASS would mean if nobody judged the learning rate: a
+/// training far from its best rate says little about a recipe.
+std::string UntunedClaim(const Judgement& judgement) {
+  const std::string& candidate = judgement.candidate.arm;
+  return fmt::format("{} ends within {} of {} here",
+                     OraclePassed(judgement)
+                         ? fmt::format("this build emulates {}, and {}",
+                                       judgement.candidate.recipe, candidate)
+                         : candidate,
+                     Margin(judgement.policy), judgement.baseline.arm);
+}
+
 /// Says as a clause what PASS would mean.
 std::string Claim(const Judgement& judgement) {
   const gate::Policy& policy = judgement.policy;
@@ -91,6 +114,7 @@ std::string Claim(const Judgement& judgement) {
   if (IsRegression(judgement)) {
     return fmt::format("{} is still the run that was approved", candidate);
   }
+  if (!policy.require_tuning) return UntunedClaim(judgement);
   return policy.one_sided
              ? fmt::format("{} trains no worse than {} by more than {}",
                            candidate, judgement.baseline.arm, Margin(policy))
@@ -242,11 +266,16 @@ std::string CannotBeJudged(const Judgement& judgement) {
       Named(deciding));
 }
 
+/// Returns a sentence that follows another one.
+std::string After(const std::string& sentence) {
+  return sentence.empty() ? "" : " " + sentence;
+}
+
 std::string Headline(const Judgement& judgement) {
   switch (judgement.outcome) {
     case Outcome::kPass:
-      return Passes(judgement) +
-             (judgement.rising_loss.empty() ? "" : " " + judgement.rising_loss);
+      return Passes(judgement) + After(judgement.rising_loss) +
+             After(judgement.rate_note);
     case Outcome::kFail:
       return Fails(judgement);
     case Outcome::kInconclusive:

@@ -75,6 +75,9 @@ void AddHeader(const Judgement& judgement, Document& document) {
   document.AddField("question",
                     std::string(gate::QuestionName(judgement.policy.question)));
   document.AddField("steps", StepsText(judgement));
+  if (!judgement.rate_note.empty()) {
+    document.AddField("rate", judgement.rate_note);
+  }
   const std::string seeds = SeedList(judgement.baseline);
   const std::string other = SeedList(judgement.candidate);
   document.AddField("seeds", seeds == other

@@ -31,14 +31,17 @@ std::vector<std::string> WhatPassed(const Judgement& judgement) {
   for (const gate::LevelOutcome& level : judgement.levels) {
     std::vector<std::string> titles;
     const Check* only = nullptr;
+    bool told = false;
     for (const Check& check : judgement.checks) {
       if (!check.gates || check.level != level.name) continue;
       only = &check;
       titles.push_back(check.title);
       // A pass is about the figures of these checks.
-      if (check.pairs) sentences.push_back(SentenceOf(check));
+      if (!check.pairs && check.name != "tuning") continue;
+      sentences.push_back(SentenceOf(check));
+      told = true;
     }
-    if (only == nullptr || only->pairs) continue;
+    if (only == nullptr || told) continue;
     sentences.push_back(titles.size() == 1
                             ? SentenceOf(*only)
                             : fmt::format("All {} checks of {} pass: {}.",

@@ -353,7 +353,7 @@ document::Picture IndicatorsPicture(const IndicatorStatement& statement) {
 
 extern constinit const StudyKind kStudy_indicators = {
     "indicators", "Say what announced divergences under stress",
-    "isoloss study indicators runs/mxfp8_vs_bf16-stress", nullptr,
+    "isoloss study indicators runs/demo-stress", nullptr,
     []() -> std::unique_ptr<Study> { return std::make_unique<Indicators>(); }};
 
 }  // namespace isoloss::studies

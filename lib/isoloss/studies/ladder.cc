@@ -178,8 +178,9 @@ estimators::ArmRole RoleOf(const verdicts::ArmRoles& roles,
   if (std::ranges::count(roles.nulls, arm) > 0) {
     return estimators::ArmRole::kNull;
   }
-  return arm == roles.control ? estimators::ArmRole::kControl
-                              : estimators::ArmRole::kCandidate;
+  return std::ranges::count(roles.controls, arm) != 0
+             ? estimators::ArmRole::kControl
+             : estimators::ArmRole::kCandidate;
 }
 
 /// Unsafe candidates fail; unsettled candidates are inconclusive.
@@ -469,7 +470,7 @@ class Ladder : public Study {
 
 extern constinit const StudyKind kStudy_ladder = {
     "ladder", "Predict the gaps of large models from small ones",
-    "isoloss study ladder experiments/mxfp8_vs_bf16/experiment.toml --budget "
+    "isoloss study ladder experiments/demo/experiment.toml --budget "
     "30 "
     "--at 16B@50B",
     "runs/<name>-ladder",

@@ -471,7 +471,7 @@ class Sites : public Study {
 
 extern constinit const StudyKind kStudy_sites = {
     "sites", "Find which GEMMs can be quantised",
-    "isoloss study sites experiments/mxfp8_vs_bf16/experiment.toml --seeds 4",
+    "isoloss study sites experiments/demo/experiment.toml --seeds 4",
     "runs/<name>-sites",
     []() -> std::unique_ptr<Study> { return std::make_unique<Sites>(); }};
 

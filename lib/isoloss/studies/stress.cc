@@ -346,7 +346,7 @@ document::Picture StressPicture(const StressMap& map) {
 
 extern constinit const StudyKind kStudy_stress = {
     "stress", "Put recipes under known strains of low precision",
-    "isoloss study stress experiments/mxfp8_vs_bf16/experiment.toml --mode "
+    "isoloss study stress experiments/demo/experiment.toml --mode "
     "lr_10",
     "runs/<name>-stress",
     []() -> std::unique_ptr<Study> { return std::make_unique<Stress>(); }};

@@ -13,6 +13,7 @@
 #include "isoloss/precision/recipe_file.h"
 #include "isoloss/runlog/recording.h"
 #include "isoloss/runlog/run_log.h"
+#include "isoloss/runlog/tuning.h"
 #include "isoloss/train/experiment_arms.h"
 #include "isoloss/train/experiment_corpus.h"
 #include "isoloss/train/experiment_keys.h"
@@ -243,6 +244,22 @@ void CheckLooks(const Reader& gate, const Experiment& experiment) {
   }
 }
 
+void CheckTuning(const Reader& fields, const TuningConfig& tuning) {
+  const bool ascends =
+      std::ranges::is_sorted(tuning.rates, std::ranges::less_equal()) &&
+      std::ranges::adjacent_find(tuning.rates) == tuning.rates.end();
+  if (ascends && tuning.held_out.size() == tuning.rates.size() &&
+      tuning.rates.empty() == tuning.configuration.empty()) {
+    return;
+  }
+  ThrowError(
+      ErrorKind::kConfig,
+      "{} has {} rates and {} held-out losses, but each rate, in "
+      "ascending order, must have a loss, and `configuration` the digest "
+      "of the sweep's runs. Let `isoloss study rates` write the table.",
+      fields.Where({"rates"}), tuning.rates.size(), tuning.held_out.size());
+}
+
 /// Refuses sizes that no machine of this tool's users can hold: they are
 /// mistakes.
 void CheckMemory(const Experiment& experiment) {
@@ -283,6 +300,9 @@ void WriteExperiment(Writer& writer, const Experiment& experiment) {
     writer.Tables("then", arm.then);
   }
   WriteSection(writer, "gate", experiment.gate);
+  if (!experiment.tuning.rates.empty()) {
+    WriteSection(writer, "tuning", experiment.tuning);
+  }
 }
 
 /// Returns the recipes of arms that are not registered, each recipe once.
@@ -325,10 +345,9 @@ std::string Experiment::ResolvedToml() const {
 }
 
 std::string Experiment::TomlWithoutSeeds() const {
-  Writer writer;
-  writer.Omit("seeds");
-  WriteExperiment(writer, *this);
-  return writer.text() + OwnRecipes(*this);
+  Experiment any = *this;
+  any.train.seeds.clear();
+  return any.ResolvedToml();
 }
 
 std::string Experiment::ConfigText() const {
@@ -344,24 +363,11 @@ std::string ChangedConfig(const std::string& resolved,
   for (const auto& [key, value] : runlog::KeysOf(resolved)) {
     const auto found = defaults.find(key);
     const bool is_default = found != defaults.end() && found->second == value;
-    if (IsOfConfig(key) && (!is_default || key == "data.source")) {
+    if (runlog::IsOfConfig(key) && (!is_default || key == "data.source")) {
       text += fmt::format("{} = {}\n", key, value);
     }
   }
   return text;
-}
-
-bool IsOfConfig(std::string_view key) {
-  for (const std::string_view apart : {"data.paths", "train.seeds"}) {
-    if (key == apart) return false;
-  }
-  for (const std::string_view alone :
-       {"log.eval_every", "log.eval_sequences", "parallel.dispatch_units",
-        "routing.mode"}) {
-    if (key == alone) return true;
-  }
-  return key.starts_with("model.") || key.starts_with("data.") ||
-         key.starts_with("train.");
 }
 
 std::filesystem::path Experiment::ReplayPath(uint64_t seed) const {
@@ -396,6 +402,7 @@ Experiment ParseExperiment(std::string_view text,
   Reader arms = top.Section("arms");
   const Reader log = top.Section("log");
   const Reader gate = top.Section("gate");
+  const Reader tuning = top.Section("tuning");
   // This check comes first, so that a misspelt table is not reported as one
   // that lacks its keys.
   top.RejectUnknown();
@@ -418,6 +425,8 @@ Experiment ParseExperiment(std::string_view text,
   CheckDumpSteps(log, experiment);
   ReadSection(gate, experiment.gate);
   CheckLooks(gate, experiment);
+  ReadSection(tuning, experiment.tuning);
+  CheckTuning(tuning, experiment.tuning);
 
   CheckModel(model, experiment.model);
   CheckRecipes(arms, experiment);

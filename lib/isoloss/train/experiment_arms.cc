@@ -196,30 +196,32 @@ void CheckRecipes(Reader& arms, const Experiment& experiment) {
 }
 
 void CheckControl(const Reader& gate, const Experiment& experiment) {
-  const std::optional<std::string>& control = experiment.gate.control;
-  if (!control) return;
+  const std::vector<std::string>& controls = experiment.gate.control;
+  if (controls.empty()) return;
   std::vector<std::string> others;
   for (const Arm& arm : experiment.arms) others.push_back(arm.name);
   const std::string baseline = others.front();
   others.erase(others.begin());
-  if (*control == baseline) {
-    gate.Fail("control",
-              fmt::format("is \"{}\", the baseline, but a control is judged "
-                          "against it. Name another arm.",
-                          baseline));
+  for (const std::string& control : controls) {
+    if (control == baseline) {
+      gate.Fail("control",
+                fmt::format("names \"{}\", the baseline, but a control is "
+                            "judged against it. Name another arm.",
+                            baseline));
+    }
+    if (std::ranges::count(others, control) == 0) {
+      gate.Fail(
+          "control",
+          fmt::format("names \"{}\", but must name arms of {}.{}", control,
+                      fmt::join(others, ", "), DidYouMean(control, others)));
+    }
   }
-  if (std::ranges::count(others, *control) == 0) {
-    gate.Fail(
-        "control",
-        fmt::format("is \"{}\", but must be one of the arms {}.{}", *control,
-                    fmt::join(others, ", "), DidYouMean(*control, others)));
-  }
-  if (others.size() == 1) {
+  if (others.size() == controls.size()) {
     gate.Fail("control",
-              fmt::format("is \"{}\", the only arm besides the baseline, but "
-                          "a control is judged beside a candidate. Add an arm "
+              fmt::format("names {}, all arms besides the baseline, but a "
+                          "control is judged beside a candidate. Add an arm "
                           "or leave the key out.",
-                          *control));
+                          fmt::join(controls, ", ")));
   }
 }
 

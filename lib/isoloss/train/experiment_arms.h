@@ -39,10 +39,10 @@ std::vector<Arm> ReadArms(config::Reader arms, const ExchangeConfig& exchange,
 /// Errors   ConfigError that names the place of the pattern or share.
 void CheckRecipes(config::Reader& arms, const Experiment& experiment);
 
-/// Requires that gate.control names an arm and that a further candidate
-/// remains. `gate` is [gate].
-/// Errors   ConfigError if it names no arm, the baseline, or the only arm
-///          besides the baseline.
+/// Requires that gate.control names arms and that a further candidate remains.
+/// `gate` is [gate].
+/// Errors   ConfigError if a name is of no arm, or the baseline's; if no other
+///          arm remains.
 void CheckControl(const config::Reader& gate, const Experiment& experiment);
 
 }  // namespace isoloss::train

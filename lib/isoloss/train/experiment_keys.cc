@@ -57,6 +57,7 @@ std::vector<ExperimentKey> ExperimentKeys() {
   Append(keys, "arms.NAME", Arm());
   Append(keys, "arms.NAME", Arm{.perturb = Perturb::kOneUlp});
   Append(keys, "gate", GateConfig());
+  Append(keys, "tuning", TuningConfig());
   // A required key has no default, though the writer has a value for it.
   for (ExperimentKey& key : keys) {
     if (key.default_value == "\"\"") key.default_value.clear();

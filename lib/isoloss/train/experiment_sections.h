@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -230,8 +231,18 @@ void Visit(Fields& fields, GateConfig& gate) {
               "% of the baseline's loss");
   fields.Real("spread_percent", gate.spread_percent, config::Open(0, 1000),
               "% of the baseline's loss");
-  fields.OptionalText("control", gate.control);
+  fields.Names("control", gate.control);
   fields.Numbers("looks", gate.looks);
+}
+
+template <typename Fields>
+void Visit(Fields& fields, TuningConfig& tuning) {
+  constexpr Interval kLosses = {
+      .low = 0, .high = std::numeric_limits<double>::infinity()};
+  fields.Reals("rates", tuning.rates, kUnitOpenLow);
+  fields.Reals("held_out", tuning.held_out, kLosses);
+  fields.Numbers("seeds", tuning.seeds);
+  fields.Text("configuration", tuning.configuration);
 }
 
 }  // namespace isoloss::train

@@ -65,6 +65,7 @@ Preset Dsv3Small() {
                 .sequences_per_batch = 8,
                 .lr = 1e-3,
                 .warmup_steps = 100,
+                .min_lr_factor = 0,
                 .load_balance_coeff = 0.01},
   };
 }
@@ -107,6 +108,7 @@ Preset TorchtitanDebug() {
                 .sequences_per_batch = 8,
                 .lr = 8e-4,
                 .warmup_steps = 100,
+                .min_lr_factor = 0,
                 .load_balance_coeff = 0.002},
   };
 }
@@ -150,6 +152,7 @@ Preset Dsv3TopologyOf671b() {
                 .sequences_per_batch = 32,
                 .lr = 5e-4,
                 .warmup_steps = 25,
+                .min_lr_factor = 0,
                 .load_balance_coeff = 0.003},
   };
   preset.parallel.mesh.ranks = 256;
@@ -191,6 +194,7 @@ Preset Dsv3TopologyOf16b() {
                 .sequences_per_batch = 32,
                 .lr = 1e-3,
                 .warmup_steps = 25,
+                .min_lr_factor = 0,
                 .load_balance_coeff = 0.001},
   };
   preset.parallel.mesh.ranks = 32;
@@ -234,6 +238,7 @@ Preset Dsv3LayerOf16b() {
                 .sequences_per_batch = 8,
                 .lr = 4.2e-4,
                 .warmup_steps = 5,
+                .min_lr_factor = 0,
                 .load_balance_coeff = 0.001},
   };
 }

@@ -12,6 +12,7 @@
 #include "isoloss/model/graph.h"
 #include "isoloss/probes/graph_columns.h"
 #include "isoloss/runlog/recording.h"
+#include "isoloss/runlog/tuning.h"
 #include "isoloss/train/arm_recipes.h"
 #include "isoloss/train/mesh_setup.h"
 #include "isoloss/train/numerics_digest.h"
@@ -171,8 +172,8 @@ std::string RunDifference(const runlog::Provenance& before,
                           const runlog::Provenance& now) {
   std::string lines;
   if (before.config_digest != now.config_digest) {
-    lines +=
-        KeyDifferences(before.experiment_text, now.experiment_text, IsOfConfig);
+    lines += KeyDifferences(before.experiment_text, now.experiment_text,
+                            runlog::IsOfConfig);
     if (lines.empty()) {
       lines += fmt::format("  configuration digest: {} before, {} now\n",
                            before.config_digest, now.config_digest);

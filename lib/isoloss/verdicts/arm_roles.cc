@@ -22,24 +22,28 @@ namespace {
 /// Gives each of `others`, which are all arms but the baseline, its role.
 /// `where` begins a message.
 ArmRoles Share(const std::vector<std::string>& others,
-               const std::string& control, const std::string& where,
+               const std::vector<std::string>& controls,
+               const std::string& where,
                const std::function<bool(const std::string& arm)>& is_null) {
-  ArmRoles roles{.control = control};
+  ArmRoles roles{.controls = controls};
+  const auto is_control = [&](const std::string& arm) {
+    return std::ranges::count(controls, arm) != 0;
+  };
   for (const std::string& arm : others) {
-    if (arm == control) continue;
+    if (is_control(arm)) continue;
     (is_null(arm) ? roles.nulls : roles.candidates).push_back(arm);
   }
   if (!roles.candidates.empty()) return roles;
-  if (std::ranges::count(others, control) == 0) {
+  if (std::ranges::none_of(others, is_control)) {
     // Without candidates the null arms are judged, which shows how far chance
     // goes. A control plays no part in that.
     return {.candidates = std::move(roles.nulls)};
   }
   ThrowError(ErrorKind::kConfig,
-             "{}: `{}` is the control, and no arm is left to be judged: "
-             "besides the baseline there are {}. Add a candidate, or name "
-             "another control.",
-             where, control, fmt::join(others, ", "));
+             "{}: the control is {}, and no arm is left to be judged: besides "
+             "the baseline there are {}. Add a candidate, or name another "
+             "control.",
+             where, fmt::join(controls, ", "), fmt::join(others, ", "));
 }
 
 /// Returns whether the runs of `arm` will differ from those of `baseline` by
@@ -59,13 +63,19 @@ bool IsPlannedNull(const train::Experiment& experiment, const train::Arm& arm,
              train::DescribePerturbation(baseline);
 }
 
-/// Returns the control that the run's experiment text names; "" if it names
-/// none.
-std::string ControlIn(const compare::Run& run) {
-  const auto keys = runlog::KeysOf(run.log.provenance.experiment_text);
-  const auto found = keys.find("gate.control");
-  if (found == keys.end() || found->second.size() < 2) return "";
-  return found->second.substr(1, found->second.size() - 2);  // no quotes
+/// Returns the controls that the run's experiment text names: "a" or ["a",
+/// "b"].
+std::vector<std::string> ControlsIn(const compare::Run& run) {
+  auto keys = runlog::KeysOf(run.log.provenance.experiment_text);
+  const std::string& text = keys["gate.control"];
+  std::vector<std::string> controls;
+  for (size_t begin = text.find('"'); begin != std::string::npos;) {
+    const size_t end = text.find('"', begin + 1);
+    if (end == std::string::npos) break;
+    controls.push_back(text.substr(begin + 1, end - begin - 1));
+    begin = text.find('"', end + 1);
+  }
+  return controls;
 }
 
 void CheckControl(const std::string& control, const std::string& baseline_arm,
@@ -117,7 +127,7 @@ std::vector<std::string> ArmsOf(const std::vector<compare::Run>& runs) {
 }
 
 bool HasRole(const ArmRoles& roles, const std::string& arm) {
-  return arm == roles.control ||
+  return std::ranges::count(roles.controls, arm) != 0 ||
          std::ranges::count(roles.candidates, arm) != 0 ||
          std::ranges::count(roles.nulls, arm) != 0;
 }
@@ -130,14 +140,15 @@ ArmRoles RolesOf(const train::Experiment& experiment,
     return IsPlannedNull(experiment, train::ArmNamed(experiment, arm),
                          experiment.arms.front());
   };
-  const std::string control = experiment.gate.control.value_or("");
+  const std::vector<std::string>& controls = experiment.gate.control;
   if (judged.empty()) {
-    return Share(others, control, experiment.path.string(), is_null);
+    return Share(others, controls, experiment.path.string(), is_null);
   }
   ArmRoles roles{.candidates = Named(experiment, all, judged),
-                 .control = control};
+                 .controls = controls};
   for (const std::string& arm : others) {
-    if (arm != control && is_null(arm)) roles.nulls.push_back(arm);
+    const bool is_control = std::ranges::count(controls, arm) != 0;
+    if (!is_control && is_null(arm)) roles.nulls.push_back(arm);
   }
   return roles;
 }
@@ -151,13 +162,16 @@ ArmRoles RolesOf(const std::vector<compare::Run>& runs,
   const compare::Run& baseline = first_of(baseline_arm);
   std::vector<std::string> others = ArmsOf(runs);
   std::erase(others, baseline_arm);
-  if (control && !control->empty()) {
+  std::vector<std::string> controls;
+  if (!control) {
+    controls = ControlsIn(baseline);
+  } else if (!control->empty()) {
     CheckControl(*control, baseline_arm, others);
+    controls = {*control};
   }
-  return Share(others, control.value_or(ControlIn(baseline)), "gate",
-               [&](const std::string& arm) {
-                 return compare::IsNullOf(first_of(arm), baseline);
-               });
+  return Share(others, controls, "gate", [&](const std::string& arm) {
+    return compare::IsNullOf(first_of(arm), baseline);
+  });
 }
 
 gate::Controls JudgeControls(const std::vector<compare::Run>& runs,
@@ -181,7 +195,9 @@ gate::Controls JudgeControls(const std::vector<compare::Run>& runs,
   for (const std::string& arm : roles.nulls) {
     controls.nulls.push_back(judge(arm));
   }
-  if (!roles.control.empty()) controls.controls.push_back(judge(roles.control));
+  for (const std::string& arm : roles.controls) {
+    controls.controls.push_back(judge(arm));
+  }
   return controls;
 }
 

@@ -60,7 +60,14 @@ class Verifier {
   explicit Verifier(VerifyPlan plan)
       : plan_(std::move(plan)),
         baseline_arm_(plan_.experiment.arms.front().name),
-        question_(QuestionOf(plan_)) {}
+        question_(QuestionOf(plan_)) {
+    const train::TuningConfig& tuning = plan_.experiment.tuning;
+    if (tuning.rates.empty()) return;
+    plan_.evidence.sweep = {.rates = tuning.rates,
+                            .held_out = tuning.held_out,
+                            .seeds = tuning.seeds.size(),
+                            .configuration = tuning.configuration};
+  }
 
   Verification Run() {
     system::ListenToSignals();

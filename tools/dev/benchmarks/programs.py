@@ -103,7 +103,7 @@ def time_verify():
     """Wall seconds of the demo's experiment, built already; its verdict must be a pass."""
     with tempfile.TemporaryDirectory(prefix="isoloss-bench-") as folder:
         start = time.monotonic()
-        run([BUILD / "bin" / "isoloss", "verify", "experiments/mxfp8_vs_bf16/experiment.toml",
+        run([BUILD / "bin" / "isoloss", "verify", "experiments/demo/experiment.toml",
              "--out", folder], cwd=ROOT)
         return {"seconds": time.monotonic() - start}
 

@@ -1,0 +1,157 @@
+#include "isoloss/gate/tuning.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "isoloss/compare/training_scale.h"
+#include "isoloss/gate/check_titles.h"
+#include "isoloss/gate/level.h"
+#include "isoloss/stats/rate_optimum.h"
+
+namespace isoloss::gate {
+namespace {
+
+using runlog::RateSweep;
+using stats::RateOptimum;
+
+/// A rate may be so many times the best one, or a part. The steps of a sweep
+/// are powers of two, so no rate that lies this near is worse than its
+/// neighbours.
+constexpr double kNear = 1.5;
+
+Check Inconclusive(const char* name, std::string quantity) {
+  return {.name = name,
+          .outcome = Outcome::kInconclusive,
+          .quantity = std::move(quantity)};
+}
+
+/// Says what the sweep found.
+std::string FoundText(const RateSweep& sweep, const RateOptimum& optimum) {
+  return fmt::format(
+      "the optimum of {} rates from {:g} to {:g}, {} seed{} each, lies near "
+      "{:.3g}",
+      sweep.rates.size(), sweep.rates.front(), sweep.rates.back(), sweep.seeds,
+      sweep.seeds == 1 ? "" : "s", optimum.rate);
+}
+
+/// Says how much better the best rate is than `rate`.
+std::string GainText(const RateSweep& sweep, const RateOptimum& optimum,
+                     double rate) {
+  const double best = sweep.held_out[optimum.best];
+  const auto loss = stats::LossAtRate(sweep.rates, sweep.held_out, rate);
+  const std::string factor =
+      fmt::format("rate x {:.3g}", sweep.rates[optimum.best] / rate);
+  if (!loss) return factor + " is the best, and the sweep has no loss at x 1";
+  return fmt::format("{} is {:.1f} % better", factor, 100 * (1 - best / *loss));
+}
+
+/// Requires a rate near the best of a sweep that fits.
+Check JudgeRate(const RateSweep& sweep, double rate) {
+  const auto optimum = stats::FindRateOptimum(sweep.rates, sweep.held_out);
+  if (!optimum) {
+    return Inconclusive("tuning", "training diverged at every rate tried");
+  }
+  const double best = sweep.rates[optimum->best];
+  const double distance = std::fabs(std::log(rate / best));
+  Check check;
+  if (distance > std::log(kNear) * (1 + 1e-9)) {
+    check = Inconclusive(
+        "tuning",
+        fmt::format("learning rate {:g} is not within a factor {:g} of the "
+                    "best one tried, {:g}: {}",
+                    rate, kNear, best, GainText(sweep, *optimum, rate)));
+    check.next = fmt::format("train with train.lr = {:.3g}", optimum->rate);
+  } else if (!optimum->bracketed) {
+    check = Inconclusive(
+        "tuning", fmt::format("the best learning rate tried, {:g}, is the "
+                              "outermost, so a better one may lie beyond",
+                              best));
+  } else {
+    check = {.name = "tuning",
+             .outcome = Outcome::kPass,
+             .quantity = fmt::format("learning rate {:g} is within a factor "
+                                     "{:g} of the best one tried, {:g}",
+                                     rate, kNear, best)};
+  }
+  check.evidence = FoundText(sweep, *optimum);
+  return check;
+}
+
+Check CheckRate(const runlog::Provenance& run, const RateSweep* given) {
+  const std::optional<RateSweep> logged = runlog::SweepOf(run);
+  const RateSweep* sweep = given != nullptr ? given
+                           : logged         ? &*logged
+                                            : nullptr;
+  const std::optional<double> rate = runlog::RateOf(run);
+  if (sweep == nullptr || !rate) {
+    return Inconclusive("tuning",
+                        "no sweep of learning rates is known, so nobody knows "
+                        "how far the rate is from the best one");
+  }
+  if (sweep->configuration !=
+      runlog::TuningDigest(run.experiment_text, run.corpus_digest)) {
+    return Inconclusive(
+        "tuning",
+        "the sweep in [tuning] was of another model, schedule, batch or text, "
+        "so nobody knows how far the rate is from the best one");
+  }
+  return JudgeRate(*sweep, *rate);
+}
+
+/// Empty if the log does not tell the corpus' bigram entropy, or the loss is
+/// not finite, which different checks report.
+std::optional<Check> CheckLearnt(const compare::ArmSummary& baseline,
+                                 const compare::TrainingScale& trained) {
+  if (!baseline.final_loss_nats || !trained.bigram_bits) return std::nullopt;
+  const double bits = compare::BitsOf(*baseline.final_loss_nats);
+  const char* const unit = trained.of_bytes ? "byte" : "token";
+  if (bits >= *trained.bigram_bits) {
+    return Inconclusive(
+        "learnt", fmt::format("{} ends at {:.3f} bits per {}, not below the "
+                              "{:.3f} of the corpus' bigrams: a verdict says "
+                              "little of models that have learnt more",
+                              baseline.arm, bits, unit, *trained.bigram_bits));
+  }
+  if (!(bits < *trained.bigram_bits)) return std::nullopt;
+  return Check{
+      .name = "learnt",
+      .outcome = Outcome::kPass,
+      .quantity = fmt::format("{} ends at {:.3f} bits per {}, below "
+                              "the {:.3f} of the corpus' bigrams",
+                              baseline.arm, bits, unit, *trained.bigram_bits)};
+}
+
+void Add(Check check, Judgement& judgement) {
+  Entitle(LevelName(LevelId::l5_final_window), check);
+  if (judgement.policy.require_tuning) {
+    judgement.checks.push_back(std::move(check));
+  } else if (check.outcome != Outcome::kPass) {
+    judgement.warnings.push_back(check.quantity + ".");
+  }
+}
+
+}  // namespace
+
+void ApplyTuning(const Evidence& evidence, Judgement& judgement) {
+  const compare::Pairing& pairing = *evidence.pairing;
+  if (!judgement.precision || judgement.outcome >= Outcome::kFail) return;
+  if (!pairing.Knows(runlog::Fact::kExperiment)) {
+    judgement.rate_note = "Nobody knows whether its learning rate is tuned.";
+    return;
+  }
+  if (!judgement.policy.require_tuning) {
+    judgement.rate_note = "Its learning rate was not judged.";
+  }
+  Add(CheckRate(pairing.baseline.front()->log.provenance, evidence.sweep),
+      judgement);
+  auto learnt = CheckLearnt(judgement.baseline, judgement.precision->trained);
+  if (learnt) Add(*std::move(learnt), judgement);
+  judgement.outcome = Severest(judgement.checks);
+}
+
+}  // namespace isoloss::gate

@@ -1,0 +1,230 @@
+// Which learning rates and which models a PASS on precision may rest on.
+#include "isoloss/gate/tuning.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "judged_runs.h"
+#include "support/foreign_runs.h"
+
+namespace isoloss::gate::tuning_test {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+/// Healthy runs whose experiment says `text` after "lr = 0.001".
+Runs WithText(const std::string& text) {
+  Runs runs = HealthyRuns();
+  for (auto& run : runs) {
+    run.log.provenance.experiment_text = "[train]\nlr = 0.001\n" + text;
+  }
+  return runs;
+}
+
+/// Healthy runs, and a sweep of other rates that fits them.
+Runs WithRates(const std::string& rates, const std::string& held_out) {
+  return WithText(fmt::format(
+      "[tuning]\nrates = {}\nheld_out = {}\nseeds = [7, 8]\n"
+      "configuration = \"{}\"\n",
+      rates, held_out, runlog::TuningDigest("[train]\nlr = 0.001\n", "d1")));
+}
+
+/// The check of runs that nothing but their rate keeps from PASS.
+Check OnlyDoubt(const Runs& runs, const std::string& name = "tuning") {
+  const Judgement judgement = JudgeRuns(runs);
+  EXPECT_EQ(judgement.outcome, Outcome::kInconclusive);
+  for (const Check& check : judgement.checks) {
+    EXPECT_EQ(check.outcome == Outcome::kPass, check.name != name)
+        << check.name;
+  }
+  return CheckNamed(judgement, name);
+}
+
+TEST(Tuning, PassesNearTheBestRate) {
+  const Judgement judgement = JudgeRuns(HealthyRuns());
+
+  EXPECT_EQ(judgement.outcome, Outcome::kPass);
+  const Check& check = CheckNamed(judgement, "tuning");
+  EXPECT_EQ(check.level, "L5");
+  EXPECT_EQ(check.quantity,
+            "learning rate 0.001 is within a factor 1.5 of the best one tried, "
+            "0.001");
+  // By its three losses, 2.6, 2.5 and 2.7 at log2 -1, 0 and 1 (in units of the
+  // rate), the parabola is lowest at -1/6: 0.001 * 2^(-1/6) = 0.000891.
+  EXPECT_THAT(check.evidence, HasSubstr("from 0.0005 to 0.002, 2 seeds each, "
+                                        "lies near 0.000891"));
+  EXPECT_EQ(judgement.rate_note, "");
+}
+
+TEST(Tuning, ReachesAFactorOfOneAndAHalfToEitherSide) {
+  for (const char* inside :
+       {"[0.0004, 0.00067, 0.002]", "[0.0004, 0.0015, 0.002]"}) {
+    EXPECT_EQ(JudgeRuns(WithRates(inside, "[2.6, 2.5, 2.7]")).outcome,
+              Outcome::kPass)
+        << inside;
+  }
+  for (const char* outside :
+       {"[0.0004, 0.00066, 0.002]", "[0.0004, 0.00151, 0.002]"}) {
+    OnlyDoubt(WithRates(outside, "[2.6, 2.5, 2.7]"));
+  }
+}
+
+TEST(Tuning, SaysHowFarTheRateIs) {
+  const Check check = OnlyDoubt(
+      WithRates("[0.001, 0.002, 0.004, 0.008]", "[2.5, 2.4, 2.345, 2.4]"));
+
+  // 2.345 is 6.2 % below 2.5.
+  EXPECT_THAT(check.quantity, HasSubstr("0.004: rate x 4 is 6.2 % better"));
+  // The neighbours of the lowest loss have equal losses, so it is the lowest.
+  EXPECT_EQ(check.next, "train with train.lr = 0.004");
+}
+
+TEST(Tuning, KnowsNoGainOutsideOfTheSweep) {
+  EXPECT_THAT(OnlyDoubt(WithRates("[0.01, 0.02, 0.04]", "[3, 2, 3]")).quantity,
+              HasSubstr("rate x 20 is the best, and the sweep has no loss at"));
+}
+
+TEST(Tuning, NeedsASweep) {
+  EXPECT_THAT(OnlyDoubt(WithText("")).quantity,
+              HasSubstr("no sweep of learning rates is known"));
+  EXPECT_THAT(OnlyDoubt(WithText("[tuning]\nrates = [0.001, 0.002]\n"
+                                 "held_out = [2.5]\n"))
+                  .quantity,
+              HasSubstr("no sweep of learning rates is known"));
+}
+
+TEST(Tuning, NeedsASweepOfThisConfigurationAndText) {
+  Runs runs = HealthyRuns();
+  for (auto& run : runs) {
+    run.log.provenance.experiment_text += "[model]\ndim = 64\n";
+  }
+  EXPECT_THAT(OnlyDoubt(runs).quantity, HasSubstr("was of another model"));
+
+  runs = HealthyRuns();
+  for (auto& run : runs) run.log.provenance.corpus_digest = "d2";
+  EXPECT_THAT(OnlyDoubt(runs).quantity, HasSubstr("batch or text"));
+}
+
+TEST(Tuning, IgnoresKeysThatMoveNoWeight) {
+  Runs runs = HealthyRuns();
+  for (auto& run : runs) {
+    run.log.provenance.experiment_text +=
+        "[log]\neval_every = 7\n[gate]\nmargin_percent = 0.1\n";
+  }
+
+  EXPECT_EQ(JudgeRuns(runs).outcome, Outcome::kPass);
+}
+
+TEST(Tuning, NeedsRatesOnBothSidesOfTheBest) {
+  EXPECT_THAT(OnlyDoubt(WithRates("[0.001, 0.002]", "[2.5, 2.6]")).quantity,
+              HasSubstr("is the outermost, so a better one may lie beyond"));
+  // A rate that diverged is a side, too.
+  EXPECT_EQ(
+      JudgeRuns(WithRates("[0.0005, 0.001, 0.002]", "[2.6, 2.5, inf]")).outcome,
+      Outcome::kPass);
+  EXPECT_THAT(OnlyDoubt(WithRates("[0.0005, 0.001, 0.002]", "[inf, inf, inf]"))
+                  .quantity,
+              HasSubstr("diverged at every rate tried"));
+}
+
+TEST(Tuning, TakesTheSweepThatTheExperimentHasNow) {
+  const Runs runs = WithText("");
+  const compare::Pairing pairing =
+      compare::PairBySeed("bf16", compare::RunsOfArm(runs, "bf16"), "mxfp8",
+                          compare::RunsOfArm(runs, "mxfp8"));
+  const runlog::RateSweep sweep{
+      .rates = {0.0005, 0.001, 0.002},
+      .held_out = {2.6, 2.5, 2.7},
+      .seeds = 2,
+      .configuration = runlog::TuningDigest("[train]\nlr = 0.001\n", "d1")};
+
+  EXPECT_EQ(Judge({.pairing = &pairing, .sweep = &sweep}, {}).outcome,
+            Outcome::kPass);
+}
+
+TEST(Tuning, LeavesFailAsItIs) {
+  Runs runs = test_support::SyntheticExperiment({1, 1.1, 1.2, 1});
+  for (auto& run : runs) run.log.provenance.experiment_text.clear();
+
+  const Judgement judgement = JudgeRuns(runs);
+
+  EXPECT_EQ(judgement.outcome, Outcome::kFail);
+  for (const Check& check : judgement.checks) EXPECT_NE(check.name, "tuning");
+}
+
+TEST(Tuning, IsNoQuestionOfRegression) {
+  Policy policy;
+  policy.question = compare::Question::kRegression;
+
+  const Judgement judgement = JudgeRuns(WithText(""), policy);
+
+  for (const Check& check : judgement.checks) EXPECT_NE(check.name, "tuning");
+  EXPECT_EQ(judgement.rate_note, "");
+}
+
+TEST(Tuning, IsReportedOnlyWhereThePolicyAsksForNoMore) {
+  Policy policy;
+  policy.require_tuning = false;
+
+  const Judgement judgement = JudgeRuns(WithText(""), policy);
+
+  EXPECT_EQ(judgement.outcome, Outcome::kPass);
+  EXPECT_EQ(judgement.rate_note, "Its learning rate was not judged.");
+  EXPECT_THAT(judgement.warnings,
+              Contains(HasSubstr("no sweep of learning rates is known")));
+}
+
+TEST(Tuning, IsUnknownOfOtherProgramsRuns) {
+  const Judgement judgement =
+      JudgeArms(test_support::ForeignArms({0.01, 0.02, 0.03}), "bf16", "fp8");
+
+  EXPECT_EQ(judgement.outcome, Outcome::kPass);
+  EXPECT_EQ(judgement.rate_note,
+            "Nobody knows whether its learning rate is tuned.");
+}
+
+// Final losses are 2.33 nats.
+Runs WithBigrams(double nats) {
+  Runs runs = HealthyRuns();
+  for (auto& run : runs) run.log.provenance.bigram_entropy_nats = nats;
+  return runs;
+}
+
+TEST(Learnt, NeedsALossBelowTheBigramEntropy) {
+  // 2.3273 and 2.3 nats are 3.358 and 3.318 bits.
+  EXPECT_THAT(OnlyDoubt(WithBigrams(2.3), "learnt").quantity,
+              HasSubstr("bf16 ends at 3.358 bits per token, not below the "
+                        "3.318 of the corpus' bigrams"));
+
+  const Judgement judgement = JudgeRuns(WithBigrams(2.4));
+  EXPECT_EQ(judgement.outcome, Outcome::kPass);
+  EXPECT_EQ(CheckNamed(judgement, "learnt").outcome, Outcome::kPass);
+}
+
+TEST(Learnt, IsNoQuestionWhereTheEntropyIsUnknown) {
+  for (const double unknown : {0.0, std::nan("")}) {
+    const Judgement judgement = JudgeRuns(WithBigrams(unknown));
+    EXPECT_EQ(judgement.outcome, Outcome::kPass);
+    for (const Check& check : judgement.checks) EXPECT_NE(check.name, "learnt");
+  }
+}
+
+TEST(Learnt, IsAWarningWhereThePolicyAsksForNoMore) {
+  Policy policy;
+  policy.require_tuning = false;
+
+  const Judgement judgement = JudgeRuns(WithBigrams(2.3), policy);
+
+  EXPECT_EQ(judgement.outcome, Outcome::kPass);
+  EXPECT_THAT(judgement.warnings, Contains(HasSubstr("not below the 3.318")));
+  EXPECT_THAT(JudgeRuns(WithBigrams(2.4), policy).warnings, IsEmpty());
+}
+
+}  // namespace
+}  // namespace isoloss::gate::tuning_test
