@@ -83,10 +83,14 @@ TEST(PrecisionMeasures, SayWhatTheChecksCouldHaveSeen) {
   const stats::EquivalenceOptions options{.margin = 0.25};
   EXPECT_EQ(window.margin, 0.25);
   EXPECT_EQ(window.alpha, 0.05);
+  // The chi-squared variable of 3 degrees of freedom is below 1.00517 with
+  // probability 0.2 (tables have five digits).
+  EXPECT_NEAR(window.sd_limit, window.sd * std::sqrt(3 / 1.00517),
+              1e-5 * window.sd);
   EXPECT_EQ(window.power_at_zero,
-            stats::EquivalencePower(0, window.sd, 4, options));
+            stats::EquivalencePower(0, window.sd_limit, 4, options));
   EXPECT_EQ(window.detectable,
-            stats::DetectableDifference(window.sd, 4, options));
+            stats::DetectableDifference(window.sd_limit, 4, options));
 
   EXPECT_EQ(
       JudgeRuns(HealthyRuns(), InTokens(2)).precision->sensitivity[0].margin,

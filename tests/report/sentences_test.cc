@@ -99,8 +99,8 @@ TEST(VerdictSentences, SaysWhatTheExperimentCouldHaveSeen) {
   EXPECT_THAT(
       ReadingOf(judgement).could_have_seen,
       ElementsAre(
-          "With these 4 seed pairs a true difference of 0.271 % of the final "
-          "loss or of 0.271 % of the held-out loss fails with probability 0.8. "
+          "With these 4 seed pairs a true difference of 0.287 % of the final "
+          "loss or of 0.287 % of the held-out loss fails with probability 0.8. "
           "An equal candidate passes with probability 1.00 (final loss) and "
           "1.00 (held-out loss).",
           StartsWith("No control is named"),

@@ -113,7 +113,7 @@ TEST(VerdictDocument, SaysWhatAVerdictOnPrecisionRestsOn) {
                               "seeds 1, 2, 3, 4; no extrapolation"));
   judgement.policy.margin_tokens_percent = 5;
   EXPECT_THAT(RenderTerminal(judgement, {.width = 1000}),
-              HasSubstr("FAIL with 0.80 from 0.271 % tokens on (4 pairs"));
+              HasSubstr("FAIL with 0.80 from 0.287 % tokens on (4 pairs"));
   judgement.precision->tokens->unknown = "of a reason";
   EXPECT_THAT(
       RenderTerminal(judgement, {}),
