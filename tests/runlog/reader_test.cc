@@ -90,6 +90,7 @@ RunLog SampleOfVersion5() {
   RunLog log = SampleLog();
   log.provenance.bigram_entropy_nats = 0;
   log.provenance.deflated_bits = 0;
+  log.provenance.graph.phases = {};
   return log;
 }
 
