@@ -117,11 +117,15 @@ TEST(EditedLogs, ARecipeChangesAtItsStep) {
               for (int64_t& step : log.provenance.graph.phases.first_step) {
                 step = 42;
               }
+              log.steps.quantized_gemms[40] = 78;
             });
   ExpectOne("recipe_ran", Severity::kBad, "/recipe gives `` and `e4m3` to",
             [](auto& log) {
               ChangeRecipe(log);
               log.provenance.graph.phases.fprop_w[0] = "e4m3";
+              // The site has 26 experts.
+              std::fill(log.steps.quantized_gemms.begin() + 40,
+                        log.steps.quantized_gemms.end(), 26);
             });
 }
 

@@ -56,12 +56,13 @@ TEST(Provenance, AgreesWithTextAndGraph) {
   });
   expect_found("attribute recipe is \"bf16\"",
                [](auto& log) { log.provenance.recipe = "bf16"; });
-  expect_found("has phases from steps [2], but experiment_text asks for phases "
-               "from steps []",
-               [](auto& log) {
-                 ModelGraph& graph = log.provenance.graph;
-                 AddPhase({2, graph.recipe}, graph);
-               });
+  expect_found(
+      "has phases from steps [2], but experiment_text asks for phases "
+      "from steps []",
+      [](auto& log) {
+        ModelGraph& graph = log.provenance.graph;
+        AddPhase({2, graph.recipe}, graph);
+      });
   for (auto name : {&Provenance::arm, &Provenance::baseline_arm}) {
     expect_found("no recipe of arm `bf17`",
                  [&](auto& log) { log.provenance.*name = "bf17"; });

@@ -85,11 +85,12 @@ void MakeVersion1(const hdf5::Handle& file) {
   }
 }
 
-/// SampleLog() without what version 6 brought.
+/// SampleLog() without what versions 6 and 7 brought.
 RunLog SampleOfVersion5() {
   RunLog log = SampleLog();
   log.provenance.bigram_entropy_nats = 0;
   log.provenance.deflated_bits = 0;
+  log.provenance.graph.phases = {};
   return log;
 }
 

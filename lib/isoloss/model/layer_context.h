@@ -29,7 +29,7 @@ struct LayerContext {
   /// See Transformer.
   LayerContext(const ModelConfig& config, const precision::Recipe& recipe,
                Executor& executor, expert_parallel::Mesh& mesh,
-               std::span<const precision::Recipe> other_phases);
+               std::span<const precision::Recipe> other_phases = {});
 
   /// See Transformer::LoadWeights.
   void LoadWeights(const ParameterSet& master);

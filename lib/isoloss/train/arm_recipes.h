@@ -45,7 +45,7 @@ bool QuantizesAnything(const Arm& arm);
 /// Returns "mxfp8_rceil then bf16".
 std::string RecipeNames(const Arm& arm);
 
-/// One phase of an arm, resolved.
+/// A phase of an arm has this resolved recipe.
 struct ResolvedPhase {
   int64_t first_step = 1;
   precision::ResolvedRecipe recipe;
