@@ -150,7 +150,7 @@ TEST(VerdictSentences, OfAFailureNamesTheSideAndWhatToDo) {
   EXPECT_THAT(better.headline,
               StartsWith("mxfp8 trains better than bf16 by more than 0.25 %, "
                          "which is a sign of an error as well: "));
-  EXPECT_THAT(worse.reasons, SizeIs(2));
+  EXPECT_THAT(worse.reasons, SizeIs(3));
   EXPECT_THAT(worse.reasons[0],
               StartsWith("The check \"final loss\" (L5) fails: mean paired "
                          "loss difference +0.500 % outside +-0.25 % ("));
