@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shlex
+import tomllib
 
 from program import INVALID, PASS, USAGE, ProgramTest
 from terminal import on_terminal
@@ -34,7 +35,8 @@ class Init(ProgramTest):
         shown = self.result.stdout
         for words in ("wrote      trial.toml", "81000 tokens to train on, 9000 held out",
                       "4 arms x", "on this machine: training", "the oracle", "GFLOP/s",
-                      "just now", "at least", "of logs", "The text is short"):
+                      "just now", "at least", "of logs", "The text is short",
+                      "The learning rate is not tuned"):
             self.assertIn(words, re.sub(r"\n {13}", " ", shown))
         self.assertTrue(shown.endswith("\nNext:\n  isoloss verify trial.toml --dry-run\n"
                                        "  isoloss verify trial.toml\n"), shown)
@@ -87,6 +89,25 @@ class Init(ProgramTest):
         self.assertIn("pass with probability above 0.95 (24 seed pairs, margin 0.5 %", wider)
         unknown = re.sub(r"\n# +", " ", self.run_isoloss("verify", "tiny.toml", "--dry-run").stdout)
         self.assertIn("unknown without gate.spread_percent", unknown)
+
+    def test_a_sweep_tunes_the_rate_that_the_verdict_rests_on(self):
+        self.write("brief.txt", WORDS[:29_000])  # read four times in 100 steps, the fewest
+
+        made = self.init("brief.txt", "--budget", "1e5", "--out", "tuned.toml")
+
+        self.assertTrue(made["spread_measured"])
+        self.assertFalse([note for note in made["notes"] if "not tuned" in note])
+        written = tomllib.loads((self.folder / "tuned.toml").read_text())
+        tuning = written["tuning"]
+        best = min(zip(tuning["held_out"], tuning["rates"]))[1]
+        self.assertEqual(written["train"]["lr"], best)
+        result = self.run_isoloss("verify", "tuned.toml", "--no-oracle", "--set", "train.seeds=[1,2]",
+                                  "--out", "tuned")
+        self.assertNotIn(result.returncode, (USAGE, INVALID), result.stderr)
+        verdict = json.loads((self.folder / "tuned/verdict.json").read_text())
+        checks = {check["name"]: check["outcome"] for check in verdict["checks"]}
+        # A FAIL of chance would leave the rate unjudged.
+        self.assertTrue(verdict["outcome"] == "FAIL" or checks["tuning"] == "PASS", checks)
 
     def test_no_file_is_replaced(self):
         os.symlink("nowhere", self.folder / "dangling.toml")

@@ -16,7 +16,9 @@ BINARY = pathlib.Path(os.environ["ISOLOSS_BINARY"])
 
 PASS, FAIL, USAGE, INVALID, INCONCLUSIVE, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
-# No width is a multiple of an MX block (32), nor is the sequence length.
+# No width is a multiple of an MX block (32), nor is the sequence length. The
+# sweep of learning rates is made up, but it fits: `isoloss study rates` writes
+# its `configuration`.
 TINY = """\
 name = "tiny"
 [model]
@@ -48,6 +50,10 @@ warmup_steps = 4
 recipe = "bf16"
 [arms.mxfp8]
 recipe = "mxfp8_rceil"
+[tuning]
+rates = [0.0005, 0.001, 0.002]
+held_out = [2, 1, 2]
+configuration = "9057a6320d032a0c"
 [log]
 eval_every = 7
 eval_sequences = 4

@@ -1,11 +1,15 @@
 """Sweeps of the learning rate: they find the best one, write it down, and verdicts rest on it."""
 
 import json
+import re
 import tomllib
 import unittest
 import xml.etree.ElementTree
 
 from program import FAIL, INCONCLUSIVE, INVALID, PASS, ProgramTest, TINY, in_one_line
+
+
+UNTUNED = re.sub(r"\[tuning\]\n(.+\n)*?(?=\[log\])", "", TINY)
 
 
 class Rates(ProgramTest):
@@ -26,7 +30,7 @@ class Rates(ProgramTest):
 
     def test_a_sweep_is_found_written_and_judged_by(self):
         # A margin that no difference of two recipes exceeds, so that the rate alone is in doubt.
-        text = TINY.replace("warmup_steps = 4", "warmup_steps = 4  # kept\nlr = 0.02")
+        text = UNTUNED.replace("warmup_steps = 4", "warmup_steps = 4  # kept\nlr = 0.02")
         text += "[gate]\nmargin_percent = 50\n"
         self.write("swept.toml", text + "[tuning]\nrates = [0.5]\nheld_out = [1]\nconfiguration = \"old\"\n")
 

@@ -215,6 +215,13 @@ TEST(Learnt, IsNoQuestionWhereTheEntropyIsUnknown) {
   }
 }
 
+TEST(Learnt, IsNoQuestionOfASourceWhoseEntropyIsKnown) {
+  Runs runs = WithBigrams(2.3);
+  for (auto& run : runs) run.log.provenance.entropy_floor_nats = 2.3;
+
+  EXPECT_EQ(JudgeRuns(runs).outcome, Outcome::kPass);
+}
+
 TEST(Learnt, IsAWarningWhereThePolicyAsksForNoMore) {
   Policy policy;
   policy.require_tuning = false;

@@ -104,10 +104,15 @@ Check CheckRate(const runlog::Provenance& run, const RateSweep* given) {
 }
 
 /// Empty if the log does not tell the corpus' bigram entropy, or the loss is
-/// not finite, which different checks report.
-std::optional<Check> CheckLearnt(const compare::ArmSummary& baseline,
-                                 const compare::TrainingScale& trained) {
-  if (!baseline.final_loss_nats || !trained.bigram_bits) return std::nullopt;
+/// not finite, which different checks report. Empty for a synthetic source,
+/// whose bigrams may be all that there is to learn.
+std::optional<Check> CheckLearnt(const Judgement& judgement) {
+  const compare::ArmSummary& baseline = judgement.baseline;
+  const compare::TrainingScale& trained = judgement.precision->trained;
+  if (!baseline.final_loss_nats || !trained.bigram_bits ||
+      judgement.entropy_floor_nats > 0) {
+    return std::nullopt;
+  }
   const double bits = compare::BitsOf(*baseline.final_loss_nats);
   const char* const unit = trained.of_bytes ? "byte" : "token";
   if (bits >= *trained.bigram_bits) {
@@ -149,7 +154,7 @@ void ApplyTuning(const Evidence& evidence, Judgement& judgement) {
   }
   Add(CheckRate(pairing.baseline.front()->log.provenance, evidence.sweep),
       judgement);
-  auto learnt = CheckLearnt(judgement.baseline, judgement.precision->trained);
+  auto learnt = CheckLearnt(judgement);
   if (learnt) Add(*std::move(learnt), judgement);
   judgement.outcome = Severest(judgement.checks);
 }

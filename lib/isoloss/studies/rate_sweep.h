@@ -27,7 +27,7 @@ inline constexpr size_t kSweepSeeds = 2;
 struct SweptRates {
   std::vector<uint64_t> seeds;
   std::vector<double> rates;  ///< ascending
-  /// By rate, then by seed; infinite where training diverged.
+  /// Each rate has a loss for each seed, infinite where training diverged.
   std::vector<std::vector<double>> losses;
 
   std::vector<double> Means() const;
