@@ -227,8 +227,8 @@ TEST(Brief, EndsWithTheLineThatScriptsLookFor) {
     }
   }
   EXPECT_EQ(LinesOf(RenderBrief(Judged({0.45, 0.50}), {})).back(),
-            "FAIL  mxfp8 against bf16: L5 final_window, L5 held_out (exit code "
-            "1)");
+            "FAIL  mxfp8 against bf16: L5 final_window, L5 held_out, ... (exit "
+            "code 1)");
   // What does not fit is left out whole, the last first.
   EXPECT_EQ(LinesOf(RenderBrief(Judged({0.05, 0.06}), {})).back(),
             "PASS  mxfp8 against bf16: 14 checks pass; no evidence: L2, L3, L4 "
@@ -253,7 +253,7 @@ TEST(Brief, OfAPassShowsTheDifferenceAndWhatItRestsOn) {
   for (const char* words :
        {"PASS  mxfp8 trains like bf16 within 0.25 %: final loss +0.055 %",
         "Paired loss difference mxfp8 - bf16 in %   margin +-0.25\n", "+0.25",
-        "passed     14 checks: log integrity (8), end of training (4)\n",
+        "passed     14 checks: log integrity (8), end of training (6)\n",
         "could see  With these 4 seed pairs a true difference of 0.287 % of "
         "the",
         "No control is named", "holds for  this model of 123 k parameters"}) {

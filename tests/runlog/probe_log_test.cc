@@ -225,7 +225,7 @@ TEST_F(ProbeLogTest, RejectsANewerVersion) {
 
   EXPECT_THAT(ErrorOfReadingProbe(ErrorKind::kFormat),
               HasSubstr("probe_schema_version is 4, but this program reads 1 "
-                        "to 2"));
+                        "to 3"));
 }
 
 TEST_F(ProbeLogTest, RejectsColumnsThatDisagree) {

@@ -158,8 +158,8 @@ class Documents(unittest.TestCase):
             # However busy this machine is, the budget suffices.
             ("--candidate mxfp8_floor", "--candidate mxfp8_floor --budget 1000 --no-pilot"),
             ('source = "files"', 'source = "files"\nsequence_length = 16'),
-            ("steps = 140\nwarmup_steps = 20\nseeds = [1, 2, 3, 4, 5, 6, 7, 8]\n\n[arms.bf16]",
-             "steps = 20\nwarmup_steps = 4\nseeds = [1, 2, 3, 4]\n\n[arms.bf16]"),
+            ("steps = 140\nwarmup_steps = 20\nlr = 0.012\nseeds = [1, 2, 3, 4, 5, 6, 7, 8]",
+             "steps = 20\nwarmup_steps = 4\nlr = 0.012\nseeds = [1, 2, 3, 4]"),
             ("[arms.bf16]\n", f'[gate]\npolicy = "{FAST_POLICY}"\n\n[arms.bf16]\n'),
         ), ELSEWHERE)
 
@@ -179,7 +179,6 @@ class Documents(unittest.TestCase):
                  "steps = 5\nwarmup_steps = 2\nseeds = [1]"),
                 # However busy this machine is, the budget suffices; then it is not used up.
                 ("--name first --budget 3", "--name first --budget 1000"),
-                ("mxfp8_floor --budget 3", "mxfp8_floor --budget 1000 --no-pilot"),
                 ("verify first.toml\n", f"verify first.toml --no-oracle {SHORT_RUN}"),
                 ("verify first.toml --dry", f"verify first.toml {SHORT_RUN} --dry"),
                 ("run first.toml --seeds", f"run first.toml {SHORT_RUN} --seeds"),

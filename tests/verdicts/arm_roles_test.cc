@@ -76,7 +76,7 @@ TEST(ArmRoles, OfLogsTakeEveryControlThatTheirExperimentNames) {
   // The mild one lies within the margin; that the other fails is enough.
   const auto judgements = JudgeArms(runs, "bf16", {});
   ASSERT_THAT(judgements, SizeIs(1));
-  EXPECT_EQ(judgements[0].controls->controls.at(0).arm, "mxfp4");
+  EXPECT_EQ(judgements[0].controls->Telling()->arm, "mxfp4");
   EXPECT_EQ(judgements[0].outcome, gate::Outcome::kPass);
 }
 

@@ -83,8 +83,8 @@ std::vector<gate::Judgement> Judge(const GateArguments& arguments,
       arguments.baseline.empty() ? compare::BaselineArm(judged.runs.front())
                                  : arguments.baseline;
   if (policy.question == compare::Question::kPrecision) {
-    judged.evidence.looks =
-        verify::LooksBeside(arguments.logs, judged.runs, baseline_arm, policy);
+    judged.evidence.looks = verify::LooksBeside(
+        arguments.logs, judged.runs, baseline_arm, policy, arguments.out);
   }
   return verdicts::JudgeArms(judged.runs, baseline_arm, policy, judged.evidence,
                              arguments.control.empty()

@@ -22,7 +22,8 @@ using document::Json;
 constexpr const char* kVerdictShape = R"({
   "schema_version": "i", "outcome": "s", "exit_code": "i",
   "experiment": "s",
-  "tool_version": "s", "commit": "s", "corpus": "s",
+  "tool_version": "s", "commit": "s", "config_digest": "s",
+  "corpus": "s", "corpus_digest": "s",
   "steps_planned": "i", "tokens_per_step": "i", "parameters": "i",
   "policy": {"margin_percent": "n"}, "policy_digest": "s", "evidence": ["s"], "looks": "o?",
   "baseline": {"arm": "s", "recipe": "s", "runs": [

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -12,6 +13,8 @@
 #include "isoloss/base/printable.h"
 #include "isoloss/gate/ladder.h"
 #include "isoloss/train/run_description.h"
+#include "isoloss/verdicts/judge_arms.h"
+#include "isoloss/verdicts/verdict_file.h"
 
 namespace isoloss::verify {
 namespace {
@@ -146,6 +149,79 @@ bool Tested(const gate::Judgement& judgement) {
   });
 }
 
+/// Returns the seeds of the pairs that an object of verdict.json was of.
+std::vector<int64_t> JudgedSeeds(const document::Json& verdict) {
+  std::vector<int64_t> seeds;
+  const document::Json& window = verdict["final_window"];
+  if (!window.is_object()) return seeds;
+  for (const document::Json& pair : window["seeds"]) {
+    seeds.push_back(pair["seed"]);
+  }
+  std::ranges::sort(seeds);
+  return seeds;
+}
+
+/// Says that the verdict in the folder was an earlier look at some of these
+/// pairs. Empty if there is none.
+std::string EarlierLook(const fs::path& folder,
+                        std::span<const compare::Run> runs,
+                        const std::string& baseline_arm) {
+  const fs::path file = folder / verdicts::kVerdictFile;
+  std::error_code error;
+  if (folder.empty() || !fs::exists(fs::symlink_status(file, error))) return {};
+  const std::vector<int64_t> seeds = SeedsOf(runs, baseline_arm);
+  const runlog::Provenance& now = runs.front().log.provenance;
+  for (const document::Json& verdict : verdicts::ReadVerdictFile(file)) {
+    const std::vector<int64_t> judged = JudgedSeeds(verdict);
+    const bool is_look = verdict["baseline"]["arm"] == baseline_arm &&
+                         verdict["config_digest"] == now.config_digest &&
+                         verdict["corpus_digest"] == now.corpus_digest &&
+                         !judged.empty() && judged != seeds &&
+                         std::ranges::includes(seeds, judged);
+    if (!is_look) continue;
+    return fmt::format(
+        "; but {} was of {} of these {} pairs: a look was taken before, and "
+        "each look adds up to alpha to the chance of a pass when the "
+        "difference lies on the margin",
+        Printable(file.string()), judged.size(), seeds.size());
+  }
+  return {};
+}
+
+/// Returns the looks that looks.json beside the logs remembers.
+gate::Looks RememberedLooks(const std::vector<fs::path>& logs,
+                            std::span<const compare::Run> runs,
+                            const std::string& baseline_arm,
+                            const gate::Policy& policy) {
+  std::set<fs::path> folders;
+  for (const fs::path& log : logs) folders.insert(FolderOf(log));
+  const fs::path file = *folders.begin() / gate::kLooksFile;
+  std::error_code error;
+  if (folders.size() > 1) {
+    return {.unknown =
+                "these logs are from several folders, of which each remembers "
+                "its own looks, so that alpha is that of a first and only "
+                "look"};
+  }
+  if (!fs::exists(fs::symlink_status(file, error))) {
+    return {.unknown =
+                "no looks.json lies beside these logs, so that alpha is "
+                "that of a first and only look"};
+  }
+  const gate::LookRecord record = gate::ReadLooks(file);
+  std::vector<const runlog::Provenance*> provenance;
+  for (const compare::Run& run : runs) {
+    provenance.push_back(&run.log.provenance);
+  }
+  const std::string difference =
+      gate::ExperimentDifference(record, gate::RecordOf(provenance));
+  if (!difference.empty()) {
+    return {.unknown = fmt::format("{} is of another experiment: {}",
+                                   Printable(file.string()), difference)};
+  }
+  return gate::LooksAt(record, SeedsOf(runs, baseline_arm), policy);
+}
+
 }  // namespace
 
 SeedLooks::SeedLooks(train::Experiment& experiment,
@@ -276,34 +352,11 @@ std::string FinalWindowText(const gate::Judgement& judgement) {
 gate::Looks LooksBeside(const std::vector<fs::path>& logs,
                         std::span<const compare::Run> runs,
                         const std::string& baseline_arm,
-                        const gate::Policy& policy) {
-  std::set<fs::path> folders;
-  for (const fs::path& log : logs) folders.insert(FolderOf(log));
-  const fs::path file = *folders.begin() / gate::kLooksFile;
-  std::error_code error;
-  if (folders.size() > 1) {
-    return {.unknown =
-                "these logs are from several folders, of which each remembers "
-                "its own looks, so that alpha is that of a first and only "
-                "look"};
-  }
-  if (!fs::exists(fs::symlink_status(file, error))) {
-    return {.unknown =
-                "no looks.json lies beside these logs, so that alpha is "
-                "that of a first and only look"};
-  }
-  const gate::LookRecord record = gate::ReadLooks(file);
-  std::vector<const runlog::Provenance*> provenance;
-  for (const compare::Run& run : runs) {
-    provenance.push_back(&run.log.provenance);
-  }
-  const std::string difference =
-      gate::ExperimentDifference(record, gate::RecordOf(provenance));
-  if (!difference.empty()) {
-    return {.unknown = fmt::format("{} is of another experiment: {}",
-                                   Printable(file.string()), difference)};
-  }
-  return gate::LooksAt(record, SeedsOf(runs, baseline_arm), policy);
+                        const gate::Policy& policy, const fs::path& out) {
+  gate::Looks looks = RememberedLooks(logs, runs, baseline_arm, policy);
+  if (looks.taken.empty())
+    looks.unknown += EarlierLook(out, runs, baseline_arm);
+  return looks;
 }
 
 }  // namespace isoloss::verify
