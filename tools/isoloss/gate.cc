@@ -106,8 +106,7 @@ ExitCode Gate(GateArguments& arguments) {
       file.empty() ? gate::Policy{} : gate::ReadPolicy(file));
   verdicts::JudgedRuns judged = ReadJudged(arguments, policy);
   if (judged.approved.empty() && AreOwn(judged.runs)) {
-    policy = verdicts::ForPrecision(
-        policy, judged.runs.front().log.provenance.experiment_text);
+    policy = verdicts::ForPrecision(policy, judged.runs);
   }
   const auto judgements = Judge(arguments, policy, judged);
   return ReportVerdicts(judgements, judged, arguments.report, arguments.out,

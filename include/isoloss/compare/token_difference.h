@@ -16,6 +16,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -66,5 +67,9 @@ struct TokenDifference {
 /// slope is, or if the slope's own interval of that level is not below 0.
 TokenDifference TokensOf(std::span<const double> gaps_nats,
                          const TokenSlope& slope, double alpha);
+
+/// Returns the extra tokens in % that would lower the loss by `nats`, by the
+/// mean slope. Empty if the slope is unknown or not below 0.
+std::optional<double> TokensFor(double nats, const TokenSlope& slope);
 
 }  // namespace isoloss::compare

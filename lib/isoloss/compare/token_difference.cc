@@ -133,4 +133,11 @@ TokenDifference TokensOf(std::span<const double> gaps_nats,
   return result;
 }
 
+std::optional<double> TokensFor(double nats, const TokenSlope& slope) {
+  if (!slope.unknown.empty()) return {};
+  const double fall = -stats::Mean(slope.nats);
+  if (!(fall > 0)) return {};
+  return PercentOf(nats / fall);
+}
+
 }  // namespace isoloss::compare

@@ -240,17 +240,19 @@ void JudgeFactor(std::span<const CellCurves> cells, double alpha,
       VerdictOfInterval(result.contrast, result.lower, result.upper);
 }
 
-/// Considers only the claim's own contrasts.
+/// Considers only the claim's own contrasts. One that lacks runs or losses may
+/// turn out to be contradicted, so without it nothing milder is decided.
 ClaimVerdict VerdictOf(std::span<const ContrastResult> contrasts) {
+  bool whole = true;
   for (const ClaimVerdict verdict :
        {ClaimVerdict::kContradicted, ClaimVerdict::kAbsent,
         ClaimVerdict::kTooSmall, ClaimVerdict::kUndecided}) {
     for (const ContrastResult& result : contrasts) {
-      if (result.contrast.role == ContrastRole::kClaim &&
-          result.verdict == verdict) {
-        return verdict;
-      }
+      if (result.contrast.role != ContrastRole::kClaim) continue;
+      whole = whole && result.note.empty();
+      if (result.verdict == verdict) return verdict;
     }
+    if (!whole) return ClaimVerdict::kUndecided;
   }
   return ClaimVerdict::kReproduced;
 }
@@ -259,7 +261,10 @@ ClaimVerdict VerdictOf(std::span<const ContrastResult> contrasts) {
 /// Returns "" if every control shows it, or if the verdict needs none.
 std::string BlindnessOf(const ClaimResult& result) {
   const bool reproduced = result.verdict == ClaimVerdict::kReproduced;
-  if (!reproduced && result.verdict != ClaimVerdict::kAbsent) return {};
+  if (!reproduced && result.verdict != ClaimVerdict::kAbsent &&
+      result.verdict != ClaimVerdict::kTooSmall) {
+    return {};
+  }
   for (const ContrastResult& control : result.contrasts) {
     if (control.contrast.role == ContrastRole::kControl &&
         !IsSeen(control.verdict)) {

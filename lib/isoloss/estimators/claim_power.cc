@@ -66,7 +66,7 @@ std::optional<ClaimPower> PowerOf(const Contrast& contrast, size_t seeds,
   if (contrast.measure == Measure::kDivergence) {
     return PowerOfRates(contrast, seeds, alpha);
   }
-  if (!spread || !(*spread > 0)) return std::nullopt;
+  if (!spread || !(*spread > 0) || !std::isfinite(*spread)) return std::nullopt;
   return PowerOfMean(contrast, seeds, *spread, alpha);
 }
 

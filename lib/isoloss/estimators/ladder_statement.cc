@@ -34,9 +34,11 @@ size_t SeedsWithoutGap(const LadderArm& arm, const GapInterval& gap,
   }
   const double reach = (gap.upper - gap.lower) / 2;
   const double factor = 2 * reach / margin;
+  // An infinite interval takes more seeds than anybody has.
+  constexpr double kMost = 1e6;
   return std::max<size_t>(
-      2, static_cast<size_t>(
-             std::ceil(static_cast<double>(seeds) * factor * factor)));
+      2, static_cast<size_t>(std::min(
+             kMost, std::ceil(static_cast<double>(seeds) * factor * factor))));
 }
 
 /// Returns the half of the cells that takes more operations.

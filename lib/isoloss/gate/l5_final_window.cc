@@ -22,7 +22,7 @@ LevelFindings JudgeFinalWindow(const Evidence& evidence, const Policy& policy) {
   if (auto check = SmoothedCurve(pairing, policy)) {
     found.checks.push_back(std::move(*check));
     // Smoothing of both arms neither hides nor causes a gap that lasts.
-    Check course = JudgeTrajectory(evidence, policy, policy.alpha);
+    Check course = JudgeTrajectory(evidence, policy, policy.Alpha());
     if (course.outcome != Outcome::kPass && !IsOneArmSmoothed(pairing)) {
       found.checks.push_back(std::move(course));
     }

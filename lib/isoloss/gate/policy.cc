@@ -115,11 +115,10 @@ Policy WithMargin(Policy policy, double percent, const std::string& source) {
 }
 
 Policy ParsePolicy(std::string_view text, std::string_view name) {
-  Policy policy =
-      config::ReadAll<Policy>(config::Document(text, std::string(name)));
-  const auto keys = runlog::KeysOf(std::string(text));
-  if (keys.contains("margin_percent") ||
-      keys.contains("margin_tokens_percent")) {
+  const config::Document document(text, std::string(name));
+  auto policy = config::ReadAll<Policy>(document);
+  const config::Reader keys(document);
+  if (keys.Has("margin_percent") || keys.Has("margin_tokens_percent")) {
     policy.margin_source = name;
   }
   return policy;

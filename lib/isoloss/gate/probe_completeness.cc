@@ -323,10 +323,11 @@ int64_t MissingSteps(const ProbeLog& log, std::string_view probe_case,
 std::vector<std::string> UnprobedPhases(const ProbeLog& log) {
   const auto phases = runlog::PhasesOf(log.provenance.graph);
   const auto told = runlog::PhaseTexts(log.provenance.resolved_recipe);
+  const auto steps_of_cases = StepsOfCases(log);
   Findings findings;
   for (size_t i = 1; i < std::min(phases.size(), told.size()); ++i) {
     const bool probed =
-        std::ranges::any_of(StepsOfCases(log), [&](const auto& steps) {
+        std::ranges::any_of(steps_of_cases, [&](const auto& steps) {
           return DueTensors::IsWide(steps.first) &&
                  MissingSteps(log, steps.first, i, steps.second) <= 0;
         });

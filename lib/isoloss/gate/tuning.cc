@@ -19,10 +19,15 @@ namespace {
 using runlog::RateSweep;
 using stats::RateOptimum;
 
-/// A rate may be so many times the best one, or a part. The steps of a sweep
-/// are powers of two, so no rate that lies this near is worse than its
-/// neighbours.
+/// A rate may be so many times the best one, or a part.
 constexpr double kNear = 1.5;
+
+/// The best rate's neighbours may lie so many times apart: a factor of two,
+/// which `study rates` takes, and a rounded figure of it.
+constexpr double kWidestStep = 2.1;
+
+/// One seed shows chance along with the rate.
+constexpr size_t kLeastSeeds = 2;
 
 Check Inconclusive(const char* name, std::string quantity) {
   return {.name = name,
@@ -50,6 +55,32 @@ std::string GainText(const RateSweep& sweep, const RateOptimum& optimum,
   return fmt::format("{} is {:.1f} % better", factor, 100 * (1 - best / *loss));
 }
 
+/// Says what keeps a sweep from showing where the optimum lies. Returns "" if
+/// it shows that: the best rate has near neighbours, and the lower one trains.
+std::string Defect(const RateSweep& sweep, const RateOptimum& optimum) {
+  const double best = sweep.rates[optimum.best];
+  if (sweep.seeds < kLeastSeeds) {
+    return fmt::format("the sweep has {} seed{} of each rate, but {} are due",
+                       sweep.seeds, sweep.seeds == 1 ? "" : "s", kLeastSeeds);
+  }
+  if (!optimum.bracketed) {
+    return fmt::format(
+        "the best learning rate tried, {:g}, is the outermost, so a better one "
+        "may lie beyond",
+        best);
+  }
+  const double lower = sweep.rates[optimum.best - 1];
+  const double upper = sweep.rates[optimum.best + 1];
+  if (best / lower > kWidestStep || upper / best > kWidestStep ||
+      !std::isfinite(sweep.held_out[optimum.best - 1])) {
+    return fmt::format(
+        "the best learning rate tried, {:g}, has the neighbours {:g} and {:g}, "
+        "but they must lie within a factor {:g}, and the lower must train",
+        best, lower, upper, kWidestStep);
+  }
+  return "";
+}
+
 /// Requires a rate near the best of a sweep that fits.
 Check JudgeRate(const RateSweep& sweep, double rate) {
   const auto optimum = stats::FindRateOptimum(sweep.rates, sweep.held_out);
@@ -66,11 +97,9 @@ Check JudgeRate(const RateSweep& sweep, double rate) {
                     "best one tried, {:g}: {}",
                     rate, kNear, best, GainText(sweep, *optimum, rate)));
     check.next = fmt::format("train with train.lr = {:.3g}", optimum->rate);
-  } else if (!optimum->bracketed) {
-    check = Inconclusive(
-        "tuning", fmt::format("the best learning rate tried, {:g}, is the "
-                              "outermost, so a better one may lie beyond",
-                              best));
+  } else if (std::string defect = Defect(sweep, *optimum); !defect.empty()) {
+    check = Inconclusive("tuning", std::move(defect));
+    check.next = "isoloss study rates";
   } else {
     check = {.name = "tuning",
              .outcome = Outcome::kPass,

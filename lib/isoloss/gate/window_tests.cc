@@ -220,7 +220,7 @@ Check WindowTests::OfLastSteps(const Evidence& evidence) const {
 
 Check WindowTests::OfRareHarm() const {
   constexpr double kShare = 1.0 / 12;
-  constexpr double kMargins = 2;
+  constexpr double kMargins = 4;
   const auto pairs = static_cast<int64_t>(window_.seeds.size());
   const double unseen = std::pow(1 - kShare, static_cast<double>(pairs));
   Check check{.name = "rare_harm",

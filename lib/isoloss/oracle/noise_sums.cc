@@ -91,8 +91,11 @@ void NoiseSums::Squares::Merge(const Squares& part) {
 }
 
 double NoiseSums::Squares::BeyondChance() const {
-  // Values near overflow cannot be judged.
-  if (errors == 0.0 || !std::isfinite(squares)) return 0.0;
+  if (errors == 0.0) return 0.0;
+  // Squares of values near overflow say nothing, so all errors count as one.
+  if (!std::isfinite(squares)) {
+    return std::sqrt(errors / (variances * (1.0 - 4.0 * std::log(runlog::kRowChance))));
+  }
   // Laurent, Massart, Annals of Statistics 28 (2000), lemma 1, is about a
   // weighted sum of squares of normal errors. It exceeds its mean by more than
   // 2 |w| sqrt(x) + 2 max(w) x with a probability of at most exp(-x).

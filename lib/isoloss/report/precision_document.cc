@@ -101,17 +101,32 @@ std::string CouldSee(const gate::Sensitivity& of, const char* of_what) {
       of.sd, of.sd_limit, 100 * gate::kSpreadConfidence);
 }
 
-std::string Tokens(const PrecisionMeasures& measures) {
+/// Returns the tokens, in %, that would make up a gap of one margin of the
+/// loss. Empty if that is unknown, or if the margin is one of tokens.
+std::optional<double> MarginInTokens(const Judgement& judgement) {
+  const auto& slope = judgement.precision->slope;
+  const std::optional<double>& loss = judgement.baseline.final_loss_nats;
+  if (!slope || !loss || judgement.policy.InTokens()) return {};
+  return compare::TokensFor(judgement.policy.margin_percent / 100 * *loss,
+                            *slope);
+}
+
+std::string Tokens(const Judgement& judgement) {
+  const PrecisionMeasures& measures = *judgement.precision;
   const compare::TokenDifference& tokens = *measures.tokens;
   if (!tokens.unknown.empty()) {
     return "the difference in tokens is unknown: " + tokens.unknown;
   }
-  return fmt::format(
+  std::string text = fmt::format(
       "{} % tokens{} would make up the difference, by the baseline's slope "
       "over steps {} to {}",
       Signed(tokens.percent),
       Interval(tokens.interval.lower, tokens.interval.upper),
       measures.slope->first_step, measures.slope->last_step);
+  if (const auto margin = MarginInTokens(judgement)) {
+    text += fmt::format("; the margin is {:.2g} % of the tokens", *margin);
+  }
+  return text;
 }
 
 std::string ByTenth(const compare::DifferenceByTenth& along) {
@@ -174,7 +189,8 @@ void PutAlong(const compare::DifferenceByTenth& along, Document& precision) {
   precision.PutObject("along", std::move(document));
 }
 
-void PutTokens(const PrecisionMeasures& measures, Document& precision) {
+void PutTokens(const Judgement& judgement, Document& precision) {
+  const PrecisionMeasures& measures = *judgement.precision;
   if (!measures.tokens) return precision.Put("tokens", {});
   const compare::TokenDifference& tokens = *measures.tokens;
   Document document;
@@ -187,6 +203,7 @@ void PutTokens(const PrecisionMeasures& measures, Document& precision) {
     document.Put("slope_nats", stats::Mean(measures.slope->nats));
     document.Put("slope_first_step", measures.slope->first_step);
     document.Put("slope_last_step", measures.slope->last_step);
+    document.Put("margin", MarginInTokens(judgement));
   }
   precision.PutObject("tokens", std::move(document));
 }
@@ -241,7 +258,7 @@ void AddForPrograms(const Judgement& judgement, Document& document) {
   document.PutEach("sensitivity", measures.sensitivity, SensitivityDocument);
   document.Put("alpha", measures.alpha);
   document.Put("alpha_shared_by", judgement.policy.sharing);
-  PutTokens(measures, document);
+  PutTokens(judgement, document);
   if (measures.along) {
     PutAlong(*measures.along, document);
   } else {
@@ -295,7 +312,7 @@ Document PrecisionDocument(const Judgement& judgement) {
     document.AddField(&of == &measures.sensitivity.front() ? "could see" : "",
                       CouldSee(of, of_what));
   }
-  if (measures.tokens) document.AddField("tokens", Tokens(measures));
+  if (measures.tokens) document.AddField("tokens", Tokens(judgement));
   if (measures.along) {
     document.AddField("by tenth", ByTenth(*measures.along));
     document.AddField("trend", Trend(*measures.along));

@@ -39,8 +39,10 @@ RecipePlan RecipePlanOf(const std::string& experiment_text,
     const auto from = keys.find(phase + "from");
     if (from == keys.end()) return plan;
     plan.name += std::string(kThen) + TextOf(keys, phase + "recipe");
-    plan.first_steps.push_back(
-        LastStepOf(std::strtod(from->second.c_str(), nullptr), steps) + 1);
+    const double share = std::strtod(from->second.c_str(), nullptr);
+    // A log may tell anything; LastStepOf takes shares alone.
+    const bool is_share = share > 0 && share < 1;
+    plan.first_steps.push_back(is_share ? LastStepOf(share, steps) + 1 : 0);
   }
 }
 

@@ -74,7 +74,12 @@ std::optional<RateSweep> SweepOf(const Provenance& provenance) {
       .held_out = NumbersIn(keys["tuning.held_out"]),
       .seeds = NumbersIn(keys["tuning.seeds"]).size(),
       .configuration = std::string(Unquoted(keys["tuning.configuration"]))};
-  if (sweep.rates.empty() || sweep.held_out.size() != sweep.rates.size()) {
+  const bool ascends =
+      !sweep.rates.empty() && sweep.rates.front() > 0 &&
+      std::ranges::adjacent_find(sweep.rates, [](double a, double b) {
+        return !(a < b);
+      }) == sweep.rates.end();
+  if (!ascends || sweep.held_out.size() != sweep.rates.size()) {
     return std::nullopt;
   }
   return sweep;

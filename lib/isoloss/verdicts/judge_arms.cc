@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
@@ -252,6 +253,24 @@ gate::Policy ForPrecision(gate::Policy policy,
                           "gate.margin_percent of the logs' experiment");
 }
 
+gate::Policy ForPrecision(gate::Policy policy,
+                          const std::vector<compare::Run>& runs) {
+  const compare::Run& first = runs.front();
+  const std::string& text = first.log.provenance.experiment_text;
+  const gate::Policy of_first = ForPrecision(policy, text);
+  for (const compare::Run& run : runs) {
+    const double margin =
+        ForPrecision(policy, run.log.provenance.experiment_text).Margin();
+    if (margin == of_first.Margin()) continue;
+    ThrowError(ErrorKind::kConfig,
+               "gate: the experiments of {} and {} have margins of {:g} % and "
+               "{:g} %, so that the logs name no single one. Choose it with "
+               "--margin or --policy.",
+               first.label, run.label, of_first.Margin(), margin);
+  }
+  return of_first;
+}
+
 void CheckVerdicts(const train::Experiment& experiment,
                    const std::filesystem::path& folder) {
   for (const auto& file : VerdictsBelow(experiment, folder)) CheckVerdict(file);
@@ -292,18 +311,20 @@ std::vector<gate::Judgement> JudgeRoles(const std::vector<compare::Run>& runs,
     return compare::PairBySeed(one, compare::RunsOfArm(runs, one), other,
                                compare::RunsOfArm(runs, other));
   };
+  std::map<std::string, gate::Controls> beside;
+  for (const std::string& candidate : roles.candidates) {
+    gate::Controls& of = beside[candidate] = Beside(candidate, controls);
+    for (gate::ControlArm& null : of.nulls) {
+      if (null.tests.empty()) continue;
+      null.candidate_less =
+          gate::JudgeControl(pair(null.arm, candidate), policy, looks).tests;
+    }
+  }
   return JudgeSharing(
       roles.candidates, policy,
       [&](const std::string& candidate, const gate::Policy& shared) {
-        gate::Controls beside = Beside(candidate, controls);
-        for (gate::ControlArm& null : beside.nulls) {
-          if (null.tests.empty()) continue;
-          null.candidate_less =
-              gate::JudgeControl(pair(null.arm, candidate), policy, looks)
-                  .tests;
-        }
         return logs::JudgeWith(pair(baseline_arm, candidate), evidence, shared,
-                               &beside);
+                               &beside.at(candidate));
       });
 }
 
