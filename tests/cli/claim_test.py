@@ -104,7 +104,9 @@ class Claim(ProgramTest):
 
         # Of fewer seeds than are there.
         fewer = self.claim("worse", "--no-train", "--json", "--seeds", "3")
-        self.assertEqual(json.loads(fewer.stdout)["contrasts"][0]["seeds"], 3)
+        pilot = json.loads(fewer.stdout)
+        self.assertEqual(pilot["contrasts"][0]["seeds"], 3)
+        self.assertEqual((pilot["verdict"], fewer.returncode), ("undecided", INCONCLUSIVE))
 
         # The runs are kept, and judged again to the same.
         again = self.claim("worse", "--no-train", "--json")

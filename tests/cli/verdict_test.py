@@ -530,6 +530,12 @@ class Looks(ProgramTest):
                         ignore=shutil.ignore_patterns("*.json"))
         unknown = self.verdict(self.run_isoloss(*gate, "copy"))["looks"]
         self.assertIn("no looks.json", unknown["unknown"])
+        self.assertNotIn("a look was taken", unknown["unknown"])
+        # Without looks.json, the folder of the results knows the look before.
+        two = sorted(str(log) for log in (self.folder / "copy").glob("*-seed[12].h5"))
+        self.run_isoloss(*gate, *two, "--out", "judged")
+        more = self.verdict(self.run_isoloss(*gate, "copy", "--out", "judged"))["looks"]
+        self.assertIn("was of 2 of these 4 pairs: a look was taken before", more["unknown"])
 
         edited = remembered.replace('"INCONCLUSIVE"', '"PASS"', 1)
         (self.folder / "out/looks.json").write_text(edited)

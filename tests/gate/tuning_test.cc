@@ -64,7 +64,7 @@ TEST(Tuning, PassesNearTheBestRate) {
 
 TEST(Tuning, ReachesAFactorOfOneAndAHalfToEitherSide) {
   for (const char* inside :
-       {"[0.0004, 0.00067, 0.002]", "[0.0004, 0.0015, 0.002]"}) {
+       {"[0.0004, 0.00067, 0.0013]", "[0.001, 0.0015, 0.003]"}) {
     EXPECT_EQ(JudgeRuns(WithRates(inside, "[2.6, 2.5, 2.7]")).outcome,
               Outcome::kPass)
         << inside;
@@ -131,6 +131,34 @@ TEST(Tuning, NeedsRatesOnBothSidesOfTheBest) {
   EXPECT_THAT(OnlyDoubt(WithRates("[0.0005, 0.001, 0.002]", "[inf, inf, inf]"))
                   .quantity,
               HasSubstr("diverged at every rate tried"));
+}
+
+TEST(Tuning, NeedsNearNeighboursOfTheBestAndTwoSeeds) {
+  for (const char* rates : {"[1e-09, 0.001, 0.002]", "[0.0005, 0.001, 1]"}) {
+    EXPECT_THAT(OnlyDoubt(WithRates(rates, "[9, 2.5, 2.6]")).quantity,
+                HasSubstr("must lie within a factor 2.1"))
+        << rates;
+  }
+  // Below the best rate training is slower, but nothing diverges.
+  EXPECT_THAT(OnlyDoubt(WithRates("[0.0005, 0.001, 0.002]", "[inf, 2.5, 2.6]"))
+                  .quantity,
+              HasSubstr("the lower must train"));
+
+  Runs runs = WithRates("[0.0005, 0.001, 0.002]", "[2.6, 2.5, 2.7]");
+  for (auto& run : runs) {
+    std::string& text = run.log.provenance.experiment_text;
+    text.replace(text.find("[7, 8]"), 6, "[7]");
+  }
+  EXPECT_THAT(OnlyDoubt(runs).quantity, HasSubstr("has 1 seed of each rate"));
+}
+
+TEST(Tuning, ReadsNoSweepWhoseRatesDoNotAscend) {
+  for (const char* rates :
+       {"[0.001, 0.0005, 0.002]", "[-0.0005, 0.001, 0.002]"}) {
+    EXPECT_THAT(OnlyDoubt(WithRates(rates, "[2.6, 2.5, 2.7]")).quantity,
+                HasSubstr("no sweep of learning rates is known"))
+        << rates;
+  }
 }
 
 TEST(Tuning, TakesTheSweepThatTheExperimentHasNow) {

@@ -47,6 +47,15 @@ double RarelyHarmed(Random& random) {
   return (harmed ? size : 0) - kShare * size + 0.4 * Normal(random);
 }
 
+/// One seed of twelve is harmed by four margins: as many standard deviations as
+/// ten.
+double HarmedByFourMargins(Random& random) {
+  constexpr double kShare = 1.0 / 12;
+  constexpr double kSize = 4 * kMargin / kSpread;
+  const bool harmed = std::bernoulli_distribution(kShare)(random);
+  return (harmed ? kSize : 0) - kShare * kSize + Normal(random);
+}
+
 /// The tests of `pairs` seeds, whose differences a caller sets.
 class Simulation {
  public:
@@ -117,6 +126,10 @@ TEST(WindowTests, AllowForHarmInFewSeeds) {
   Simulation simulation(8);
   EXPECT_LT(simulation.Passing(RarelyHarmed, kMargin), 8);
   EXPECT_GT(simulation.Passing(RarelyHarmed, kMargin, false), 20);
+  for (const int64_t pairs : {8, 12}) {
+    EXPECT_LT(Simulation(pairs).Passing(HarmedByFourMargins, kMargin), 8)
+        << pairs;
+  }
 }
 
 TEST(WindowTests, LetNoGapOpenInTheLastSteps) {

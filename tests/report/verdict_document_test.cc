@@ -105,7 +105,9 @@ TEST(VerdictDocument, SaysWhatAVerdictOnPrecisionRestsOn) {
   EXPECT_THAT(text, HasSubstr("bits per token; the corpus: unigrams 4.617, "
                               "bigrams 3.000, deflate 1.250\n"));
   EXPECT_THAT(text, HasSubstr("held_out: PASS with probability 1.00 if"));
-  EXPECT_THAT(text, HasSubstr("slope over steps 23 to 45\n"));
+  EXPECT_THAT(text,
+              HasSubstr("slope over steps 23 to 45; the margin is 1.8 % of "
+                        "the tokens\n"));
   EXPECT_THAT(text, HasSubstr("since the rate falls (step 46): "));
   EXPECT_THAT(text, HasSubstr("  valid for  this model of 123 k parameters, "
                               "51.2 k tokens of this corpus (digest d1), "

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "isoloss/base/error.h"
 #include "support/control_arms.h"
 
 namespace isoloss::verdicts::judge_arms_test {
@@ -31,11 +32,12 @@ Runs Arms(const std::vector<std::vector<double>>& arms) {
   return runs;
 }
 
-// Of 4 pairs: the mean 0.1255 % and the standard deviation 0.080 % make an
-// upper end of 0.1255 + 2.353 * 0.040 = 0.220 % at alpha, and of 0.1255 + 3.182
-// * 0.040 = 0.253 % at half of it. The test for rare harm has level 0.05 /
-// 0.706: 0.1255 + 1.99 * 0.040 = 0.205 % lies below 5/6 of the margin, 0.208 %.
-const std::vector<double> kClose = {0.056, 0.056, 0.195, 0.195};
+// Of 4 pairs: the mean 0.019 % and the standard deviation 0.146 % make an upper
+// end of 0.019 + 2.353 * 0.073 = 0.191 % at alpha, and of 0.019 + 3.182 * 0.073
+// = 0.2512 % at half of it. The test for rare harm has level 0.05 / 0.706:
+// 0.019
+// + 1.99 * 0.073 = 0.164 % lies below 2/3 of the margin, 0.1667 %.
+const std::vector<double> kClose = {-0.1074, -0.1074, 0.1454, 0.1454};
 const std::vector<double> kGood = {0.01, 0.02, -0.01, -0.02};
 const std::vector<double> kBad = {0.9, 1.0, 1.1, 1.0};
 
@@ -86,12 +88,28 @@ TEST(ForPrecision, TakesTheExperimentsMarginOrThatOfOurs) {
       0.3);
   const gate::Policy file = gate::ParsePolicy("margin_percent = 0.25\n", "x");
   EXPECT_EQ(ForPrecision(file, "").margin_percent, 0.25);
+  const gate::Policy dense = gate::ParsePolicy("margin_percent=0.05\n", "x");
+  EXPECT_EQ(ForPrecision(dense, "").margin_percent, 0.05);
   EXPECT_EQ(ForPrecision(gate::ParsePolicy("min_seeds = 3\n", "x"), "")
                 .margin_percent,
             gate::kOwnMarginPercent);
   gate::Policy regression;
   regression.question = compare::Question::kRegression;
   EXPECT_EQ(ForPrecision(regression, "").margin_percent, 0.25);
+}
+
+TEST(JudgeArms, TakeNoMarginFromLogsThatDisagree) {
+  Runs runs = Arms({kGood});
+  for (compare::Run& run : runs) {
+    run.log.provenance.experiment_text = "[gate]\nmargin_percent = 0.5\n";
+  }
+  EXPECT_EQ(ForPrecision({}, runs).margin_percent, 0.5);
+
+  runs.back().log.provenance.experiment_text =
+      "[gate]\nmargin_percent = 40.0\n";
+  EXPECT_THROW(ForPrecision({}, runs), Error);
+  const gate::Policy chosen = gate::WithMargin({}, 0.3, "--margin");
+  EXPECT_EQ(ForPrecision(chosen, runs).margin_percent, 0.3);
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ struct ClaimResult {
   /// The most that an undecided contrast of the claim needs; empty if the claim
   /// is decided, or if one of these numbers is not known.
   std::optional<size_t> seeds_needed = std::nullopt;
-  /// Says why controls keep the claim undecided; else it is "".
+  /// Says why controls or too few seeds keep the claim undecided; else "".
   std::string note = {};
 };
 
@@ -72,8 +72,9 @@ struct ClaimResult {
 /// runs of cells. `cells` has every cell of the claim; a cell without runs has
 /// no arms.
 /// The claim has the first verdict in this list that one of its contrasts has:
-/// contradicted, absent, too small, undecided, reproduced. It is reproduced or
-/// absent only if all controls are seen (IsSeen), and reproduced only if a
+/// contradicted, absent, too small, undecided, reproduced. With a contrast that
+/// decides nothing it is contradicted or undecided. It is reproduced, absent or
+/// too small only if all controls are seen (IsSeen), and reproduced only if a
 /// control guards each of its contrasts that is `within` a bound
 /// (Claim::IsGuarded); else it is undecided. A control contradicts nothing.
 ///

@@ -59,9 +59,9 @@ class WindowTests {
   /// Requires that there is a held-out loss.
   Check OfHeldOut() const;
 
-  /// Allows for harm that only few seeds have. Let two margins of harm in one
+  /// Allows for harm that only few seeds have. Let four margins of harm in one
   /// seed of twelve be what brings the mean to the margin. Then n pairs hold no
-  /// harmed seed with probability u = (11/12)^n, and their mean is 1 - 2/12
+  /// harmed seed with probability u = (11/12)^n, and their mean is 1 - 4/12
   /// margins. The check passes if a test at level alpha / u shows a smaller
   /// mean, so that such a recipe passes with probability alpha beside that of a
   /// harmed seed that is seen. With u <= alpha there is nothing to allow for.

@@ -181,8 +181,8 @@ class Claim : public Study {
             {.name = "--seeds",
              .value = &seeds_,
              .help = "Train this many seeds in place of the experiments' own, "
-                     "from their first on: 4 make a pilot, which finds the "
-                     "spread",
+                     "from their first on: fewer make a pilot, which "
+                     "finds the spread and decides nothing",
              .least = 2,
              .most = 10'000}};
   }
@@ -202,6 +202,7 @@ class Claim : public Study {
     for (const estimators::ClaimCell& cell : claim_.cells) {
       Cell read = ReadCell(cell);
       std::vector<uint64_t>& seeds = read.experiment.train.seeds;
+      is_pilot_ = is_pilot_ || (seeds_ > 0 && seeds_ < seeds.size());
       if (seeds_ > 0) seeds = ConsecutiveSeeds(read.experiment, seeds_);
       for (const std::string& text :
            {cell.name, cell.stress,
@@ -247,7 +248,15 @@ class Claim : public Study {
         })) {
       ThrowNothingToJudge(plan);
     }
-    const ClaimResult result = estimators::JudgeClaim(claim_, cells);
+    ClaimResult result = estimators::JudgeClaim(claim_, cells);
+    if (is_pilot_) {
+      result.verdict = ClaimVerdict::kUndecided;
+      result.note = fmt::format(
+          "A pilot of {} seeds decides nothing, since a claim that is judged "
+          "again and again ends at a lucky seed. Train the experiments' own "
+          "seeds",
+          seeds_);
+    }
     return Answer{.code = ClaimCode(result.verdict),
                   .document = ClaimDocument(result),
                   .picture = ClaimPicture(result)};
@@ -288,7 +297,8 @@ class Claim : public Study {
   }
 
   fs::path folder_;
-  size_t seeds_ = 0;  ///< 0: the experiments' own
+  size_t seeds_ = 0;       ///< 0: the experiments' own
+  bool is_pilot_ = false;  ///< fewer than the experiments' own are asked for
 
   estimators::Claim claim_;
 };

@@ -266,7 +266,8 @@ gate::Policy ForPrecision(gate::Policy policy,
                "gate: the experiments of {} and {} have margins of {:g} % and "
                "{:g} %, so that the logs name no single one. Choose it with "
                "--margin or --policy.",
-               first.label, run.label, of_first.Margin(), margin);
+               compare::Label(first), compare::Label(run), of_first.Margin(),
+               margin);
   }
   return of_first;
 }

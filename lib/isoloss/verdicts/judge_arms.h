@@ -28,6 +28,12 @@ gate::Policy PolicyOf(const std::string& file,
 gate::Policy ForPrecision(gate::Policy policy,
                           const std::string& experiment_text);
 
+/// Returns that policy for the experiments of all these runs.
+/// Errors   also ConfigError naming two runs whose experiments choose other
+///          margins.
+gate::Policy ForPrecision(gate::Policy policy,
+                          const std::vector<compare::Run>& runs);
+
 /// Judges every candidate in `runs` against `baseline_arm`, beside null arms
 /// and the control (RolesOf).
 /// Errors   ConfigError if either side has no run; as RolesOf and
