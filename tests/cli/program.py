@@ -53,6 +53,7 @@ recipe = "mxfp8_rceil"
 [tuning]
 rates = [0.0005, 0.001, 0.002]
 held_out = [2, 1, 2]
+seeds = [7, 8]
 configuration = "9057a6320d032a0c"
 [log]
 eval_every = 7
