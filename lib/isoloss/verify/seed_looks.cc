@@ -161,8 +161,20 @@ std::vector<int64_t> JudgedSeeds(const document::Json& verdict) {
   return seeds;
 }
 
+/// Returns whether the verdict was of some of these pairs.
+bool IsLookAt(const document::Json& verdict, const runlog::Provenance& run,
+              const std::string& baseline_arm,
+              const std::vector<int64_t>& seeds) {
+  const std::vector<int64_t> judged = JudgedSeeds(verdict);
+  return verdict["baseline"]["arm"] == baseline_arm &&
+         verdict["config_digest"] == run.config_digest &&
+         verdict["corpus_digest"] == run.corpus_digest && !judged.empty() &&
+         judged != seeds && std::ranges::includes(seeds, judged);
+}
+
 /// Says that the verdict in the folder was an earlier look at some of these
-/// pairs. Empty if there is none.
+/// pairs. Empty if there is none. A file that is no verdict at all is refused
+/// when this verdict is to replace it.
 std::string EarlierLook(const fs::path& folder,
                         std::span<const compare::Run> runs,
                         const std::string& baseline_arm) {
@@ -170,20 +182,22 @@ std::string EarlierLook(const fs::path& folder,
   std::error_code error;
   if (folder.empty() || !fs::exists(fs::symlink_status(file, error))) return {};
   const std::vector<int64_t> seeds = SeedsOf(runs, baseline_arm);
-  const runlog::Provenance& now = runs.front().log.provenance;
-  for (const document::Json& verdict : verdicts::ReadVerdictFile(file)) {
-    const std::vector<int64_t> judged = JudgedSeeds(verdict);
-    const bool is_look = verdict["baseline"]["arm"] == baseline_arm &&
-                         verdict["config_digest"] == now.config_digest &&
-                         verdict["corpus_digest"] == now.corpus_digest &&
-                         !judged.empty() && judged != seeds &&
-                         std::ranges::includes(seeds, judged);
-    if (!is_look) continue;
+  std::vector<document::Json> earlier;
+  try {
+    earlier = verdicts::ReadVerdictFile(file);
+  } catch (const Error&) {
+    return fmt::format("; {} can't be read, so it may have been a look",
+                       Printable(file.string()));
+  }
+  for (const document::Json& verdict : earlier) {
+    if (!IsLookAt(verdict, runs.front().log.provenance, baseline_arm, seeds)) {
+      continue;
+    }
     return fmt::format(
         "; but {} was of {} of these {} pairs: a look was taken before, and "
         "each look adds up to alpha to the chance of a pass when the "
         "difference lies on the margin",
-        Printable(file.string()), judged.size(), seeds.size());
+        Printable(file.string()), JudgedSeeds(verdict).size(), seeds.size());
   }
   return {};
 }

@@ -69,7 +69,7 @@ std::string FinalWindowText(const gate::Judgement& judgement);
 /// Reads the looks.json beside logs from anywhere, and changes no file. `logs`
 /// has files, or folders of them. Without a looks.json, a verdict in the folder
 /// `out` on fewer of the pairs is named as an earlier look; `out` may be empty.
-/// Errors   as gate::ReadLooks and verdicts::ReadVerdictFile.
+/// Errors   as gate::ReadLooks.
 gate::Looks LooksBeside(const std::vector<std::filesystem::path>& logs,
                         std::span<const compare::Run> runs,
                         const std::string& baseline_arm,
