@@ -80,7 +80,7 @@ class Verdicts(CiTest):
         super().setUpClass()
         cls.logs = sorted(cls.make_logs("logs").values())
         cls.write("wide.toml", "margin_percent = 50\n")
-        cls.write("narrow.toml", "margin_percent = 1e-9\n")
+        cls.write("narrow.toml", "margin_percent = 0.01\n")
 
     def outcome(self, *arguments):
         result = self.run_ci("gate", *self.logs, *arguments)

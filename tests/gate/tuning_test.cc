@@ -8,6 +8,7 @@
 #include <cmath>
 #include <string>
 
+#include "isoloss/runlog/tuning.h"
 #include "judged_runs.h"
 #include "support/foreign_runs.h"
 

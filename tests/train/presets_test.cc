@@ -38,10 +38,34 @@ TEST_P(PresetConformance, IsAValidModelWhoseSizeIsEstimatedExactly) {
 // DeepSeek's reports say 37B of 671B, and 2.4B of 16B; both are rounded, and
 // count embeddings in different ways: 2.4B leaves out one of two tables.
 TEST(ActiveParameters, AreThoseOfDeepSeeksReports) {
-  EXPECT_NEAR(ActiveParameters(PresetByName("dsv3-671b-topology").model) / 37e9,
-              1, 0.02);
-  EXPECT_NEAR(ActiveParameters(PresetByName("dsv3-16b-topology").model) / 2.4e9,
-              1, 0.12);
+  // The widths, depths and tables of DeepSeek-V3 and DeepSeek-V2-Lite.
+  model::ModelConfig large = PresetByName("dsv3-671b-topology").model;
+  large.vocab_size = 129280;
+  large.dim = 7168;
+  large.n_layers = 61;
+  large.n_dense_layers = 3;
+  large.n_heads = 128;
+  large.q_lora_rank = 1536;
+  large.kv_lora_rank = 512;
+  large.dense_hidden_dim = 18432;
+  large.moe_hidden_dim = 2048;
+  model::ModelConfig small = PresetByName("dsv3-16b-topology").model;
+  small.vocab_size = 102400;
+  small.dim = 2048;
+  small.n_layers = 27;
+  small.n_dense_layers = 1;
+  small.n_heads = 16;
+  small.kv_lora_rank = 512;
+  small.dense_hidden_dim = 10944;
+  small.moe_hidden_dim = 1408;
+  for (model::ModelConfig* model : {&large, &small}) {
+    model->qk_nope_head_dim = 128;
+    model->qk_rope_head_dim = 64;
+    model->v_head_dim = 128;
+  }
+
+  EXPECT_NEAR(ActiveParameters(large) / 37e9, 1, 0.02);
+  EXPECT_NEAR(ActiveParameters(small) / 2.4e9, 1, 0.12);
 }
 
 TEST_P(PresetConformance, HasAMeshThatFits) {

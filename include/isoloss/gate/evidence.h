@@ -10,7 +10,10 @@
 #include "isoloss/gate/looks.h"
 #include "isoloss/runlog/ensemble.h"
 #include "isoloss/runlog/probe_log.h"
-#include "isoloss/runlog/tuning.h"
+
+namespace isoloss::runlog {
+struct RateSweep;
+}
 
 namespace isoloss::gate {
 

@@ -49,7 +49,8 @@ struct ContrastResult {
   RunCounts counts = {};  ///< kDivergence
   /// The standard deviation over these seeds; not of kDivergence.
   std::optional<double> spread = std::nullopt;
-  /// What as many seeds can decide at this spread, and how many would do.
+  /// These are the power of as many seeds at this spread, and the number of
+  /// seeds that would do.
   std::optional<ClaimPower> power = std::nullopt;
   std::optional<size_t> seeds_needed = std::nullopt;
   ClaimVerdict verdict = ClaimVerdict::kUndecided;
@@ -74,9 +75,9 @@ struct ClaimResult {
 /// The claim has the first verdict in this list that one of its contrasts has:
 /// contradicted, absent, too small, undecided, reproduced. With a contrast that
 /// decides nothing it is contradicted or undecided. It is reproduced, absent or
-/// too small only if all controls are seen (IsSeen), and reproduced only if a
-/// control guards each of its contrasts that is `within` a bound
-/// (Claim::IsGuarded); else it is undecided. A control contradicts nothing.
+/// too small only if all controls are seen (IsSeen), else undecided. Each of
+/// its contrasts that is `within` a bound needs a control that guards it
+/// (Claim::IsGuarded) to be reproduced. A control contradicts nothing.
 ///
 /// Special  If a run has a loss that is not finite, its seed is left out of
 ///          gaps, and the contrast decides nothing. A contrast with a missing

@@ -11,6 +11,7 @@
 #include "isoloss/compare/training_scale.h"
 #include "isoloss/gate/check_titles.h"
 #include "isoloss/gate/level.h"
+#include "isoloss/runlog/tuning.h"
 #include "isoloss/stats/rate_optimum.h"
 
 namespace isoloss::gate {

@@ -63,9 +63,9 @@ class WindowTests {
   /// seed of twelve be what brings the mean to the margin. Then n pairs hold no
   /// harmed seed with probability u = (11/12)^n, and their mean is 1 - 4/12
   /// margins. The check passes if a test at level alpha / u shows a smaller
-  /// mean, so that such a recipe passes with probability alpha beside that of a
-  /// harmed seed that is seen. With u <= alpha there is nothing to allow for.
-  /// The limit holds for the window and, if there are any, held-out losses.
+  /// mean. So such a recipe passes unseen with probability alpha. With u <=
+  /// alpha there is nothing to allow for. The limit holds for the window and,
+  /// if there are any, held-out losses.
   Check OfRareHarm() const;
 
  private:

@@ -12,6 +12,7 @@
 #include "isoloss/gate/policy.h"
 #include "isoloss/gate/verdict.h"
 #include "isoloss/runlog/ensemble.h"
+#include "isoloss/runlog/tuning.h"
 
 namespace isoloss::logs {
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "isoloss/base/portable_math.h"
 #include "isoloss/estimators/size_text.h"
 #include "isoloss/studies/documents.h"
 #include "isoloss/studies/study.h"
@@ -256,9 +257,10 @@ void AddLineTo(double most, const ArmStatement& arm, double confidence,
   document::PictureBand band{.edges = {}, .colour = document::colour::kBlue};
   document::PicturePath path{.points = {}, .colour = document::colour::kBlue};
   for (int i = 0; i <= kPointsOfTheLine; ++i) {
-    const double flops = least.size.Flops() *
-                         std::pow(most / least.size.Flops(),
-                                  static_cast<double>(i) / kPointsOfTheLine);
+    const double flops =
+        least.size.Flops() *
+        portable::Pow(most / least.size.Flops(),
+                      static_cast<double>(i) / kPointsOfTheLine);
     const GapInterval gap =
         estimators::LineAt(arm.arm.cells, flops).Interval(confidence);
     band.edges.push_back({flops, gap.lower, gap.upper});

@@ -118,7 +118,7 @@ Plan PlanRates(const train::Experiment& experiment, size_t seeds,
   LogLossesOnly(base);
   Plan plan{.kind = "rates", .folder = folder, .cells = {}, .text = {}};
   for (int i = 0; i < kFirstRates; ++i) {
-    const double rate = base.train.lr * std::exp2(i - kFirstRates / 2);
+    const double rate = std::ldexp(base.train.lr, i - kFirstRates / 2);
     if (rate <= kLargestRate) plan.cells.push_back(CellOf(base, rate));
   }
   plan.text =
