@@ -71,7 +71,7 @@ struct Contrast {
   /// Every contrast of role kClaim has one, and no other has.
   std::optional<double> published_size = std::nullopt;
   std::string size_source = {};  ///< who says so; "ours: ..." if no source does
-  /// An effect nearer to 0 than this counts as nothing for kAbove and kBelow.
+  /// An effect that is nearer to 0 is no effect, for kAbove and kBelow.
   std::optional<double> equivalence = std::nullopt;
   /// The standard deviation over seeds that earlier runs had.
   std::optional<double> spread = std::nullopt;
