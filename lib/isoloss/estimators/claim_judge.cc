@@ -243,16 +243,24 @@ void JudgeFactor(std::span<const CellCurves> cells, double alpha,
 /// Considers only the claim's own contrasts. One that lacks runs or losses may
 /// turn out to be contradicted, so without it nothing milder is decided.
 ClaimVerdict VerdictOf(std::span<const ContrastResult> contrasts) {
-  bool whole = true;
+  const auto any = [&](const auto& is) {
+    return std::ranges::any_of(contrasts, [&](const ContrastResult& result) {
+      return result.contrast.role == ContrastRole::kClaim && is(result);
+    });
+  };
+  const auto has = [&](ClaimVerdict verdict) {
+    return any([verdict](const ContrastResult& result) {
+      return result.verdict == verdict;
+    });
+  };
+  if (has(ClaimVerdict::kContradicted)) return ClaimVerdict::kContradicted;
+  if (any([](const ContrastResult& result) { return !result.note.empty(); })) {
+    return ClaimVerdict::kUndecided;
+  }
   for (const ClaimVerdict verdict :
-       {ClaimVerdict::kContradicted, ClaimVerdict::kAbsent,
-        ClaimVerdict::kTooSmall, ClaimVerdict::kUndecided}) {
-    for (const ContrastResult& result : contrasts) {
-      if (result.contrast.role != ContrastRole::kClaim) continue;
-      whole = whole && result.note.empty();
-      if (result.verdict == verdict) return verdict;
-    }
-    if (!whole) return ClaimVerdict::kUndecided;
+       {ClaimVerdict::kAbsent, ClaimVerdict::kTooSmall,
+        ClaimVerdict::kUndecided}) {
+    if (has(verdict)) return verdict;
   }
   return ClaimVerdict::kReproduced;
 }

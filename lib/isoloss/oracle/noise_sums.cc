@@ -92,15 +92,14 @@ void NoiseSums::Squares::Merge(const Squares& part) {
 
 double NoiseSums::Squares::BeyondChance() const {
   if (errors == 0.0) return 0.0;
-
   // Laurent, Massart, Annals of Statistics 28 (2000), lemma 1, is about a
   // weighted sum of squares of normal errors. It exceeds its mean by more than
   // 2 |w| sqrt(x) + 2 max(w) x with a probability of at most exp(-x).
   const double x = -std::log(runlog::kRowChance);
+  double spread = std::sqrt(squares * x);
   // Squares may overflow where |w| does not; it is at most the sum of w.
-  const double norm = std::min(std::sqrt(squares), variances);
-  const double chance =
-      variances + 2.0 * norm * std::sqrt(x) + 2.0 * largest * x;
+  if (!std::isfinite(spread)) spread = variances * std::sqrt(x);
+  const double chance = variances + 2.0 * spread + 2.0 * largest * x;
   return std::sqrt(errors / chance);
 }
 

@@ -161,15 +161,13 @@ std::vector<int64_t> JudgedSeeds(const document::Json& verdict) {
   return seeds;
 }
 
-/// Returns whether the verdict was of some of these pairs.
-bool IsLookAt(const document::Json& verdict, const runlog::Provenance& run,
-              const std::string& baseline_arm,
-              const std::vector<int64_t>& seeds) {
-  const std::vector<int64_t> judged = JudgedSeeds(verdict);
+/// Returns whether the verdict was of runs that compare with this one.
+bool IsOfExperiment(const document::Json& verdict,
+                    const runlog::Provenance& run,
+                    const std::string& baseline_arm) {
   return verdict["baseline"]["arm"] == baseline_arm &&
          verdict["config_digest"] == run.config_digest &&
-         verdict["corpus_digest"] == run.corpus_digest && !judged.empty() &&
-         judged != seeds && std::ranges::includes(seeds, judged);
+         verdict["corpus_digest"] == run.corpus_digest;
 }
 
 /// Says that the verdict in the folder was an earlier look at some of these
@@ -190,14 +188,17 @@ std::string EarlierLook(const fs::path& folder,
                        Printable(file.string()));
   }
   for (const document::Json& verdict : earlier) {
-    if (!IsLookAt(verdict, runs.front().log.provenance, baseline_arm, seeds)) {
-      continue;
-    }
+    const std::vector<int64_t> judged = JudgedSeeds(verdict);
+    const bool is_look =
+        IsOfExperiment(verdict, runs.front().log.provenance, baseline_arm) &&
+        !judged.empty() && judged != seeds &&
+        std::ranges::includes(seeds, judged);
+    if (!is_look) continue;
     return fmt::format(
         "; but {} was of {} of these {} pairs: a look was taken before, and "
         "each look adds up to alpha to the chance of a pass when the "
         "difference lies on the margin",
-        Printable(file.string()), JudgedSeeds(verdict).size(), seeds.size());
+        Printable(file.string()), judged.size(), seeds.size());
   }
   return {};
 }
