@@ -127,20 +127,29 @@ class MpiTest(unittest.TestCase):
                     pass
             job.communicate()
 
+    def reasons_without_launcher(self):
+        reasons = self.reasons()
+        # MPICH has a proxy beside the stopped launcher. Once one process has ended, the proxy may kill the other
+        # one before its own deadline.
+        self.assertGreaterEqual(len(reasons), 1 if MPI == "mpich" else 2)
+        return reasons
+
     def test_processes_end_though_the_launcher_is_stopped(self):
         self.ended_without_its_launcher("pause", lambda job: os.kill(job.pid, signal.SIGSTOP))
-        reasons = self.reasons()
-        self.assertEqual(set(reasons), {"abort-process0.txt", "abort-process1.txt"})
-        for number, reason in enumerate(reasons[name] for name in sorted(reasons)):
+        for file, reason in self.reasons_without_launcher().items():
+            number = file.removeprefix("abort-process").removesuffix(".txt")
             self.assertIn(f"process {number}: MPI_Finalize has not returned", reason)
             self.assertRegex(reason, r"The launcher \(process \d+, mpi(run|exec).*\) is stopped")
 
     def test_a_process_that_prints_to_a_stopped_launcher_ends(self):
         self.ended_without_its_launcher("print", lambda job: os.kill(job.pid, signal.SIGSTOP))
-        reasons = self.reasons()
-        self.assertIn("for process 0", reasons["abort-process1.txt"])
-        self.assertIn("blocked output", reasons["abort-process0.txt"])
-        self.assertIn("process 1 says step ", reasons["abort-process0.txt"])
+        expected = {
+            "abort-process0.txt": ("blocked output", "process 1 says step "),
+            "abort-process1.txt": ("for process 0",),
+        }
+        for file, reason in self.reasons_without_launcher().items():
+            for part in expected[file]:
+                self.assertIn(part, reason)
 
     def test_both_processes_name_each_other_if_their_link_goes_down(self):
         # A network of its own, without any other interface. Open MPI's processes of one machine would
