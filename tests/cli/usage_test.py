@@ -73,7 +73,7 @@ class Usage(ProgramTest):
 
     def test_former_names_of_moved_commands_work(self):
         moved = [(above, name) for above in ("study", "lab") for name in commands_in(self.help_of(above))]
-        self.assertEqual(len(moved), 14)
+        self.assertEqual(len(moved), 15)
         for above, name in moved:
             self.assertEqual(self.help_of(name), self.help_of(above, name))
 

@@ -130,7 +130,8 @@ Action DeclareInit(CLI::App& app) {
       .NumberIn(1e-6, 99)
       .ShowDefault();
   AddFlag(app, "--no-pilot", arguments->no_pilot,
-          "Train nothing: tune no learning rate, and assume how far chance "
+          "Train nothing: tune no rate, grade no control, and assume how far "
+          "chance "
           "drives two runs apart");
   AddOption(app, "--tokens", request.token_type,
             "The paths are token files: flat little-endian integers of this "
@@ -142,9 +143,10 @@ Action DeclareInit(CLI::App& app) {
            "what it will cost. Four arms: BF16, the candidate, a null arm and "
            "a control. Of the steps and seeds that the budget allows it takes "
            "those that most probably give an answer. Besides, it trains BF16 "
-           "at five learning rates or more, with two seeds each, and a pilot, "
-           "of at most a fifth of the budget, which shows how far chance "
-           "drives two runs apart. Replaces no file");
+           "at five learning rates or more, with two seeds each, the control "
+           "in parts of its sites, if half of the budget is enough, and a "
+           "pilot, of at most a fifth of it, which shows how far chance drives "
+           "two runs apart. Replaces no file");
   return [arguments] {
     arguments->request.pilot = !arguments->no_pilot;
     const auto written = init::WriteExperiment(arguments->request);

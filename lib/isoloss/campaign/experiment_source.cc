@@ -38,13 +38,19 @@ std::optional<uint64_t> AddedSeeds(std::string_view text) {
   return count;
 }
 
+train::ExperimentInputs InputsOf(const ExperimentSource& source) {
+  return {.variables = {{"EIGEN3_INCLUDE_DIR", ISOLOSS_EIGEN3_INCLUDE_DIR}},
+          .overrides = source.overrides};
+}
+
 }  // namespace
 
 train::Experiment ExperimentSource::Load() const {
-  train::ExperimentInputs inputs;
-  inputs.variables = {{"EIGEN3_INCLUDE_DIR", ISOLOSS_EIGEN3_INCLUDE_DIR}};
-  inputs.overrides = overrides;
-  return train::LoadExperiment(file, inputs);
+  return train::LoadExperiment(file, InputsOf(*this));
+}
+
+train::Experiment ExperimentSource::Parse(std::string_view text) const {
+  return train::ParseExperiment(text, file, InputsOf(*this));
 }
 
 std::filesystem::path ResultsFolder(const train::Experiment& experiment,

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "isoloss/train/experiment.h"
@@ -17,6 +18,8 @@ struct ExperimentSource {
   /// Loads the experiment with its overrides.
   /// Errors   as train::LoadExperiment.
   train::Experiment Load() const;
+  /// Does the same as Load; `text` is the content of the file.
+  train::Experiment Parse(std::string_view text) const;
 };
 
 /// Returns `out`, or runs/<name of the experiment> if `out` is empty.

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "isoloss/config/values.h"
+#include "isoloss/config/writer.h"
 
 namespace isoloss::init {
 namespace {
@@ -122,11 +123,13 @@ spread_percent = {:.2g}
            "# No control arm: the candidate is the recipe that others take for "
            "one.\n\n";
   }
-  return section +
-         R"(# This arm must come out worse. docs/gate.md, "Null arms and the control".
-control = "control"
-
-)";
+  config::Writer control;
+  control.Names("control", text.controls);
+  return fmt::format(
+      "{}# {} must come out worse. docs/gate.md, \"Null arms and the "
+      "control\".\n{}\n",
+      section, text.graded.empty() ? "This arm" : "One of these arms",
+      control.text());
 }
 
 std::string ArmSections(const ExperimentText& text) {
@@ -155,6 +158,12 @@ perturb = "one_ulp"
 recipe = "{}"
 )",
         text.control);
+  }
+  if (!text.graded.empty()) {
+    sections +=
+        "\n# Parts of its sites that harm by about half a margin and by "
+        "one to one and a half.\n" +
+        text.graded;
   }
   return sections;
 }

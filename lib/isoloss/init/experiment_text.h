@@ -24,6 +24,9 @@ struct ExperimentText {
   std::string baseline;      ///< a recipe, which is the arm's name too
   std::string candidate;     ///< likewise
   std::string control = {};  ///< a recipe that is known to be worse; "": none
+  /// Names of gate.control, the mildest first; unless `control` is "".
+  std::vector<std::string> controls = {"control"};
+  std::string graded = {};  ///< arms of parts of the control; "": none
   int64_t steps = 0;
   std::optional<double> lr = {};  ///< empty: the preset's
   std::string tuning = {};        ///< [tuning]; "": no rate was tuned

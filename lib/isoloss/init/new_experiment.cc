@@ -17,15 +17,14 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/files.h"
 #include "isoloss/base/printable.h"
-#include "isoloss/base/temporary_folder.h"
 #include "isoloss/campaign/train_arms.h"
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/init/experiment_size.h"
 #include "isoloss/init/experiment_text.h"
+#include "isoloss/init/preparation.h"
 #include "isoloss/precision/recipe.h"
 #include "isoloss/report/live_view.h"
 #include "isoloss/step_checks/probe_cases.h"
-#include "isoloss/studies/rate_sweep.h"
 #include "isoloss/train/presets.h"
 #include "isoloss/verdicts/judge_arms.h"
 
@@ -341,6 +340,13 @@ std::vector<std::string> NotesOn(const NewExperiment& request,
         "`isoloss study rates {} --write` and the rate that it finds.",
         Printable(written.experiment.path.string())));
   }
+  if (written.experiment.gate.control.size() == 1) {
+    notes.push_back(fmt::format(
+        "No part of the control is known to harm by about a margin, so a "
+        "verdict may say little of such differences. `isoloss study controls "
+        "{} --write` looks for parts.",
+        Printable(written.experiment.path.string())));
+  }
   if (request.preset.ends_with("-topology")) {
     notes.emplace_back(
         "This preset shows where tokens travel. It is not made for judging "
@@ -358,34 +364,19 @@ std::optional<Spread> LearnSpread(const NewExperiment& request,
   return TrainPilot(*pilot);
 }
 
-/// Sweeps the learning rate of the experiment in a temporary folder, and puts
-/// the best one into `text`. Returns false if a signal came.
-bool TuneRate(const WrittenExperiment& written, ExperimentText& text) {
-  const TemporaryFolder folder;
-  studies::Plan plan = studies::PlanRates(
-      written.experiment, studies::kSweepSeeds, folder.path() / "rates");
-  for (studies::Cell& cell : plan.cells) {
-    cell.seconds = campaign::TrainingSeconds(
-        cell.experiment, train::PlanRuns(cell.experiment), written.rates);
+/// Returns the rates of all arms. A part of the control was not measured; it
+/// trains like the control.
+campaign::ArmRates RatesOf(const WrittenExperiment& written) {
+  campaign::ArmRates rates = written.rates;
+  const std::vector<std::string>& controls = written.experiment.gate.control;
+  for (const std::string& part : controls) {
+    rates.emplace(part, rates.at(controls.back()));
   }
-  fmt::print(stderr,
-             "isoloss: sweep: {} learning rates x {} seeds of {} steps, about "
-             "{}, show which rate is best. --no-pilot leaves it out.\n",
-             plan.cells.size(), studies::kSweepSeeds, text.steps,
-             report::DurationText(plan.Seconds()));
-  studies::PrepareFolder(plan);
-  if (!studies::Train(plan)) return false;
-  const auto swept = studies::SweepRates(plan, /*may_train=*/true);
-  if (!swept) return false;
-  const auto optimum = swept->Optimum();
-  if (!optimum) return true;  // the preset's rate stays, and untuned
-  text.lr = swept->rates[optimum->best];
-  text.tuning =
-      studies::TuningText(studies::TuningOf(*swept, written.experiment));
-  return true;
+  return rates;
 }
 
-/// Chooses steps, learning rate and seeds, in this order, and tells `text`.
+/// Chooses steps, learning rate, parts of the control and seeds, in this order,
+/// and tells `text`.
 /// `remedy` says what is lacking. Returns false if a signal came.
 bool Plan(const NewExperiment& request, const corpus::Corpus& corpus,
           ExperimentText& text, WrittenExperiment& written,
@@ -394,15 +385,25 @@ bool Plan(const NewExperiment& request, const corpus::Corpus& corpus,
     written.experiment =
         train::ParseExperiment(text.Toml(), written.experiment.path);
   };
+  campaign::ArmRates rates = written.rates;
   const auto choice = [&](const Spread& spread) {
-    return SizeChoice(request, written.experiment, corpus, written.rates,
-                      spread);
+    return SizeChoice(request, written.experiment, corpus, rates, spread);
   };
   choice(AssumedSpread()).RequireLeast();
   text.steps = choice(AssumedSpread()).Best().steps;
   read();
-  if (request.pilot && !TuneRate(written, text)) return false;
+  if (request.pilot) {
+    if (!TuneRate(written.experiment, written.rates, text)) return false;
+    read();
+    const double oracle =
+        OracleSeconds(written.experiment, written.rates, request.candidate);
+    if (!GradeControl(written.experiment, written.rates,
+                      60 * request.budget_minutes, oracle, text)) {
+      return false;
+    }
+  }
   read();
+  rates = RatesOf(written);
   const auto spread = LearnSpread(request, written);
   if (!spread) return false;
   written.spread = *spread;
@@ -430,7 +431,7 @@ void Describe(const NewExperiment& request, const corpus::Corpus& corpus,
                      static_cast<double>(TokensPerStep(experiment)) /
                      static_cast<double>(corpus.training().count);
   written.training_seconds = campaign::TrainingSeconds(
-      experiment, train::PlanRuns(experiment), written.rates);
+      experiment, train::PlanRuns(experiment), RatesOf(written));
   written.oracle_seconds =
       OracleSeconds(experiment, written.rates, request.candidate);
 }

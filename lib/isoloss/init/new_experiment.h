@@ -25,8 +25,8 @@ struct NewExperiment {
   std::string token_type = {};
   double budget_minutes = 10;
   double margin_percent = gate::kOwnMarginPercent;
-  /// Trains before it plans: a sweep of learning rates, and a pilot that shows
-  /// the spread of seed pairs.
+  /// Trains before it plans: a sweep of learning rates, parts of the control,
+  /// and a pilot that shows the spread of seed pairs.
   bool pilot = true;
 };
 
@@ -51,10 +51,12 @@ struct WrittenExperiment {
 /// Writes a commented experiment file: BF16 against the candidate, with a null
 /// arm and a control. Steps are those of most power that the budget allows
 /// (MostTellingSize), by the speed of a few steps and AssumedSpread. A sweep of
-/// so many steps finds the learning rate, and a pilot at that rate the spread,
-/// by which the seeds are chosen. The file is whole or absent, and reads back.
-/// Special  empty if a signal ended the sweep or the pilot: no file is written.
-/// Errors   ConfigError if a file is there, a name, recipe, preset or path is
+/// so many steps finds the learning rate. At that rate the control is graded,
+/// if half of the budget trains its parts (studies::ReadParts), and a pilot
+/// shows the spread, by which the seeds are chosen. The file is whole or
+/// absent, and reads back. Special  empty if a signal ended one of the three:
+/// no file is written. Errors   ConfigError if a file is there, a name, recipe,
+/// preset or path is
 ///          of no use, the text is far too short or the budget too small; as
 ///          train::LoadCorpusOf; IoError if the file can't be written.
 std::optional<WrittenExperiment> WriteExperiment(const NewExperiment& request);

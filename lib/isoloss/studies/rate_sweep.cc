@@ -5,14 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <sstream>
 
-#include "isoloss/base/atomic_file.h"
 #include "isoloss/base/digest.h"
-#include "isoloss/base/error.h"
 #include "isoloss/base/text_file.h"
 #include "isoloss/runlog/tuning.h"
 #include "isoloss/stats/summary.h"
+#include "isoloss/studies/experiment_file.h"
 #include "isoloss/train/experiment_sections.h"
 
 namespace isoloss::studies {
@@ -22,19 +20,6 @@ constexpr double kDiverged = std::numeric_limits<double>::infinity();
 
 /// The largest rate that train.lr may have.
 constexpr double kLargestRate = train::kUnitOpenLow.high;
-
-/// Returns `count` seeds that no run of the experiment has.
-std::vector<uint64_t> SeedsOfTheirOwn(const train::Experiment& experiment,
-                                      size_t count) {
-  constexpr uint64_t kFirst = 1001;
-  std::vector<uint64_t> seeds;
-  for (uint64_t seed = kFirst; seeds.size() < count; ++seed) {
-    if (std::ranges::count(experiment.train.seeds, seed) == 0) {
-      seeds.push_back(seed);
-    }
-  }
-  return seeds;
-}
 
 Cell CellOf(train::Experiment experiment, double rate) {
   experiment.train.lr = rate;
@@ -110,12 +95,7 @@ std::optional<std::pair<double, double>> SweptRates::Spread() const {
 
 Plan PlanRates(const train::Experiment& experiment, size_t seeds,
                const std::filesystem::path& folder) {
-  train::Experiment base = experiment;
-  base.arms.resize(1);
-  base.gate = {};
-  base.tuning = {};
-  base.train.seeds = SeedsOfTheirOwn(experiment, seeds);
-  LogLossesOnly(base);
+  const train::Experiment base = OnSeedsOfItsOwn(experiment, seeds);
   Plan plan{.kind = "rates", .folder = folder, .cells = {}, .text = {}};
   for (int i = 0; i < kFirstRates; ++i) {
     const double rate = std::ldexp(base.train.lr, i - kFirstRates / 2);
@@ -167,17 +147,9 @@ std::string TuningText(const train::TuningConfig& tuning) {
 
 void WriteTuning(const train::TuningConfig& tuning,
                  const std::filesystem::path& file) {
-  std::istringstream lines(ReadTextFile(file, "Give an experiment file."));
-  std::string text;
-  bool earlier = false;
-  for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with("[")) earlier = line.starts_with("[tuning]");
-    if (!earlier) text += line + "\n";
-  }
-  while (text.ends_with("\n\n")) text.pop_back();
-  text += "\n" + TuningText(tuning);
-  train::ParseExperiment(text, file);
-  WriteFileAtomically(file, text);
+  const std::string text = ReadTextFile(file, "Give an experiment file.");
+  WriteExperiment(
+      WithTable(WithoutTables(text, {"[tuning]"}), TuningText(tuning)), file);
 }
 
 }  // namespace isoloss::studies

@@ -21,7 +21,6 @@ namespace isoloss::studies {
 /// falls, up to kMostRates.
 inline constexpr int kFirstRates = 5;
 inline constexpr size_t kMostRates = 11;
-inline constexpr size_t kSweepSeeds = 2;
 
 /// Holds the held-out losses of a sweep, in nats.
 struct SweptRates {

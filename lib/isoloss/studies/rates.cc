@@ -5,8 +5,8 @@
 
 #include <cmath>
 
-#include "isoloss/base/error.h"
 #include "isoloss/document/picture.h"
+#include "isoloss/studies/experiment_file.h"
 #include "isoloss/studies/rate_sweep.h"
 #include "isoloss/studies/study.h"
 
@@ -140,29 +140,15 @@ document::Picture RatesPicture(const RatesResult& result) {
 class Rates : public Study {
  public:
   std::vector<Option> Options() override {
-    return {{.name = "experiment", .value = &source_},
-            {.name = "--seeds",
-             .value = &seeds_,
-             .help = "Seeds of each rate, which the experiment does not train "
-                     "(default: 2)",
-             .least = 1,
-             .most = 1000},
-            {.name = "--write",
-             .value = &write_,
-             .help = "Write [tuning] into the experiment file, in place of an "
-                     "earlier one"}};
+    return arguments_.Options(
+        "Seeds of each rate, which the experiment does not train (default: 2)",
+        "Write [tuning] into the experiment file, in place of an earlier one");
   }
 
   Plan MakePlan(const Request& request) override {
-    if (write_ && !source_.overrides.empty()) {
-      ThrowError(ErrorKind::kConfig,
-                 "rates: --write is given with --set {}, but the file would "
-                 "not have what was swept. Edit the file and leave out --set.",
-                 source_.overrides.front());
-    }
-    experiment_ = source_.Load();
+    experiment_ = arguments_.Load("rates");
     Plan plan =
-        PlanRates(experiment_, seeds_,
+        PlanRates(experiment_, arguments_.seeds,
                   FolderOfStudy(experiment_.name, "rates", false, request.out));
     if (request.estimate) EstimateCosts(plan.cells);
     return plan;
@@ -173,15 +159,15 @@ class Rates : public Study {
         "{} rates from {:g} to {:g} x {} seeds of {} steps of {}: {}. Where "
         "the best lies at an edge, another rate follows.\n",
         plan.cells.size(), plan.cells.front().experiment.train.lr,
-        plan.cells.back().experiment.train.lr, seeds_, experiment_.train.steps,
-        experiment_.arms.front().name, CostText(plan));
+        plan.cells.back().experiment.train.lr, arguments_.seeds,
+        experiment_.train.steps, experiment_.arms.front().name, CostText(plan));
   }
 
   std::optional<Answer> Judge(const Plan& plan, bool may_train) override {
     const auto swept = SweepRates(plan, may_train);
     if (!swept) return std::nullopt;
     const train::TuningConfig tuning = TuningOf(*swept, experiment_);
-    if (write_) WriteTuning(tuning, experiment_.path);
+    if (arguments_.write) WriteTuning(tuning, experiment_.path);
     const RatesResult result{experiment_, *swept, tuning};
     const auto optimum = swept->Optimum();
     return Answer{.code = optimum && optimum->bracketed
@@ -193,9 +179,7 @@ class Rates : public Study {
   }
 
  private:
-  campaign::ExperimentSource source_;
-  size_t seeds_ = kSweepSeeds;
-  bool write_ = false;
+  WritingArguments arguments_;
   train::Experiment experiment_;
 };
 
