@@ -172,7 +172,6 @@ TEST_F(GradedControlTest, TrainsNestedPartsOnSeedsOfTheirOwn) {
 }
 
 TEST_F(GradedControlTest, RefusesWhatCannotBeGraded) {
-  EXPECT_THAT(ErrorOf({"gate.control=[]"}), HasSubstr("names no arm"));
   EXPECT_THAT(ErrorOf({"arms.bad.recipe=bf16"}),
               HasSubstr("quantises no GEMM"));
   EXPECT_THAT(ErrorOf({"arms.bad_one.recipe=bf16"}),
