@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "isoloss/document/picture.h"
 #include "isoloss/stats/mean_interval.h"
@@ -32,47 +33,58 @@ std::string HarmText(double percent) {
   return std::isfinite(percent) ? fmt::format("{:+.3f}", percent) : "diverged";
 }
 
+std::string MarginsText(double percent, const GradedControl& graded) {
+  return std::isfinite(percent)
+             ? fmt::format("by {:.2g}", percent / graded.margin_percent)
+             : "so that training diverged";
+}
+
 /// Says why no part serves a grade, and what to do.
 std::string Remedy(const GradedControl& graded, const Grade& grade) {
   const std::vector<double> fit = graded.Fit();
-  const double margin = graded.margin_percent;
-  const double target = grade.margins * margin;
+  const double target = grade.margins * graded.margin_percent;
   if (fit.back() < target) {
     return fmt::format(
-        "No part harms by about {:g} margins: all sites do by {:.2g}. Name a "
-        "worse recipe, or choose a smaller margin, and grade again.",
-        grade.margins, fit.back() / margin);
+        "all sites do {}. Name a worse recipe, or choose a smaller margin, and "
+        "grade again.",
+        MarginsText(fit.back(), graded));
   }
   if (fit.front() > target) {
+    const auto include = graded.parts.front().include.value_or(
+        std::vector<std::string>{"a part of its sites"});
     return fmt::format(
-        "No part harms by about {:g} margins: the mildest does by {:.2g}. Name "
-        "a better recipe, or give {} the include of that part, and grade "
-        "again: include = [\"{}\"].",
-        grade.margins, fit.front() / margin, graded.control,
-        fmt::join(*graded.parts.front().include, "\", \""));
+        "the mildest does {}. Name a better recipe, or give {} the sites of "
+        "that part, and grade again: include = [\"{}\"].",
+        MarginsText(fit.front(), graded), graded.control,
+        fmt::join(include, "\", \""));
   }
   const auto above = std::ranges::upper_bound(fit, target);
   return fmt::format(
-      "No part harms by about {:g} margins: there is a leap from {:.2g} to "
-      "{:.2g}. Train more --seeds, or name another recipe.",
-      grade.margins, *(above - 1) / margin, *above / margin);
+      "one does {}, and the next {}. Train more --seeds, or name another "
+      "recipe.",
+      MarginsText(*(above - 1), graded), MarginsText(*above, graded));
 }
 
 /// Names the part of each grade.
 std::vector<std::string> Choice(const GradedControl& graded) {
   std::vector<std::string> lines;
+  std::map<std::string, std::vector<double>> missing;  // by remedy
   for (const Grade& grade : kGrades) {
     const auto part = graded.PartOf(grade);
     if (!part) {
-      lines.push_back(Remedy(graded, grade));
+      missing[Remedy(graded, grade)].push_back(grade.margins);
       continue;
     }
     const bool whole = *part + 1 == graded.parts.size();
     lines.push_back(
-        fmt::format("{}: {}, which harms by {:.2g} margins.",
+        fmt::format("{}: {}, which harms {} margins.",
                     whole ? graded.control : graded.control + grade.suffix,
                     whole ? "all of its sites" : graded.parts[*part].name,
-                    graded.Fit()[*part] / graded.margin_percent));
+                    MarginsText(graded.Fit()[*part], graded)));
+  }
+  for (const auto& [remedy, margins] : missing) {
+    lines.push_back(fmt::format("No part harms by about {} margins: {}",
+                                fmt::join(margins, " or "), remedy));
   }
   return lines;
 }
