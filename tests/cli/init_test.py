@@ -36,7 +36,7 @@ class Init(ProgramTest):
         for words in ("wrote      trial.toml", "81000 tokens to train on, 9000 held out",
                       "4 arms x", "on this machine: training", "the oracle", "GFLOP/s",
                       "just now", "at least", "of logs", "The text is short",
-                      "The learning rate is not tuned"):
+                      "The learning rate is not tuned", "`isoloss study controls trial.toml --write`"):
             self.assertIn(words, re.sub(r"\n {13}", " ", shown))
         self.assertTrue(shown.endswith("\nNext:\n  isoloss verify trial.toml --dry-run\n"
                                        "  isoloss verify trial.toml\n"), shown)
@@ -93,14 +93,23 @@ class Init(ProgramTest):
     def test_a_sweep_tunes_the_rate_that_the_verdict_rests_on(self):
         self.write("brief.txt", WORDS[:29_000])  # read four times in 100 steps, the fewest
 
-        made = self.init("brief.txt", "--budget", "1e5", "--out", "tuned.toml")
+        result = self.run_isoloss("init", "brief.txt", "--budget", "1e5", "--out", "tuned.toml", "--json")
 
+        self.assertEqual(result.returncode, PASS, result.stderr)
+        made = json.loads(result.stdout)
         self.assertTrue(made["spread_measured"])
         self.assertFalse([note for note in made["notes"] if "not tuned" in note])
         written = tomllib.loads((self.folder / "tuned.toml").read_text())
         tuning = written["tuning"]
         best = min(zip(tuning["held_out"], tuning["rates"]))[1]
         self.assertEqual(written["train"]["lr"], best)
+        self.assertRegex(result.stderr, r"control: 7 arms x 2 seeds of \d+ steps")
+        # Chance says whether some part does about the margin. The note stands where none does.
+        parts = [arm for arm in written["arms"] if arm.startswith("control_")]
+        noted = any("study controls" in note for note in made["notes"])
+        self.assertEqual(written["gate"]["control"], "control" if noted else [*parts, "control"])
+        for part in parts:
+            self.assertTrue(written["arms"][part]["include"])
         result = self.run_isoloss("verify", "tuned.toml", "--no-oracle", "--set", "train.seeds=[1,2]",
                                   "--out", "tuned")
         self.assertNotIn(result.returncode, (USAGE, INVALID), result.stderr)

@@ -33,9 +33,14 @@ std::string HarmText(double percent) {
   return std::isfinite(percent) ? fmt::format("{:+.3f}", percent) : "diverged";
 }
 
+std::string Rounded(double margins) {
+  constexpr double kWhole = 10;
+  return fmt::format(margins < kWhole ? "{:.2g}" : "{:.0f}", margins);
+}
+
 std::string MarginsText(double percent, const GradedControl& graded) {
   return std::isfinite(percent)
-             ? fmt::format("by {:.2g}", percent / graded.margin_percent)
+             ? "by " + Rounded(percent / graded.margin_percent)
              : "so that training diverged";
 }
 
@@ -97,10 +102,11 @@ std::string Uncertainty(const GradedControl& graded) {
     widest = std::max(widest, interval.upper - interval.mean);
   }
   return fmt::format(
-      "The choice is uncertain: a harm may be off by up to {:.2g} margins (90 "
-      "% interval over {} seed{}), and chance may exceed what a part does. No "
-      "verdict rests on it: `verify` judges the controls on other seeds.",
-      widest / graded.margin_percent, graded.seeds.size(),
+      "The choice is uncertain: a harm may be off by up to {} margins (90 % "
+      "interval over {} seed{}; more --seeds narrow it), and chance may exceed "
+      "what a part does. No verdict rests on it: `verify` judges the controls "
+      "on other seeds.",
+      Rounded(widest / graded.margin_percent), graded.seeds.size(),
       graded.seeds.size() == 1 ? "" : "s");
 }
 
