@@ -35,7 +35,8 @@ std::string HarmText(double percent) {
 
 std::string Rounded(double margins) {
   constexpr double kWhole = 10;
-  return fmt::format(margins < kWhole ? "{:.2g}" : "{:.0f}", margins);
+  return margins < kWhole ? fmt::format("{:.2g}", margins)
+                          : fmt::format("{:.0f}", margins);
 }
 
 std::string MarginsText(double percent, const GradedControl& graded) {
