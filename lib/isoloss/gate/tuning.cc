@@ -133,7 +133,7 @@ Check CheckRate(const runlog::Provenance& run, const RateSweep* given) {
   return JudgeRate(*sweep, *rate);
 }
 
-/// What has learnt enough ends below so many bits.
+/// A baseline that ends below so many bits has learnt enough.
 struct Bar {
   double bits = 0;
   std::string text;  ///< with the number
@@ -162,7 +162,7 @@ std::optional<Bar> BarOf(const Judgement& judgement) {
              fmt::format("the {:.3f} of the corpus' bigrams", *bigrams)};
 }
 
-/// What cannot be looked at is INCONCLUSIVE, too.
+/// A baseline without a bar is INCONCLUSIVE, too.
 Check CheckLearnt(const Judgement& judgement) {
   const std::string& arm = judgement.baseline.arm;
   const std::optional<Bar> bar = BarOf(judgement);
