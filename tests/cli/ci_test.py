@@ -79,7 +79,7 @@ class Verdicts(CiTest):
     def setUpClass(cls):
         super().setUpClass()
         cls.logs = sorted(cls.make_logs("logs").values())
-        cls.write("wide.toml", "margin_percent = 50\n")
+        cls.write("wide.toml", "margin_percent = 50\nrequire_tuning = false\n")
         cls.write("narrow.toml", "margin_percent = 0.01\n")
 
     def outcome(self, *arguments):

@@ -107,6 +107,9 @@ class Claim(ProgramTest):
         pilot = json.loads(fewer.stdout)
         self.assertEqual(pilot["contrasts"][0]["seeds"], 3)
         self.assertEqual((pilot["verdict"], fewer.returncode), ("undecided", INCONCLUSIVE))
+        self.assertEqual(pilot["contrasts"][0]["verdict"], "undecided")
+        self.assertIn("2 of its runs are missing", pilot["contrasts"][0]["note"])
+        self.assertGreater(pilot["contrasts"][0]["spread"], 0)
 
         # The runs are kept, and judged again to the same.
         again = self.claim("worse", "--no-train", "--json")

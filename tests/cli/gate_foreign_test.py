@@ -48,7 +48,7 @@ class GateForeign(ProgramTest):
         chart = self.chart("published.csv", {"bf16": losses(1), "fp8": losses(1, 0.04, 5)})
         out = self.folder / "out"
         text = self.gate(chart, "--out", out, code=INCONCLUSIVE)
-        self.assertIn("fp8 trains like bf16", text)
+        self.assertIn("that fp8 ends within 0.25 % of bf16", text)
         self.assertIn("at least 2 seed pairs are needed", text)
         verdict = json.loads((out / "verdict.json").read_text())
         self.assertEqual(verdict["outcome"], "INCONCLUSIVE")
@@ -72,7 +72,7 @@ class GateForeign(ProgramTest):
         for seed in (1, 2, 3):
             words.append(f"base={self.torchtitan(f'a{seed}.txt', losses(seed))}")
             words.append(f"mx={self.torchtitan(f'b{seed}.txt', losses(seed, 0.02, 5))}")
-        self.assertIn("mx trains like base", self.gate(*words, code=PASS))
+        self.assertIn("mx ends within 0.25 % of base", self.gate(*words, code=PASS))
 
     def test_two_common_losses_are_no_curve(self):
         words = []
@@ -151,7 +151,7 @@ class GateForeign(ProgramTest):
             (self.folder / arm).mkdir()
             for seed in (1, 2, 3):
                 self.torchtitan(f"{arm}/seed{seed}.log", losses(seed, percent, 5))
-        self.assertIn("fp8 trains like bf16",
+        self.assertIn("fp8 ends within 0.25 % of bf16",
                       self.gate(self.folder / "bf16", self.folder / "fp8", code=PASS))
         (self.folder / "fp8" / "seed2.log").unlink()
         text = self.gate(self.folder / "bf16", self.folder / "fp8", code=INVALID)

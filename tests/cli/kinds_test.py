@@ -3,7 +3,7 @@
 import json
 import shutil
 
-from program import ProgramTest, FAIL, INVALID, PASS, TINY
+from program import ProgramTest, FAIL, INVALID, PASS, PLAIN_POLICY, TINY
 
 
 class Kinds(ProgramTest):
@@ -44,9 +44,9 @@ class Kinds(ProgramTest):
 
     def test_a_folder_stands_for_its_run_logs_alone(self):
         folder = self.mixed("mixed")
-        by_file = json.loads(self.ok("gate", *sorted(self.logs.values()), "--json"))
+        by_file = json.loads(self.ok("gate", *sorted(self.logs.values()), "--json", *PLAIN_POLICY))
 
-        by_folder = json.loads(self.ok("gate", folder, "--json"))
+        by_folder = json.loads(self.ok("gate", folder, "--json", *PLAIN_POLICY))
 
         self.assertEqual(by_folder["checks"], by_file["checks"])
         self.assertEqual([run["file"] for run in by_folder["candidate"]["runs"]],

@@ -23,14 +23,17 @@ class Verdict(ProgramTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
+        # In 20 steps nothing is learnt.
+        cls.untuned = ("--policy", cls.write("untuned.toml", "require_tuning = false\n"))
         cls.passed = cls.verify("passed", options=["--verbose"])
         cls.logs = {log.stem: log
                     for log in (cls.folder / "passed").glob("*.h5")}
 
     @classmethod
     def verify(cls, out, *settings, experiment="tiny.toml", options=()):
+        policy = () if "--policy" in options else cls.untuned
         return cls.run_isoloss(
-            "verify", experiment, "--out", out, *options,
+            "verify", experiment, "--out", out, *options, *policy,
             *(f"--set={setting}" for setting in settings))
 
     def verdict(self, out):
@@ -104,7 +107,7 @@ class Verdict(ProgramTest):
 
     def test_gate_on_the_logs_gives_the_verdict_of_verify(self):
         result = self.run_isoloss("gate", *sorted(self.logs.values()), "--probe",
-                                  "passed/probes", "--out", "gated")
+                                  "passed/probes", "--out", "gated", *self.untuned)
 
         self.assert_verdict(result, PASS, "PASS")
         ours, theirs = self.verdict("gated"), self.verdict("passed")
@@ -127,19 +130,19 @@ class Verdict(ProgramTest):
 
     def test_ascii_reports_are_ascii(self):
         for options in ((), ("--verbose",)):
-            result = self.run_isoloss("gate", *self.logs.values(), "--ascii", *options)
+            result = self.run_isoloss("gate", *self.logs.values(), "--ascii", *options, *self.untuned)
 
             self.assertEqual(result.returncode, PASS)
             self.assertTrue(result.stdout.isascii())
 
     def test_a_verdict_fits_on_a_screen_unless_everything_is_asked_for(self):
-        brief = self.run_isoloss("gate", *self.logs.values())
-        full = self.run_isoloss("gate", *self.logs.values(), "--verbose")
+        brief = self.run_isoloss("gate", *self.logs.values(), *self.untuned)
+        full = self.run_isoloss("gate", *self.logs.values(), "--verbose", *self.untuned)
 
         self.assert_verdict(brief, PASS, "PASS")
         self.assertLessEqual(len(brief.stdout.splitlines()), 25)
         self.assertLessEqual(max(map(len, brief.stdout.splitlines())), 80)
-        self.assertIn("mxfp8 trains like bf16 within 0.1 %", brief.stdout)
+        self.assertIn("mxfp8 ends within 0.1 % of bf16 here", brief.stdout)
         self.assertNotIn("L0 recipe_ran", brief.stdout)
         self.assertIn("L0 recipe_ran", full.stdout)
 
@@ -229,8 +232,8 @@ class Verdict(ProgramTest):
         good = self.edited_logs("control_fails", worse, logs)
         bad = self.edited_logs("control_passes", as_the_candidate, logs)
 
-        passed = self.run_isoloss("gate", *good)
-        inconclusive = self.run_isoloss("gate", *bad, "--control", "mxfp4")
+        passed = self.run_isoloss("gate", *good, *self.untuned)
+        inconclusive = self.run_isoloss("gate", *bad, "--control", "mxfp4", *self.untuned)
 
         self.assert_verdict(passed, PASS, "PASS")
         self.assertIn('The control "mxfp4" came out worse', passed.stdout)
@@ -238,7 +241,7 @@ class Verdict(ProgramTest):
         self.assertIn("smaller than the margin, so it shows nothing of larger ones",
                       " ".join(inconclusive.stdout.split()))
         self.assert_verdict(
-            self.run_isoloss("gate", *self.logs.values()), PASS, "PASS")
+            self.run_isoloss("gate", *self.logs.values(), *self.untuned), PASS, "PASS")
         self.assertIn("control: none named", self.passed.stdout)
 
     def test_an_arm_that_did_not_run_its_recipe_never_passes(self):
@@ -251,13 +254,21 @@ class Verdict(ProgramTest):
 
         self.assertIn(result.returncode, (FAIL, INVALID), result.stdout)
 
+    def test_runs_that_have_learnt_nothing_pass_no_tuned_question(self):
+        result = self.run_isoloss("gate", *self.logs.values())
+
+        self.assert_verdict(result, INCONCLUSIVE, "INCONCLUSIVE")
+        self.assertIn("L5 learnt", result.stdout.splitlines()[-1])
+        self.assertIn("nine tenths of the way from the source's unigrams", " ".join(result.stdout.split()))
+
     def test_runs_that_have_learnt_nothing_are_warned_about(self):
         # 20 steps leave the loss above the entropy of single tokens.
         # A build of a modified tree is warned about as well.
         warnings = [w for w in self.verdict("passed")["warnings"]
                     if "does not pin" not in w]
 
-        self.assertEqual(len(warnings), 2)
+        self.assertEqual(len(warnings), 3)
+        self.assertIn("nine tenths of the way", warnings.pop())
         for arm, warning in zip(("bf16", "mxfp8"), warnings):
             self.assertTrue(warning.startswith(arm), warning)
             self.assertIn("learnt nothing yet", warning)

@@ -66,7 +66,7 @@ inline Report SampleReport() {
                  .status = Status::kPass,
                  .outcome = "PASS",
                  .exit_code = 0,
-                 .headline = "null trains like bf16"};
+                 .headline = "null ends like bf16"};
   passing.checks = {SampleCase("L0", "complete", Status::kPass)};
   return MakeReport("isoloss verify", 1, {failing, passing});
 }

@@ -405,5 +405,34 @@ TEST(JudgeClaim, DecidesNothingWhileRunsAreMissing) {
   EXPECT_EQ(result.contrasts[0].note.rfind("10 of its runs", 0), 0u);
 }
 
+// Three gaps of 0, 0.01 and -0.01 % have a half width of 4.303 * 0.01 / sqrt(3)
+// = 0.025 %, so an effect of 0.1 % is excluded.
+TEST(JudgeClaim, FindsNothingAbsentWhileRunsAreMissing) {
+  Contrast contrast = GapContrast(Relation::kAbove, 0);
+  contrast.published_size = contrast.equivalence = 0.1;
+  Claim claim;
+  claim.contrasts = {contrast};
+  std::vector<CellCurves> cells = {
+      {.name = "cell",
+       .steps = kSteps,
+       .seeds = 3,
+       .arms = {Arm("a", {2, 2.0002, 1.9998}), Arm("b", {2, 2, 2})}}};
+
+  const ClaimResult all = JudgeClaim(claim, cells);
+  cells[0].seeds = 4;
+  const ClaimResult pilot = JudgeClaim(claim, cells);
+
+  EXPECT_EQ(all.verdict, ClaimVerdict::kAbsent);
+  EXPECT_EQ(pilot.verdict, ClaimVerdict::kUndecided);
+  EXPECT_EQ(pilot.contrasts[0].verdict, ClaimVerdict::kUndecided);
+  EXPECT_EQ(pilot.contrasts[0].note.rfind("2 of its runs are missing", 0), 0u);
+  // The pilot says how many seeds see the effect, but that the three of these
+  // would have done is no answer while they decide nothing.
+  EXPECT_EQ(pilot.contrasts[0].spread, all.contrasts[0].spread);
+  EXPECT_EQ(pilot.contrasts[0].seeds_needed, all.contrasts[0].seeds_needed);
+  EXPECT_TRUE(pilot.contrasts[0].seeds_needed.has_value());
+  EXPECT_FALSE(pilot.seeds_needed.has_value());
+}
+
 }  // namespace
 }  // namespace isoloss::estimators::claim_judge_test

@@ -293,6 +293,32 @@ TEST(GoodRunsOfAnEnsemble, GiveTheIntervalOfTheirSpread) {
   EXPECT_EQ(judgement.outcome, Outcome::kPass);
 }
 
+// Pairs have what precision asks for, with and without good runs beside them:
+// a mean of 0.055 % and a spread of 0.0129 % leave 0.068 % open at the level
+// 0.05 / (11/12)^4, which is 2/3 of the margin of 0.25 % at most.
+TEST(GoodRunsOfAnEnsemble, TakeNoCheckFromPairsOfPrecision) {
+  const Runs runs = ForeignArms({0.05, 0.06, 0.07, 0.04});
+  const NullEnsemble good = GoodRuns({0.02, -0.02, 0.04, -0.04});
+  const compare::Pairing pairing =
+      compare::PairBySeed("bf16", compare::RunsOfArm(runs, "bf16"), "fp8",
+                          compare::RunsOfArm(runs, "fp8"));
+  for (const NullEnsemble* beside :
+       {static_cast<const NullEnsemble*>(nullptr), &good}) {
+    const Judgement judgement =
+        Judge(Evidence{.pairing = &pairing, .benign = beside}, {});
+    EXPECT_EQ(judgement.outcome, Outcome::kPass);
+    EXPECT_EQ(CheckNamed(judgement, "final_window").pairs->count, 4);
+    EXPECT_EQ(CheckNamed(judgement, "last_steps").outcome, Outcome::kPass);
+    const Check& rare = CheckNamed(judgement, "rare_harm");
+    EXPECT_EQ(rare.outcome, Outcome::kPass);
+    EXPECT_NEAR(*rare.value, 0.068, 5e-4);
+  }
+  EXPECT_EQ(CheckNamed(JudgePrecision(ForeignArms({0.15, 0.19, 0.17, 0.17})),
+                       "rare_harm")
+                .outcome,
+            Outcome::kInconclusive);
+}
+
 TEST(GoodRunsOfAnEnsemble, RefuseARunBeyondTheMargin) {
   const NullEnsemble good = GoodRuns({0.02, -0.02, 0.04, -0.04});
   EXPECT_EQ(

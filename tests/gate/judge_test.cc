@@ -29,8 +29,8 @@ TEST(Judge, PassesWhenTheIntervalLiesWithinTheMargin) {
   EXPECT_EQ(judgement.outcome, Outcome::kPass);
   EXPECT_EQ(ExitCode(judgement.outcome), 0);
   // Of L0, the final window, the course of training, the held-out loss, the
-  // last steps, rare harm and the learning rate.
-  EXPECT_THAT(judgement.checks, SizeIs(compare::IntegrityRules().size() + 6));
+  // last steps, rare harm, the learning rate and what was learnt.
+  EXPECT_THAT(judgement.checks, SizeIs(compare::IntegrityRules().size() + 7));
   const Check& check = CheckNamed(judgement, "final_window");
   // Losses near 3 are rounded to 2^-52 of themselves: some 1e-13 %.
   EXPECT_NEAR(check.value.value(), 0.055, 1e-12);
@@ -153,7 +153,7 @@ TEST(Judge, AcceptsRunsWithoutEvaluations) {
   const Judgement judgement = JudgeRuns(runs);
 
   EXPECT_EQ(judgement.outcome, Outcome::kPass);
-  EXPECT_THAT(judgement.checks, SizeIs(compare::IntegrityRules().size() + 5));
+  EXPECT_THAT(judgement.checks, SizeIs(compare::IntegrityRules().size() + 6));
 }
 
 // ---- regression ------------------------------------------------------------

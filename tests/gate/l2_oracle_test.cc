@@ -82,7 +82,8 @@ TEST_F(OracleTest, CountsFlipsAgainstAPoissonLimit) {
 
 TEST_F(OracleTest, FailsOnNoiseBeyondFp32) {
   auto& oracle = probes_[0].log.oracle;
-  oracle.noise_ratio[kHotRow + 2] = 10;
+  // Chance explains a factor of at most 8.17, the rest is 0.98 and more.
+  oracle.noise_ratio[kHotRow + 2] = 8;
   EXPECT_EQ(CheckNamed(Judged(), "noise").outcome, Outcome::kPass);
 
   // The probe allowed for chance at 1e-12; 0.001 / 3 shared by some 400
@@ -455,6 +456,28 @@ const BadProbe kWrongCounts[] = {
     {"RowsWithoutNoise",
      [](auto& log) { log.oracle.row_noise_ratio[2] = std::nan(""); },
      "both must be NaN or neither", "evidence_domains"},
+    {"TensorNoiseBeyondNoise",
+     [](auto& log) { log.oracle.tensor_noise_ratio[2] = 1.11; },
+     "noise_ratio 1.1 and tensor_noise_ratio 1.11", "evidence_domains"},
+    // Of a single element chance explains sqrt(1 + 2 sqrt(x) + 2 x) = 8.172 for
+    // x = ln(1e12), so at least 1.1 / 8.172 = 0.1346 is left.
+    {"TensorNoiseExplainedAway",
+     [](auto& log) { log.oracle.tensor_noise_ratio[2] = 0.1345; },
+     "the second must lie between 0.1346 and the first", "evidence_domains"},
+    {"NoiseHiddenByTheTensor",
+     [](auto& log) { log.oracle.noise_ratio[2] = 1e6; },
+     "noise_ratio 1000000 and tensor_noise_ratio 1", "evidence_domains"},
+    {"InfiniteNoiseHiddenByTheTensor",
+     [](auto& log) { log.oracle.noise_ratio[2] = HUGE_VAL; },
+     "noise_ratio inf and tensor_noise_ratio 1", "evidence_domains"},
+    {"TensorNoiseNan",
+     [](auto& log) { log.oracle.tensor_noise_ratio[2] = std::nan(""); },
+     "both must be NaN, or", "evidence_domains"},
+    {"NegativeTensorNoise",
+     [](auto& log) { log.oracle.tensor_noise_ratio[2] = -1; },
+     "/oracle/tensor_noise_ratio", "evidence_domains"},
+    {"NegativeRowNoise", [](auto& log) { log.oracle.row_noise_ratio[2] = -1; },
+     "/oracle/row_noise_ratio", "evidence_domains"},
     {"SignWithoutElements", [](auto& log) { log.oracle.noisy_elements[2] = 0; },
      "0 noisy_elements", "evidence_domains"},
     {"RoutingCounts", [](auto& log) { log.routing.flips[0] = 501; },

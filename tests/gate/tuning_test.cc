@@ -236,19 +236,49 @@ TEST(Learnt, NeedsALossBelowTheBigramEntropy) {
   EXPECT_EQ(CheckNamed(judgement, "learnt").outcome, Outcome::kPass);
 }
 
-TEST(Learnt, IsNoQuestionWhereTheEntropyIsUnknown) {
+// Earlier logs have 0, and a large vocabulary has NaN.
+TEST(Learnt, IsNotShownWhereTheEntropyIsUnknown) {
   for (const double unknown : {0.0, std::nan("")}) {
-    const Judgement judgement = JudgeRuns(WithBigrams(unknown));
-    EXPECT_EQ(judgement.outcome, Outcome::kPass);
-    for (const Check& check : judgement.checks) EXPECT_NE(check.name, "learnt");
+    const Check check = OnlyDoubt(WithBigrams(unknown), "learnt");
+    EXPECT_THAT(check.quantity,
+                HasSubstr("nobody knows whether bf16 has learnt more"));
+    EXPECT_THAT(check.next, HasSubstr("require_tuning = false"));
   }
 }
 
-TEST(Learnt, IsNoQuestionOfASourceWhoseEntropyIsKnown) {
-  Runs runs = WithBigrams(2.3);
-  for (auto& run : runs) run.log.provenance.entropy_floor_nats = 2.3;
+/// Runs whose source has no more to learn than bigrams.
+Runs WithFloor(double nats, double unigrams = 3.2) {
+  Runs runs = WithBigrams(nats);
+  for (auto& run : runs) {
+    run.log.provenance.entropy_floor_nats = nats;
+    run.log.provenance.unigram_entropy_nats = unigrams;
+  }
+  return runs;
+}
 
-  EXPECT_EQ(JudgeRuns(runs).outcome, Outcome::kPass);
+// The final loss is 2.3273 nats, and a tenth of the way from 3.2 is left above
+// a floor of (2.3273 - 0.32) / 0.9 = 2.2303 nats.
+TEST(Learnt, NeedsNineTenthsOfTheWayToAFloor) {
+  const Judgement near = JudgeRuns(WithFloor(2.231));
+  EXPECT_EQ(near.outcome, Outcome::kPass);
+  // 2.231 + 0.1 * 0.969 = 2.3279 nats are 3.358 bits, as is the loss.
+  EXPECT_EQ(CheckNamed(near, "learnt").quantity,
+            "bf16 ends at 3.358 bits per token, below 3.358, nine tenths of "
+            "the way from the source's unigrams, 4.617, to its floor, 3.219");
+
+  EXPECT_THAT(OnlyDoubt(WithFloor(2.229), "learnt").quantity,
+              HasSubstr("not below 3.356, nine tenths of the way"));
+  // Bigrams above the floor are passed long before.
+  Runs order2 = WithFloor(1);
+  for (auto& run : order2) run.log.provenance.bigram_entropy_nats = 2.6;
+  OnlyDoubt(order2, "learnt");
+}
+
+TEST(Learnt, IsNotShownWhereNothingCanBeLearnt) {
+  EXPECT_THAT(OnlyDoubt(WithFloor(3.2, 3.2), "learnt").quantity,
+              HasSubstr("nobody knows"));
+  EXPECT_THAT(OnlyDoubt(WithFloor(2.231, std::nan("")), "learnt").quantity,
+              HasSubstr("nobody knows"));
 }
 
 TEST(Learnt, IsAWarningWhereThePolicyAsksForNoMore) {

@@ -92,7 +92,7 @@ class Simulation {
     for (size_t i = 0; i < percent.size(); ++i) {
       window_.seeds[i].last_steps = percent[i] / 100;
     }
-    return WindowTests(evidence_, window_, policy_).OfLastSteps(evidence_);
+    return WindowTests(evidence_, window_, policy_).OfLastSteps();
   }
 
  private:

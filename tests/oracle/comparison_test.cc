@@ -169,6 +169,31 @@ TEST(Comparison, NoiseIsExpectedOfElementsThatOneOrderHasExactly) {
   EXPECT_DOUBLE_EQ(comparison.Row().noise_ratio, std::sqrt(3.0));
 }
 
+// Chance explains most of a single element: sqrt(1 + 2 sqrt(x) + 2 x) = 8.1716
+// for x = ln(1e12). More elements leave more of the error, and no chance
+// explains one that FP32 cannot have. Probe logs that lie beyond are refused.
+TEST(Comparison, ChanceExplainsAnErrorOfOneElementBest) {
+  const auto row_of = [](size_t elements, double noise) {
+    Comparison comparison(Grid::kFp32);
+    for (size_t j = 0; j < elements; ++j) {
+      comparison.Add(
+          0, j, 1.0f + 0x1p-10f,
+          {.exact = 1, .bound = noise > 0 ? 1.0 : 0, .noise = noise});
+    }
+    return comparison.Row();
+  };
+
+  const runlog::OracleRow one = row_of(1, 0x1p-20);
+  const runlog::OracleRow many = row_of(100, 0x1p-20);
+  const runlog::OracleRow none = row_of(2, 0);
+
+  EXPECT_NEAR(one.noise_ratio / one.tensor_noise_ratio, 8.1716, 5e-5);
+  EXPECT_LT(many.noise_ratio / many.tensor_noise_ratio, 2);
+  EXPECT_GT(many.noise_ratio / many.tensor_noise_ratio, 1);
+  EXPECT_EQ(none.noise_ratio, HUGE_VAL);
+  EXPECT_EQ(none.tensor_noise_ratio, HUGE_VAL);
+}
+
 TEST(Comparison, MergeCountsBothAndKeepsTheWorse) {
   Comparison mild(Grid::kFp32);
   mild.Add(0, 0, 1.0f + 0x1p-22f, {.exact = 1.0, .bound = 1.0, .noise = 1.0});

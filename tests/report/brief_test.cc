@@ -231,7 +231,7 @@ TEST(Brief, EndsWithTheLineThatScriptsLookFor) {
             "code 1)");
   // What does not fit is left out whole, the last first.
   EXPECT_EQ(LinesOf(RenderBrief(Judged({0.05, 0.06}), {})).back(),
-            "PASS  mxfp8 against bf16: 14 checks pass; no evidence: L2, L3, L4 "
+            "PASS  mxfp8 against bf16: 15 checks pass; no evidence: L2, L3, L4 "
             "(exit code 0)");
   EXPECT_EQ(LinesOf(RenderBrief(Judged({0.45, 0.5}), {.width = 60})).back(),
             "FAIL  mxfp8 against bf16: L5 final_window, ... (exit code 1)");
@@ -251,11 +251,10 @@ TEST(Brief, OfAPassShowsTheDifferenceAndWhatItRestsOn) {
   const std::string text = RenderBrief(Judged({0.05, 0.06, 0.07, 0.04}), {});
 
   for (const char* words :
-       {"PASS  mxfp8 trains like bf16 within 0.25 %: final loss +0.055 %",
+       {"PASS  mxfp8 ends within 0.25 % of bf16: final loss +0.055 %",
         "Paired loss difference mxfp8 - bf16 in %   margin +-0.25\n", "+0.25",
-        "passed     14 checks: log integrity (8), end of training (6)\n",
-        "could see  With these 4 seed pairs a true difference of 0.287 % of "
-        "the",
+        "passed     15 checks: log integrity (8), end of training (7)\n",
+        "could see  At the upper 80 % limit of the spread over 4 seed pairs",
         "No control is named", "holds for  this model of 123 k parameters"}) {
     EXPECT_THAT(text, HasSubstr(words));
   }

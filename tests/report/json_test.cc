@@ -34,7 +34,7 @@ TEST(RenderJson, HoldsVerdictChecksSeedsFilesAndDigests) {
   EXPECT_EQ(verdict["exit_code"], 0);
   EXPECT_EQ(verdict["config_digest"], "c1");
   EXPECT_EQ(verdict["policy"]["margin_percent"], 0.25);
-  EXPECT_EQ(verdict["checks"].size(), 14);
+  EXPECT_EQ(verdict["checks"].size(), 15);
   EXPECT_EQ(verdict["checks"][8]["name"], "final_window");
   EXPECT_EQ(verdict["checks"][8]["limit"], 0.25);
   const json& seeds = verdict["final_window"]["seeds"];

@@ -54,7 +54,7 @@ TEST(VerdictSentences, OfAPassSaysWhatItMeansWithFigureAndMargin) {
   // Mean 0.055, standard deviation 0.0129, t_{0.95,3} = 2.353: +-0.0152.
   EXPECT_EQ(
       reading.headline,
-      "mxfp8 trains like bf16 within 0.25 %: final loss +0.055 % "
+      "mxfp8 ends within 0.25 % of bf16: final loss +0.055 % "
       "(+0.040 % to +0.070 %, 4 seed pairs). The course of training keeps "
       "its limits.");
   EXPECT_THAT(reading.next, IsEmpty());
@@ -99,10 +99,11 @@ TEST(VerdictSentences, SaysWhatTheExperimentCouldHaveSeen) {
   EXPECT_THAT(
       ReadingOf(judgement).could_have_seen,
       ElementsAre(
-          "With these 4 seed pairs a true difference of 0.287 % of the final "
-          "loss or of 0.287 % of the held-out loss fails with probability 0.8. "
-          "An equal candidate passes with probability 1.00 (final loss) and "
-          "1.00 (held-out loss).",
+          "At the upper 80 % limit of the spread over 4 seed pairs, true "
+          "differences of 0.287 % of the final loss or of 0.287 % of the "
+          "held-out loss fail with probability 0.8. Each test passes an equal "
+          "candidate with probability 1.00 (final loss) and 1.00 (held-out "
+          "loss).",
           StartsWith("No control is named"),
           "Nothing was given for \"oracle\" (L2), \"errors of tensors\" (L3), "
           "\"first steps\" (L4)."));
@@ -161,8 +162,8 @@ TEST(VerdictSentences, OfAnOpenQuestionSaysWhatWouldDecideAndHoldsNowhere) {
   const document::Result reading = ReadingOf(Judged({-0.2, 0.6}));
 
   EXPECT_THAT(reading.headline,
-              StartsWith("It is not shown that mxfp8 trains like bf16 within "
-                         "0.25 %: final loss +0.200 % (-"));
+              StartsWith("It is not shown that mxfp8 ends within 0.25 % of "
+                         "bf16: final loss +0.200 % (-"));
   EXPECT_THAT(reading.holds_for, IsEmpty());
   EXPECT_THAT(reading.next,
               Contains(HasSubstr("seed pairs needed for power 0.8: isoloss")));
@@ -171,7 +172,7 @@ TEST(VerdictSentences, OfAnOpenQuestionSaysWhatWouldDecideAndHoldsNowhere) {
   policy.levels = {"L2"};
   EXPECT_THAT(
       ReadingOf(Judged({0.05, 0.06}, policy)).headline,
-      StartsWith("It is not shown that mxfp8 trains like bf16 within 0.25 %, "
+      StartsWith("It is not shown that mxfp8 ends within 0.25 % of bf16, "
                  "since the check \"evidence of these runs\" (L2) stays open: "
                  "final loss +0.055 % ("));
 }
@@ -230,14 +231,13 @@ TEST(VerdictSentences, GivesFiguresToAHundredthOfTheMargin) {
   gate::Policy policy;
   policy.margin_percent = 2;
   EXPECT_THAT(ReadingOf(Judged({0.05, 0.07}, policy)).headline,
-              HasSubstr("within 2 %: final loss +0.06 % ("));
+              HasSubstr("within 2 % of bf16: final loss +0.06 % ("));
   policy.margin_percent = 0.01;
   EXPECT_THAT(ReadingOf(Judged({0.0050, 0.0052}, policy)).headline,
-              HasSubstr("within 0.01 %: final loss +0.0051 % ("));
+              HasSubstr("within 0.01 % of bf16: final loss +0.0051 % ("));
   policy.one_sided = true;
-  EXPECT_THAT(
-      ReadingOf(Judged({-0.5, -0.5}, policy)).headline,
-      StartsWith("mxfp8 trains no worse than bf16 by more than 0.01 %"));
+  EXPECT_THAT(ReadingOf(Judged({-0.5, -0.5}, policy)).headline,
+              StartsWith("mxfp8 ends no worse than bf16 by more than 0.01 %"));
   policy.margin_tokens_percent = 5;
   EXPECT_THAT(ReadingOf(Judged({0.05, 0.06, 0.05}, policy)).headline,
               HasSubstr("5 % of its tokens: final loss made up by tokens: +"));

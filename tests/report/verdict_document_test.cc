@@ -137,7 +137,7 @@ TEST(VerdictDocument, ShowsEvidenceAndTensors) {
   EXPECT_THAT(text,
               HasSubstr("gain of wq at step 3: -7.5 sd, adjusted p 0.01"));
   EXPECT_THAT(text, HasSubstr("  not needed  L5 held_out"));
-  EXPECT_THAT(text, HasSubstr("13 checks pass"));
+  EXPECT_THAT(text, HasSubstr("14 checks pass"));
 }
 
 TEST(VerdictDocument, ShowsRunsThatCannotBeJudged) {

@@ -275,9 +275,10 @@ TEST(ClaimPlan, CountsTheRunsOfCellsThatHaveNone) {
 
   const auto answer = study->Judge(plan, /*may_train=*/false);
 
+  // Of four seeds of two arms in two cells, 4 runs exist.
   const std::string note =
       document::ToJson(answer->document)["contrasts"][0]["note"];
-  EXPECT_EQ(note.rfind("4 of its runs are not", 0), 0u) << note;
+  EXPECT_EQ(note.rfind("12 of its runs are missing", 0), 0u) << note;
 }
 
 /// From its file to a verdict, with two seeds in place of 24.
@@ -308,6 +309,9 @@ TEST(PublishedClaims, TheCheapestOneTrains) {
 
   ASSERT_EQ(contrasts.size(), 1u);
   EXPECT_EQ(contrasts[0]["seeds"], 2);
+  // A pilot: 22 of 24 seeds of both arms are missing.
+  const std::string note = contrasts[0]["note"];
+  EXPECT_EQ(note.rfind("44 of its runs are missing", 0), 0u) << note;
   // Both recipes train: their losses lie nearer to each other than 5 %.
   EXPECT_LT(std::fabs(contrasts[0]["estimate"].get<double>()), 5);
   EXPECT_LT(contrasts[0]["lower"], contrasts[0]["estimate"]);

@@ -122,6 +122,7 @@ inline compare::Run SyntheticRun(bool candidate, int64_t seed, double percent) {
   p.quantized_gemms_per_step = candidate ? 78 : 0;
   p.gemms_per_step = 96;
   p.unigram_entropy_nats = 3.2;
+  p.bigram_entropy_nats = 2.6;
   p.entropy_floor_nats = std::nan("");
   p.complete = true;
 

@@ -181,7 +181,7 @@ estimators::GapCell SizeOf(const CellCurves& cell, const Contrast& contrast,
   return size;
 }
 
-/// Counts the runs that a contrast reads and that do not exist yet.
+/// Counts the runs that a contrast needs, but has not been given.
 size_t MissingRuns(const Contrast& contrast,
                    std::span<const CellCurves> cells) {
   size_t missing = 0;
@@ -292,7 +292,8 @@ std::string BlindnessOf(const ClaimResult& result) {
          "bad recipe";
 }
 
-/// Returns the seeds that decide all undecided contrasts of the claim.
+/// Returns the seeds that decide all undecided contrasts of the claim. They are
+/// not known while one of these contrasts lacks runs or losses.
 std::optional<size_t> SeedsToDecide(const ClaimResult& result) {
   size_t most = 0;
   for (const ContrastResult& contrast : result.contrasts) {
@@ -300,7 +301,7 @@ std::optional<size_t> SeedsToDecide(const ClaimResult& result) {
         contrast.verdict != ClaimVerdict::kUndecided) {
       continue;
     }
-    if (!contrast.seeds_needed) return std::nullopt;
+    if (!contrast.seeds_needed || !contrast.note.empty()) return std::nullopt;
     most = std::max(most, *contrast.seeds_needed);
   }
   if (most == 0) return std::nullopt;  // Only controls leave it undecided.
@@ -320,13 +321,15 @@ ContrastResult JudgeContrast(const Contrast& contrast,
     default:
       JudgeGaps(cells, alpha, result);
   }
+  const bool measured = result.note.empty();
   if (const size_t missing = MissingRuns(contrast, cells); missing > 0) {
     result.verdict = ClaimVerdict::kUndecided;
     result.note = fmt::format(
-        "{} of its runs are not trained yet, so that nothing is decided by it",
+        "{} of its runs are missing, so that nothing is decided by it: a claim "
+        "that is judged again and again ends at a lucky seed",
         missing);
   }
-  if (!result.note.empty()) return result;
+  if (!measured) return result;
   result.power = PowerOf(contrast, result.seeds, result.spread, alpha);
   result.seeds_needed = SeedsNeeded(contrast, result.spread, alpha);
   return result;

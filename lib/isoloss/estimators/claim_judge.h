@@ -30,7 +30,8 @@ struct ArmCurves {
 struct CellCurves {
   std::string name;
   int64_t steps = 0;  ///< of each run
-  size_t seeds = 0;   ///< that each arm is to be trained with
+  size_t seeds = 0;   ///< that the claim has for each arm, even if a pilot's
+                      ///< runs are of fewer
   // Measure::kParameterFactor uses this size.
   double parameters = 0;
   double tokens = 0;

@@ -143,6 +143,7 @@ std::optional<Check> AgainstGoodRuns(const Evidence& evidence,
                                      const FinalWindow& window,
                                      const Policy& policy, double alpha) {
   if (evidence.benign == nullptr ||
+      policy.question != compare::Question::kRegression ||
       evidence.pairing->Knows(runlog::Fact::kExperiment) ||
       evidence.benign->ensemble.provenance.Knows(runlog::Fact::kExperiment)) {
     return std::nullopt;

@@ -27,7 +27,8 @@ inline constexpr size_t kFewestGoodRuns = 3;
 /// do not count: good runs of one seed show what chance does within it, and
 /// good runs of several seeds show what chance does between them.
 ///
-/// Special  empty without an ensemble of another program's runs; INVALID if it
+/// Special  empty for `precision`, whose pairs are judged, and without an
+///          ensemble of another program's runs; INVALID if it
 ///          is of other runs than may judge these; INCONCLUSIVE if it has
 ///          fewer than three or lacks a step of the window, or with a margin
 ///          in tokens.

@@ -57,11 +57,9 @@ LevelFindings JudgeFinalWindow(const Evidence& evidence, const Policy& policy) {
     held_out.gates = !(tests.borrows() && distance < policy.Margin());
   }
   const bool shown = Severest(found.checks) == Outcome::kPass;
-  if (precision && (judged_by_good_runs || tests.HasSpread())) {
-    found.checks.push_back(tests.OfLastSteps(evidence));
-  }
-  if (precision && shown && !judged_by_good_runs && tests.HasSpread()) {
-    found.checks.push_back(tests.OfRareHarm());
+  if (precision && tests.HasSpread()) {
+    found.checks.push_back(tests.OfLastSteps());
+    if (shown) found.checks.push_back(tests.OfRareHarm());
   }
   if (precision) {
     found.precision = MeasurePrecision(pairing, found, tests.slope(),

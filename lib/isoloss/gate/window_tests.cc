@@ -7,7 +7,6 @@
 #include <limits>
 
 #include "isoloss/compare/written_digits.h"
-#include "isoloss/gate/good_runs.h"
 #include "isoloss/gate/null_test.h"
 #include "isoloss/gate/pairs_needed.h"
 #include "isoloss/stats/student_t.h"
@@ -187,15 +186,11 @@ Check WindowTests::OfWindow() const {
                                             borrows() ? &*spread_ : nullptr);
 }
 
-Check WindowTests::OfLastSteps(const Evidence& evidence) const {
+Check WindowTests::OfLastSteps() const {
   const std::string scope = fmt::format(
       "steps {} to {}", window_.first_of_last_steps, window_.last_step);
   Check check = NewCheck("last_steps", "mean difference of the last steps");
-  if (auto against_good_runs = AgainstGoodRuns(evidence, LastStepsOf(window_),
-                                               policy_, options().alpha)) {
-    check = std::move(*against_good_runs);
-    check.name = "last_steps";
-  } else if (policy_.InTokens()) {
+  if (policy_.InTokens()) {
     check = OfTokens(check, window_.LastGaps(), scope);
   } else {
     check = OfDifferences(

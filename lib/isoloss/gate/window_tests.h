@@ -52,9 +52,8 @@ class WindowTests {
   /// hides. Few steps have much noise, so the check passes if the mean
   /// difference lies within the margin and its interval within twice the
   /// margin. A gap of two margins or more thus passes with probability alpha
-  /// at most. An interval that lies beyond the margin FAILs. Good runs of
-  /// another program take the baseline's place, as in AgainstGoodRuns.
-  Check OfLastSteps(const Evidence& evidence) const;
+  /// at most. An interval that lies beyond the margin FAILs.
+  Check OfLastSteps() const;
 
   /// Requires that there is a held-out loss.
   Check OfHeldOut() const;

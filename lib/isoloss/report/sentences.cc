@@ -116,10 +116,10 @@ std::string Claim(const Judgement& judgement) {
   }
   if (!policy.require_tuning) return UntunedClaim(judgement);
   return policy.one_sided
-             ? fmt::format("{} trains no worse than {} by more than {}",
+             ? fmt::format("{} ends no worse than {} by more than {}",
                            candidate, judgement.baseline.arm, Margin(policy))
-             : fmt::format("{} trains like {} within {}", candidate,
-                           judgement.baseline.arm, Margin(policy));
+             : fmt::format("{} ends within {} of {}", candidate, Margin(policy),
+                           judgement.baseline.arm);
 }
 
 /// Returns "the check "final loss" (L5)", and the number of further checks.

@@ -12,7 +12,7 @@
 namespace isoloss::report {
 
 /// Says what the outcome means, with the figure that decided and the margin:
-/// "mxfp8 trains like bf16 within 0.25 %: final loss +0.020 % (-0.050 % to
+/// "mxfp8 ends within 0.25 % of bf16: final loss +0.020 % (-0.050 % to
 /// +0.090 %, 8 seed pairs)." The outcome's word stands beside it.
 std::string HeadlineOf(const gate::Judgement& judgement);
 

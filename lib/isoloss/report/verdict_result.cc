@@ -78,9 +78,11 @@ std::string SensitivityText(const std::vector<gate::Sensitivity>& tests,
     }
   }
   return fmt::format(
-      "With these {} a true difference of {} fails with probability {:g}. An "
-      "equal candidate passes with probability {}.",
-      Count(tests.front().pairs, "seed pair"), detectable, tests.front().power,
+      "At the upper {:g} % limit of the spread over {}, true differences of {} "
+      "fail with probability {:g}. {} test passes an equal candidate with "
+      "probability {}.",
+      100 * gate::kSpreadConfidence, Count(tests.front().pairs, "seed pair"),
+      detectable, tests.front().power, tests.size() > 1 ? "Each" : "The",
       at_zero);
 }
 

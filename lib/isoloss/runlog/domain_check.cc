@@ -108,18 +108,29 @@ std::string WrongOracleShape(const OracleColumns& oracle, size_t i) {
   return "";
 }
 
-/// Finds a contradiction of the column that came with layout 3.
+/// Chance explains at most so many times the expected error: in a tensor of one
+/// element, up to the probability kRowChance (oracle/noise_sums.cc).
+double MostChance() {
+  const double x = -std::log(kRowChance);
+  return std::sqrt(1 + 2 * std::sqrt(x) + 2 * x);
+}
+
+/// Finds a contradiction of the column that came with layout 3. Chance explains
+/// a part of an error, so the ratio beyond it is no larger than noise_ratio,
+/// and smaller by a factor of MostChance at most.
 std::string WrongTensorNoise(const OracleColumns& oracle, size_t i) {
+  constexpr double kRounding = 1 + 1e-9;  // of sums over all elements
   const double ratio = oracle.noise_ratio[i];
   const double beyond_chance = oracle.tensor_noise_ratio[i];
+  const double least = ratio / (MostChance() * kRounding);
   if (std::isnan(ratio) == std::isnan(beyond_chance) &&
-      !(beyond_chance > ratio)) {
+      !(beyond_chance > ratio) && !(beyond_chance < least)) {
     return "";
   }
   return fmt::format(
       "noise_ratio {} and tensor_noise_ratio {}, but both must be NaN, or the "
-      "second must be no larger than the first",
-      ratio, beyond_chance);
+      "second must lie between {:.4g} and the first",
+      ratio, beyond_chance, least);
 }
 
 std::string WrongRoutingRow(const OracleRoutingColumns& routing, size_t i) {

