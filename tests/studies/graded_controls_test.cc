@@ -6,7 +6,9 @@
 #include <limits>
 
 #include "../campaign/tiny_experiment.h"
+#include "isoloss/base/atomic_file.h"
 #include "isoloss/base/error.h"
+#include "isoloss/base/text_file.h"
 #include "isoloss/studies/experiment_file.h"
 #include "support/temporary_folder.h"
 
@@ -156,6 +158,40 @@ TEST_F(GradedControlTest, ReplacesEarlierPartsAndKeepsTheRest) {
             "\"bf16\"\n\n[arms.bad_half]\nrecipe = \"mxfp4_floor\"\ninclude = "
             "[\"part0\"]\n");
   EXPECT_EQ(WithControls(after, Graded({0.1, 0.9})), after);
+}
+
+TEST_F(GradedControlTest, IsWrittenIfTheFileCanSaySo) {
+  GradedControl graded = Graded({0.1, 0.9});
+  const auto write = [&](const std::string& gate) {
+    const std::string text = std::string(campaign::kTinyExperiment) +
+                             "[arms.bad]\nrecipe = \"mxfp4_floor\"\n" + gate;
+    WriteFileAtomically(graded.experiment.path, text);
+    WriteControls(graded);
+  };
+  graded.parts.front().include = Names{"attention.wo"};
+
+  write("[gate]\ncontrol = \"bad\"\n");
+  EXPECT_THAT(train::LoadExperiment(graded.experiment.path).gate.control,
+              ElementsAre("bad_half", "bad"));
+  EXPECT_THROW(write("[gate]\n\"control\" = \"bad\"\n"), Error);
+}
+
+TEST_F(GradedControlTest, IsWrittenIntoExperimentsWithVariables) {
+  std::string text = campaign::kTinyExperiment;
+  const auto replace = [&](const std::string& what, const std::string& by) {
+    text.replace(text.find(what), what.size(), by);
+  };
+  replace("vocab_size = 11", "vocab_size = 256");
+  replace("noise_levels = 4\ntokens = 4000\n", "");
+  replace("source = \"synthetic\"",
+          "source = \"files\"\npaths = [\"${EIGEN3_INCLUDE_DIR}/Eigen\"]");
+  const std::filesystem::path file = folder_.path() / "variable.toml";
+
+  WriteExperiment(text, file);
+
+  EXPECT_EQ(ReadTextFile(file, ""), text);
+  EXPECT_THROW(WriteExperiment("name = \"t\"\n", file), Error);
+  EXPECT_EQ(ReadTextFile(file, ""), text);
 }
 
 TEST_F(GradedControlTest, TrainsNestedPartsOnSeedsOfTheirOwn) {
