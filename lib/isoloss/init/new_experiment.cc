@@ -24,6 +24,7 @@
 #include "isoloss/init/experiment_text.h"
 #include "isoloss/precision/recipe.h"
 #include "isoloss/report/live_view.h"
+#include "isoloss/runlog/tuning.h"
 #include "isoloss/step_checks/probe_cases.h"
 #include "isoloss/studies/rate_sweep.h"
 #include "isoloss/train/presets.h"
@@ -363,7 +364,7 @@ std::optional<Spread> LearnSpread(const NewExperiment& request,
 bool TuneRate(const WrittenExperiment& written, ExperimentText& text) {
   const TemporaryFolder folder;
   studies::Plan plan = studies::PlanRates(
-      written.experiment, studies::kSweepSeeds, folder.path() / "rates");
+      written.experiment, runlog::kLeastSweepSeeds, folder.path() / "rates");
   for (studies::Cell& cell : plan.cells) {
     cell.seconds = campaign::TrainingSeconds(
         cell.experiment, train::PlanRuns(cell.experiment), written.rates);
@@ -371,7 +372,7 @@ bool TuneRate(const WrittenExperiment& written, ExperimentText& text) {
   fmt::print(stderr,
              "isoloss: sweep: {} learning rates x {} seeds of {} steps, about "
              "{}, show which rate is best. --no-pilot leaves it out.\n",
-             plan.cells.size(), studies::kSweepSeeds, text.steps,
+             plan.cells.size(), runlog::kLeastSweepSeeds, text.steps,
              report::DurationText(plan.Seconds()));
   studies::PrepareFolder(plan);
   if (!studies::Train(plan)) return false;
