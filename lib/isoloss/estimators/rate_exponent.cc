@@ -35,7 +35,8 @@ RateExponent ExponentBetween(const RateAtWidth& a, const RateAtWidth& b) {
   if (exponent.value < kLeastExponent || exponent.value > kLargestExponent) {
     return {.why_assumed = fmt::format(
                 "the optima of both sweeps, {:.3g} at width {} and {:.3g} at "
-                "width {}, give {:.2f}, outside [{}, {}]",
+                "width {}, give {:.2f}, outside [{}, {}], so that more seeds "
+                "or a width farther off must tell",
                 a.rate, a.width, b.rate, b.width, exponent.value,
                 kLeastExponent, kLargestExponent)};
   }
