@@ -24,9 +24,6 @@ using ::testing::HasSubstr;
 class TunedExponentTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    base_ = campaign::TinyExperiment(folder_.path(), {"train.lr=0.01"});
-    corpus_ = train::LoadCorpusOf(base_);
-    model_ = treatments::ScaledModel(base_.model, kParameters);
     base_.tuning = SweepOf(base_, 0.01);
     base_.scaled_tuning = {
         kParameters, SweepOf(RungExperiment(base_, RungLike(base_, model_),
@@ -52,9 +49,11 @@ class TunedExponentTest : public ::testing::Test {
 
   static constexpr double kParameters = 60'000;
   test_support::TemporaryFolder folder_;
-  train::Experiment base_;
-  corpus::Corpus corpus_;
-  model::ModelConfig model_;
+  train::Experiment base_ =
+      campaign::TinyExperiment(folder_.path(), {"train.lr=0.01"});
+  const corpus::Corpus corpus_ = train::LoadCorpusOf(base_);
+  const model::ModelConfig model_ =
+      treatments::ScaledModel(base_.model, kParameters);
 };
 
 TEST_F(TunedExponentTest, IsThatOfBothOptima) {
