@@ -1,6 +1,7 @@
 """Sweeps of the learning rate: they find the best one, write it down, and verdicts rest on it."""
 
 import json
+import math
 import re
 import tomllib
 import unittest
@@ -81,6 +82,51 @@ class Rates(ProgramTest):
         again = self.sweep("--set", "train.lr=0.002", "--out", "edge", "--json", "--no-train")
         self.assertEqual(again.stdout, result.stdout)
 
+    def test_two_sizes_give_the_power_of_the_ladders_rates(self):
+        file = self.write("sizes.toml", TINY)
+        ladder = ("study", "ladder", "sizes.toml", "--parameters", "0.008", "0.03", "--tokens-per-parameter", "0.2",
+                  "--seeds", "2")
+        dry = in_one_line(self.run_isoloss(*ladder, "--dry-run").stdout)
+        self.assertIn("power -0.5 of the width, since the experiment has no [tuning.scaled]", dry)
+        command = re.search(r"`isoloss (study rates sizes\.toml --parameters [\d.]+ --write)`", dry)[1]
+
+        swept = self.run_isoloss(*command.split(), "--out", "scaled", "--json")
+
+        self.assertEqual(swept.returncode, PASS, swept.stderr)
+        found = json.loads(swept.stdout)
+        self.assert_documented("rates.json", found)
+        tuning = tomllib.loads(file.read_text())["tuning"]
+        scaled = tuning.pop("scaled")
+        self.assertEqual(tuning, tomllib.loads(TINY)["tuning"])
+        self.assertEqual(scaled["configuration"], found["configuration"])
+        self.assertEqual(scaled["rates"], [row["rate"] for row in found["rates"]])
+        self.assertEqual(len(scaled["seed_optima"]), 2)
+        self.assertAlmostEqual(scaled["parameters"] / found["parameters"], 1, delta=0.2)
+
+        # Losses are made up, so that the power is known: 0.8 times the rate at 40/24 of the width.
+        file.write_text(TINY + f"""[tuning.scaled]
+parameters = {scaled["parameters"]}
+rates = [0.0004, 0.0008, 0.0016]
+held_out = [2, 1, 2]
+seeds = [1001, 1002]
+configuration = "{scaled["configuration"]}"
+""")
+        power = math.log(0.8) / math.log(40 / 24)
+        dry = self.run_isoloss(*ladder, "--dry-run").stdout
+        self.assertNotIn("assumed", dry)
+        self.assertIn(f"{0.001 * (32 / 24) ** power:.2g}", re.search(r"\n30K-0.2 .*", dry)[0])
+        result = self.run_isoloss(*ladder, "--out", "ladder")
+        self.assertIn("power -0.44 of the width (measured;", in_one_line(result.stdout))
+        self.assertNotIn("assumed", result.stdout)
+        found = json.loads((self.folder / "ladder" / "ladder.json").read_text())
+        self.assertAlmostEqual(found["rate_exponent"]["estimate"], power)
+        self.assertTrue(found["rate_exponent_measured"])
+
+        other = self.run_isoloss(*ladder, "--out", "otherwise", "--set", "train.sequences_per_batch=4")
+        self.assertEqual(other.returncode, INCONCLUSIVE, other.stderr)
+        self.assertIn("Not safe: The sizes' learning rates are assumed to grow with the power -0.5 of the width, since "
+                      "[tuning] is of another model", in_one_line(other.stdout))
+
     def test_a_limit_is_named(self):
         result = self.sweep("--set", "train.lr=1e-9", "--out", "limit")
 
@@ -90,6 +136,8 @@ class Rates(ProgramTest):
     def test_what_cannot_be_swept_is_refused(self):
         self.assert_refused(self.sweep("--write", "--set", "train.lr=0.1"), "--write", "leave out --set")
         self.assert_refused(self.sweep("--no-train", "--out", "none"), "without --no-train")
+        self.assert_refused(self.sweep("--parameters", "0.016"), "width 24", "factor 1.4")
+        self.assert_refused(self.sweep("--parameters", "1e-5"), "--parameters", "fifth")
 
     def test_a_policy_may_ask_for_no_tuning_and_the_verdict_says_so(self):
         self.write("any.toml", "require_tuning = false\nmargin_percent = 50\nprobe_cases = [\"plain\"]\n")

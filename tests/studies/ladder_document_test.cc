@@ -98,6 +98,29 @@ TEST(LadderDocument, HoldsEveryNumber) {
               HasSubstr("must grow by 0.035 %"));
 }
 
+TEST(LadderDocument, SaysHowRatesFollowTheWidth) {
+  LadderStatement statement = Statement(0);
+  statement.rate = {.value = -0.75, .least = -1, .largest = -0.25};
+
+  EXPECT_THAT(TextOf(statement),
+              HasSubstr("Learning rates grow with the power -0.75 of the width "
+                        "(measured; single seeds give -1.00 to -0.25).\n"));
+  const auto json = nlohmann::json::parse(JsonOf(statement));
+  EXPECT_EQ(json.at("rate_exponent").at("estimate"), -0.75);
+  EXPECT_EQ(json.at("rate_exponent").at("lower"), -1);
+  EXPECT_EQ(json.at("rate_exponent").at("upper"), -0.25);
+  EXPECT_EQ(json.at("rate_exponent_measured"), true);
+
+  statement.rate = {.value = -0.75};
+  EXPECT_THAT(TextOf(statement), HasSubstr("(measured; nobody knows what"));
+  statement.rate = {.why_assumed = "nobody swept"};
+  EXPECT_THAT(TextOf(statement),
+              HasSubstr("power -0.50 of the width (assumed)."));
+  EXPECT_EQ(
+      nlohmann::json::parse(JsonOf(statement)).at("rate_exponent_measured"),
+      false);
+}
+
 TEST(LadderPicture, DrawsAPanelForEachArm) {
   LadderStatement statement = Statement(0);
   statement.arms.push_back(statement.arms[0]);

@@ -182,15 +182,18 @@ TEST(ExperimentKeys, TheDocumentHasEachWithItsDefault) {
   document << file.rdbuf();
   const std::vector<std::string> rows = Rows(document.str());
   // A key's row begins with its name, and its default is the second cell. The
-  // keys of an arm stand where those of [parallel] do, or have none.
+  // keys of an arm stand where those of [parallel] do, or have none, and those
+  // of [tuning.scaled] where those of [tuning] do.
   for (const ExperimentKey& key : ExperimentKeys()) {
     if (key.section.empty() || key.name == "preset") continue;
     const bool shared = key.section == "arms.NAME" && key.name != "recipe" &&
                         key.name != "include" && key.name != "exclude";
-    if (shared) continue;
+    const bool of_sweep =
+        key.section == "tuning.scaled" && key.name != "parameters";
+    if (shared || of_sweep) continue;
     SCOPED_TRACE(key.Dotted());
     const bool dotted = key.section == "log" || key.section == "gate" ||
-                        key.section == "tuning";
+                        key.section.starts_with("tuning");
     const std::string name = dotted ? key.Dotted() : key.name;
     const std::string value =
         key.default_value.empty() ? "" : "`" + key.default_value + "`";

@@ -425,11 +425,58 @@ TEST(Experiment, KeepsASweepOfLearningRates) {
   EXPECT_EQ(experiment.ConfigText(), Parse(kText).ConfigText());
 }
 
+// Begun runs and their digests know an experiment by this text.
+TEST(Experiment, HasNoTextOfSweepsThatItLacks) {
+  EXPECT_THAT(Parse(kText).ResolvedToml(), testing::Not(HasSubstr("tuning")));
+  EXPECT_THAT(
+      Parse(std::string(kText) + kTuning).ResolvedToml(),
+      testing::Not(testing::AnyOf(HasSubstr("scaled"), HasSubstr("optima"))));
+}
+
+TEST(Experiment, KeepsTheSweepOfAScaledModelApart) {
+  std::string scaled = kTuning;
+  scaled.replace(0, 9, "[tuning.scaled]\nparameters = 2e6\n");
+  scaled += "seed_optima = [0.002, 0.003]\n";
+  const std::string text = std::string(kText) + kTuning;
+
+  const Experiment experiment = Parse(text + scaled);
+
+  EXPECT_EQ(experiment.scaled_tuning.parameters, 2e6);
+  EXPECT_THAT(experiment.scaled_tuning.sweep.seed_optima,
+              ElementsAre(0.002, 0.003));
+  EXPECT_THAT(experiment.tuning.seed_optima, ElementsAre());
+  EXPECT_THAT(experiment.ResolvedToml(),
+              HasSubstr("\n[tuning.scaled]\nparameters = 2000000.0\nrates = ["
+                        "0.001, 0.002, 0.004]\n"));
+  EXPECT_EQ(Parse(experiment.ResolvedToml()).ResolvedToml(),
+            experiment.ResolvedToml());
+  // Sweeps made before still fit.
+  EXPECT_EQ(runlog::TuningDigest(experiment.ResolvedToml(), "d"),
+            runlog::TuningDigest(Parse(kText).ResolvedToml(), "d"));
+  EXPECT_EQ(experiment.ConfigText(), Parse(kText).ConfigText());
+  // It may stand alone.
+  EXPECT_THAT(Parse(std::string(kText) + scaled).tuning.rates, ElementsAre());
+}
+
+TEST(ExperimentError, SaysWhatTheSweepOfAScaledModelLacks) {
+  EXPECT_THAT(ErrorOf(std::string(kText), {"tuning.scaled.parameters=5"}),
+              HasSubstr("`tuning.scaled.parameters` must be given with "
+                        "`rates`, and not without."));
+  EXPECT_THAT(ErrorOf(std::string(kText) +
+                      "[tuning.scaled]\nrates = [0.1]\nheld_out = [1]\n"
+                      "configuration = \"0a\"\n"),
+              HasSubstr("`tuning.scaled.parameters` must be given"));
+  EXPECT_THAT(
+      ErrorOf(std::string(kText) + kTuning, {"tuning.scaled.parameters=0"}),
+      HasSubstr("must be a number in [1, "));
+}
+
 TEST(ExperimentError, SaysWhatASweepOfLearningRatesLacks) {
   const std::string text = std::string(kText) + kTuning;
   for (const char* wrong :
        {"tuning.rates=[0.001, 0.002]", "tuning.rates=[0.001, 0.001, 0.002]",
-        "tuning.rates=[0.002, 0.001, 0.004]", "tuning.configuration=\"\""}) {
+        "tuning.rates=[0.002, 0.001, 0.004]", "tuning.configuration=\"\"",
+        "tuning.seed_optima=[0.002]"}) {
     EXPECT_THAT(ErrorOf(text, {wrong}),
                 HasSubstr("Let `isoloss study rates` write the table"))
         << wrong;

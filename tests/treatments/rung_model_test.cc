@@ -51,10 +51,30 @@ TEST(ScaledModel, RefusesSizesThatTheShapeCantHave) {
   EXPECT_THROW(ScaledModel(Nano(), 10), Error);
 }
 
-TEST(TransferredRate, FallsWithTheRootOfTheWidth) {
+TEST(NearestModel, IsTheScaledOneOrTheNearestThatTheShapeHas) {
+  EXPECT_EQ(NearestModel(Nano(), 3e6).dim, ScaledModel(Nano(), 3e6).dim);
+  EXPECT_EQ(NearestModel(Nano(), 10).dim, 8u);
+}
+
+TEST(TransferredRate, FollowsThePowerOfTheWidth) {
   model::ModelConfig wide = Nano();
   wide.dim = 4 * Nano().dim;
-  EXPECT_EQ(TransferredRate(1e-3, Nano(), wide), 0.5e-3);
+  EXPECT_EQ(TransferredRate(1e-3, Nano(), wide, -0.5), 0.5e-3);
+  EXPECT_EQ(TransferredRate(1e-3, Nano(), wide, -1), 0.25e-3);
+  EXPECT_EQ(TransferredRate(1e-3, Nano(), wide, 0), 1e-3);
+  EXPECT_EQ(TransferredRate(1e-3, wide, Nano(), -0.5), 2e-3);
+}
+
+// Runs of ladders that began with the root keep their rates.
+TEST(TransferredRate, OfTheRootHasItsBits) {
+  model::ModelConfig wide = Nano();
+  for (wide.dim = 8; wide.dim <= 8192; wide.dim += 8) {
+    const double quotient =
+        static_cast<double>(Nano().dim) / static_cast<double>(wide.dim);
+    EXPECT_EQ(TransferredRate(0.012, Nano(), wide, -0.5),
+              0.012 * std::sqrt(quotient))
+        << wide.dim;
+  }
 }
 
 }  // namespace

@@ -186,6 +186,15 @@ struct TuningConfig {
   std::vector<double> held_out = {};  ///< nats, mean over seeds; inf: diverged
   std::vector<uint64_t> seeds = {};   ///< of each rate
   std::string configuration = {};     ///< runlog::TuningDigest of its runs
+  /// The optimum of each seed alone; empty if nobody knows them.
+  std::vector<double> seed_optima = {};
+};
+
+/// [tuning.scaled] holds a sweep of the model at another size.
+struct ScaledTuningConfig {
+  /// The size that the sweep was asked for; empty: there is none.
+  std::optional<double> parameters = std::nullopt;
+  TuningConfig sweep = {};
 };
 
 /// [gate].

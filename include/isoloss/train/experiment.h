@@ -39,6 +39,7 @@ struct Experiment {
   LogConfig log;
   GateConfig gate;
   TuningConfig tuning;
+  ScaledTuningConfig scaled_tuning;
   /// Holds `data` with variables expanded and with paths that are valid in any
   /// folder.
   corpus::Source corpus_source;

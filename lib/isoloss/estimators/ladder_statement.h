@@ -9,6 +9,7 @@
 
 #include "isoloss/estimators/gap_cell.h"
 #include "isoloss/estimators/gap_line.h"
+#include "isoloss/estimators/rate_exponent.h"
 #include "isoloss/estimators/words.h"
 
 namespace isoloss::estimators {
@@ -35,7 +36,7 @@ struct LadderArm {
   /// No line is fitted through this cell.
   std::optional<LargeBatch> large_batch = std::nullopt;
   /// Each doubt is a sentence with a reason not to call the arm safe: seeds
-  /// diverged or are missing.
+  /// diverged or are missing, or the learning rates were not tuned.
   std::vector<std::string> doubts = {};
 };
 
@@ -97,6 +98,7 @@ struct LadderStatement {
   std::string baseline;
   LadderQuestion question;
   std::vector<ArmStatement> arms;
+  RateExponent rate = {};  ///< with which learning rates followed the width
   /// Each note is a sentence about a limit of the answer.
   std::vector<std::string> notes;
 };

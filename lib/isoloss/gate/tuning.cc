@@ -2,12 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "isoloss/compare/swept_rate.h"
 #include "isoloss/compare/training_scale.h"
 #include "isoloss/gate/check_titles.h"
 #include "isoloss/gate/level.h"
@@ -19,16 +18,6 @@ namespace {
 
 using runlog::RateSweep;
 using stats::RateOptimum;
-
-/// A rate may be so many times the best one, or a part.
-constexpr double kNear = 1.5;
-
-/// The best rate's neighbours may lie so many times apart: a factor of two,
-/// which `study rates` takes, and a rounded figure of it.
-constexpr double kWidestStep = 2.1;
-
-/// One seed shows chance along with the rate.
-constexpr size_t kLeastSeeds = 2;
 
 Check Inconclusive(const char* name, std::string quantity) {
   return {.name = name,
@@ -56,32 +45,6 @@ std::string GainText(const RateSweep& sweep, const RateOptimum& optimum,
   return fmt::format("{} is {:.1f} % better", factor, 100 * (1 - best / *loss));
 }
 
-/// Says what keeps a sweep from showing where the optimum lies. Returns "" if
-/// it shows that: the best rate has near neighbours, and the lower one trains.
-std::string Defect(const RateSweep& sweep, const RateOptimum& optimum) {
-  const double best = sweep.rates[optimum.best];
-  if (sweep.seeds < kLeastSeeds) {
-    return fmt::format("the sweep has {} seed{} of each rate, but {} are due",
-                       sweep.seeds, sweep.seeds == 1 ? "" : "s", kLeastSeeds);
-  }
-  if (!optimum.bracketed) {
-    return fmt::format(
-        "the best learning rate tried, {:g}, is the outermost, so a better one "
-        "may lie beyond",
-        best);
-  }
-  const double lower = sweep.rates[optimum.best - 1];
-  const double upper = sweep.rates[optimum.best + 1];
-  if (best / lower > kWidestStep || upper / best > kWidestStep ||
-      !std::isfinite(sweep.held_out[optimum.best - 1])) {
-    return fmt::format(
-        "the best learning rate tried, {:g}, has the neighbours {:g} and {:g}, "
-        "but they must lie within a factor {:g}, and the lower must train",
-        best, lower, upper, kWidestStep);
-  }
-  return "";
-}
-
 /// Requires a rate near the best of a sweep that fits.
 Check JudgeRate(const RateSweep& sweep, double rate) {
   const auto optimum = stats::FindRateOptimum(sweep.rates, sweep.held_out);
@@ -89,16 +52,18 @@ Check JudgeRate(const RateSweep& sweep, double rate) {
     return Inconclusive("tuning", "training diverged at every rate tried");
   }
   const double best = sweep.rates[optimum->best];
-  const double distance = std::fabs(std::log(rate / best));
   Check check;
-  if (distance > std::log(kNear) * (1 + 1e-9)) {
+  if (!compare::IsNearRate(rate, best)) {
     check = Inconclusive(
         "tuning",
         fmt::format("learning rate {:g} is not within a factor {:g} of the "
                     "best one tried, {:g}: {}",
-                    rate, kNear, best, GainText(sweep, *optimum, rate)));
+                    rate, compare::kNearRate, best,
+                    GainText(sweep, *optimum, rate)));
     check.next = fmt::format("train with train.lr = {:.3g}", optimum->rate);
-  } else if (std::string defect = Defect(sweep, *optimum); !defect.empty()) {
+  } else if (std::string defect = compare::SweepDefect(
+                 sweep.rates, sweep.held_out, sweep.seeds, *optimum);
+             !defect.empty()) {
     check = Inconclusive("tuning", std::move(defect));
     check.next = "isoloss study rates";
   } else {
@@ -106,7 +71,7 @@ Check JudgeRate(const RateSweep& sweep, double rate) {
              .outcome = Outcome::kPass,
              .quantity = fmt::format("learning rate {:g} is within a factor "
                                      "{:g} of the best one tried, {:g}",
-                                     rate, kNear, best)};
+                                     rate, compare::kNearRate, best)};
   }
   check.evidence = FoundText(sweep, *optimum);
   return check;

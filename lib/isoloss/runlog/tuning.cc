@@ -67,6 +67,15 @@ std::string TuningDigest(const std::string& experiment_text,
   return DigestToHex(DigestOf(text + "corpus = " + corpus_digest));
 }
 
+bool IsSweep(std::span<const double> rates, std::span<const double> held_out) {
+  double last = 0;
+  for (const double rate : rates) {
+    if (!(rate > last)) return false;
+    last = rate;
+  }
+  return rates.size() == held_out.size();
+}
+
 std::optional<RateSweep> SweepOf(const Provenance& provenance) {
   auto keys = KeysOf(provenance.experiment_text);
   RateSweep sweep{
@@ -74,12 +83,7 @@ std::optional<RateSweep> SweepOf(const Provenance& provenance) {
       .held_out = NumbersIn(keys["tuning.held_out"]),
       .seeds = NumbersIn(keys["tuning.seeds"]).size(),
       .configuration = std::string(Unquoted(keys["tuning.configuration"]))};
-  const bool ascends =
-      !sweep.rates.empty() && sweep.rates.front() > 0 &&
-      std::ranges::adjacent_find(sweep.rates, [](double a, double b) {
-        return !(a < b);
-      }) == sweep.rates.end();
-  if (!ascends || sweep.held_out.size() != sweep.rates.size()) {
+  if (sweep.rates.empty() || !IsSweep(sweep.rates, sweep.held_out)) {
     return std::nullopt;
   }
   return sweep;

@@ -2,7 +2,9 @@
 // experiment, and the configuration that this sweep was of.
 #pragma once
 
+#include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +28,13 @@ bool IsOfConfig(std::string_view key);
 /// default, so that sweeps made before still fit.
 std::string TuningDigest(const std::string& experiment_text,
                          const std::string& corpus_digest);
+
+/// A sweep has so many seeds of each rate or more: one seed shows chance along
+/// with the rate.
+inline constexpr size_t kLeastSweepSeeds = 2;
+
+/// Returns whether rates ascend from above 0, and each has a loss.
+bool IsSweep(std::span<const double> rates, std::span<const double> held_out);
 
 /// Holds a sweep of learning rates.
 struct RateSweep {

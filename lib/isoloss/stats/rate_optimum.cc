@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "isoloss/base/error.h"
+#include "isoloss/base/portable_math.h"
 
 namespace isoloss::stats {
 namespace {
@@ -35,8 +36,9 @@ std::optional<RateOptimum> FindRateOptimum(std::span<const double> rates,
                       .bracketed = at > 0 && at + 1 < rates.size()};
   if (optimum.bracketed && std::isfinite(losses[at - 1]) &&
       std::isfinite(losses[at + 1])) {
-    optimum.rate = std::exp(LowestOfParabola(
-        {std::log(rates[at - 1]), std::log(rates[at]), std::log(rates[at + 1])},
+    optimum.rate = portable::Exp(LowestOfParabola(
+        {portable::Log(rates[at - 1]), portable::Log(rates[at]),
+         portable::Log(rates[at + 1])},
         {losses[at - 1], losses[at], losses[at + 1]}));
   }
   return optimum;
@@ -50,8 +52,8 @@ std::optional<double> LossAtRate(std::span<const double> rates,
     double loss = losses[i];
     if (rates[i] > rate) {
       if (i == 0) return std::nullopt;
-      const double share =
-          std::log(rate / rates[i - 1]) / std::log(rates[i] / rates[i - 1]);
+      const double share = portable::Log(rate / rates[i - 1]) /
+                           portable::Log(rates[i] / rates[i - 1]);
       loss = losses[i - 1] + share * (losses[i] - losses[i - 1]);
     }
     if (!std::isfinite(loss)) return std::nullopt;

@@ -42,6 +42,7 @@ train::Experiment OnSeedsOfItsOwn(train::Experiment experiment, size_t count) {
   experiment.arms.resize(1);
   experiment.gate = {};
   experiment.tuning = {};
+  experiment.scaled_tuning = {};
   LogLossesOnly(experiment);
   return experiment;
 }

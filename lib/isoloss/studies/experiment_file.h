@@ -7,12 +7,13 @@
 #include <vector>
 
 #include "isoloss/campaign/experiment_source.h"
+#include "isoloss/runlog/tuning.h"
 #include "isoloss/studies/study.h"
 
 namespace isoloss::studies {
 
 /// Seeds on which such a study trains by default.
-inline constexpr size_t kOwnSeeds = 2;
+inline constexpr size_t kOwnSeeds = runlog::kLeastSweepSeeds;
 
 /// Holds the arguments of such a study.
 struct WritingArguments {

@@ -13,7 +13,9 @@
 #include "isoloss/estimators/ladder_statement.h"
 #include "isoloss/estimators/size_text.h"
 #include "isoloss/studies/documents.h"
+#include "isoloss/studies/rung.h"
 #include "isoloss/studies/study.h"
+#include "isoloss/studies/tuned_exponent.h"
 #include "isoloss/train/arm_recipes.h"
 #include "isoloss/train/cost.h"
 #include "isoloss/treatments/rung_model.h"
@@ -31,11 +33,6 @@ constexpr double kSecondsOfAMinute = 60;
 /// This is the limit of the millions of parameters, and of the tokens for each
 /// parameter.
 constexpr double kLargestFactor = 1e6;
-/// A rung warms up in at most this share of its steps.
-constexpr int64_t kWarmupShare = 10;
-/// The held-out loss of fewer sequences varies more than the loss between
-/// seeds.
-constexpr size_t kEvaluatedSequences = 64;
 /// One rung is trained with this many times the tokens a step, since the noise
 /// of small batches hides what quantisation adds.
 constexpr size_t kLargeBatch = 16;
@@ -52,40 +49,6 @@ struct Rung {
   std::string twin = {};  ///< of a large batch: the name of the plain rung
   bool affordable = true;
 };
-
-/// Sets the batch and the steps of a rung. The learning rate of AdamW grows
-/// with the root of the batch (Malladi et al., arXiv 2205.10287).
-void SetBatch(double tokens, size_t factor, train::Experiment& experiment) {
-  train::TrainConfig& train = experiment.train;
-  train.sequences_per_batch *= factor;
-  train.lr *= std::sqrt(static_cast<double>(factor));
-  const auto tokens_per_step = static_cast<double>(
-      train.sequences_per_batch * experiment.data.sequence_length);
-  train.steps =
-      std::max<int64_t>(1, std::llround(std::ceil(tokens / tokens_per_step)));
-  train.warmup_steps = std::min(train.warmup_steps, train.steps / kWarmupShare);
-}
-
-/// Returns one rung's experiment.
-train::Experiment RungExperiment(const train::Experiment& base,
-                                 const model::ModelConfig& model,
-                                 const estimators::Size& size, size_t seeds,
-                                 size_t held_out_tokens,
-                                 size_t batch_factor = 1) {
-  train::Experiment experiment = base;
-  experiment.model = model;
-  experiment.train.lr =
-      treatments::TransferredRate(base.train.lr, base.model, model);
-  SetBatch(size.tokens, batch_factor, experiment);
-  experiment.train.seeds = ConsecutiveSeeds(base, seeds);
-  LogLossesOnly(experiment);
-  const size_t held_out_sequences =
-      (held_out_tokens - 1) / base.data.sequence_length;
-  experiment.log.eval_sequences =
-      std::max(experiment.log.eval_sequences,
-               std::min(kEvaluatedSequences, held_out_sequences));
-  return experiment;
-}
 
 /// Refuses two rungs with equal models and tokens: they would be the same runs.
 void RefuseTwins(const std::vector<Rung>& rungs, const Rung& rung) {
@@ -261,6 +224,7 @@ class Ladder : public Study {
     RefuseTwice("--tokens-per-parameter", ratios_);
     plan.folder = FolderOfStudy(base_.name, plan.kind, quick_, request.out);
     const corpus::Corpus corpus = train::LoadCorpusOf(base_);
+    rate_ = TunedExponent(base_, corpus);
     MakeRungs(corpus.held_out().count, request.estimate);
     config::Writer text =
         BeginPlanText(plan.kind, "experiment", base_.TomlWithoutSeeds());
@@ -288,19 +252,24 @@ class Ladder : public Study {
                           : CostText(rung.cell.seconds),
           rung.affordable ? "" : "  left out");
     }
-    return text + fmt::format("{} arms x {} seeds of each, in all: {}.\n",
-                              base_.arms.size(), seeds_, CostText(plan));
+    const std::string doubt = RateDoubt(rate_, base_);
+    return text + fmt::format("{} arms x {} seeds of each, in all: {}.\n{}{}",
+                              base_.arms.size(), seeds_, CostText(plan), doubt,
+                              doubt.empty() ? "" : "\n");
   }
 
   std::optional<Answer> Judge(const Plan& plan, bool /*may_train*/) override {
     const verdicts::ArmRoles roles = verdicts::RolesOf(base_);
     const std::string& baseline = base_.arms.front().name;
+    std::vector<std::string> doubts = {RateDoubt(rate_, base_)};
+    std::erase(doubts, "");
     std::vector<estimators::LadderArm> arms;
     for (size_t i = 1; i < base_.arms.size(); ++i) {
       const train::Arm& arm = base_.arms[i];
       arms.push_back({.name = arm.name,
                       .recipe = train::RecipeNames(arm),
-                      .role = RoleOf(roles, arm.name)});
+                      .role = RoleOf(roles, arm.name),
+                      .doubts = doubts});
     }
     bool trained = false;
     for (const Rung& rung : rungs_) {
@@ -315,6 +284,7 @@ class Ladder : public Study {
     LadderStatement statement = estimators::StateLadder(
         base_.name, baseline, arms,
         {.sizes = sizes_, .margin_percent = margin_percent_});
+    statement.rate = rate_;
     statement.notes.insert(statement.notes.begin(), plan.notes.begin(),
                            plan.notes.end());
     return Answer{.code = LadderCode(statement),
@@ -334,6 +304,20 @@ class Ladder : public Study {
         "4.");
   }
 
+  train::Experiment ExperimentOf(const model::ModelConfig& model, double tokens,
+                                 size_t batch_factor,
+                                 size_t held_out_tokens) const {
+    train::Experiment experiment =
+        RungExperiment(base_,
+                       {.model = model,
+                        .tokens = tokens,
+                        .rate_exponent = rate_.value,
+                        .batch_factor = batch_factor},
+                       held_out_tokens);
+    experiment.train.seeds = ConsecutiveSeeds(base_, seeds_);
+    return experiment;
+  }
+
   /// Makes all rungs with their costs, in ascending order of operations.
   void MakeRungs(size_t held_out_tokens, bool estimate) {
     for (const double millions : millions_) {
@@ -347,8 +331,8 @@ class Ladder : public Study {
             "{}-{:g}", estimators::NumberText(millions * 1e6), ratio);
         Rung rung{.size = size,
                   .cell = {.name = name,
-                           .experiment = RungExperiment(
-                               base_, model, size, seeds_, held_out_tokens)}};
+                           .experiment = ExperimentOf(model, size.tokens, 1,
+                                                      held_out_tokens)}};
         rung.cell.experiment.name += "-" + name;
         RefuseTwins(rungs_, rung);
         rungs_.push_back(std::move(rung));
@@ -377,9 +361,9 @@ class Ladder : public Study {
         fmt::format("{}-batch{}", plain->cell.name, kLargeBatch);
     Rung rung{.size = plain->size,
               .cell = {.name = name,
-                       .experiment = RungExperiment(
-                           base_, plain->cell.experiment.model, plain->size,
-                           seeds_, held_out_tokens, kLargeBatch)},
+                       .experiment = ExperimentOf(
+                           plain->cell.experiment.model, plain->size.tokens,
+                           kLargeBatch, held_out_tokens)},
               .twin = plain->cell.name};
     rung.cell.experiment.name += "-" + name;
     rungs_.insert(plain + 1, std::move(rung));
@@ -463,6 +447,7 @@ class Ladder : public Study {
 
   std::vector<estimators::Size> sizes_;  ///< of --at
   train::Experiment base_;
+  estimators::RateExponent rate_;
   std::vector<Rung> rungs_;
 };
 

@@ -212,6 +212,21 @@ void SayVerdicts(const LadderStatement& statement, Document& document) {
   }
 }
 
+/// Puts the exponent of learning rates, with the ends that seeds give.
+void AddRate(const estimators::RateExponent& rate, Document& document) {
+  const bool measured = rate.why_assumed.empty();
+  document.PutInterval("rate_exponent", rate.value, rate.least, rate.largest);
+  document.Put("rate_exponent_measured", measured);
+  std::string by_seed = "nobody knows what single seeds give";
+  if (std::isfinite(rate.least)) {
+    by_seed = fmt::format("single seeds give {:.2f} to {:.2f}", rate.least,
+                          rate.largest);
+  }
+  document.Say(fmt::format(
+      "Learning rates grow with the power {:.2f} of the width ({}).",
+      rate.value, measured ? "measured; " + by_seed : "assumed"));
+}
+
 }  // namespace
 
 Document LadderDocument(const LadderStatement& statement) {
@@ -226,6 +241,7 @@ Document LadderDocument(const LadderStatement& statement) {
   document.Put("baseline", statement.baseline);
   document.Put("confidence", question.confidence);
   document.Put("margin_percent", question.margin_percent);
+  AddRate(statement.rate, document);
   document.PutEach("arms", statement.arms, [&](const ArmStatement& arm) {
     return ArmDocument(arm, question);
   });

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
 
 #include "isoloss/base/digest.h"
 #include "isoloss/base/text_file.h"
@@ -81,15 +82,21 @@ std::optional<stats::RateOptimum> SweptRates::Optimum() const {
   return stats::FindRateOptimum(rates, Means());
 }
 
-std::optional<std::pair<double, double>> SweptRates::Spread() const {
+std::vector<double> SweptRates::SeedOptima() const {
   std::vector<double> optima;
   for (size_t seed = 0; seed < seeds.size(); ++seed) {
     std::vector<double> of_seed;
     for (const auto& of_rate : losses) of_seed.push_back(of_rate[seed]);
     const auto optimum = stats::FindRateOptimum(rates, of_seed);
-    if (!optimum) return std::nullopt;
+    if (!optimum) return {};
     optima.push_back(optimum->rate);
   }
+  return optima;
+}
+
+std::optional<std::pair<double, double>> SweptRates::Spread() const {
+  const std::vector<double> optima = SeedOptima();
+  if (optima.empty()) return std::nullopt;
   return std::pair(std::ranges::min(optima), std::ranges::max(optima));
 }
 
@@ -126,7 +133,12 @@ std::optional<SweptRates> SweepRates(const Plan& plan, bool may_train) {
 
 train::TuningConfig TuningOf(const SweptRates& swept,
                              const train::Experiment& experiment) {
-  train::TuningConfig tuning{.rates = swept.rates, .seeds = swept.seeds};
+  train::TuningConfig tuning{.rates = swept.rates,
+                             .seeds = swept.seeds,
+                             .seed_optima = swept.SeedOptima()};
+  for (double& rate : tuning.seed_optima) {
+    rate = std::stod(fmt::format("{:.4g}", rate));
+  }
   constexpr double kDigits = 1e6;  // of a loss, more than seeds agree in
   for (const double loss : swept.Means()) {
     tuning.held_out.push_back(std::round(loss * kDigits) / kDigits);
@@ -137,19 +149,20 @@ train::TuningConfig TuningOf(const SweptRates& swept,
   return tuning;
 }
 
-std::string TuningText(const train::TuningConfig& tuning) {
+std::string TuningText(const train::TuningConfig& tuning,
+                       std::optional<double> scaled_parameters) {
   config::Writer writer;
-  writer.Section("tuning");
-  train::TuningConfig copy = tuning;
-  Visit(writer, copy);
+  train::ScaledTuningConfig scaled{scaled_parameters, tuning};
+  writer.Section(scaled_parameters ? "tuning.scaled" : "tuning");
+  // Without parameters it has the keys of [tuning] alone.
+  Visit(writer, scaled);
   return writer.text();
 }
 
-void WriteTuning(const train::TuningConfig& tuning,
-                 const std::filesystem::path& file) {
+void WriteTable(const std::string& table, const std::filesystem::path& file) {
+  const std::string heading = table.substr(0, table.find('\n'));
   const std::string text = ReadTextFile(file, "Give an experiment file.");
-  WriteExperiment(
-      WithTable(WithoutTables(text, {"[tuning]"}), TuningText(tuning)), file);
+  WriteExperiment(WithTable(WithoutTables(text, {heading}), table), file);
 }
 
 }  // namespace isoloss::studies

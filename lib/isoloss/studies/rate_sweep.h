@@ -34,6 +34,8 @@ struct SweptRates {
   /// Returns the least and the largest optimum of a single seed; empty if every
   /// rate diverged for one.
   std::optional<std::pair<double, double>> Spread() const;
+  /// Returns the optimum of each seed; empty as Spread.
+  std::vector<double> SeedOptima() const;
 };
 
 /// Plans the first rates in `folder`: a cell for each, with `seeds` seeds that
@@ -52,12 +54,14 @@ std::optional<SweptRates> SweepRates(const Plan& plan, bool may_train);
 train::TuningConfig TuningOf(const SweptRates& swept,
                              const train::Experiment& experiment);
 
-/// Returns [tuning] as TOML.
-std::string TuningText(const train::TuningConfig& tuning);
+/// Returns [tuning] as TOML, or [tuning.scaled] of a sweep that was asked for
+/// `scaled_parameters`.
+std::string TuningText(const train::TuningConfig& tuning,
+                       std::optional<double> scaled_parameters = std::nullopt);
 
-/// Puts [tuning] at the end of an experiment file, in place of an earlier one.
+/// Puts a table, whose text begins with its heading, at the end of an
+/// experiment file, in place of an earlier one.
 /// Errors   IoError; ConfigError if the file does not read back.
-void WriteTuning(const train::TuningConfig& tuning,
-                 const std::filesystem::path& file);
+void WriteTable(const std::string& table, const std::filesystem::path& file);
 
 }  // namespace isoloss::studies

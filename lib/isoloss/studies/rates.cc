@@ -4,11 +4,16 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <optional>
 
+#include "isoloss/base/error.h"
 #include "isoloss/document/picture.h"
+#include "isoloss/estimators/size_text.h"
 #include "isoloss/studies/experiment_file.h"
 #include "isoloss/studies/rate_sweep.h"
+#include "isoloss/studies/rung.h"
 #include "isoloss/studies/study.h"
+#include "isoloss/treatments/rung_model.h"
 
 namespace isoloss::studies {
 namespace {
@@ -19,6 +24,7 @@ using system::ExitCode;
 /// Holds a sweep, and what an experiment is to say of it.
 struct RatesResult {
   const train::Experiment& experiment;
+  bool scaled;  ///< the model was given another size
   const SweptRates& swept;
   const train::TuningConfig& tuning;
 };
@@ -38,14 +44,21 @@ std::string Advice(const RatesResult& result) {
   if (!optimum->bracketed) {
     return fmt::format(
         "The best rate, {:g}, is the outermost one of {} that were tried, so "
-        "the optimum is not known. Set train.lr to it and sweep again, in "
-        "another folder.",
-        best, result.swept.rates.size());
+        "the optimum is not known. {} and sweep again, in another folder.",
+        best, result.swept.rates.size(),
+        result.scaled ? "Set train.lr to the best rate of the experiment's own "
+                        "size"
+                      : "Set train.lr to it");
   }
   std::string text = fmt::format("The optimum lies near {:.3g}", optimum->rate);
   if (const auto spread = result.swept.Spread()) {
     text += fmt::format(" ({:.3g} to {:.3g} by single seeds)", spread->first,
                         spread->second);
+  }
+  if (result.scaled) {
+    return text +
+           ". The rates of `study ladder` follow from this sweep and that of "
+           "the experiment's own size.";
   }
   const double loss =
       stats::LossAtRate(result.swept.rates, result.swept.Means(), rate)
@@ -80,6 +93,8 @@ Document RatesDocument(const RatesResult& result) {
   document.Put("schema_version", 1);
   document.Put("experiment", result.experiment.name);
   document.Put("baseline", result.experiment.arms.front().name);
+  document.Put("parameters",
+               train::EstimatedParameters(result.experiment.model));
   document.Put("train_lr", result.experiment.train.lr);
   document.Put("seeds", swept.seeds);
   document.Put("configuration", result.tuning.configuration);
@@ -140,46 +155,88 @@ document::Picture RatesPicture(const RatesResult& result) {
 class Rates : public Study {
  public:
   std::vector<Option> Options() override {
-    return arguments_.Options(
+    std::vector<Option> options = arguments_.Options(
         "Seeds of each rate, which the experiment does not train (default: 2)",
-        "Write [tuning] into the experiment file, in place of an earlier one");
+        "Write the table into the experiment file, in place of an earlier one");
+    options.push_back(
+        {.name = "--parameters",
+         .value = &millions_,
+         .help = "Sweep a model of so many million parameters, as a size of "
+                 "`study ladder`, for [tuning.scaled] (default: the "
+                 "experiment's own)",
+         .least = 1e-6,
+         .most = 1e6});
+    return options;
   }
 
   Plan MakePlan(const Request& request) override {
     experiment_ = arguments_.Load("rates");
+    std::string kind = "rates";
+    if (millions_) {
+      kind += "-" + estimators::NumberText(ScaledParameters());
+      Scale();
+    }
     Plan plan =
         PlanRates(experiment_, arguments_.seeds,
-                  FolderOfStudy(experiment_.name, "rates", false, request.out));
+                  FolderOfStudy(experiment_.name, kind, false, request.out));
     if (request.estimate) EstimateCosts(plan.cells);
     return plan;
   }
 
   std::string Describe(const Plan& plan) const override {
     return fmt::format(
-        "{} rates from {:g} to {:g} x {} seeds of {} steps of {}: {}. Where "
-        "the best lies at an edge, another rate follows.\n",
+        "{} rates from {:g} to {:g} x {} seeds of {} steps of {} with {} "
+        "parameters: {}. Where the best lies at an edge, another rate "
+        "follows.\n",
         plan.cells.size(), plan.cells.front().experiment.train.lr,
         plan.cells.back().experiment.train.lr, arguments_.seeds,
-        experiment_.train.steps, experiment_.arms.front().name, CostText(plan));
+        experiment_.train.steps, experiment_.arms.front().name,
+        estimators::NumberText(train::EstimatedParameters(experiment_.model)),
+        CostText(plan));
   }
 
   std::optional<Answer> Judge(const Plan& plan, bool may_train) override {
     const auto swept = SweepRates(plan, may_train);
     if (!swept) return std::nullopt;
     const train::TuningConfig tuning = TuningOf(*swept, experiment_);
-    if (arguments_.write) WriteTuning(tuning, experiment_.path);
-    const RatesResult result{experiment_, *swept, tuning};
+    std::optional<double> parameters;
+    if (millions_) parameters = ScaledParameters();
+    const std::string table = TuningText(tuning, parameters);
+    if (arguments_.write) WriteTable(table, experiment_.path);
+    const RatesResult result{experiment_, millions_.has_value(), *swept,
+                             tuning};
     const auto optimum = swept->Optimum();
     return Answer{.code = optimum && optimum->bracketed
                               ? ExitCode::kPass
                               : ExitCode::kInconclusive,
                   .document = RatesDocument(result),
                   .picture = RatesPicture(result),
-                  .files = {{"tuning.toml", TuningText(tuning)}}};
+                  .files = {{"tuning.toml", table}}};
   }
 
  private:
+  double ScaledParameters() const { return *millions_ * 1e6; }
+
+  /// Makes the experiment one of a scaled model.
+  void Scale() {
+    const model::ModelConfig model =
+        treatments::ScaledModel(experiment_.model, ScaledParameters());
+    if (!estimators::WidthsTellExponent(experiment_.model.dim, model.dim)) {
+      ThrowError(ErrorKind::kConfig,
+                 "rates: --parameters {:g} makes a model of width {}, but that "
+                 "of the experiment is {}, and both must differ by a factor "
+                 "{} or more to tell how the rate scales. Ask for another "
+                 "size.",
+                 *millions_, model.dim, experiment_.model.dim,
+                 estimators::kLeastWidthFactor);
+    }
+    experiment_ =
+        RungExperiment(experiment_, RungLike(experiment_, model),
+                       train::LoadCorpusOf(experiment_).held_out().count);
+  }
+
   WritingArguments arguments_;
+  std::optional<double> millions_;
   train::Experiment experiment_;
 };
 

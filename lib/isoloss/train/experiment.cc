@@ -245,19 +245,27 @@ void CheckLooks(const Reader& gate, const Experiment& experiment) {
 }
 
 void CheckTuning(const Reader& fields, const TuningConfig& tuning) {
-  const bool ascends =
-      std::ranges::is_sorted(tuning.rates, std::ranges::less_equal()) &&
-      std::ranges::adjacent_find(tuning.rates) == tuning.rates.end();
-  if (ascends && tuning.held_out.size() == tuning.rates.size() &&
-      tuning.rates.empty() == tuning.configuration.empty()) {
+  const size_t optima = tuning.seed_optima.size();
+  if (runlog::IsSweep(tuning.rates, tuning.held_out) &&
+      tuning.rates.empty() == tuning.configuration.empty() &&
+      (optima == 0 || optima == tuning.seeds.size())) {
     return;
   }
   ThrowError(
       ErrorKind::kConfig,
       "{} has {} rates and {} held-out losses, but each rate, in "
-      "ascending order, must have a loss, and `configuration` the digest "
-      "of the sweep's runs. Let `isoloss study rates` write the table.",
+      "ascending order, must have a loss, `configuration` the digest of the "
+      "sweep's runs, and `seed_optima`, if given, a rate for each seed. Let "
+      "`isoloss study rates` write the table.",
       fields.Where({"rates"}), tuning.rates.size(), tuning.held_out.size());
+}
+
+void CheckScaledTuning(const Reader& fields, const ScaledTuningConfig& scaled) {
+  CheckTuning(fields, scaled.sweep);
+  if (scaled.parameters.has_value() != scaled.sweep.rates.empty()) return;
+  fields.Fail("parameters",
+              "must be given with `rates`, and not without. Let `isoloss study "
+              "rates --parameters N --write` write the table.");
 }
 
 /// Refuses sizes that no machine of this tool's users can hold: they are
@@ -302,6 +310,9 @@ void WriteExperiment(Writer& writer, const Experiment& experiment) {
   WriteSection(writer, "gate", experiment.gate);
   if (!experiment.tuning.rates.empty()) {
     WriteSection(writer, "tuning", experiment.tuning);
+  }
+  if (experiment.scaled_tuning.parameters) {
+    WriteSection(writer, "tuning.scaled", experiment.scaled_tuning);
   }
 }
 
@@ -402,7 +413,8 @@ Experiment ParseExperiment(std::string_view text,
   Reader arms = top.Section("arms");
   const Reader log = top.Section("log");
   const Reader gate = top.Section("gate");
-  const Reader tuning = top.Section("tuning");
+  Reader tuning = top.Section("tuning");
+  const Reader scaled_tuning = tuning.Section("scaled");
   // This check comes first, so that a misspelt table is not reported as one
   // that lacks its keys.
   top.RejectUnknown();
@@ -427,6 +439,8 @@ Experiment ParseExperiment(std::string_view text,
   CheckLooks(gate, experiment);
   ReadSection(tuning, experiment.tuning);
   CheckTuning(tuning, experiment.tuning);
+  ReadSection(scaled_tuning, experiment.scaled_tuning);
+  CheckScaledTuning(scaled_tuning, experiment.scaled_tuning);
 
   CheckModel(model, experiment.model);
   CheckRecipes(arms, experiment);

@@ -58,6 +58,7 @@ std::vector<ExperimentKey> ExperimentKeys() {
   Append(keys, "arms.NAME", Arm{.perturb = Perturb::kOneUlp});
   Append(keys, "gate", GateConfig());
   Append(keys, "tuning", TuningConfig());
+  Append(keys, "tuning.scaled", ScaledTuningConfig());
   // A required key has no default, though the writer has a value for it.
   for (ExperimentKey& key : keys) {
     if (key.default_value == "\"\"") key.default_value.clear();

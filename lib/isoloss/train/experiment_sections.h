@@ -46,6 +46,8 @@ inline constexpr Interval kDeadline = {
     .low = 0, .high = 86400, .low_open = true};
 
 inline constexpr Interval kPeriod = {0, 1e9};
+/// Beyond any model of our days.
+inline constexpr Interval kParameters = {1, 1e15};
 
 inline const std::vector<std::string> kSources = {"files", "tokens",
                                                   "synthetic"};
@@ -243,6 +245,13 @@ void Visit(Fields& fields, TuningConfig& tuning) {
   fields.Reals("held_out", tuning.held_out, kLosses);
   fields.Numbers("seeds", tuning.seeds);
   fields.Text("configuration", tuning.configuration);
+  fields.Reals("seed_optima", tuning.seed_optima, kUnitOpenLow);
+}
+
+template <typename Fields>
+void Visit(Fields& fields, ScaledTuningConfig& scaled) {
+  fields.Real("parameters", scaled.parameters, kParameters);
+  Visit(fields, scaled.sweep);
 }
 
 }  // namespace isoloss::train

@@ -41,8 +41,8 @@ model::ModelConfig AtWidth(const model::ModelConfig& base, size_t width) {
 
 }  // namespace
 
-model::ModelConfig ScaledModel(const model::ModelConfig& base,
-                               double parameters) {
+model::ModelConfig NearestModel(const model::ModelConfig& base,
+                                double parameters) {
   model::ModelConfig best = base;
   double least = std::numeric_limits<double>::infinity();
   for (size_t width = kStep; width <= kWidest; width += kStep) {
@@ -55,20 +55,30 @@ model::ModelConfig ScaledModel(const model::ModelConfig& base,
     }
     if (found > 4 * parameters) break;
   }
-  if (!(least <= portable::Log(1 + kTolerance))) {
+  return best;
+}
+
+model::ModelConfig ScaledModel(const model::ModelConfig& base,
+                               double parameters) {
+  const model::ModelConfig best = NearestModel(base, parameters);
+  const double found = train::EstimatedParameters(best);
+  if (!(std::fabs(portable::Log(found / parameters)) <=
+        portable::Log(1 + kTolerance))) {
     ThrowError(ErrorKind::kConfig,
-               "ladder: {:.3g} parameters were asked for, but the nearest "
-               "model of this shape has {:.3g}, and a fifth more or less is "
+               "--parameters: {:.3g} were asked for, but the nearest model of "
+               "this shape has {:.3g} parameters, and a fifth more or less is "
                "allowed. Ask for a size nearer to that.",
-               parameters, train::EstimatedParameters(best));
+               parameters, found);
   }
   return best;
 }
 
 double TransferredRate(double lr, const model::ModelConfig& base,
-                       const model::ModelConfig& scaled) {
-  return lr * std::sqrt(static_cast<double>(base.dim) /
-                        static_cast<double>(scaled.dim));
+                       const model::ModelConfig& scaled, double exponent) {
+  // Of the root this has the bits that std::sqrt has.
+  return lr * portable::Pow(static_cast<double>(base.dim) /
+                                static_cast<double>(scaled.dim),
+                            -exponent);
 }
 
 }  // namespace isoloss::treatments

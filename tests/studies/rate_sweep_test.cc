@@ -1,0 +1,90 @@
+#include "isoloss/studies/rate_sweep.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "../campaign/tiny_experiment.h"
+#include "isoloss/base/error.h"
+#include "support/temporary_folder.h"
+
+namespace isoloss::studies::rate_sweep_test {
+namespace {
+
+const train::TuningConfig kSweep = {.rates = {0.005, 0.01, 0.02},
+                                    .held_out = {2, 1, 2},
+                                    .seeds = {1001, 1002},
+                                    .configuration = "0a",
+                                    .seed_optima = {0.009, 0.011}};
+
+class WriteTableTest : public ::testing::Test {
+ protected:
+  std::string Text() const {
+    std::stringstream text;
+    text << std::ifstream(file_).rdbuf();
+    return text.str();
+  }
+  train::Experiment Read() const {
+    return campaign::ExperimentSource{file_.string(), {}}.Load();
+  }
+
+  test_support::TemporaryFolder folder_;
+  const std::filesystem::path file_ =
+      campaign::TinyExperiment(folder_.path()).path;
+};
+
+TEST_F(WriteTableTest, WritesWhatReadsBack) {
+  const std::string before = Text();
+
+  WriteTable(TuningText(kSweep), file_);
+  WriteTable(TuningText(kSweep, 60'000), file_);
+
+  EXPECT_TRUE(Text().starts_with(before));
+  const train::Experiment read = Read();
+  EXPECT_EQ(read.tuning.rates, kSweep.rates);
+  EXPECT_EQ(read.tuning.seed_optima, kSweep.seed_optima);
+  EXPECT_EQ(read.scaled_tuning.parameters, 60'000);
+  EXPECT_EQ(read.scaled_tuning.sweep.rates, kSweep.rates);
+  EXPECT_EQ(read.scaled_tuning.sweep.configuration, "0a");
+}
+
+TEST_F(WriteTableTest, ReplacesItsOwnTableAlone) {
+  WriteTable(TuningText(kSweep), file_);
+  WriteTable(TuningText(kSweep, 60'000), file_);
+  train::TuningConfig other = kSweep;
+
+  other.configuration = "0b";
+  WriteTable(TuningText(other), file_);
+  other.configuration = "0c";
+  WriteTable(TuningText(other, 70'000), file_);
+
+  const train::Experiment read = Read();
+  EXPECT_EQ(read.tuning.configuration, "0b");
+  EXPECT_EQ(read.scaled_tuning.sweep.configuration, "0c");
+  EXPECT_EQ(read.scaled_tuning.parameters, 70'000);
+  EXPECT_EQ(read.scaled_tuning.sweep.seed_optima, kSweep.seed_optima);
+}
+
+TEST_F(WriteTableTest, LeavesTheFileIfItWouldNotReadBack) {
+  const std::string before = Text();
+  train::TuningConfig wrong = kSweep;
+  wrong.held_out.pop_back();
+
+  EXPECT_THROW(WriteTable(TuningText(wrong), file_), Error);
+  EXPECT_EQ(Text(), before);
+}
+
+TEST(SweptRates, KnowTheOptimumOfEachSeed) {
+  const SweptRates swept{
+      .seeds = {1, 2}, .rates = {1, 2, 4}, .losses = {{2, 2}, {1, 2}, {2, 1}}};
+
+  // The second seed's best rate lies at the edge.
+  const std::vector<double> optima = swept.SeedOptima();
+  ASSERT_EQ(optima.size(), 2u);
+  EXPECT_NEAR(optima[0], 2, 1e-12);
+  EXPECT_EQ(optima[1], 4);
+}
+
+}  // namespace
+}  // namespace isoloss::studies::rate_sweep_test
