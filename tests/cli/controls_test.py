@@ -74,11 +74,11 @@ class Controls(ProgramTest):
         self.write("dotted.toml", 'gate.control = "bad"\n' + CONTROL.partition("# Of the gate")[0])
         self.assert_refused(self.grade("dotted.toml", "--write", "--set", "train.lr=0.1"), "--write", "leave out --set")
         self.assert_refused(self.grade("dotted.toml", "--no-train", "--out", "none"), "without --no-train")
+        self.write("tokens.toml", "margin_tokens_percent = 5\n")
+        self.assert_refused(self.grade("dotted.toml", "--set", "gate.policy=tokens.toml"), "margin_percent")
         self.assertIn(self.grade("dotted.toml", "--out", "dotted").returncode, (PASS, INCONCLUSIVE))
         self.write("dotted.toml", (self.folder / "dotted.toml").read_text() + "[arms.bad_half]\nrecipe = \"bf16\"\n")
         self.assert_refused(self.grade("dotted.toml", "--out", "dotted", "--no-train"), "arm bad_half is no control")
-        self.write("tokens.toml", "margin_tokens_percent = 5\n")
-        self.assert_refused(self.grade("dotted.toml", "--set", "gate.policy=tokens.toml"), "margin_percent")
 
 
 if __name__ == "__main__":
