@@ -232,11 +232,12 @@ class Verdict(ProgramTest):
         good = self.edited_logs("control_fails", worse, logs)
         bad = self.edited_logs("control_passes", as_the_candidate, logs)
 
-        passed = self.run_isoloss("gate", *good, *self.untuned)
+        passed = self.run_isoloss("gate", *good, *self.untuned, "--out", "seen")
         inconclusive = self.run_isoloss("gate", *bad, "--control", "mxfp4", *self.untuned)
 
         self.assert_verdict(passed, PASS, "PASS")
-        self.assertIn('The control "mxfp4" came out worse', passed.stdout)
+        self.assertIn('The control "mxfp4" came out worse',
+                      " ".join(self.verdict("seen")["reading"]["could_have_seen"]))
         self.assert_verdict(inconclusive, INCONCLUSIVE, "INCONCLUSIVE")
         self.assertIn("smaller than the margin, so it shows nothing of larger ones",
                       " ".join(inconclusive.stdout.split()))

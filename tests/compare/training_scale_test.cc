@@ -38,6 +38,7 @@ TEST(ScaleOf, LeavesOutWhatALogDoesNotTell) {
   runlog::RunLog log = test_support::SyntheticRun(false, 1, 0).log;
   log.steps.lr.clear();
   log.provenance.unigram_entropy_nats = std::nan("");
+  log.provenance.bigram_entropy_nats = 0;  // as an earlier log's
 
   const TrainingScale scale = ScaleOf(log);
 
