@@ -46,7 +46,7 @@ inline constexpr Interval kDeadline = {
     .low = 0, .high = 86400, .low_open = true};
 
 inline constexpr Interval kPeriod = {0, 1e9};
-/// Beyond any model of our days.
+/// The upper end lies beyond any model of our days.
 inline constexpr Interval kParameters = {1, 1e15};
 
 inline const std::vector<std::string> kSources = {"files", "tokens",

@@ -75,7 +75,7 @@ model::ModelConfig ScaledModel(const model::ModelConfig& base,
 
 double TransferredRate(double lr, const model::ModelConfig& base,
                        const model::ModelConfig& scaled, double exponent) {
-  // Of the root this has the bits that std::sqrt has.
+  // For an exponent of -1/2 this has the bits of std::sqrt.
   return lr * portable::Pow(static_cast<double>(base.dim) /
                                 static_cast<double>(scaled.dim),
                             -exponent);
