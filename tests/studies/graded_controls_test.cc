@@ -173,6 +173,9 @@ TEST_F(GradedControlTest, IsWrittenIfTheFileCanSaySo) {
   write("[gate]\ncontrol = \"bad\"\n");
   EXPECT_THAT(train::LoadExperiment(graded.experiment.path).gate.control,
               ElementsAre("bad_half", "bad"));
+  write("[gate]\r\ncontrol = \"bad\"\r\nmargin_percent = 0.5\r\n");
+  EXPECT_EQ(train::LoadExperiment(graded.experiment.path).gate.margin_percent,
+            0.5);
   EXPECT_THROW(write("[gate]\n\"control\" = \"bad\"\n"), Error);
 }
 
@@ -186,11 +189,15 @@ TEST_F(GradedControlTest, IsWrittenIntoExperimentsWithVariables) {
   replace("source = \"synthetic\"",
           "source = \"files\"\npaths = [\"${EIGEN3_INCLUDE_DIR}/Eigen\"]");
   const std::filesystem::path file = folder_.path() / "variable.toml";
+  WriteFileAtomically(file, text);
 
   WriteExperiment(text, file);
 
   EXPECT_EQ(ReadTextFile(file, ""), text);
   EXPECT_THROW(WriteExperiment("name = \"t\"\n", file), Error);
+  std::string other = text;
+  other.replace(other.find("steps = 8"), 9, "steps = 9");
+  EXPECT_THROW(WriteExperiment(other, file), Error);
   EXPECT_EQ(ReadTextFile(file, ""), text);
 }
 

@@ -46,9 +46,20 @@ RateExponent ExponentBetween(const RateAtWidth& a, const RateAtWidth& b) {
       of_seeds.push_back(between(of_a, of_b));
     }
   }
-  if (!of_seeds.empty()) {
-    exponent.least = std::ranges::min(of_seeds);
-    exponent.largest = std::ranges::max(of_seeds);
+  if (of_seeds.empty()) {
+    return {.why_assumed =
+                "a sweep has a seed without an inner optimum, so that nobody "
+                "knows how far chance moves the power"};
+  }
+  exponent.least = std::ranges::min(of_seeds);
+  exponent.largest = std::ranges::max(of_seeds);
+  if (!(exponent.least >= kLeastExponent &&
+        exponent.largest <= kLargestExponent)) {
+    return {.why_assumed = fmt::format(
+                "single seeds give powers from {:.2f} to {:.2f}, not inside "
+                "[{}, {}], so that more seeds or a width farther off must tell",
+                exponent.least, exponent.largest, kLeastExponent,
+                kLargestExponent)};
   }
   return exponent;
 }

@@ -37,7 +37,8 @@ bool WidthsTellExponent(size_t a, size_t b);
 
 /// Returns log(rate of b / rate of a) / log(width of b / width of a).
 /// Special  the assumed exponent with the reason, if the widths lie too near to
-///          each other, or if the result is outside [-1.5, 0.25]: no rule of
+///          each other, if nobody knows the optima of seeds, or if the result
+///          or that of a single seed is outside [-1.5, 0.25]: no rule of
 ///          scaling goes so far, but noise does.
 RateExponent ExponentBetween(const RateAtWidth& a, const RateAtWidth& b);
 

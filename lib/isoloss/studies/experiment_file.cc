@@ -54,22 +54,24 @@ std::string WithoutTables(const std::string& toml,
   std::string comments;  // in a table that goes; perhaps above the next heading
   bool goes = false;
   for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with("[")) {
+    const std::string text =
+        line.substr(std::min(line.find_first_not_of(" \t"), line.size()));
+    if (text.starts_with("[")) {
       goes = std::ranges::any_of(headings, [&](const std::string& heading) {
-        return line.starts_with(heading);
+        return text.starts_with(heading);
       });
       if (!goes) kept += comments;
       comments.clear();
     }
     if (!goes) {
       kept += line + "\n";
-    } else if (line.starts_with("#")) {
+    } else if (text.starts_with("#")) {
       comments += line + "\n";
     } else {
       comments.clear();
     }
   }
-  return kept;
+  return kept + comments;
 }
 
 std::string WithTable(std::string toml, const std::string& table) {
@@ -77,9 +79,26 @@ std::string WithTable(std::string toml, const std::string& table) {
   return toml + "\n" + table;
 }
 
-void WriteExperiment(const std::string& toml,
-                     const std::filesystem::path& file) {
-  campaign::ExperimentSource{file.string()}.Parse(toml);
+void WriteExperiment(const std::string& toml, const std::filesystem::path& file,
+                     const std::vector<std::string>& arms) {
+  const campaign::ExperimentSource source{file.string()};
+  const auto rest = [&](train::Experiment experiment) {
+    experiment.tuning = {};
+    experiment.scaled_tuning = {};
+    experiment.gate.control.clear();
+    std::erase_if(experiment.arms, [&](const train::Arm& arm) {
+      return std::ranges::count(arms, arm.name) > 0;
+    });
+    return experiment.ResolvedToml();
+  };
+  if (rest(source.Load()) != rest(source.Parse(toml))) {
+    ThrowError(
+        ErrorKind::kConfig,
+        "{}: --write would alter more than the tables that it replaces, "
+        "so the file stays as it is. Begin each heading on a line of its "
+        "own, and no line within a string with a bracket.",
+        file.string());
+  }
   WriteFileAtomically(file, toml);
 }
 

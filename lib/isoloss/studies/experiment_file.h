@@ -33,16 +33,17 @@ struct WritingArguments {
 train::Experiment OnSeedsOfItsOwn(train::Experiment experiment, size_t count);
 
 /// Returns TOML without the tables of these headings, such as "[tuning]".
-/// Comments right above the next heading stay.
+/// Comments right above the next heading, or at the end, stay.
 std::string WithoutTables(const std::string& toml,
                           const std::vector<std::string>& headings);
 
 /// Returns TOML with `table` at its end.
 std::string WithTable(std::string toml, const std::string& table);
 
-/// Writes the whole file or leaves it as it is.
-/// Errors   IoError; ConfigError if `toml` is no experiment.
-void WriteExperiment(const std::string& toml,
-                     const std::filesystem::path& file);
+/// Writes the whole file or leaves it as it is. Nothing may differ from the
+/// file that is there but [tuning], [tuning.scaled], gate.control and `arms`.
+/// Errors   IoError; ConfigError if more differs or `toml` is no experiment.
+void WriteExperiment(const std::string& toml, const std::filesystem::path& file,
+                     const std::vector<std::string>& arms = {});
 
 }  // namespace isoloss::studies

@@ -202,7 +202,14 @@ std::string WithControlKey(const std::string& toml, const Names& controls) {
       continue;
     }
     std::string value = line;
-    while (!IsToml(value) && std::getline(lines, line)) value += "\n" + line;
+    // A line of DOS ends in a carriage return, which needs its line feed.
+    while (!IsToml(value + "\n") && std::getline(lines, line)) {
+      value += "\n" + line;
+    }
+    if (!IsToml(value + "\n")) {
+      text += value + "\n";
+      continue;
+    }
     const size_t comment = line.find('#');
     text += key.text();
     if (comment != std::string::npos) {
@@ -358,7 +365,7 @@ void WriteControls(const GradedControl& graded) {
                "--write replaces this line. Write gate.control so.",
                file.string());
   }
-  WriteExperiment(text, file);
+  WriteExperiment(text, file, GradeNames(graded.control));
 }
 
 }  // namespace isoloss::studies

@@ -88,7 +88,7 @@ std::vector<double> SweptRates::SeedOptima() const {
     std::vector<double> of_seed;
     for (const auto& of_rate : losses) of_seed.push_back(of_rate[seed]);
     const auto optimum = stats::FindRateOptimum(rates, of_seed);
-    if (!optimum) return {};
+    if (!optimum || !optimum->bracketed) return {};
     optima.push_back(optimum->rate);
   }
   return optima;
