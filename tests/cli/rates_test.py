@@ -104,12 +104,14 @@ class Rates(ProgramTest):
         self.assertAlmostEqual(scaled["parameters"] / found["parameters"], 1, delta=0.2)
 
         # Losses are made up, so that the power is known: 0.8 times the rate at 40/24 of the width.
-        file.write_text(TINY + f"""[tuning.scaled]
+        own = TINY.replace("seeds = [7, 8]", "seeds = [7, 8]\nseed_optima = [0.001, 0.001]")
+        file.write_text(own + f"""[tuning.scaled]
 parameters = {scaled["parameters"]}
 rates = [0.0004, 0.0008, 0.0016]
 held_out = [2, 1, 2]
 seeds = [1001, 1002]
 configuration = "{scaled["configuration"]}"
+seed_optima = [0.0008, 0.0008]
 """)
         power = math.log(0.8) / math.log(40 / 24)
         dry = self.run_isoloss(*ladder, "--dry-run").stdout
