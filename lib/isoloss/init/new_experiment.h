@@ -54,9 +54,9 @@ struct WrittenExperiment {
 /// so many steps finds the learning rate. At that rate the control is graded,
 /// if half of the budget trains its parts (studies::ReadParts), and a pilot
 /// shows the spread, by which the seeds are chosen. The file is whole or
-/// absent, and reads back. Special  empty if a signal ended one of the three:
-/// no file is written. Errors   ConfigError if a file is there, a name, recipe,
-/// preset or path is
+/// absent, and reads back.
+/// Special  empty if a signal ended one of the three: no file is written.
+/// Errors   ConfigError if a file is there, a name, recipe, preset or path is
 ///          of no use, the text is far too short or the budget too small; as
 ///          train::LoadCorpusOf; IoError if the file can't be written.
 std::optional<WrittenExperiment> WriteExperiment(const NewExperiment& request);
