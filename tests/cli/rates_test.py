@@ -130,14 +130,22 @@ seed_optima = [0.0008, 0.0008]
                       "[tuning] is of another model", in_one_line(other.stdout))
 
     def test_a_limit_is_named(self):
-        result = self.sweep("--set", "train.lr=1e-9", "--out", "limit")
+        text = TINY.replace("warmup_steps = 4", "warmup_steps = 4\nlr = 1e-9")
+        file = self.write("limit.toml", text)
+
+        result = self.sweep("--write", "--out", "limit", file="limit.toml")
 
         self.assertEqual(result.returncode, INCONCLUSIVE, result.stderr)
         self.assertIn("is the outermost one of 11 that were tried", in_one_line(result.stdout))
+        self.assertIn("The experiment file stays as it is.", result.stdout)
+        self.assertEqual(file.read_text(), text)
 
     def test_what_cannot_be_swept_is_refused(self):
         self.assert_refused(self.sweep("--write", "--set", "train.lr=0.1"), "--write", "leave out --set")
         self.assert_refused(self.sweep("--no-train", "--out", "none"), "without --no-train")
+        self.write("inline.toml", "tuning = { rates = [0.5], held_out = [1], configuration = \"old\" }\n" + UNTUNED)
+        self.assert_refused(self.sweep("--write", "--out", "inline", file="inline.toml"), "inline.toml", "--write")
+        self.assertFalse((self.folder / "inline").exists())
         self.assert_refused(self.sweep("--parameters", "0.016"), "width 24", "factor 1.4")
         self.assert_refused(self.sweep("--parameters", "1e-5"), "--parameters", "fifth")
 

@@ -154,10 +154,21 @@ TEST_F(GradedControlTest, ReplacesEarlierPartsAndKeepsTheRest) {
 
   EXPECT_EQ(after,
             "name = \"t\"  # kept\n[gate]\ncontrol = [\"bad_half\", \"bad\"]  "
-            "# kept, too\n# Of the next one.\n[arms.next]\nrecipe = "
-            "\"bf16\"\n\n[arms.bad_half]\nrecipe = \"mxfp4_floor\"\ninclude = "
-            "[\"part0\"]\n");
+            "# kept, too\n[arms.bad_half]\nrecipe = "
+            "\"mxfp4_floor\"\ninclude = [\"part0\"]\n\n# Of the next "
+            "one.\n[arms.next]\nrecipe = \"bf16\"\n\n");
   EXPECT_EQ(WithControls(after, Graded({0.1, 0.9})), after);
+}
+
+TEST_F(GradedControlTest, KeepsCommentsOfTheKeyAndNoneOfAPartThatGoes) {
+  const std::string gate =
+      "  [gate]\ncontrol = [\n  \"bad_half\",  # mild\n  \"bad\",  # "
+      "worse\n]\n";
+
+  EXPECT_EQ(WithControls(gate + "\n# It is mild.\n[arms.bad_half]\nrecipe = "
+                                "\"x\"\n# The end.\n",
+                         Graded({0.9, 2})),
+            "  [gate]\n# mild\n# worse\ncontrol = \"bad\"\n\n# The end.\n");
 }
 
 TEST_F(GradedControlTest, IsWrittenIfTheFileCanSaySo) {
@@ -166,7 +177,7 @@ TEST_F(GradedControlTest, IsWrittenIfTheFileCanSaySo) {
     const std::string text = std::string(campaign::kTinyExperiment) +
                              "[arms.bad]\nrecipe = \"mxfp4_floor\"\n" + gate;
     WriteFileAtomically(graded.experiment.path, text);
-    WriteControls(graded);
+    WriteFileAtomically(graded.experiment.path, RewrittenFile(graded));
   };
   graded.parts.front().include = Names{"attention.wo"};
 
@@ -191,14 +202,12 @@ TEST_F(GradedControlTest, IsWrittenIntoExperimentsWithVariables) {
   const std::filesystem::path file = folder_.path() / "variable.toml";
   WriteFileAtomically(file, text);
 
-  WriteExperiment(text, file);
+  CheckRewrite(text, file);
 
-  EXPECT_EQ(ReadTextFile(file, ""), text);
-  EXPECT_THROW(WriteExperiment("name = \"t\"\n", file), Error);
+  EXPECT_THROW(CheckRewrite("name = \"t\"\n", file), Error);
   std::string other = text;
   other.replace(other.find("steps = 8"), 9, "steps = 9");
-  EXPECT_THROW(WriteExperiment(other, file), Error);
-  EXPECT_EQ(ReadTextFile(file, ""), text);
+  EXPECT_THROW(CheckRewrite(other, file), Error);
 }
 
 TEST_F(GradedControlTest, TrainsNestedPartsOnSeedsOfTheirOwn) {

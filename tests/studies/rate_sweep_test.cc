@@ -22,12 +22,17 @@ const train::TuningConfig kSweep = {.rates = {0.005, 0.01, 0.02},
 
 using ::testing::HasSubstr;
 
-class WriteTableTest : public ::testing::Test {
+class WithTuningTest : public ::testing::Test {
  protected:
   std::string Text() const {
     std::stringstream text;
     text << std::ifstream(file_).rdbuf();
     return text.str();
+  }
+  void Write(const train::TuningConfig& tuning,
+             std::optional<double> parameters = std::nullopt) const {
+    WriteFileAtomically(file_,
+                        WithTuning(file_, TuningText(tuning, parameters)));
   }
   train::Experiment Read() const {
     return campaign::ExperimentSource{file_.string(), {}}.Load();
@@ -38,11 +43,11 @@ class WriteTableTest : public ::testing::Test {
       campaign::TinyExperiment(folder_.path()).path;
 };
 
-TEST_F(WriteTableTest, WritesWhatReadsBack) {
+TEST_F(WithTuningTest, WritesWhatReadsBack) {
   const std::string before = Text();
 
-  WriteTable(TuningText(kSweep), file_);
-  WriteTable(TuningText(kSweep, 60'000), file_);
+  Write(kSweep);
+  Write(kSweep, 60'000);
 
   EXPECT_TRUE(Text().starts_with(before));
   const train::Experiment read = Read();
@@ -53,15 +58,15 @@ TEST_F(WriteTableTest, WritesWhatReadsBack) {
   EXPECT_EQ(read.scaled_tuning.sweep.configuration, "0a");
 }
 
-TEST_F(WriteTableTest, ReplacesItsOwnTableAlone) {
-  WriteTable(TuningText(kSweep), file_);
-  WriteTable(TuningText(kSweep, 60'000), file_);
+TEST_F(WithTuningTest, ReplacesItsOwnTableAlone) {
+  Write(kSweep);
+  Write(kSweep, 60'000);
   train::TuningConfig other = kSweep;
 
   other.configuration = "0b";
-  WriteTable(TuningText(other), file_);
+  Write(other);
   other.configuration = "0c";
-  WriteTable(TuningText(other, 70'000), file_);
+  Write(other, 70'000);
 
   const train::Experiment read = Read();
   EXPECT_EQ(read.tuning.configuration, "0b");
@@ -70,22 +75,32 @@ TEST_F(WriteTableTest, ReplacesItsOwnTableAlone) {
   EXPECT_EQ(read.scaled_tuning.sweep.seed_optima, kSweep.seed_optima);
 }
 
-TEST_F(WriteTableTest, KeepsAnIndentedTableAndCommentsAtTheEnd) {
-  WriteTable(TuningText(kSweep), file_);
+TEST_F(WithTuningTest, KeepsAnIndentedTableAndCommentsAtTheEnd) {
+  Write(kSweep);
   WriteFileAtomically(file_, Text() + "  [gate]\n  margin_percent = 2\n");
-  WriteTable(TuningText(kSweep), file_);
+  Write(kSweep);
   EXPECT_THAT(Text(), HasSubstr("  [gate]\n  margin_percent = 2\n"));
   WriteFileAtomically(file_, Text() + "# The end.\n");
-  WriteTable(TuningText(kSweep), file_);
+  Write(kSweep);
   EXPECT_THAT(Text(), HasSubstr("# The end.\n"));
 }
 
-TEST_F(WriteTableTest, LeavesTheFileIfItWouldNotReadBack) {
+TEST_F(WithTuningTest, StaysUnderTheCommentsAboveIt) {
+  WriteFileAtomically(file_, Text() + "# Of the sweep.\n" + TuningText(kSweep) +
+                                 "\n# Of the gate.\n[gate]\n");
+  const std::string before = Text();
+
+  Write(kSweep);
+
+  EXPECT_EQ(Text(), before);
+}
+
+TEST_F(WithTuningTest, LeavesTheFileIfItWouldNotReadBack) {
   const std::string before = Text();
   train::TuningConfig wrong = kSweep;
   wrong.held_out.pop_back();
 
-  EXPECT_THROW(WriteTable(TuningText(wrong), file_), Error);
+  EXPECT_THROW(Write(wrong), Error);
   EXPECT_EQ(Text(), before);
 }
 

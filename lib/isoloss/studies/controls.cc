@@ -8,6 +8,7 @@
 #include <cmath>
 #include <map>
 
+#include "isoloss/base/atomic_file.h"
 #include "isoloss/document/picture.h"
 #include "isoloss/stats/mean_interval.h"
 #include "isoloss/studies/experiment_file.h"
@@ -104,11 +105,10 @@ std::string Uncertainty(const GradedControl& graded) {
   }
   return fmt::format(
       "The choice is uncertain: a harm may be off by up to {} margins (90 % "
-      "interval over {} seed{}; more --seeds narrow it), and chance may exceed "
+      "interval over {} seeds; more --seeds narrow it), and chance may exceed "
       "what a part does. No verdict rests on it: `verify` judges the controls "
       "on other seeds.",
-      Rounded(widest / graded.margin_percent), graded.seeds.size(),
-      graded.seeds.size() == 1 ? "" : "s");
+      Rounded(widest / graded.margin_percent), graded.seeds.size());
 }
 
 Document PartDocument(const GradedControl& graded, size_t part) {
@@ -205,6 +205,11 @@ class Controls : public Study {
     Plan plan = PlanControls(
         experiment_, arguments_.seeds,
         FolderOfStudy(experiment_.name, "controls", false, request.out));
+    // A file that cannot be written is refused before anything is trained.
+    if (arguments_.write) {
+      RewrittenFile(
+          {.experiment = experiment_, .control = ControlOf(experiment_).name});
+    }
     if (request.estimate) EstimateCosts(plan.cells);
     return plan;
   }
@@ -221,7 +226,9 @@ class Controls : public Study {
 
   std::optional<Answer> Judge(const Plan& plan, bool /*may_train*/) override {
     const GradedControl graded = ReadParts(plan, experiment_);
-    if (arguments_.write) WriteControls(graded);
+    if (arguments_.write) {
+      WriteFileAtomically(experiment_.path, RewrittenFile(graded));
+    }
     const bool all = std::ranges::all_of(kGrades, [&](const Grade& grade) {
       return graded.PartOf(grade).has_value();
     });

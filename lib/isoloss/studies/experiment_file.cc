@@ -1,10 +1,12 @@
 #include "isoloss/studies/experiment_file.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <sstream>
+#include <utility>
 
-#include "isoloss/base/atomic_file.h"
 #include "isoloss/base/error.h"
 
 namespace isoloss::studies {
@@ -15,7 +17,7 @@ std::vector<Option> WritingArguments::Options(const char* of_seeds,
           {.name = "--seeds",
            .value = &seeds,
            .help = of_seeds,
-           .least = 1,
+           .least = kOwnSeeds,
            .most = 1000},
           {.name = "--write", .value = &write, .help = of_write}};
 }
@@ -47,40 +49,55 @@ train::Experiment OnSeedsOfItsOwn(train::Experiment experiment, size_t count) {
   return experiment;
 }
 
-std::string WithoutTables(const std::string& toml,
-                          const std::vector<std::string>& headings) {
+std::vector<TableText> TablesOf(const std::string& toml) {
   std::istringstream lines(toml);
-  std::string kept;
-  std::string comments;  // in a table that goes; perhaps above the next heading
-  bool goes = false;
+  std::vector<TableText> tables(1);
+  std::string comments;
   for (std::string line; std::getline(lines, line);) {
     const std::string text =
         line.substr(std::min(line.find_first_not_of(" \t"), line.size()));
+    line += "\n";
+    if (text.starts_with("#")) {
+      comments += line;
+      continue;
+    }
     if (text.starts_with("[")) {
-      goes = std::ranges::any_of(headings, [&](const std::string& heading) {
-        return text.starts_with(heading);
-      });
-      if (!goes) kept += comments;
-      comments.clear();
+      tables.push_back({.heading = text.substr(0, text.find(']') + 1),
+                        .above = std::exchange(comments, "")});
     }
-    if (!goes) {
-      kept += line + "\n";
-    } else if (text.starts_with("#")) {
-      comments += line + "\n";
-    } else {
-      comments.clear();
-    }
+    tables.back().lines += std::exchange(comments, "") + line;
   }
-  return kept + comments;
+  tables.push_back({.above = comments});
+  return tables;
 }
 
-std::string WithTable(std::string toml, const std::string& table) {
-  while (toml.ends_with("\n\n")) toml.pop_back();
-  return toml + "\n" + table;
+std::string TextOf(const std::vector<TableText>& tables) {
+  std::string text;
+  for (const TableText& table : tables) text += table.above + table.lines;
+  return text;
 }
 
-void WriteExperiment(const std::string& toml, const std::filesystem::path& file,
-                     const std::vector<std::string>& arms) {
+std::string WithTable(const std::string& toml, const std::string& heading,
+                      const std::string& table) {
+  std::vector<TableText> tables = TablesOf(toml);
+  const auto place = std::ranges::find(tables, heading, &TableText::heading);
+  if (place == tables.end()) {
+    std::string text = TextOf(tables);
+    while (text.ends_with("\n\n")) text.pop_back();
+    return table.empty() ? toml : text + "\n" + table;
+  }
+  if (table.empty()) {
+    tables.erase(place);
+    return TextOf(tables);
+  }
+  const size_t last = place->lines.find_last_not_of("\r\n \t");
+  const size_t blank = place->lines.find('\n', last) + 1;
+  place->lines = table + place->lines.substr(blank);
+  return TextOf(tables);
+}
+
+void CheckRewrite(const std::string& toml, const std::filesystem::path& file,
+                  const std::vector<std::string>& arms) {
   const campaign::ExperimentSource source{file.string()};
   const auto rest = [&](train::Experiment experiment) {
     experiment.tuning = {};
@@ -91,15 +108,17 @@ void WriteExperiment(const std::string& toml, const std::filesystem::path& file,
     });
     return experiment.ResolvedToml();
   };
-  if (rest(source.Load()) != rest(source.Parse(toml))) {
-    ThrowError(
-        ErrorKind::kConfig,
-        "{}: --write would alter more than the tables that it replaces, "
-        "so the file stays as it is. Begin each heading on a line of its "
-        "own, and no line within a string with a bracket.",
-        file.string());
+  std::string reason;
+  try {
+    if (rest(source.Load()) == rest(source.Parse(toml))) return;
+  } catch (const Error& error) {
+    reason = fmt::format(" ({})", error.what());
   }
-  WriteFileAtomically(file, toml);
+  ThrowError(ErrorKind::kConfig,
+             "{}: --write would alter more than the tables that it replaces{}, "
+             "so the file stays as it is. Begin each heading on a line of its "
+             "own, and no line within a string with a bracket.",
+             file.string(), reason);
 }
 
 }  // namespace isoloss::studies

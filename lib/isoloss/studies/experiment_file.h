@@ -32,18 +32,27 @@ struct WritingArguments {
 /// does not train. Only losses are logged, and [gate] and [tuning] are empty.
 train::Experiment OnSeedsOfItsOwn(train::Experiment experiment, size_t count);
 
-/// Returns TOML without the tables of these headings, such as "[tuning]".
-/// Comments right above the next heading, or at the end, stay.
-std::string WithoutTables(const std::string& toml,
-                          const std::vector<std::string>& headings);
+/// Is a part of a TOML text: the keys of one table, or what is before the first
+/// heading or after the last line (no heading).
+struct TableText {
+  std::string heading = {};  ///< such as "[tuning]"
+  std::string above = {};    ///< the comments right above it
+  std::string lines = {};  ///< the heading and all lines up to the next `above`
+};
 
-/// Returns TOML with `table` at its end.
-std::string WithTable(std::string toml, const std::string& table);
+/// Divides a text. The parts' `above` and `lines`, in order, are the text.
+std::vector<TableText> TablesOf(const std::string& toml);
+std::string TextOf(const std::vector<TableText>& tables);
 
-/// Writes the whole file or leaves it as it is. Nothing may differ from the
-/// file that is there but [tuning], [tuning.scaled], gate.control and `arms`.
-/// Errors   IoError; ConfigError if more differs or `toml` is no experiment.
-void WriteExperiment(const std::string& toml, const std::filesystem::path& file,
-                     const std::vector<std::string>& arms = {});
+/// Returns TOML with `table` in place of the table of this heading, under the
+/// comments above it, or at the end if there is none. "" takes the table and
+/// the comments away.
+std::string WithTable(const std::string& toml, const std::string& heading,
+                      const std::string& table);
+
+/// Errors   ConfigError if `toml` is no experiment, or differs from the file
+///          in more than [tuning], [tuning.scaled], gate.control and `arms`.
+void CheckRewrite(const std::string& toml, const std::filesystem::path& file,
+                  const std::vector<std::string>& arms = {});
 
 }  // namespace isoloss::studies

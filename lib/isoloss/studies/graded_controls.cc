@@ -1,6 +1,7 @@
 #include "isoloss/studies/graded_controls.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <limits>
@@ -94,39 +95,6 @@ Names WholeControls(const train::Experiment& experiment) {
   return whole;
 }
 
-/// Returns the control, once it is known that it can be graded.
-const train::Arm& ControlOf(const train::Experiment& experiment) {
-  const std::string file = experiment.path.string();
-  const Names controls = WholeControls(experiment);
-  if (controls.empty()) {
-    ThrowError(ErrorKind::kConfig,
-               "{}: gate.control names no arm, but its sites are what is "
-               "graded. Add an arm of a bad recipe, such as mxfp4_floor, and "
-               "name it there.",
-               file);
-  }
-  const train::Arm& control = train::ArmNamed(experiment, controls.front());
-  if (!control.then.empty() || !train::ArmRecipe(control).quantizes()) {
-    ThrowError(ErrorKind::kConfig,
-               "{}: the control {} has {}, but sites of one recipe are graded. "
-               "Name a control of one recipe that quantises GEMMs.",
-               file, control.name,
-               control.then.empty() ? "a recipe that quantises no GEMM"
-                                    : "recipes that follow in mid-run");
-  }
-  for (const std::string& name : GradeNames(control.name)) {
-    if (!Has(train::ArmNames(experiment), name) ||
-        Has(experiment.gate.control, name)) {
-      continue;
-    }
-    ThrowError(ErrorKind::kConfig,
-               "{}: the arm {} is no control, but a part of {} is to have this "
-               "name. Rename the arm.",
-               file, name, control.name);
-  }
-  return control;
-}
-
 /// Returns the sites of the model, or those that `arm` quantises.
 Names SitesOf(const train::Arm& arm, const train::Experiment& experiment,
               bool quantized) {
@@ -187,34 +155,47 @@ bool IsToml(const std::string& text) {
   }
 }
 
-/// Replaces the value of `control` in [gate]. The value may have several lines.
-std::string WithControlKey(const std::string& toml, const Names& controls) {
+/// Returns the comments of lines that hold no "#" but these.
+Names CommentsOf(const std::string& text) {
+  Names comments;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t comment = line.find('#');
+    if (comment != std::string::npos) comments.push_back(line.substr(comment));
+  }
+  return comments;
+}
+
+/// Replaces the value of `control`, which may have several lines, in the lines
+/// of [gate]. A comment stays in its line, several go above the key.
+std::string WithControlKey(const std::string& gate, const Names& controls) {
   config::Writer key;
   key.Names("control", controls);
-  std::istringstream lines(toml);
+  std::istringstream lines(gate);
   std::string text;
-  bool in_gate = false;
   for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with("[")) in_gate = line.starts_with("[gate]");
-    if (!in_gate ||
-        !(line.starts_with("control ") || line.starts_with("control="))) {
+    if (!line.starts_with("control ") && !line.starts_with("control=")) {
       text += line + "\n";
       continue;
     }
-    std::string value = line;
     // A line of DOS ends in a carriage return, which needs its line feed.
-    while (!IsToml(value + "\n") && std::getline(lines, line)) {
-      value += "\n" + line;
+    std::string value = line + "\n";
+    bool whole = IsToml(value);
+    while (!whole && std::getline(lines, line)) {
+      value += line + "\n";
+      whole = IsToml(value);
     }
-    if (!IsToml(value + "\n")) {
-      text += value + "\n";
-      continue;
-    }
-    const size_t comment = line.find('#');
-    text += key.text();
-    if (comment != std::string::npos) {
+    const Names comments = CommentsOf(value);
+    if (!whole) {
+      text += value;
+    } else if (comments.size() == 1) {
+      text += key.text();
       text.back() = ' ';
-      text += " " + line.substr(comment) + "\n";
+      text += " " + comments.front() + "\n";
+    } else {
+      text += fmt::format("{}{}", fmt::join(comments, "\n"),
+                          comments.empty() ? "" : "\n") +
+              key.text();
     }
   }
   return text;
@@ -299,6 +280,38 @@ std::string GradedControl::ArmsText() const {
   return text;
 }
 
+const train::Arm& ControlOf(const train::Experiment& experiment) {
+  const std::string file = experiment.path.string();
+  const Names controls = WholeControls(experiment);
+  if (controls.empty()) {
+    ThrowError(ErrorKind::kConfig,
+               "{}: gate.control names no arm, but its sites are what is "
+               "graded. Add an arm of a bad recipe, such as mxfp4_floor, and "
+               "name it there.",
+               file);
+  }
+  const train::Arm& control = train::ArmNamed(experiment, controls.front());
+  if (!control.then.empty() || !train::ArmRecipe(control).quantizes()) {
+    ThrowError(ErrorKind::kConfig,
+               "{}: the control {} has {}, but sites of one recipe are graded. "
+               "Name a control of one recipe that quantises GEMMs.",
+               file, control.name,
+               control.then.empty() ? "a recipe that quantises no GEMM"
+                                    : "recipes that follow in mid-run");
+  }
+  for (const std::string& name : GradeNames(control.name)) {
+    if (!Has(train::ArmNames(experiment), name) ||
+        Has(experiment.gate.control, name)) {
+      continue;
+    }
+    ThrowError(ErrorKind::kConfig,
+               "{}: the arm {} is no control, but a part of {} is to have this "
+               "name. Rename the arm.",
+               file, name, control.name);
+  }
+  return control;
+}
+
 Plan PlanControls(const train::Experiment& experiment, size_t seeds,
                   const std::filesystem::path& folder) {
   const train::Arm& control = ControlOf(experiment);
@@ -344,19 +357,26 @@ GradedControl ReadParts(const Plan& plan, const train::Experiment& experiment) {
 }
 
 std::string WithControls(const std::string& toml, const GradedControl& graded) {
-  Names headings;
-  for (const std::string& name : GradeNames(graded.control)) {
-    headings.push_back(fmt::format("[arms.{}]", name));
+  std::vector<TableText> tables = TablesOf(toml);
+  for (TableText& table : tables) {
+    if (table.heading != "[gate]") continue;
+    table.lines = WithControlKey(table.lines, graded.Controls());
   }
-  const std::string text =
-      WithControlKey(WithoutTables(toml, headings), graded.Controls());
-  const std::string arms = graded.ArmsText();
-  return arms.empty() ? text : WithTable(text, arms);
+  std::string text = TextOf(tables);
+  const std::vector<train::Arm> arms = graded.Arms();
+  for (const std::string& name : GradeNames(graded.control)) {
+    const auto arm = std::ranges::find(arms, name, &train::Arm::name);
+    text = WithTable(text, fmt::format("[arms.{}]", name),
+                     arm == arms.end()
+                         ? ""
+                         : ArmText(*arm, graded.experiment.parallel.exchange));
+  }
+  return text;
 }
 
-void WriteControls(const GradedControl& graded) {
+std::string RewrittenFile(const GradedControl& graded) {
   const std::filesystem::path& file = graded.experiment.path;
-  const std::string text =
+  std::string text =
       WithControls(ReadTextFile(file, "Give an experiment file."), graded);
   const campaign::ExperimentSource source{file.string()};
   if (source.Parse(text).gate.control != graded.Controls()) {
@@ -365,7 +385,8 @@ void WriteControls(const GradedControl& graded) {
                "--write replaces this line. Write gate.control so.",
                file.string());
   }
-  WriteExperiment(text, file, GradeNames(graded.control));
+  CheckRewrite(text, file, GradeNames(graded.control));
+  return text;
 }
 
 }  // namespace isoloss::studies

@@ -40,11 +40,11 @@ std::optional<size_t> NearestPart(std::span<const double> harms, double target);
 struct GradedControl {
   train::Experiment experiment;  ///< that was given
   std::string control;           ///< its arm
-  std::vector<uint64_t> seeds;
-  std::vector<train::Arm> parts;  ///< mildest first; the last: all sites
+  std::vector<uint64_t> seeds = {};
+  std::vector<train::Arm> parts = {};  ///< mildest first; the last: all sites
   /// harms[part][seed] is the difference of the final window in percent of the
   /// baseline's loss, infinite where training diverged.
-  std::vector<std::vector<double>> harms;
+  std::vector<std::vector<double>> harms = {};
   double margin_percent = 0;
 
   std::vector<double> Means() const;
@@ -61,11 +61,14 @@ struct GradedControl {
   std::string ArmsText() const;
 };
 
-/// Plans one cell with the baseline and the parts of the first control that is
-/// no part of another, on `seeds` seeds that the experiment does not train.
-/// Errors   ConfigError if there is no control, or it has no sites, several
-///          recipes, or a margin in tokens; if an arm has the name of a grade
-///          and is no control.
+/// Returns the first control that is no part of another.
+/// Errors   ConfigError if there is none, or it has no sites or several
+///          recipes; if an arm has the name of a grade and is no control.
+const train::Arm& ControlOf(const train::Experiment& experiment);
+
+/// Plans one cell with the baseline and the parts of ControlOf, on `seeds`
+/// seeds that the experiment does not train.
+/// Errors   as ControlOf; ConfigError if the margin is one in tokens.
 Plan PlanControls(const train::Experiment& experiment, size_t seeds,
                   const std::filesystem::path& folder);
 
@@ -77,9 +80,9 @@ GradedControl ReadParts(const Plan& plan, const train::Experiment& experiment);
 /// of an earlier call.
 std::string WithControls(const std::string& toml, const GradedControl& graded);
 
-/// Puts Arms and Controls into the experiment's file.
+/// Returns what WithControls makes of the experiment's file.
 /// Errors   IoError; ConfigError if the file does not read back, or does not
 ///          say `control = ` in a table [gate].
-void WriteControls(const GradedControl& graded);
+std::string RewrittenFile(const GradedControl& graded);
 
 }  // namespace isoloss::studies

@@ -159,10 +159,13 @@ std::string TuningText(const train::TuningConfig& tuning,
   return writer.text();
 }
 
-void WriteTable(const std::string& table, const std::filesystem::path& file) {
+std::string WithTuning(const std::filesystem::path& file,
+                       const std::string& table) {
   const std::string heading = table.substr(0, table.find('\n'));
-  const std::string text = ReadTextFile(file, "Give an experiment file.");
-  WriteExperiment(WithTable(WithoutTables(text, {heading}), table), file);
+  std::string text =
+      WithTable(ReadTextFile(file, "Give an experiment file."), heading, table);
+  CheckRewrite(text, file);
+  return text;
 }
 
 }  // namespace isoloss::studies

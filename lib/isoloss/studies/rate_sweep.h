@@ -59,9 +59,10 @@ train::TuningConfig TuningOf(const SweptRates& swept,
 std::string TuningText(const train::TuningConfig& tuning,
                        std::optional<double> scaled_parameters = std::nullopt);
 
-/// Puts a table, whose text begins with its heading, at the end of an
-/// experiment file, in place of an earlier one.
-/// Errors   IoError; ConfigError if the file does not read back.
-void WriteTable(const std::string& table, const std::filesystem::path& file);
+/// Returns the text of an experiment file with a table, whose text begins with
+/// its heading, in place of an earlier one.
+/// Errors   IoError; ConfigError if the file cannot have the table so.
+std::string WithTuning(const std::filesystem::path& file,
+                       const std::string& table);
 
 }  // namespace isoloss::studies

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 
+#include "isoloss/base/atomic_file.h"
 #include "isoloss/base/error.h"
 #include "isoloss/document/picture.h"
 #include "isoloss/estimators/size_text.h"
@@ -179,6 +180,7 @@ class Rates : public Study {
     Plan plan =
         PlanRates(experiment_, arguments_.seeds,
                   FolderOfStudy(experiment_.name, kind, false, request.out));
+    if (arguments_.write) CheckFile(plan);
     if (request.estimate) EstimateCosts(plan.cells);
     return plan;
   }
@@ -199,22 +201,44 @@ class Rates : public Study {
     const auto swept = SweepRates(plan, may_train);
     if (!swept) return std::nullopt;
     const train::TuningConfig tuning = TuningOf(*swept, experiment_);
-    std::optional<double> parameters;
-    if (millions_) parameters = ScaledParameters();
-    const std::string table = TuningText(tuning, parameters);
-    if (arguments_.write) WriteTable(table, experiment_.path);
+    const std::string table = Table(tuning);
     const RatesResult result{experiment_, millions_.has_value(), *swept,
                              tuning};
     const auto optimum = swept->Optimum();
-    return Answer{.code = optimum && optimum->bracketed
-                              ? ExitCode::kPass
-                              : ExitCode::kInconclusive,
-                  .document = RatesDocument(result),
+    const bool found = optimum && optimum->bracketed;
+    Document document = RatesDocument(result);
+    if (arguments_.write && found) {
+      WriteFileAtomically(experiment_.path,
+                          WithTuning(experiment_.path, table));
+    } else if (arguments_.write) {
+      document.Say("The experiment file stays as it is.");
+    }
+    return Answer{.code = found ? ExitCode::kPass : ExitCode::kInconclusive,
+                  .document = std::move(document),
                   .picture = RatesPicture(result),
                   .files = {{"tuning.toml", table}}};
   }
 
  private:
+  std::string Table(const train::TuningConfig& tuning) const {
+    std::optional<double> parameters;
+    if (millions_) parameters = ScaledParameters();
+    return TuningText(tuning, parameters);
+  }
+
+  /// Refuses a file that cannot have a table, before anything is trained.
+  void CheckFile(const Plan& plan) const {
+    SweptRates swept{
+        .seeds = plan.cells.front().experiment.train.seeds,
+        .rates = {},
+        .losses = std::vector(plan.cells.size(),
+                              std::vector<double>(arguments_.seeds, 1))};
+    for (const Cell& cell : plan.cells) {
+      swept.rates.push_back(cell.experiment.train.lr);
+    }
+    WithTuning(experiment_.path, Table(TuningOf(swept, experiment_)));
+  }
+
   double ScaledParameters() const { return *millions_ * 1e6; }
 
   /// Makes the experiment one of a scaled model.
