@@ -202,12 +202,12 @@ TEST_F(GradedControlTest, IsWrittenIntoExperimentsWithVariables) {
   const std::filesystem::path file = folder_.path() / "variable.toml";
   WriteFileAtomically(file, text);
 
-  CheckRewrite(text, file);
+  ParseRewrite(text, file);
 
-  EXPECT_THROW(CheckRewrite("name = \"t\"\n", file), Error);
+  EXPECT_THROW(ParseRewrite("name = \"t\"\n", file), Error);
   std::string other = text;
   other.replace(other.find("steps = 8"), 9, "steps = 9");
-  EXPECT_THROW(CheckRewrite(other, file), Error);
+  EXPECT_THROW(ParseRewrite(other, file), Error);
 }
 
 TEST_F(GradedControlTest, TrainsNestedPartsOnSeedsOfTheirOwn) {

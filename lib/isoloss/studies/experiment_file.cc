@@ -96,8 +96,9 @@ std::string WithTable(const std::string& toml, const std::string& heading,
   return TextOf(tables);
 }
 
-void CheckRewrite(const std::string& toml, const std::filesystem::path& file,
-                  const std::vector<std::string>& arms) {
+train::Experiment ParseRewrite(const std::string& toml,
+                               const std::filesystem::path& file,
+                               const std::vector<std::string>& arms) {
   const campaign::ExperimentSource source{file.string()};
   const auto rest = [&](train::Experiment experiment) {
     experiment.tuning = {};
@@ -110,7 +111,8 @@ void CheckRewrite(const std::string& toml, const std::filesystem::path& file,
   };
   std::string reason;
   try {
-    if (rest(source.Load()) == rest(source.Parse(toml))) return;
+    train::Experiment rewritten = source.Parse(toml);
+    if (rest(source.Load()) == rest(rewritten)) return rewritten;
   } catch (const Error& error) {
     reason = fmt::format(" ({})", error.what());
   }

@@ -50,9 +50,11 @@ std::string TextOf(const std::vector<TableText>& tables);
 std::string WithTable(const std::string& toml, const std::string& heading,
                       const std::string& table);
 
+/// Returns the experiment that `toml` would make of the file.
 /// Errors   ConfigError if `toml` is no experiment, or differs from the file
 ///          in more than [tuning], [tuning.scaled], gate.control and `arms`.
-void CheckRewrite(const std::string& toml, const std::filesystem::path& file,
-                  const std::vector<std::string>& arms = {});
+train::Experiment ParseRewrite(const std::string& toml,
+                               const std::filesystem::path& file,
+                               const std::vector<std::string>& arms = {});
 
 }  // namespace isoloss::studies

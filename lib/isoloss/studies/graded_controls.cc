@@ -1,7 +1,6 @@
 #include "isoloss/studies/graded_controls.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <limits>
@@ -193,9 +192,8 @@ std::string WithControlKey(const std::string& gate, const Names& controls) {
       text.back() = ' ';
       text += " " + comments.front() + "\n";
     } else {
-      text += fmt::format("{}{}", fmt::join(comments, "\n"),
-                          comments.empty() ? "" : "\n") +
-              key.text();
+      for (const std::string& comment : comments) text += comment + "\n";
+      text += key.text();
     }
   }
   return text;
@@ -378,14 +376,14 @@ std::string RewrittenFile(const GradedControl& graded) {
   const std::filesystem::path& file = graded.experiment.path;
   std::string text =
       WithControls(ReadTextFile(file, "Give an experiment file."), graded);
-  const campaign::ExperimentSource source{file.string()};
-  if (source.Parse(text).gate.control != graded.Controls()) {
+  const train::Experiment rewritten =
+      ParseRewrite(text, file, GradeNames(graded.control));
+  if (rewritten.gate.control != graded.Controls()) {
     ThrowError(ErrorKind::kConfig,
                "{}: no line of a table [gate] begins with `control =`, but "
                "--write replaces this line. Write gate.control so.",
                file.string());
   }
-  CheckRewrite(text, file, GradeNames(graded.control));
   return text;
 }
 

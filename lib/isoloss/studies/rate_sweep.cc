@@ -164,7 +164,7 @@ std::string WithTuning(const std::filesystem::path& file,
   const std::string heading = table.substr(0, table.find('\n'));
   std::string text =
       WithTable(ReadTextFile(file, "Give an experiment file."), heading, table);
-  CheckRewrite(text, file);
+  ParseRewrite(text, file);
   return text;
 }
 

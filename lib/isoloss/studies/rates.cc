@@ -180,7 +180,7 @@ class Rates : public Study {
     Plan plan =
         PlanRates(experiment_, arguments_.seeds,
                   FolderOfStudy(experiment_.name, kind, false, request.out));
-    if (arguments_.write) CheckFile(plan);
+    if (arguments_.write) CheckFile();
     if (request.estimate) EstimateCosts(plan.cells);
     return plan;
   }
@@ -227,16 +227,10 @@ class Rates : public Study {
   }
 
   /// Refuses a file that cannot have a table, before anything is trained.
-  void CheckFile(const Plan& plan) const {
-    SweptRates swept{
-        .seeds = plan.cells.front().experiment.train.seeds,
-        .rates = {},
-        .losses = std::vector(plan.cells.size(),
-                              std::vector<double>(arguments_.seeds, 1))};
-    for (const Cell& cell : plan.cells) {
-      swept.rates.push_back(cell.experiment.train.lr);
-    }
-    WithTuning(experiment_.path, Table(TuningOf(swept, experiment_)));
+  void CheckFile() const {
+    const train::TuningConfig any = {
+        .rates = {experiment_.train.lr}, .held_out = {1}, .configuration = "0"};
+    WithTuning(experiment_.path, Table(any));
   }
 
   double ScaledParameters() const { return *millions_ * 1e6; }
