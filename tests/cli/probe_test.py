@@ -6,6 +6,34 @@ import h5py
 
 from program import ProgramTest, FAIL, INVALID, PASS, USAGE
 
+HOT = """name = "hot"
+[model]
+preset = "dsv3-nano"
+vocab_size = 97
+dim = 32
+dense_hidden_dim = 64
+moe_hidden_dim = 44
+[data]
+source = "synthetic"
+order = 1
+noise_levels = 8
+tokens = 100_000
+seed = 900015
+sequence_length = 96
+[train]
+steps = 4
+sequences_per_batch = 2
+warmup_steps = 1
+lr = 0.00697
+seeds = [900015]
+[parallel]
+ranks = 4
+ranks_per_node = 2
+exchange = "node"
+[arms.fp32]
+recipe = "fp32"
+"""
+
 
 class Probe(ProgramTest):
     def probe(self, *options):
@@ -52,6 +80,16 @@ class Probe(ProgramTest):
             self.assertEqual(probe["file"],
                              f"runs/all/probes/{probe['arm']}-seed1.probe.h5")
             self.assertTrue((self.folder / probe["file"]).is_file())
+
+    def test_uncertain_probabilities_are_no_noise(self):
+        # A hot row makes scores of 10^6, whose rounding moves probabilities by more than their size.
+        self.write("hot.toml", HOT)
+        result = self.run_isoloss("probe", "hot.toml", "--case", "hot_row", "--steps", "1", "--out", "hot")
+
+        self.assertEqual(result.returncode, PASS, result.stderr)
+        with h5py.File(self.folder / "hot/fp32-seed900015.probe.h5", "r") as log:
+            ratios = log["oracle/row_noise_ratio"][()]
+            self.assertLess(max(ratios[ratios == ratios]), 1)
 
     def test_names_what_it_does_not_know(self):
         self.assert_refused(self.probe("--arm", "fp8"),

@@ -7,6 +7,7 @@ import subprocess
 import time
 import xml.etree.ElementTree
 
+from sealed_log import edited_log
 from program import BINARY, ProgramTest, TINY, INCONCLUSIVE, INTERRUPTED, INVALID, PASS, USAGE, in_one_line
 
 LADDER = ("ladder", "small.toml", "--parameters", "0.008", "0.016", "0.03", "--tokens-per-parameter",
@@ -51,6 +52,16 @@ class Studies(ProgramTest):
         fewer = (*LADDER[:-1], "3", "--out", "whole", "--no-train", "--json")
         arms = json.loads(self.run_isoloss(*fewer).stdout)["arms"]
         self.assertEqual({len(cell["gaps_nats"]) for arm in arms for cell in arm["cells"]}, {3})
+        # What diverges in both arms is no ladder without a gap.
+        shutil.copytree(self.folder / "whole", self.folder / "fallen")
+        for path in (self.folder / "fallen").rglob("*.h5"):
+            with edited_log(path) as log:
+                losses = log["steps/loss_nats"]
+                losses[len(losses) // 2:] = 9.0
+        fallen = json.loads(self.run_isoloss(*LADDER, "--out", "fallen", "--no-train", "--json").stdout)
+        for arm in fallen["arms"]:
+            self.assertNotIn("safe", [size["verdict"] for size in arm["sizes"]])
+            self.assertIn("4 of 4 seeds diverged, and 4 of the baseline", " ".join(arm["doubts"]))
         # A damaged log is no run that is there.
         next((self.folder / "whole").rglob("*.h5")).write_bytes(b"no log")
         self.assert_refused(self.run_isoloss(*LADDER, "--out", "whole", "--no-train"), ".h5")

@@ -119,6 +119,19 @@ TEST(Controls, TheMildestThatFailedSaysMost) {
   EXPECT_EQ(blind.controls->Telling()->arm, "half");
 }
 
+// A control that went apart and came back certifies nothing of the end.
+TEST(Controls, AreSeenAtTheEndAlone) {
+  Runs control = test_support::ArmRuns("mxfp4", kChance);
+  for (auto& run : control) {
+    auto& losses = run.log.steps.loss_nats;
+    for (size_t i = 2; i < 12; ++i) losses[i] *= 1.3;
+  }
+  const ControlArm judged = Judged(control);
+  ASSERT_TRUE(judged.Outside());  // by its course
+  EXPECT_FALSE(judged.SeenWorse());
+  EXPECT_EQ(Verdict({.controls = {judged}}).outcome, Outcome::kInconclusive);
+}
+
 TEST(Controls, AreNoneWithoutAnyNamed) {
   const Judgement judgement = JudgeRuns(HealthyRuns());
 

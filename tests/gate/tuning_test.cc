@@ -30,10 +30,11 @@ Runs WithText(const std::string& text) {
 
 /// Healthy runs, and a sweep of other rates that fits them.
 Runs WithRates(const std::string& rates, const std::string& held_out) {
-  return WithText(fmt::format(
-      "[tuning]\nrates = {}\nheld_out = {}\nseeds = [7, 8]\n"
-      "configuration = \"{}\"\n",
-      rates, held_out, runlog::TuningDigest("[train]\nlr = 0.001\n", "d1")));
+  return WithText(
+      fmt::format("[tuning]\nrates = {}\nheld_out = {}\nseeds = [7, 8]\n"
+                  "configuration = \"{}\"\n",
+                  rates, held_out,
+                  runlog::TuningDigest("[train]\nlr = 0.001\n", "d1", "bf16")));
 }
 
 /// The check of runs that nothing but their rate keeps from PASS.
@@ -109,7 +110,27 @@ TEST(Tuning, NeedsASweepOfThisConfigurationAndText) {
 
   runs = HealthyRuns();
   for (auto& run : runs) run.log.provenance.corpus_digest = "d2";
-  EXPECT_THAT(OnlyDoubt(runs).quantity, HasSubstr("batch or text"));
+  EXPECT_THAT(OnlyDoubt(runs).quantity, HasSubstr("batch, text or recipe"));
+}
+
+TEST(Tuning, NeedsASweepOfTheBaselinesRecipe) {
+  Runs runs = HealthyRuns();
+  for (auto& run : runs) {
+    run.log.provenance.experiment_text += "[arms.bf16]\nrecipe = \"bf16\"\n";
+  }
+  EXPECT_EQ(JudgeRuns(runs).outcome, Outcome::kPass);
+  for (auto& run : runs) {
+    run.log.provenance.experiment_text += "recipe = \"mxfp4_floor\"\n";
+  }
+  EXPECT_THAT(OnlyDoubt(runs).quantity, HasSubstr("batch, text or recipe"));
+}
+
+TEST(Tuning, NeedsRatesThatLieApart) {
+  EXPECT_THAT(
+      OnlyDoubt(WithRates("[0.00099, 0.001, 0.00101]", "[2.6, 2.5, 2.7]"))
+          .quantity,
+      HasSubstr("the sweep reaches from 0.00099 to 0.00101, but it must reach "
+                "1.4 times below and beyond"));
 }
 
 TEST(Tuning, IgnoresKeysThatMoveNoWeight) {
@@ -167,11 +188,11 @@ TEST(Tuning, TakesTheSweepThatTheExperimentHasNow) {
   const compare::Pairing pairing =
       compare::PairBySeed("bf16", compare::RunsOfArm(runs, "bf16"), "mxfp8",
                           compare::RunsOfArm(runs, "mxfp8"));
-  const runlog::RateSweep sweep{
-      .rates = {0.0005, 0.001, 0.002},
-      .held_out = {2.6, 2.5, 2.7},
-      .seeds = 2,
-      .configuration = runlog::TuningDigest("[train]\nlr = 0.001\n", "d1")};
+  const runlog::RateSweep sweep{.rates = {0.0005, 0.001, 0.002},
+                                .held_out = {2.6, 2.5, 2.7},
+                                .seeds = 2,
+                                .configuration = runlog::TuningDigest(
+                                    "[train]\nlr = 0.001\n", "d1", "bf16")};
 
   EXPECT_EQ(Judge({.pairing = &pairing, .sweep = &sweep}, {}).outcome,
             Outcome::kPass);
@@ -205,6 +226,12 @@ TEST(Tuning, IsReportedOnlyWhereThePolicyAsksForNoMore) {
 
   EXPECT_EQ(judgement.outcome, Outcome::kPass);
   EXPECT_EQ(judgement.rate_note, "Its learning rate was not judged.");
+
+  Runs unlearnt = WithText("");
+  for (auto& run : unlearnt) run.log.provenance.bigram_entropy_nats = 0.1;
+  EXPECT_EQ(JudgeRuns(unlearnt, policy).rate_note,
+            "Its learning rate was not judged. It is not shown to have learnt "
+            "beyond bigrams.");
   EXPECT_THAT(judgement.warnings,
               Contains(HasSubstr("no sweep of learning rates is known")));
 }

@@ -2,6 +2,7 @@
 // its own tests.
 #include "isoloss/gate/window_tests.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -10,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "isoloss/gate/pairs_needed.h"
 #include "judged_runs.h"
 
 namespace isoloss::gate::window_tests_test {
@@ -88,9 +90,14 @@ class Simulation {
     return 100.0 * passed / kSets;
   }
 
-  Check LastSteps(const std::vector<double>& percent) {
+  /// Without `end`, the end of the last steps is as they are.
+  Check LastSteps(const std::vector<double>& percent,
+                  std::vector<double> end = {}) {
+    if (end.empty()) end = percent;
+    window_.ends = {window_.last_step};
     for (size_t i = 0; i < percent.size(); ++i) {
       window_.seeds[i].last_steps = percent[i] / 100;
+      window_.seeds[i].ends = {end[i] / 100};
     }
     return WindowTests(evidence_, window_, policy_).OfLastSteps();
   }
@@ -148,6 +155,45 @@ TEST(WindowTests, LetNoGapOpenInTheLastSteps) {
   EXPECT_EQ(beyond.relation, "beyond +-");
   const Check apart = simulation.LastSteps({0.5, 0.5, 0.6, 0.5});
   EXPECT_EQ(apart.outcome, Outcome::kFail);
+}
+
+// The mean of the last steps may hide a gap of their own end.
+TEST(WindowTests, LetNoGapOpenAtTheVeryEnd) {
+  Simulation simulation(4);
+  const std::vector<double> within = {0.1, 0.1, 0.12, 0.1};
+
+  EXPECT_EQ(simulation.LastSteps(within, {0.2, 0.2, 0.22, 0.2}).outcome,
+            Outcome::kPass);
+  const Check check = simulation.LastSteps(within, {0.5, 0.5, 0.52, 0.5});
+  EXPECT_EQ(check.outcome, Outcome::kInconclusive);
+  EXPECT_THAT(check.evidence, testing::HasSubstr("a gap opens here"));
+}
+
+TEST(WindowTests, LetNoSingleSeedEndFarAway) {
+  Simulation simulation(12);
+  std::vector<double> percent = {0.02, -0.02, 0.01, -0.01, 0.03, -0.03,
+                                 0.02, -0.02, 0.01, -0.01, 0.03, 0.4};
+
+  EXPECT_EQ(simulation.LastSteps(percent).outcome, Outcome::kPass);
+  percent.back() = 1.0;
+  const Check check = simulation.LastSteps(percent);
+  EXPECT_EQ(check.outcome, Outcome::kInconclusive);
+  EXPECT_EQ(check.quantity, "difference of the last steps of seed 12 alone");
+}
+
+// The window alone passes equal candidates with a larger chance.
+TEST(WindowTests, ChanceOfAPassCountsRareHarm) {
+  const stats::EquivalenceOptions options = {.margin = kMargin};
+  for (const int64_t pairs : {8, 12}) {
+    const double told = 100 * ChanceOfPass(kMargin, pairs, options);
+    Simulation simulation(pairs);
+    const auto wide = [](Random& random) {
+      return Normal(random) * kMargin / kSpread;
+    };
+    // Of 20000 sets a share has a standard error of 0.36 % at most.
+    EXPECT_NEAR(simulation.Passing(wide, 0), told, 1.5) << pairs;
+    EXPECT_GT(simulation.Passing(wide, 0, false), told + 3) << pairs;
+  }
 }
 
 }  // namespace

@@ -36,8 +36,9 @@ class TunedExponentTest : public ::testing::Test {
     return {.rates = {best / 2, best, best * 2},
             .held_out = {2, 1, 2},
             .seeds = {1001, 1002},
-            .configuration = runlog::TuningDigest(
-                experiment.ResolvedToml(), DigestToHex(corpus_.digest())),
+            .configuration = runlog::TuningDigest(experiment.ResolvedToml(),
+                                                  DigestToHex(corpus_.digest()),
+                                                  experiment.arms.front().name),
             .seed_optima = {best, best}};
   }
 
@@ -81,12 +82,13 @@ TEST_F(TunedExponentTest, IsAssumedIfASweepIsOfAnotherConfiguration) {
   const std::string own = base_.tuning.configuration;
   base_.tuning.configuration = base_.scaled_tuning.sweep.configuration;
   EXPECT_EQ(WhyAssumed(),
-            "[tuning] is of another model, schedule, batch or text");
+            "[tuning] is of another model, schedule, batch, text or recipe");
 
   base_.tuning.configuration = own;
   base_.scaled_tuning.sweep.configuration = own;
-  EXPECT_EQ(WhyAssumed(),
-            "[tuning.scaled] is of another model, schedule, batch or text");
+  EXPECT_EQ(
+      WhyAssumed(),
+      "[tuning.scaled] is of another model, schedule, batch, text or recipe");
 }
 
 TEST_F(TunedExponentTest, IsAssumedIfNoModelHasTheSweptSize) {

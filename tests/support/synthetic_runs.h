@@ -23,7 +23,7 @@ inline std::string WithSweep(const std::string& text) {
       "{}[tuning]\nrates = [0.0005, 0.001, 0.002]\n"
       "held_out = [2.6, 2.5, 2.7]\nseeds = [1001, 1002]\n"
       "configuration = \"{}\"\n",
-      text, runlog::TuningDigest(text, "d1"));
+      text, runlog::TuningDigest(text, "d1", "bf16"));
 }
 
 /// What an experiment's resolved text says of these runs: 50 steps at 1e-3, an

@@ -451,8 +451,8 @@ TEST(Experiment, KeepsTheSweepOfAScaledModelApart) {
   EXPECT_EQ(Parse(experiment.ResolvedToml()).ResolvedToml(),
             experiment.ResolvedToml());
   // Sweeps made before still fit.
-  EXPECT_EQ(runlog::TuningDigest(experiment.ResolvedToml(), "d"),
-            runlog::TuningDigest(Parse(kText).ResolvedToml(), "d"));
+  EXPECT_EQ(runlog::TuningDigest(experiment.ResolvedToml(), "d", "bf16"),
+            runlog::TuningDigest(Parse(kText).ResolvedToml(), "d", "bf16"));
   EXPECT_EQ(experiment.ConfigText(), Parse(kText).ConfigText());
   // It may stand alone.
   EXPECT_THAT(Parse(std::string(kText) + scaled).tuning.rates, ElementsAre());

@@ -30,6 +30,8 @@ struct Looks {
   std::vector<Taken> taken = {};
   std::string unknown = {};  ///< why nobody knows; then the others are empty
   std::string note = {};     ///< what was not as planned; may be empty
+  /// A verdict on fewer of these pairs is known to nobody's plan.
+  bool unpaid = false;
 
   /// Returns the level of this look: policy.alpha if looks are unknown.
   double NominalAlpha(const Policy& policy) const;

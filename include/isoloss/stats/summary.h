@@ -15,6 +15,10 @@ double Sum(std::span<const double> values);
 /// Returns sum / count. Special: NaN for no values or if a value is not finite.
 double Mean(std::span<const double> values);
 
+/// Returns the median, and the upper one of an even number. There is a value,
+/// and none is NaN.
+double Median(std::span<const double> values);
+
 /// A t interval needs to know this of a sample.
 struct Summary {
   int64_t count = 0;

@@ -13,6 +13,9 @@ namespace {
 /// The best rate's neighbours may lie so many times apart: a factor of two,
 /// which `study rates` takes, and a rounded figure of it.
 constexpr double kWidestStep = 2.1;
+/// The sweep reaches so many times below and beyond the best rate: nearer rates
+/// differ by chance alone.
+constexpr double kLeastReach = 1.4;
 
 }  // namespace
 
@@ -42,6 +45,12 @@ std::string SweepDefect(std::span<const double> rates,
         "the best learning rate tried, {:g}, has the neighbours {:g} and {:g}, "
         "but they must lie within a factor {:g}, and the lower must train",
         best, lower, upper, kWidestStep);
+  }
+  if (best / rates.front() < kLeastReach || rates.back() / best < kLeastReach) {
+    return fmt::format(
+        "the sweep reaches from {:g} to {:g}, but it must reach {:g} times "
+        "below and beyond the best learning rate tried, {:g}",
+        rates.front(), rates.back(), kLeastReach, best);
   }
   return "";
 }

@@ -16,7 +16,8 @@ bool IsNearRate(double rate, double best);
 
 /// Says what keeps a sweep from showing where its `optimum` lies. Returns "" if
 /// the sweep shows that: each rate has enough seeds, the best rate has near
-/// neighbours, and the lower one trains.
+/// neighbours, the lower one trains, and rates lie well apart from the best on
+/// both sides.
 std::string SweepDefect(std::span<const double> rates,
                         std::span<const double> held_out, size_t seeds,
                         const stats::RateOptimum& optimum);

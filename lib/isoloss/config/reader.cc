@@ -169,7 +169,9 @@ std::optional<double> Reader::ReadReal(std::string_view key,
   const std::optional<double> value = RealOf(*node);
   if (!value || !range.Contains(*value)) {
     FailRule(key, *node, "a number in " + WithUnit(range.ToString(), unit),
-             FallbackRemedy(fallback ? RealText(*fallback) : ""));
+             FallbackRemedy(fallback && range.Contains(*fallback)
+                                ? RealText(*fallback)
+                                : ""));
   }
   return value;
 }

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "isoloss/doctor/job_health_json.h"
+#include "isoloss/stats/summary.h"
 #include "isoloss/train/cost.h"
 #include "isoloss/train/runner.h"
 
@@ -92,11 +93,6 @@ void BlameForLinks(std::vector<ProcessHealth>& processes,
   }
 }
 
-double Median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
-
 struct ComparedRate {
   const char* what;
   const char* unit;
@@ -161,7 +157,7 @@ void NoteSlowOnes(std::vector<ProcessHealth>& processes) {
       }
     }
     if (values.size() < kFewest) continue;
-    const double median = Median(values);
+    const double median = stats::Median(values);
     for (ProcessHealth& process : processes) {
       const double value = rate.of(process);
       if (value <= 0 || value * kTimesSlower >= median) continue;
@@ -210,7 +206,7 @@ void CompareClocks(std::vector<ProcessHealth>& processes) {
   if (values.empty()) return;
   // If only two report, process 0's clock counts as right, though it may be the
   // wrong one.
-  const double usual = values.size() < 3 ? 0 : Median(values);
+  const double usual = values.size() < 3 ? 0 : stats::Median(values);
   for (const auto& [i, value] : ahead) {
     const double off = value - usual;
     if (std::abs(off) <= kMostSecondsOff) continue;

@@ -57,9 +57,13 @@ LevelFindings JudgeFinalWindow(const Evidence& evidence, const Policy& policy) {
     held_out.gates = !(tests.borrows() && distance < policy.Margin());
   }
   const bool shown = Severest(found.checks) == Outcome::kPass;
-  if (precision && tests.HasSpread()) {
-    found.checks.push_back(tests.OfLastSteps());
-    if (shown) found.checks.push_back(tests.OfRareHarm());
+  if (!judged_by_good_runs && tests.HasSpread()) {
+    Check last = tests.OfLastSteps();
+    // Few seeds of a regression leave it open.
+    if (precision || last.outcome == Outcome::kFail) {
+      found.checks.push_back(std::move(last));
+    }
+    if (precision && shown) found.checks.push_back(tests.OfRareHarm());
   }
   if (precision) {
     found.precision = MeasurePrecision(pairing, found, tests.slope(),

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+
+#include "isoloss/stats/power.h"
 
 namespace isoloss::gate {
 namespace {
@@ -50,6 +53,19 @@ stats::EquivalenceOptions OptionsOf(const Policy& policy, double alpha) {
           .one_sided = policy.one_sided};
 }
 
+double RareHarmUnseen(int64_t pairs) {
+  return std::pow(1 - kRareShare, static_cast<double>(pairs));
+}
+
+double ChanceOfPass(double sd, int64_t pairs,
+                    const stats::EquivalenceOptions& options) {
+  const stats::UpperTest rare = {
+      .margin = options.margin * (1 - kRareShare * kRareMargins),
+      .alpha = options.alpha / RareHarmUnseen(pairs)};
+  return rare.alpha < 1 ? stats::EquivalencePower(0, sd, pairs, options, rare)
+                        : stats::EquivalencePower(0, sd, pairs, options);
+}
+
 std::string SeedsNeeded(const stats::Summary& differences,
                         const FinalWindow& window, const Policy& policy,
                         const Looks* looks, bool foreign) {
@@ -70,8 +86,25 @@ std::string SeedsNeeded(const stats::Summary& differences,
         "candidate, or choose a wider margin before the next one (--margin)",
         differences.mean, differences.sd);
   }
-  return HowToGoOn(std::max(*required, policy.min_seeds), window, policy, looks,
-                   foreign);
+  constexpr int64_t kInReach = 1000;
+  if (*required > kInReach) {
+    return fmt::format(
+        "more than {} seed pairs are needed for power {:g}: the mean "
+        "difference, {:+.3g} %, is near the margin, or chance spreads single "
+        "pairs too far ({:.2g} %). Choose a wider margin before the next "
+        "experiment (--margin), or train larger batches",
+        kInReach, policy.power, differences.mean, differences.sd);
+  }
+  int64_t needed = std::max(*required, policy.min_seeds);
+  if (policy.question == compare::Question::kPrecision) {
+    // `rare_harm` asks for more of few pairs, and for nothing of many.
+    while (needed < kInReach &&
+           ChanceOfPass(differences.sd, needed,
+                        OptionsOf(policy, policy.Alpha())) < policy.power) {
+      ++needed;
+    }
+  }
+  return HowToGoOn(needed, window, policy, looks, foreign);
 }
 
 }  // namespace isoloss::gate

@@ -16,6 +16,18 @@ namespace isoloss::gate {
 /// power. `alpha` is the nominal level of this look at the seeds.
 stats::EquivalenceOptions OptionsOf(const Policy& policy, double alpha);
 
+/// `rare_harm` allows for a harm of so many margins in this share of the seeds.
+inline constexpr double kRareShare = 1.0 / 12;
+inline constexpr double kRareMargins = 4;
+
+/// Returns the probability that so many pairs hold no harmed seed.
+double RareHarmUnseen(int64_t pairs);
+
+/// Returns the probability that a test of L5 at these options and `rare_harm`
+/// both pass pairs without a true difference.
+double ChanceOfPass(double sd, int64_t pairs,
+                    const stats::EquivalenceOptions& options);
+
 /// Says how to get enough evidence for a test whose interval crosses an end of
 /// the margin. `foreign`: another program trained the runs.
 std::string SeedsNeeded(const stats::Summary& differences,

@@ -9,6 +9,7 @@
 
 #include "isoloss/compare/final_window.h"
 #include "isoloss/gate/check_titles.h"
+#include "isoloss/gate/pairs_needed.h"
 #include "isoloss/gate/verdict.h"
 #include "isoloss/stats/autocovariance.h"
 #include "isoloss/stats/bootstrap.h"
@@ -44,9 +45,8 @@ std::optional<Sensitivity> SensitivityOf(
       .sd_limit = sd_limit,
       .alpha = options.alpha,
       .margin = options.margin,
-      .power_at_zero = passing.margin > 0 ? stats::EquivalencePower(
-                                                0, sd_limit, count, passing)
-                                          : 0,
+      .power_at_zero =
+          passing.margin > 0 ? ChanceOfPass(sd_limit, count, passing) : 0,
       .detectable = stats::DetectableDifference(sd_limit, count, failing),
       .power = options.power};
 }

@@ -89,11 +89,11 @@ Check CheckRate(const runlog::Provenance& run, const RateSweep* given) {
                         "how far the rate is from the best one");
   }
   if (sweep->configuration !=
-      runlog::TuningDigest(run.experiment_text, run.corpus_digest)) {
+      runlog::TuningDigest(run.experiment_text, run.corpus_digest, run.arm)) {
     return Inconclusive(
         "tuning",
-        "the sweep in [tuning] was of another model, schedule, batch or text, "
-        "so nobody knows how far the rate is from the best one");
+        "the sweep in [tuning] was of another model, schedule, batch, text or "
+        "recipe, so nobody knows how far the rate is from the best one");
   }
   return JudgeRate(*sweep, *rate);
 }
@@ -165,6 +165,9 @@ void Add(Check check, Judgement& judgement) {
   if (judgement.policy.require_tuning) {
     judgement.checks.push_back(std::move(check));
   } else if (check.outcome != Outcome::kPass) {
+    if (check.name == "learnt") {
+      judgement.rate_note += " It is not shown to have learnt beyond bigrams.";
+    }
     judgement.warnings.push_back(check.quantity + ".");
   }
 }

@@ -123,11 +123,10 @@ double SmallestLoss(const compare::Pairing& pairing) {
   return least;
 }
 
-/// Returns the window that holds only the last steps.
-FinalWindow LastStepsOf(const FinalWindow& window) {
-  FinalWindow last = window;
-  last.first_step = window.first_of_last_steps;
-  return last;
+/// Returns the window that begins at that step.
+FinalWindow From(int64_t step, FinalWindow window) {
+  window.first_step = step;
+  return window;
 }
 
 /// Returns the upper end of a one-sided interval of the mean, at `level`.
@@ -165,7 +164,12 @@ WindowTests::WindowTests(const Evidence& evidence, const FinalWindow& window,
                        ? 0
                        : resolution_ / 100 * SmallestLoss(*evidence.pairing)),
       spread_(SpreadOfEnsemble(evidence, window, policy)),
-      spread_of_last_(SpreadOfEnsemble(evidence, LastStepsOf(window), policy)) {
+      spread_of_last_(SpreadOfEnsemble(
+          evidence, From(window.first_of_last_steps, window), policy)) {
+  for (const int64_t step : window.ends) {
+    spreads_of_ends_.push_back(
+        SpreadOfEnsemble(evidence, From(step, window), policy));
+  }
 }
 
 stats::EquivalenceOptions WindowTests::options() const {
@@ -198,38 +202,124 @@ Check WindowTests::OfLastSteps() const {
         borrows() && spread_of_last_ ? &*spread_of_last_ : nullptr);
   }
   check.pairs.reset();  // the limits are not those of a test at the margin
-  if (check.outcome != Outcome::kInconclusive || !check.upper) return check;
   const double margin = policy_.Margin();
   const bool two_sided = !policy_.one_sided;
-  if (*check.value >= margin || (two_sided && *check.value <= -margin)) {
-    check.relation = two_sided ? "beyond +-" : "beyond +";
-    check.next = where_;
-  } else if (*check.upper < 2 * margin &&
-             (!two_sided || *check.lower > -2 * margin)) {
-    check.outcome = Outcome::kPass;
-    check.relation = two_sided ? "within +-" : "within +";
-    check.next.clear();
+  if (check.outcome == Outcome::kInconclusive && check.upper) {
+    if (*check.value >= margin || (two_sided && *check.value <= -margin)) {
+      check.relation = two_sided ? "beyond +-" : "beyond +";
+      check.next = where_;
+    } else if (*check.upper < 2 * margin &&
+               (!two_sided || *check.lower > -2 * margin)) {
+      check.outcome = Outcome::kPass;
+      check.relation = two_sided ? "within +-" : "within +";
+      check.next.clear();
+    }
   }
+  if (check.outcome == Outcome::kPass) LookAtEnds(check);
+  if (check.outcome == Outcome::kPass) LookAtSeeds(check);
   return check;
 }
 
+stats::EquivalenceResult WindowTests::TestEnd(size_t end) const {
+  stats::EquivalenceOptions of_end = options();
+  of_end.alpha /= static_cast<double>(window_.ends.size());
+  stats::EquivalenceResult result;
+  if (policy_.InTokens()) {
+    const auto interval =
+        compare::TokensOf(window_.EndGaps(end), slope_, of_end.alpha).interval;
+    result.lower = interval.lower;
+    result.upper = interval.upper;
+    result.outcome = stats::WhereIs(result.lower, result.upper, of_end);
+    return result;
+  }
+  const stats::Summary summary = stats::Summarize(window_.EndPercents(end));
+  if (!borrows()) {
+    result = stats::TestEquivalence(summary, of_end);
+  } else if (const auto& spread = spreads_of_ends_[end]) {
+    result = TestWithSpread(summary, *spread, of_end);
+  } else {
+    return NothingLeft();
+  }
+  Widen(result);
+  return result;
+}
+
+void WindowTests::LookAtEnds(Check& check) const {
+  const double margin = policy_.Margin();
+  for (size_t end = 0; end < window_.ends.size(); ++end) {
+    const auto [outcome, lower, upper] = TestEnd(end);
+    const bool beyond =
+        lower > margin || (!policy_.one_sided && upper < -margin);
+    if (!beyond) continue;
+    check.outcome = Outcome::kInconclusive;
+    check.value = stats::Mean(policy_.InTokens() ? window_.EndGaps(end)
+                                                 : window_.EndPercents(end));
+    check.lower = lower;
+    check.upper = upper;
+    check.quantity = "mean difference at the end of the last steps";
+    check.relation = policy_.one_sided ? "beyond +" : "beyond +-";
+    check.evidence = fmt::format(
+        "interval [{:+.3f} %, {:+.3f} %], steps {} to "
+        "{}: a gap opens here",
+        lower, upper, window_.ends[end], window_.last_step);
+    check.next = where_;
+    return;
+  }
+}
+
+void WindowTests::LookAtSeeds(Check& check) const {
+  constexpr size_t kFewest = 3;
+  constexpr double kMargins = 2;
+  constexpr double kNormal = 1.4826;  // a deviation's median, to its root mean
+  const std::vector<double> percents = window_.LastPercents();
+  if (policy_.InTokens() || percents.size() < kFewest) return;
+  const double median = stats::Median(percents);
+  std::vector<double> distances;
+  for (const double percent : percents) {
+    distances.push_back(std::fabs(percent - median));
+  }
+  const auto count = static_cast<double>(percents.size());
+  const double chance =
+      stats::StudentTQuantile(1 - options().alpha / (2 * count), count - 1) *
+      kNormal * stats::Median(distances);
+  const double limit = kMargins * policy_.Margin() + chance + resolution_;
+  for (const SeedDifference& seed : window_.seeds) {
+    const double percent = 100 * seed.last_steps;
+    if (percent <= limit && (policy_.one_sided || percent >= -limit)) continue;
+    check.outcome = Outcome::kInconclusive;
+    check.quantity =
+        fmt::format("difference of the last steps of seed {} alone", seed.seed);
+    check.value = percent;
+    check.lower.reset();
+    check.upper.reset();
+    check.interval_level.reset();
+    check.limit = limit;
+    check.relation = policy_.one_sided ? "beyond +" : "beyond +-";
+    check.evidence = fmt::format(
+        "{:g} margins and chance among {} seeds, steps {} to {}", kMargins,
+        percents.size(), window_.first_of_last_steps, window_.last_step);
+    check.next = where_;
+    return;
+  }
+}
+
 Check WindowTests::OfRareHarm() const {
-  constexpr double kShare = 1.0 / 12;
-  constexpr double kMargins = 4;
   const auto pairs = static_cast<int64_t>(window_.seeds.size());
-  const double unseen = std::pow(1 - kShare, static_cast<double>(pairs));
+  const double unseen = RareHarmUnseen(pairs);
   Check check{.name = "rare_harm",
               .outcome = Outcome::kPass,
-              .quantity = "largest mean that these pairs leave open:",
+              .quantity = "upper end of the mean, with room for rare harm:",
               .relation = "below ",
-              .limit = (1 - kShare * kMargins) * policy_.Margin(),
+              .limit = (1 - kRareShare * kRareMargins) * policy_.Margin(),
               .unit = "%"};
   check.evidence = fmt::format(
-      "{} pair{} hold no seed of a harm in 1 of 12 with probability {:.2f}",
-      pairs, pairs == 1 ? "" : "s", unseen);
+      "{} pair{} hold no seed of a harm in 1 of 12 with probability {:.2f}, "
+      "and "
+      "harm beyond {:g} margins then passes",
+      pairs, pairs == 1 ? "" : "s", unseen, kRareMargins);
   const double level = options().alpha / unseen;
   if (level >= 1) {
-    check.quantity = "harm in one seed of twelve would have been seen";
+    check.quantity = "harm in one seed of twelve is in these pairs";
     check.relation.clear();
     check.limit.reset();
     check.unit.clear();

@@ -52,19 +52,21 @@ class WindowTests {
   /// hides. Few steps have much noise, so the check passes if the mean
   /// difference lies within the margin and its interval within twice the
   /// margin. A gap of two margins or more thus passes with probability alpha
-  /// at most. An interval that lies beyond the margin FAILs.
+  /// at most. An interval that lies beyond the margin FAILs. No PASS has an end
+  /// of the last steps whose interval (alpha shared by all ends) lies beyond
+  /// the margin, or a single seed (LoneSeed).
   Check OfLastSteps() const;
 
   /// Requires that there is a held-out loss.
   Check OfHeldOut() const;
 
-  /// Allows for harm that only few seeds have. Let four margins of harm in one
-  /// seed of twelve be what brings the mean to the margin. Then n pairs hold no
-  /// harmed seed with probability u = (11/12)^n, and their mean is 1 - 4/12
-  /// margins. The check passes if a test at level alpha / u shows a smaller
-  /// mean. So such a recipe passes unseen with probability alpha. With u <=
-  /// alpha there is nothing to allow for. The limit holds for the window and,
-  /// if there are any, held-out losses.
+  /// Allows for harm of up to four margins that only few seeds have. Let four
+  /// margins of harm in one seed of twelve be what brings the mean to the
+  /// margin. Then n pairs hold no harmed seed with probability u = (11/12)^n,
+  /// and their mean is 1 - 4/12 margins. The check passes if a test at level
+  /// alpha / u shows a smaller mean. So such a recipe passes unseen with
+  /// probability alpha. With u <= alpha there is nothing to allow for. The
+  /// limit holds for the window and, if there are any, held-out losses.
   Check OfRareHarm() const;
 
  private:
@@ -93,6 +95,15 @@ class WindowTests {
   /// mean may be off by as much.
   void Widen(stats::EquivalenceResult& result) const;
   Check Decided(Check check, const Tested& tested) const;
+  /// Returns the interval of the mean over an end of the last steps.
+  stats::EquivalenceResult TestEnd(size_t end) const;
+  /// Turns a PASS of the last steps into an open check if it does not hold for
+  /// all of their ends.
+  void LookAtEnds(Check& check) const;
+  /// Does the same if one seed of three or more is further off than two
+  /// margins and chance. Chance is a t quantile (alpha shared by the seeds) of
+  /// the spread, as the median shows it: one seed does not move it.
+  void LookAtSeeds(Check& check) const;
 
   const compare::FinalWindow& window_;
   const Policy& policy_;
@@ -105,6 +116,7 @@ class WindowTests {
   const double hidden_nats_;  ///< the same of the smallest loss
   const std::optional<KnownSpread> spread_;
   const std::optional<KnownSpread> spread_of_last_;  ///< of the last steps
+  std::vector<std::optional<KnownSpread>> spreads_of_ends_;
 };
 
 }  // namespace isoloss::gate

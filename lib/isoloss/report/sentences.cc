@@ -275,7 +275,10 @@ std::string Headline(const Judgement& judgement) {
   switch (judgement.outcome) {
     case Outcome::kPass:
       return Passes(judgement) + After(judgement.rising_loss) +
-             After(judgement.rate_note);
+             After(judgement.rate_note) +
+             (judgement.looks && judgement.looks->unpaid
+                  ? " It pays for no earlier look at fewer of these pairs."
+                  : "");
     case Outcome::kFail:
       return Fails(judgement);
     case Outcome::kInconclusive:

@@ -100,7 +100,7 @@ std::string ControlText(const Judgement& judgement) {
   }
   const bool mildest = controls.controls.size() > 1 && control->SeenWorse();
   return fmt::format(
-      "{} \"{}\" {}{}.",
+      "{} \"{}\"{} {}.",
       mildest ? "The mildest control that failed," : "The control",
       control->arm, mildest ? "," : "", ControlFinding(*control));
 }

@@ -40,6 +40,29 @@ std::string_view Unquoted(std::string_view text) {
   return text.size() < 2 ? "" : text.substr(1, text.size() - 2);
 }
 
+/// Returns an arm's recipes with all that the experiment says of them; "" if
+/// the arm has bf16 alone.
+std::string RecipeText(const std::map<std::string, std::string>& keys,
+                       const std::string& arm) {
+  const std::string of_arm = fmt::format("arms.{}.", arm);
+  std::string text;
+  std::vector<std::string> tables;
+  for (const auto& [key, value] : keys) {
+    if (!key.starts_with(of_arm)) continue;
+    const std::string name = key.substr(of_arm.size());
+    if (name != "recipe" && !name.starts_with("then.")) continue;
+    text += fmt::format("{} = {}\n", name, value);
+    tables.push_back(fmt::format("recipes.{}.", Unquoted(value)));
+  }
+  if (text == "recipe = \"bf16\"\n") return "";
+  for (const auto& [key, value] : keys) {
+    for (const std::string& table : tables) {
+      if (key.starts_with(table)) text += fmt::format("{} = {}\n", key, value);
+    }
+  }
+  return text;
+}
+
 }  // namespace
 
 bool IsOfConfig(std::string_view key) {
@@ -56,14 +79,17 @@ bool IsOfConfig(std::string_view key) {
 }
 
 std::string TuningDigest(const std::string& experiment_text,
-                         const std::string& corpus_digest) {
+                         const std::string& corpus_digest,
+                         const std::string& arm) {
   std::string text;
-  for (const auto& [key, value] : KeysOf(experiment_text)) {
+  const auto keys = KeysOf(experiment_text);
+  for (const auto& [key, value] : keys) {
     if (!IsOfConfig(key) || key == "train.lr" || key.starts_with("log.")) {
       continue;
     }
     text += fmt::format("{} = {}\n", key, value);
   }
+  text += RecipeText(keys, arm);
   return DigestToHex(DigestOf(text + "corpus = " + corpus_digest));
 }
 

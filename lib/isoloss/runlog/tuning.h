@@ -23,11 +23,13 @@ namespace isoloss::runlog {
 bool IsOfConfig(std::string_view key);
 
 /// Returns the digest of all that a sweep of learning rates depends on: the
-/// keys of IsOfConfig without train.lr and evaluations, and the corpus. A key
-/// that is added to experiments later must be left out while it has its
-/// default, so that sweeps made before still fit.
+/// keys of IsOfConfig without train.lr and evaluations, the corpus, and the
+/// recipe of the swept arm unless that is bf16. A key that is added to
+/// experiments later must be left out while it has its default, so that sweeps
+/// made before still fit.
 std::string TuningDigest(const std::string& experiment_text,
-                         const std::string& corpus_digest);
+                         const std::string& corpus_digest,
+                         const std::string& arm);
 
 /// A sweep has so many seeds of each rate or more: one seed shows chance along
 /// with the rate.

@@ -77,20 +77,28 @@ double Integrate(const Function& function, double low, double high,
 
 double TwoOneSidedPower(double mean, double standard_error,
                         double degrees_of_freedom,
-                        const EquivalenceOptions& options) {
+                        const EquivalenceOptions& options,
+                        const std::optional<UpperTest>& also) {
   CheckEquivalenceOptions(options);
   CheckTruth(mean, standard_error);
   const double t = -StudentTQuantile(options.alpha, degrees_of_freedom);
   if (standard_error == 0) {
     const double offset = options.one_sided ? mean : std::fabs(mean);
-    return offset < options.margin ? 1 : 0;
+    return offset < options.margin && (!also || mean < also->margin) ? 1 : 0;
   }
+  const double also_t =
+      also ? -StudentTQuantile(also->alpha, degrees_of_freedom) : 0;
   // Both limits are in units of the standard error, with the true mean as
   // origin.
   const double above = (options.margin - mean) / standard_error;
   const double below = (-options.margin - mean) / standard_error;
   const auto integrand = [&](double u) {
-    double pass = NormalCdf(above - t * u);
+    double upper = above - t * u;
+    if (also) {
+      upper =
+          std::min(upper, (also->margin - mean) / standard_error - also_t * u);
+    }
+    double pass = NormalCdf(upper);
     if (!options.one_sided) pass -= NormalCdf(below + t * u);
     return std::max(0.0, pass) * ScaledChiDensity(u, degrees_of_freedom);
   };
@@ -109,10 +117,11 @@ double TwoOneSidedPower(double mean, double standard_error,
 }
 
 double EquivalencePower(double mean, double sd, int64_t pairs,
-                        const EquivalenceOptions& options) {
+                        const EquivalenceOptions& options,
+                        const std::optional<UpperTest>& also) {
   CheckPairs("EquivalencePower", pairs);
   const double n = static_cast<double>(pairs);
-  return TwoOneSidedPower(mean, sd / std::sqrt(n), n - 1, options);
+  return TwoOneSidedPower(mean, sd / std::sqrt(n), n - 1, options, also);
 }
 
 std::optional<int64_t> PairsForPower(double mean, double sd,

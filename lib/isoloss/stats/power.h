@@ -9,7 +9,14 @@
 
 namespace isoloss::stats {
 
-/// Returns the probability that two one-sided t tests pass. The estimate is
+/// A further one-sided t test of the same estimate.
+struct UpperTest {
+  double margin;
+  double alpha;  ///< in (0, 1)
+};
+
+/// Returns the probability that two one-sided t tests pass, and a third one if
+/// it is given. The estimate is
 /// normal with the true mean `mean` and true standard error `standard_error`.
 /// Its estimated variance is independent of it and has `degrees_of_freedom`.
 ///
@@ -18,8 +25,10 @@ namespace isoloss::stats {
 /// within margin - t u standard_error of 0, so that
 ///   power = integral over u of [Phi((margin - mean) / se - t u)
 ///                             - Phi((-margin - mean) / se + t u)]_+ f(u) du.
-/// A one-sided test has no second term, and the result is a noncentral t
-/// probability. Gauss-Kronrod quadrature has an absolute error below 1e-9.
+/// A third test limits the first term: its own margin and quantile stand there
+/// where they give less. A one-sided test has no second term, and the result is
+/// a noncentral t probability. Gauss-Kronrod quadrature has an absolute error
+/// below 1e-9.
 ///
 /// Special  standard_error 0: 1 if the test passes at `mean`, else 0.
 /// Errors   ConfigError if an option is out of its range, mean is not finite,
@@ -29,13 +38,16 @@ namespace isoloss::stats {
 ///          integral is Owen's Q, Biometrika 52 (1965), 437-446.
 double TwoOneSidedPower(double mean, double standard_error,
                         double degrees_of_freedom,
-                        const EquivalenceOptions& options);
+                        const EquivalenceOptions& options,
+                        const std::optional<UpperTest>& also = std::nullopt);
 
 /// Returns the probability that TestEquivalence of `pairs` independent normal
-/// differences with this true mean and standard deviation is kInside.
+/// differences with this true mean and standard deviation is kInside, and that
+/// the further test passes.
 /// Errors   as TwoOneSidedPower; ConfigError for fewer than two pairs.
 double EquivalencePower(double mean, double sd, int64_t pairs,
-                        const EquivalenceOptions& options);
+                        const EquivalenceOptions& options,
+                        const std::optional<UpperTest>& also = std::nullopt);
 
 /// Returns the smallest n >= 2 for which EquivalencePower is at least
 /// options.power.

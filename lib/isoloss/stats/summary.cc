@@ -1,7 +1,9 @@
 #include "isoloss/stats/summary.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 namespace isoloss::stats {
 namespace {
@@ -58,6 +60,12 @@ Summary Summarize(std::span<const double> values) {
   // Rounding may leave a tiny negative number if all values are equal.
   summary.sd = sum_of_squares < 0 ? 0 : std::sqrt(sum_of_squares / (n - 1));
   return summary;
+}
+
+double Median(std::span<const double> values) {
+  std::vector<double> sorted(values.begin(), values.end());
+  std::ranges::sort(sorted);
+  return sorted[sorted.size() / 2];
 }
 
 }  // namespace isoloss::stats

@@ -24,10 +24,22 @@ using oracle::Gamma;
 using oracle::Grid;
 using oracle::kRoundingVariance;
 using oracle::kTiny;
+using oracle::RootOfSquares;
 using oracle::Uncertain;
 
 /// The relative error of the model's Exp is at most 2 ulp.
 constexpr double kExpError = 4 * oracle::kUnitRoundoff;
+
+/// Returns the noise of e^x, relative to it, if x has this noise. An error of
+/// e^x is not normal where x is uncertain, but has a long tail: a normal one of
+/// this size has the same error at kFar standard deviations.
+double ExpNoise(double noise) {
+  constexpr double kFar = 7.0;        // beyond it once in 10^12 times
+  constexpr double kSmall = 0x1p-12;  // where e^x is a line
+  constexpr double kMost = 100.0;     // the bound is smaller
+  const double far = kFar * noise;
+  return far < kSmall ? noise : portable::Expm1(std::min(far, kMost)) / kFar;
+}
 
 /// This many queries keep their probabilities at a time.
 constexpr size_t kQueries = 64;
@@ -286,7 +298,7 @@ void CoreOracle::CompareHead(size_t begin, size_t head, const HeadSums& sums,
 
 /// Computes p_ of one query from dots_. An error that shifts all exponents
 /// alike cancels. The own error of each exponent and the error of their sum
-/// remain.
+/// remain, to which all exponents add theirs.
 void CoreOracle::Probabilities() {
   const size_t keys = dots_.size();
   double max = -HUGE_VAL;
@@ -317,13 +329,16 @@ void CoreOracle::Probabilities() {
     // The error comes from the subtraction, the scaling and Exp.
     const double error = portable::Expm1(dots_[j].bound * scale_ +
                                          Gamma(2) * std::fabs(x) + kExpError);
-    const double spread = dots_[j].noise * scale_;
+    const double exponent_noise =
+        RootOfSquares(dots_[j].noise * scale_,
+                      std::sqrt(2 * kRoundingVariance * (1 + x * x)));
+    const double noise = std::min(ExpNoise(exponent_noise), error);
     p_[j].exact = e;
     p_[j].bound = error;
-    p_[j].variance = spread * spread + 2 * kRoundingVariance * (1 + x * x);
+    p_[j].variance = noise * noise;
     sum += e;
     sum_error += e * error;
-    sum_variance += kRoundingVariance * sum * sum;
+    sum_variance += kRoundingVariance * sum * sum + e * e * p_[j].variance;
   }
   const double error_of_sum = sum_error / sum + Gamma(keys);
   const double variance_of_sum = sum_variance / (sum * sum);
@@ -333,8 +348,11 @@ void CoreOracle::Probabilities() {
     // larger than all second-order terms.
     const double error = (p.bound + error_of_sum + Gamma(2)) * (1 + 0x1p-10);
     p.bound = p.exact * error + kTiny;
+    // The own error of the exponent is part of the sum's, from which it is
+    // taken.
+    const double own = p.variance * (1 - 2 * p.exact);
     p.variance = p.exact * p.exact *
-                 (p.variance + variance_of_sum + 2 * kRoundingVariance);
+                 (std::max(own + variance_of_sum, 0.0) + 2 * kRoundingVariance);
   }
 }
 

@@ -97,7 +97,8 @@ std::vector<estimators::Size> ParseSizes(const std::vector<std::string>& at) {
 using EndsBySeed = std::map<int64_t, RunEnd>;
 
 /// Adds a rung to an arm, with the seeds for which both arms ended with a loss.
-/// A seed leaves a doubt if it is missing, or if it diverged in this arm alone.
+/// A seed leaves a doubt if it is missing, or if it diverged in either arm. So
+/// does a rung that has too few seeds.
 void AddRung(const Rung& rung, const EndsBySeed& baseline,
              const EndsBySeed& ends, estimators::LadderArm& arm) {
   const std::string& name = rung.cell.name;
@@ -105,6 +106,7 @@ void AddRung(const Rung& rung, const EndsBySeed& baseline,
   estimators::GapCell gaps{
       .name = name, .size = rung.size, .gaps = {}, .baseline = {}};
   size_t diverged = 0;
+  size_t of_baseline = 0;
   size_t missing = 0;
   for (const uint64_t seed : seeds) {
     const auto ours = ends.find(static_cast<int64_t>(seed));
@@ -113,22 +115,30 @@ void AddRung(const Rung& rung, const EndsBySeed& baseline,
       ++missing;
       continue;
     }
-    if (ours->second.diverged && !theirs->second.diverged) ++diverged;
+    if (ours->second.diverged) ++diverged;
+    if (theirs->second.diverged) ++of_baseline;
     if (!ours->second.loss || !theirs->second.loss) continue;
     gaps.gaps.push_back(*ours->second.loss - *theirs->second.loss);
     gaps.baseline.push_back(*theirs->second.loss);
   }
-  if (diverged > 0) {
-    arm.doubts.push_back(fmt::format(
-        "Arm {}, size {}: {} of {} seeds diverged where the baseline did not.",
-        arm.name, name, diverged, seeds.size()));
+  if (diverged + of_baseline > 0) {
+    arm.doubts.push_back(
+        fmt::format("Arm {}, size {}: {} of {} seeds diverged, and {} of the "
+                    "baseline.",
+                    arm.name, name, diverged, seeds.size(), of_baseline));
   }
   if (missing > 0) {
     arm.doubts.push_back(
         fmt::format("Arm {}, size {}: {} of {} seeds are not trained yet.",
                     arm.name, name, missing, seeds.size()));
   }
-  if (gaps.gaps.size() < 2) return;
+  if (gaps.gaps.size() < 2) {
+    arm.doubts.push_back(
+        fmt::format("Arm {}, size {}: {} of {} seeds ended with a loss in both "
+                    "arms, and two are needed, so the size is left out.",
+                    arm.name, name, gaps.gaps.size(), seeds.size()));
+    return;
+  }
   if (rung.twin.empty()) {
     arm.cells.push_back(std::move(gaps));
   } else {

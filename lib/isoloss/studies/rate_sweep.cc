@@ -145,7 +145,8 @@ train::TuningConfig TuningOf(const SweptRates& swept,
   }
   tuning.configuration = runlog::TuningDigest(
       experiment.ResolvedToml(),
-      DigestToHex(train::LoadCorpusOf(experiment).digest()));
+      DigestToHex(train::LoadCorpusOf(experiment).digest()),
+      experiment.arms.front().name);
   return tuning;
 }
 

@@ -25,8 +25,10 @@ std::optional<RateOptimum> OptimumOf(const train::TuningConfig& sweep,
     return std::nullopt;
   }
   if (sweep.configuration !=
-      runlog::TuningDigest(experiment.ResolvedToml(), corpus_digest)) {
-    why = fmt::format("{} is of another model, schedule, batch or text", table);
+      runlog::TuningDigest(experiment.ResolvedToml(), corpus_digest,
+                           experiment.arms.front().name)) {
+    why = fmt::format("{} is of another model, schedule, batch, text or recipe",
+                      table);
     return std::nullopt;
   }
   const auto optimum = stats::FindRateOptimum(sweep.rates, sweep.held_out);

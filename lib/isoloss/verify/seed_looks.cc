@@ -369,8 +369,11 @@ gate::Looks LooksBeside(const std::vector<fs::path>& logs,
                         const std::string& baseline_arm,
                         const gate::Policy& policy, const fs::path& out) {
   gate::Looks looks = RememberedLooks(logs, runs, baseline_arm, policy);
-  if (looks.taken.empty())
-    looks.unknown += EarlierLook(out, runs, baseline_arm);
+  if (looks.taken.empty()) {
+    const std::string earlier = EarlierLook(out, runs, baseline_arm);
+    looks.unknown += earlier;
+    looks.unpaid = !earlier.empty();
+  }
   return looks;
 }
 
