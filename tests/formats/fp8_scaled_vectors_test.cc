@@ -12,6 +12,7 @@
 
 #include "comparison.h"
 #include "isoloss/formats/quantize.h"
+#include "isoloss/formats/rules.h"
 
 namespace isoloss::formats::fp8_scaled_vectors_test {
 namespace {

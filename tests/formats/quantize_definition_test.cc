@@ -10,6 +10,7 @@
 
 #include "isoloss/base/rng.h"
 #include "isoloss/formats/mx_block.h"
+#include "isoloss/formats/rules.h"
 #include "quantize_cases.h"
 #include "support/mx_elements.h"
 

@@ -31,14 +31,16 @@ class MatrixView {
       : MatrixView(other.data(), other.rows(), other.cols(), other.stride()) {}
   // NOLINTEND(google-explicit-constructor)
 
-  T* data() const { return data_; }
-  size_t rows() const { return rows_; }
-  size_t cols() const { return cols_; }
-  size_t stride() const { return stride_; }
-  bool empty() const { return rows_ == 0 || cols_ == 0; }
+  constexpr T* data() const { return data_; }
+  constexpr size_t rows() const { return rows_; }
+  constexpr size_t cols() const { return cols_; }
+  constexpr size_t stride() const { return stride_; }
+  constexpr bool empty() const { return rows_ == 0 || cols_ == 0; }
 
-  T* Row(size_t row) const { return data_ + row * stride_; }
-  T& operator()(size_t row, size_t col) const { return Row(row)[col]; }
+  constexpr T* Row(size_t row) const { return data_ + row * stride_; }
+  constexpr T& operator()(size_t row, size_t col) const {
+    return Row(row)[col];
+  }
 
   /// Returns rows [first, first + count).
   MatrixView Rows(size_t first, size_t count) const {

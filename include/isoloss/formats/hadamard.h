@@ -30,12 +30,12 @@ inline constexpr Named<Transform> kTransformNames[] = {
 inline constexpr size_t kHadamardLength = 16;
 
 /// Returns the number of elements of a run; 1 for kNone.
-inline size_t RunLength(Transform transform) {
+constexpr size_t RunLength(Transform transform) {
   return transform == Transform::kNone ? 1 : kHadamardLength;
 }
 
 /// Says which elements change their sign: bit i is for element i.
-inline uint32_t NegativeElements(Transform transform, uint64_t key) {
+constexpr uint32_t NegativeElements(Transform transform, uint64_t key) {
   switch (transform) {
     case Transform::kNone:
     case Transform::kHadamard16:

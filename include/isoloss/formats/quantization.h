@@ -109,25 +109,34 @@ struct Quantization {
 
   /// True for blocks of 32 small floats with an E8M0 scale, rounded to nearest.
   /// Packed kernels and the functions of mx_block.h take them.
-  bool is_mx() const;
+  constexpr bool is_mx() const {
+    return element != nullptr && element->is_small_float() &&
+           scale_format == ScaleFormat::kE8m0 && scaling == Scaling::kCurrent &&
+           cell == Cell{} && rounding == RoundingMode::kNearestEven &&
+           !transforms();
+  }
   /// If true, equal values need not get equal codes.
-  bool is_stochastic() const { return rounding == RoundingMode::kStochastic; }
+  constexpr bool is_stochastic() const {
+    return rounding == RoundingMode::kStochastic;
+  }
   /// If true, scales need the amax of earlier steps, which the caller must
   /// keep.
-  bool reads_history() const { return scaling == Scaling::kDelayed; }
+  constexpr bool reads_history() const { return scaling == Scaling::kDelayed; }
   /// If true, cells share a second scale, by which products are multiplied.
-  bool scales_tensor() const { return scaling == Scaling::kTwoLevel; }
-  bool transforms() const { return transform != Transform::kNone; }
+  constexpr bool scales_tensor() const { return scaling == Scaling::kTwoLevel; }
+  constexpr bool transforms() const { return transform != Transform::kNone; }
   /// If true, the result depends on TensorState: it needs random bits, a random
   /// transform or a history.
-  bool needs_state() const {
+  constexpr bool needs_state() const {
     return is_stochastic() || reads_history() ||
            transform == Transform::kHadamard16Random;
   }
   /// Products of codes and FP32 scales may need many bits, because the scales
   /// need not be powers of two. GEMMs therefore multiply the sums of codes by
   /// such scales.
-  bool scales_sums() const { return scale_format == ScaleFormat::kFp32; }
+  constexpr bool scales_sums() const {
+    return scale_format == ScaleFormat::kFp32;
+  }
 
   bool operator==(const Quantization&) const = default;
 };

@@ -24,21 +24,6 @@ struct TensorState {
   uint64_t transform_key = 0;
 };
 
-/// Returns the random bits of element (row, col). They are the upper `count`
-/// bits of the 16-bit word col % 8 of the Philox block (row << 32 | col / 8) of
-/// (seed, stream).
-RandomBits RandomBitsOf(const TensorState& state, size_t row, size_t col,
-                        int count);
-
-/// Returns the scale of a cell whose largest magnitude has the bits `amax`,
-/// finite or not.
-Scale ScaleOfCell(const Quantization& quantization, uint32_t amax,
-                  const TensorAmax& tensor);
-
-/// Returns the code of one element under its cell's scale.
-uint32_t CodeOf(float value, const Scale& scale,
-                const Quantization& quantization, RandomBits random);
-
 /// Returns the bits of the largest magnitude: finite < infinity < NaN.
 /// `skip_nan` leaves NaNs out.
 uint32_t AmaxBits(MatrixView<const float> values, bool skip_nan);

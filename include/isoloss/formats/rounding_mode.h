@@ -33,8 +33,8 @@ inline constexpr Named<RoundingMode> kRoundingModeNames[] = {
 
 /// Returns bits / 2^shift as an integer. 1 <= shift <= 63; bits < 2^31. Only
 /// kStochastic reads `random`.
-inline uint64_t DropBits(RoundingMode mode, uint64_t bits, int shift,
-                         RandomBits random) {
+constexpr uint64_t DropBits(RoundingMode mode, uint64_t bits, int shift,
+                            RandomBits random) {
   const uint64_t half = uint64_t{1} << (shift - 1);
   switch (mode) {
     case RoundingMode::kNearestEven:

@@ -1,4 +1,4 @@
-// Computes scales from largest magnitudes.
+// Holds a scale, and what scales are computed from.
 #pragma once
 
 #include <cstdint>
@@ -26,20 +26,8 @@ struct TensorAmax {
   /// This is the largest magnitude of the earlier steps, or nullopt if there
   /// were none.
   std::optional<float> history = {};
-  /// All cells share this scale under kTwoLevel. ScaleTensor computes it.
+  /// All cells share this scale under kTwoLevel.
   Scale scale = {};
 };
-
-/// Fills in amax.scale.
-void ScaleTensor(const Quantization& quantization, TensorAmax& amax);
-
-/// Returns the scale of a cell whose largest magnitude has the finite bits
-/// `amax`.
-Scale ScaleOfFiniteCell(const Quantization& quantization, uint32_t amax,
-                        const TensorAmax& tensor);
-
-/// Return the scale of a cell in which a NaN or an infinity decides.
-Scale NanScale(const Quantization& quantization);
-Scale InfinityScale(const Quantization& quantization);
 
 }  // namespace isoloss::formats

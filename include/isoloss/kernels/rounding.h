@@ -9,7 +9,7 @@ namespace isoloss::kernels {
 /// a BF16 value (formats::RoundToBf16); kFp32 leaves the word alone.
 enum class Rounding { kFp32, kBf16 };
 
-inline float Rounded(float value, Rounding rounding) {
+constexpr float Rounded(float value, Rounding rounding) {
   return rounding == Rounding::kBf16 ? formats::RoundToBf16(value) : value;
 }
 

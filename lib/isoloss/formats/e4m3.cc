@@ -1,20 +1,7 @@
-// FP8 E4M3 is the variant without infinities ("fn"); the largest value is 448.
-#include "isoloss/formats/format.h"
+#include "isoloss/formats/e4m3.h"
 
 namespace isoloss::formats {
 
-extern constinit const Format kFormat_e4m3 = {
-    .name = "e4m3",
-    .exponent_bits = 4,
-    .mantissa_bits = 3,
-    .bias = 7,
-    .emax = 8,
-    .max_code = 0x7E,
-    .has_infinity = false,
-    .nan_code = 0x7F,
-    .source =
-        "OCP 8-bit Floating Point Specification (OFP8) v1.0, E4M3; OCP "
-        "Microscaling Formats (MX) v1.0, section 5.3.1",
-};
+extern constinit const Format kFormat_e4m3 = kE4m3Format;
 
 }  // namespace isoloss::formats

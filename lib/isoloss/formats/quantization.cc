@@ -155,13 +155,6 @@ bool TakeWord(std::string_view word, Quantization& q) {
 
 }  // namespace
 
-bool Quantization::is_mx() const {
-  return element != nullptr && element->is_small_float() &&
-         scale_format == ScaleFormat::kE8m0 && scaling == Scaling::kCurrent &&
-         cell == Cell{} && rounding == RoundingMode::kNearestEven &&
-         !transforms();
-}
-
 std::string_view ScaleRuleName(ScaleRule rule) {
   return NameOf(kScaleRuleNames, rule);
 }

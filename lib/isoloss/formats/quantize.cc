@@ -5,12 +5,10 @@
 #include <cmath>
 
 #include "isoloss/base/error.h"
-#include "isoloss/base/rng.h"
+#include "isoloss/formats/rules.h"
 
 namespace isoloss::formats {
 namespace {
-
-constexpr uint32_t kInfinityBits = 0x7F800000;
 
 size_t RoundUp(size_t value, size_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -41,15 +39,6 @@ void ForEachCell(MatrixView<const float> values, const Cell& cell,
 
 Cell CellOf(const QuantizedTensor& tensor, const Quantization& quantization) {
   return CellIn(quantization, tensor.codes.rows(), tensor.codes.cols());
-}
-
-RandomBits RandomBitsOf(const TensorState& state, size_t row, size_t col,
-                        int count) {
-  const auto block = CounterRng(state.seed, state.stream)
-                         .Block(uint64_t{row} << 32 | uint64_t{col} / 8);
-  const size_t half = col % 8;
-  const uint32_t word = block[half / 2] >> (16 * (half % 2)) & 0xFFFF;
-  return {word >> (16 - count), count};
 }
 
 Matrix<float> Transformed(MatrixView<const float> values,
@@ -83,34 +72,11 @@ uint32_t AmaxBits(MatrixView<const float> values, bool skip_nan) {
     for (size_t col = 0; col < values.cols(); ++col) {
       const uint32_t bits =
           std::bit_cast<uint32_t>(values(row, col)) & 0x7FFFFFFF;
-      if (skip_nan && bits > kInfinityBits) continue;
+      if (skip_nan && bits > fp32::kInfinity) continue;
       largest = std::max(largest, bits);
     }
   }
   return largest;
-}
-
-Scale ScaleOfCell(const Quantization& quantization, uint32_t amax,
-                  const TensorAmax& tensor) {
-  if (quantization.scale_format == ScaleFormat::kNone) return {};
-  if (amax >= kInfinityBits) {
-    return quantization.non_finite == NonFinitePolicy::kTe
-               ? InfinityScale(quantization)
-               : NanScale(quantization);
-  }
-  return ScaleOfFiniteCell(quantization, amax, tensor);
-}
-
-uint32_t CodeOf(float value, const Scale& scale,
-                const Quantization& quantization, RandomBits random) {
-  const Format& element = *quantization.element;
-  if (std::isnan(scale.decode)) return element.nan_code;
-  if (std::isnan(value) && !element.has_nan()) return element.max_code;
-  const bool overflows =
-      quantization.scale_format == ScaleFormat::kNone && element.has_infinity;
-  return Encode(element, value * scale.encode,
-                overflows ? Overflow::kNonFinite : Overflow::kSaturate,
-                quantization.rounding, random);
 }
 
 QuantizedTensor Quantize(MatrixView<const float> values,
@@ -124,7 +90,7 @@ QuantizedTensor Quantize(MatrixView<const float> values,
   ForEachCell(x.view(), cell,
               [&](size_t, size_t, MatrixView<const float> part) {
                 const uint32_t bits = AmaxBits(part, true);
-                if (bits < kInfinityBits || skip_nan)
+                if (bits < fp32::kInfinity || skip_nan)
                   amax.current = std::max(amax.current, bits);
               });
 

@@ -67,14 +67,14 @@ void AdamWUpdate(std::span<float> parameter, std::span<float> first_moment,
                  std::span<float> second_moment,
                  std::span<const float> gradient, const AdamWScalars& scalars,
                  Executor& executor) {
-  if (RanElsewhere(&AdamWUpdate, parameter, first_moment, second_moment,
-                   gradient, scalars, executor))
-    return;
   constexpr const char* kWhere = "AdamWUpdate";
   RequireLength(kWhere, "first_moment", first_moment.size(), parameter.size());
   RequireLength(kWhere, "second_moment", second_moment.size(),
                 parameter.size());
   RequireLength(kWhere, "gradient", gradient.size(), parameter.size());
+  if (RanElsewhere(&AdamWUpdate, parameter, first_moment, second_moment,
+                   gradient, scalars, executor))
+    return;
   ForRowRuns(parameter.size(), 1, 1, executor, [&](size_t first, size_t count) {
     HWY_DYNAMIC_DISPATCH(AdamWUpdate)
     (parameter.subspan(first, count), first_moment.subspan(first, count),

@@ -96,10 +96,10 @@ void CrossEntropy(MatrixView<const float> logits,
                   std::span<const int32_t> labels, float grad_scale,
                   Rounding rounding, std::span<float> loss,
                   MatrixView<float> dlogits, Executor& executor) {
+  CheckArguments(logits, labels, loss, dlogits);
   if (RanElsewhere(&CrossEntropy, logits, labels, grad_scale, rounding, loss,
                    dlogits, executor))
     return;
-  CheckArguments(logits, labels, loss, dlogits);
   ForRowRuns(logits.rows(), logits.cols(), 1, executor,
              [&](size_t first, size_t count) {
                HWY_DYNAMIC_DISPATCH(CrossEntropy)

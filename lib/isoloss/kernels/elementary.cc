@@ -1,87 +1,12 @@
 #include "isoloss/kernels/elementary.h"
 
-#include <algorithm>
-#include <bit>
+#include <array>
 #include <cmath>
-#include <cstddef>
-#include <limits>
+#include <cstdint>
 
 #include "isoloss/base/error.h"
-#include "isoloss/kernels/elementary_constants.h"
 
 namespace isoloss::kernels {
-namespace {
-
-/// Evaluates the polynomial with these coefficients, highest power first.
-template <typename T, size_t kTerms>
-T Horner(T x, const std::array<T, kTerms>& coefficients) {
-  T sum = coefficients[0];
-  for (size_t i = 1; i < kTerms; ++i) sum = std::fma(sum, x, coefficients[i]);
-  return sum;
-}
-
-/// Returns 2^exponent for an exponent of a normal number.
-template <typename T>
-T PowerOfTwo(typename ElementaryConstants<T>::Integer exponent) {
-  using C = ElementaryConstants<T>;
-  return std::bit_cast<T>((exponent + C::kExponentBias) << C::kMantissaBits);
-}
-
-/// e^x = 2^n * e^r with n = round(x / ln 2), |r| <= ln(2)/2. The power of two
-/// is applied in two halves: the first product is exact, the second rounds once
-/// and so underflows gradually and overflows to infinity by itself.
-template <typename T>
-T ExpOf(T x) {
-  using C = ElementaryConstants<T>;
-  if (std::isnan(x)) return std::numeric_limits<T>::quiet_NaN();
-  x = std::clamp(x, C::kExpMin, C::kExpMax);
-  const T n = std::fma(x, C::kLog2E, C::kRoundToInteger) - C::kRoundToInteger;
-  const T r = std::fma(-n, C::kLn2Low, std::fma(-n, C::kLn2High, x));
-  const T p = std::fma(r * r, Horner(r, C::kExp), r) + 1;
-  const auto exponent = static_cast<typename C::Integer>(n);
-  const auto half = exponent >> 1;
-  return p * PowerOfTwo<T>(half) * PowerOfTwo<T>(exponent - half);
-}
-
-/// ln x = e * ln 2 + ln(1 + f), 1 + f in [sqrt(1/2), sqrt(2)). With
-/// s = f / (2 + f), ln(1 + f) = 2 atanh(s) = f - s * (f - R), where R is the
-/// series without its first term; f is exact, so rounding errors enter only
-/// through the small second term.
-template <typename T>
-T LogOf(T x) {
-  using C = ElementaryConstants<T>;
-  using Integer = typename C::Integer;
-  if (x == 0) return -std::numeric_limits<T>::infinity();
-  if (!(x > 0)) return std::numeric_limits<T>::quiet_NaN();
-  if (x == std::numeric_limits<T>::infinity()) return x;
-  const bool subnormal = x < C::kSmallestNormal;
-  const auto bits =
-      std::bit_cast<Integer>(subnormal ? x * C::kSubnormalScale : x);
-  const Integer exponent = (bits - C::kSqrtHalfBits) >> C::kMantissaBits;
-  const T f =
-      std::bit_cast<T>(bits - exponent * (Integer{1} << C::kMantissaBits)) - 1;
-  const T e = static_cast<T>(exponent - (subnormal ? C::kSubnormalShift : 0));
-  const T s = f / (2 + f);
-  const T z = s * s;
-  const T series = z * Horner(z, C::kLog);
-  const T correction = std::fma(s, f - series, -(e * C::kLn2Low));
-  return std::fma(e, C::kLn2High, f - correction);
-}
-
-}  // namespace
-
-float Exp(float x) { return ExpOf(x); }
-double Exp(double x) { return ExpOf(x); }
-float Log(float x) { return LogOf(x); }
-double Log(double x) { return LogOf(x); }
-
-float Sigmoid(float x) {
-  const float e = Exp(-std::fabs(x));
-  return (x < 0 ? e : 1.0f) / (1.0f + e);
-}
-
-float Rsqrt(float x) { return 1.0f / std::sqrt(x); }
-
 void SinCos(double x, double* sin, double* cos) {
   ISOLOSS_ASSERT(std::fabs(x) <= 0x1p20);
   // These are the two parts of pi/2. The first has 33 bits, so that its product

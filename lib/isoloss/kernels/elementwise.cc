@@ -133,8 +133,8 @@ HWY_EXPORT(Cast);
 
 void ElementSigmoid(MatrixView<const float> x, MatrixView<float> out,
                     Executor& executor) {
-  if (RanElsewhere(&ElementSigmoid, x, out, executor)) return;
   RequireShape("ElementSigmoid", "out", out, x.rows(), x.cols());
+  if (RanElsewhere(&ElementSigmoid, x, out, executor)) return;
   ForRowRuns(x.rows(), x.cols(), 1, executor, [&](size_t first, size_t count) {
     HWY_DYNAMIC_DISPATCH(ElementSigmoid)
     (x.Rows(first, count), out.Rows(first, count));
@@ -143,10 +143,10 @@ void ElementSigmoid(MatrixView<const float> x, MatrixView<float> out,
 
 void SwigluForward(MatrixView<const float> gate, MatrixView<const float> up,
                    Rounding rounding, MatrixView<float> h, Executor& executor) {
-  if (RanElsewhere(&SwigluForward, gate, up, rounding, h, executor)) return;
   constexpr const char* kWhere = "SwigluForward";
   RequireShape(kWhere, "up", up, gate.rows(), gate.cols());
   RequireShape(kWhere, "h", h, gate.rows(), gate.cols());
+  if (RanElsewhere(&SwigluForward, gate, up, rounding, h, executor)) return;
   ForRowRuns(gate.rows(), gate.cols(), 1, executor,
              [&](size_t first, size_t count) {
                HWY_DYNAMIC_DISPATCH(SwigluForward)
@@ -159,14 +159,14 @@ void SwigluBackward(MatrixView<const float> gate, MatrixView<const float> up,
                     MatrixView<const float> dh, Rounding rounding,
                     MatrixView<float> dgate, MatrixView<float> dup,
                     Executor& executor) {
-  if (RanElsewhere(&SwigluBackward, gate, up, dh, rounding, dgate, dup,
-                   executor))
-    return;
   constexpr const char* kWhere = "SwigluBackward";
   RequireShape(kWhere, "up", up, gate.rows(), gate.cols());
   RequireShape(kWhere, "dh", dh, gate.rows(), gate.cols());
   RequireShape(kWhere, "dgate", dgate, gate.rows(), gate.cols());
   RequireShape(kWhere, "dup", dup, gate.rows(), gate.cols());
+  if (RanElsewhere(&SwigluBackward, gate, up, dh, rounding, dgate, dup,
+                   executor))
+    return;
   ForRowRuns(
       gate.rows(), gate.cols(), 1, executor, [&](size_t first, size_t count) {
         HWY_DYNAMIC_DISPATCH(SwigluBackward)
@@ -177,9 +177,9 @@ void SwigluBackward(MatrixView<const float> gate, MatrixView<const float> up,
 
 void Add(MatrixView<const float> x, MatrixView<const float> y,
          Rounding rounding, MatrixView<float> out, Executor& executor) {
-  if (RanElsewhere(&Add, x, y, rounding, out, executor)) return;
   RequireShape("Add", "y", y, x.rows(), x.cols());
   RequireShape("Add", "out", out, x.rows(), x.cols());
+  if (RanElsewhere(&Add, x, y, rounding, out, executor)) return;
   ForRowRuns(x.rows(), x.cols(), 1, executor, [&](size_t first, size_t count) {
     HWY_DYNAMIC_DISPATCH(Add)
     (x.Rows(first, count), y.Rows(first, count), rounding,
@@ -189,8 +189,8 @@ void Add(MatrixView<const float> x, MatrixView<const float> y,
 
 void Cast(MatrixView<const float> source, Rounding rounding,
           MatrixView<float> out, Executor& executor) {
-  if (RanElsewhere(&Cast, source, rounding, out, executor)) return;
   RequireShape("Cast", "out", out, source.rows(), source.cols());
+  if (RanElsewhere(&Cast, source, rounding, out, executor)) return;
   ForRowRuns(source.rows(), source.cols(), 1, executor,
              [&](size_t first, size_t count) {
                HWY_DYNAMIC_DISPATCH(Cast)

@@ -131,21 +131,6 @@ namespace {
 HWY_EXPORT(GatherCombine);
 HWY_EXPORT(GatherCombineBackward);
 
-void RequireRows(const char* where, MatrixView<const int32_t> index,
-                 size_t first, size_t count, size_t rows) {
-  for (size_t t = first; t < first + count; ++t) {
-    for (size_t k = 0; k < index.cols(); ++k) {
-      const int32_t row = index(t, k);
-      if (row < 0 || static_cast<size_t>(row) >= rows) {
-        ThrowError(ErrorKind::kShape,
-                   "{}: slot {} of token {} is row {}, but there are {} rows. "
-                   "Pass the index of an existing row.",
-                   where, k, t, row, rows);
-      }
-    }
-  }
-}
-
 }  // namespace
 
 void GatherCombine(MatrixView<const float> rows,
@@ -153,9 +138,6 @@ void GatherCombine(MatrixView<const float> rows,
                    MatrixView<const float> weights,
                    MatrixView<const float> addend, Rounding rounding,
                    MatrixView<float> out, Executor& executor) {
-  if (RanElsewhere(&GatherCombine, rows, index, weights, addend, rounding, out,
-                   executor))
-    return;
   constexpr const char* kWhere = "GatherCombine";
   RequireShape(kWhere, "out", out, index.rows(), rows.cols());
   if (!weights.empty()) {
@@ -164,9 +146,13 @@ void GatherCombine(MatrixView<const float> rows,
   if (!addend.empty()) {
     RequireShape(kWhere, "addend", addend, out.rows(), out.cols());
   }
+  if (RanElsewhere(&GatherCombine, rows, index, weights, addend, rounding, out,
+                   executor))
+    return;
   ForRowRuns(out.rows(), out.cols() * std::max<size_t>(index.cols(), 1), 1,
              executor, [&](size_t first, size_t count) {
-               RequireRows(kWhere, index, first, count, rows.rows());
+               RequireRows(kWhere, index.Rows(first, count), first,
+                           rows.rows());
                HWY_DYNAMIC_DISPATCH(GatherCombine)
                (rows, index.Rows(first, count),
                 weights.empty() ? weights : weights.Rows(first, count),
@@ -181,22 +167,22 @@ void GatherCombineBackward(MatrixView<const float> rows,
                            MatrixView<const float> dout, Rounding rounding,
                            MatrixView<float> drows, MatrixView<float> dweights,
                            Executor& executor) {
-  if (RanElsewhere(&GatherCombineBackward, rows, index, weights, dout, rounding,
-                   drows, dweights, executor))
-    return;
   constexpr const char* kWhere = "GatherCombineBackward";
   RequireShape(kWhere, "weights", weights, index.rows(), index.cols());
   RequireShape(kWhere, "dout", dout, index.rows(), rows.cols());
   RequireShape(kWhere, "drows", drows, rows.rows(), rows.cols());
   RequireShape(kWhere, "dweights", dweights, index.rows(), index.cols());
-  ForRowRuns(dout.rows(), dout.cols() * index.cols(), 1, executor,
-             [&](size_t first, size_t count) {
-               RequireRows(kWhere, index, first, count, rows.rows());
-               HWY_DYNAMIC_DISPATCH(GatherCombineBackward)
-               (rows, index.Rows(first, count), weights.Rows(first, count),
-                dout.Rows(first, count), rounding, drows,
-                dweights.Rows(first, count));
-             });
+  if (RanElsewhere(&GatherCombineBackward, rows, index, weights, dout, rounding,
+                   drows, dweights, executor))
+    return;
+  ForRowRuns(
+      dout.rows(), dout.cols() * index.cols(), 1, executor,
+      [&](size_t first, size_t count) {
+        RequireRows(kWhere, index.Rows(first, count), first, rows.rows());
+        HWY_DYNAMIC_DISPATCH(GatherCombineBackward)
+        (rows, index.Rows(first, count), weights.Rows(first, count),
+         dout.Rows(first, count), rounding, drows, dweights.Rows(first, count));
+      });
 }
 
 }  // namespace isoloss::kernels

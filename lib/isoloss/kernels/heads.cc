@@ -97,8 +97,8 @@ void CheckAngles(const HeadColumns<float>& x, const RopeAngles& angles) {
 
 void ApplyRope(const HeadColumns<float>& x, const RopeAngles& angles,
                Rounding rounding, Executor& executor) {
-  if (RanElsewhere(&ApplyRope, x, angles, rounding, executor)) return;
   CheckAngles(x, angles);
+  if (RanElsewhere(&ApplyRope, x, angles, rounding, executor)) return;
   ForRowRuns(x.rows(), x.heads * x.width, 1, executor,
              [&](size_t first, size_t count) {
                RopeAngles of_run = angles;
@@ -110,12 +110,12 @@ void ApplyRope(const HeadColumns<float>& x, const RopeAngles& angles,
 
 void CopyHeads(const HeadColumns<const float>& from,
                const HeadColumns<float>& to, Executor& executor) {
-  if (RanElsewhere(&CopyHeads, from, to, executor)) return;
   constexpr const char* kWhere = "CopyHeads";
   RequireHeads(kWhere, from);
   RequireHeads(kWhere, to);
   ISOLOSS_ASSERT(from.rows() == to.rows() && from.heads == to.heads &&
                  from.width == to.width);
+  if (RanElsewhere(&CopyHeads, from, to, executor)) return;
   ForRowRuns(to.rows(), to.heads * to.width, 1, executor,
              [&](size_t first, size_t count) {
                scalar::CopyHeads(from.Rows(first, count),
@@ -125,9 +125,9 @@ void CopyHeads(const HeadColumns<const float>& from,
 
 void SumHeads(const HeadColumns<const float>& from, Rounding rounding,
               MatrixView<float> out, Executor& executor) {
-  if (RanElsewhere(&SumHeads, from, rounding, out, executor)) return;
   RequireHeads("SumHeads", from);
   RequireShape("SumHeads", "out", out, from.rows(), from.width);
+  if (RanElsewhere(&SumHeads, from, rounding, out, executor)) return;
   ForRowRuns(out.rows(), from.heads * from.width, 1, executor,
              [&](size_t first, size_t count) {
                scalar::SumHeads(from.Rows(first, count), rounding,

@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "isoloss/formats/hadamard.h"
+#include "isoloss/formats/rules.h"
 #include "isoloss/kernels/quantize.h"
 #include "isoloss/kernels/rowwise.h"
 

@@ -5,10 +5,8 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/rng.h"
-
-namespace isoloss::formats {
-extern const Format kFormat_e4m3;
-}  // namespace isoloss::formats
+#include "isoloss/formats/e4m3.h"
+#include "isoloss/kernels/truncating_sum.h"
 
 namespace isoloss::kernels {
 namespace {
@@ -55,12 +53,6 @@ Matrix<float> RowsOf(const Operand& operand, const TensorCut& cut) {
   return result;
 }
 
-int16_t ExponentOf(float value) {
-  const auto field =
-      static_cast<int>(std::bit_cast<uint32_t>(value) >> 23 & 0xFF);
-  return static_cast<int16_t>(std::max(field, 1) - 127);
-}
-
 /// Returns the unbiased exponent field of a code; a subnormal has that of the
 /// smallest normal.
 int ExponentOf(const formats::Format& format, uint32_t code) {
@@ -77,9 +69,9 @@ int ExponentOfScale(const QuantizedTensor& tensor,
     case formats::ScaleFormat::kE8m0:
       return tensor.scale_bytes(i, j) - 127;
     case formats::ScaleFormat::kE4m3:
-      return ExponentOf(formats::kFormat_e4m3, tensor.scale_bytes(i, j));
+      return ExponentOf(formats::kE4m3Format, tensor.scale_bytes(i, j));
     case formats::ScaleFormat::kPow2:
-      return ExponentOf(tensor.scales(i, j));
+      return FloatExponentOf(tensor.scales(i, j));
     case formats::ScaleFormat::kNone:
     case formats::ScaleFormat::kFp32:
       break;
@@ -158,7 +150,9 @@ void PrepareTensorScalar(const Operand& operand, const Pieces& pieces,
       std::transform(
           rows.Row(i), rows.Row(i) + rows.cols(),
           prepared.exponents.Row(cut.rows.begin + i) + cut.prepared_steps.begin,
-          [](float value) { return ExponentOf(value); });
+          [](float value) {
+            return static_cast<int16_t>(FloatExponentOf(value));
+          });
     }
     return;
   }

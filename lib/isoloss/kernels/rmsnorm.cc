@@ -141,13 +141,13 @@ void FoldLeaves(MatrixView<float> leaves) {
 void RmsNormForward(MatrixView<const float> x, std::span<const float> weight,
                     float eps, Rounding rounding, MatrixView<float> y,
                     std::span<float> rstd, Executor& executor) {
-  if (RanElsewhere(&RmsNormForward, x, weight, eps, rounding, y, rstd,
-                   executor))
-    return;
   constexpr const char* kWhere = "RmsNormForward";
   RequireLength(kWhere, "weight", weight.size(), x.cols());
   RequireShape(kWhere, "y", y, x.rows(), x.cols());
   RequireLength(kWhere, "rstd", rstd.size(), x.rows());
+  if (RanElsewhere(&RmsNormForward, x, weight, eps, rounding, y, rstd,
+                   executor))
+    return;
   ForRowRuns(x.rows(), x.cols(), 1, executor, [&](size_t first, size_t count) {
     HWY_DYNAMIC_DISPATCH(RmsNormForward)
     (x.Rows(first, count), weight, eps, rounding, y.Rows(first, count),
@@ -156,7 +156,6 @@ void RmsNormForward(MatrixView<const float> x, std::span<const float> weight,
 }
 
 void RmsNormBackward(const RmsNormGradient& gradient, Executor& executor) {
-  if (RanElsewhere(&RmsNormBackward, gradient, executor)) return;
   constexpr const char* kWhere = "RmsNormBackward";
   const size_t rows = gradient.x.rows();
   const size_t cols = gradient.x.cols();
@@ -165,6 +164,7 @@ void RmsNormBackward(const RmsNormGradient& gradient, Executor& executor) {
   RequireShape(kWhere, "dy", gradient.dy, rows, cols);
   RequireShape(kWhere, "dx", gradient.dx, rows, cols);
   RequireLength(kWhere, "dweight", gradient.dweight.size(), cols);
+  if (RanElsewhere(&RmsNormBackward, gradient, executor)) return;
   if (rows == 0) {
     std::fill(gradient.dweight.begin(), gradient.dweight.end(), 0.0f);
     return;

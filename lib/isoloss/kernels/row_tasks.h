@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <tuple>
 #include <type_traits>
 
@@ -42,6 +43,23 @@ void RequireShape(const char* where, const char* what, MatrixView<T> given,
   ThrowError(ErrorKind::kShape,
              "{}: {} is {}x{}, but must be {}x{}. Pass arrays that fit.", where,
              what, given.rows(), given.cols(), rows, cols);
+}
+
+/// Requires that each entry of an index, whose row 0 is that of token `first`,
+/// names one of so many rows.
+inline void RequireRows(const char* where, MatrixView<const int32_t> index,
+                        size_t first, size_t rows) {
+  for (size_t t = 0; t < index.rows(); ++t) {
+    for (size_t k = 0; k < index.cols(); ++k) {
+      const int32_t row = index(t, k);
+      if (row < 0 || static_cast<size_t>(row) >= rows) {
+        ThrowError(ErrorKind::kShape,
+                   "{}: slot {} of token {} is row {}, but there are {} rows. "
+                   "Pass the index of an existing row.",
+                   where, k, first + t, row, rows);
+      }
+    }
+  }
 }
 
 /// A run with fewer elements, or fewer rows of unknown length, is not worth

@@ -83,8 +83,8 @@ struct HeadColumns {
   size_t offset;
   size_t width;
 
-  size_t rows() const { return matrix.rows(); }
-  T* Row(size_t row, size_t head) const {
+  constexpr size_t rows() const { return matrix.rows(); }
+  constexpr T* Row(size_t row, size_t head) const {
     return matrix.Row(row) + head * stride + offset;
   }
   MatrixView<T> Of(size_t head, size_t first_row, size_t count) const {

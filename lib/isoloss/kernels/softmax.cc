@@ -86,8 +86,8 @@ HWY_EXPORT(RowSoftmax);
 
 void CausalSoftmaxForward(std::span<const CausalBlock> blocks, float scale,
                           Executor& executor) {
-  if (RanElsewhere(&CausalSoftmaxForward, blocks, scale, executor)) return;
   ISOLOSS_ASSERT(scale > 0.0f);
+  if (RanElsewhere(&CausalSoftmaxForward, blocks, scale, executor)) return;
   executor.ParallelFor(blocks.size(), [&](size_t i) {
     HWY_DYNAMIC_DISPATCH(CausalSoftmaxForward)(blocks[i], scale);
   });
@@ -95,12 +95,12 @@ void CausalSoftmaxForward(std::span<const CausalBlock> blocks, float scale,
 
 void CausalSoftmaxBackward(std::span<const CausalBlock> blocks, float scale,
                            Executor& executor) {
-  if (RanElsewhere(&CausalSoftmaxBackward, blocks, scale, executor)) return;
   constexpr const char* kWhere = "CausalSoftmaxBackward";
   for (const auto& [first_length, p, read, dp] : blocks) {
     RequireShape(kWhere, "read", read, p.rows(), p.cols());
     RequireShape(kWhere, "dp", dp, p.rows(), p.cols());
   }
+  if (RanElsewhere(&CausalSoftmaxBackward, blocks, scale, executor)) return;
   executor.ParallelFor(blocks.size(), [&](size_t i) {
     HWY_DYNAMIC_DISPATCH(CausalSoftmaxBackward)(blocks[i], scale);
   });
@@ -108,8 +108,8 @@ void CausalSoftmaxBackward(std::span<const CausalBlock> blocks, float scale,
 
 void RowSoftmax(MatrixView<const float> x, MatrixView<float> out,
                 Executor& executor) {
-  if (RanElsewhere(&RowSoftmax, x, out, executor)) return;
   RequireShape("RowSoftmax", "out", out, x.rows(), x.cols());
+  if (RanElsewhere(&RowSoftmax, x, out, executor)) return;
   ForRowRuns(x.rows(), x.cols(), 1, executor, [&](size_t first, size_t count) {
     HWY_DYNAMIC_DISPATCH(RowSoftmax)
     (x.Rows(first, count), out.Rows(first, count));

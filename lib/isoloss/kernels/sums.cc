@@ -63,9 +63,9 @@ float RowDot(std::span<const float> a, std::span<const float> b) {
 
 void SumOfSquaresLeaves(std::span<const float> values, std::span<double> leaves,
                         Executor& executor) {
-  if (RanElsewhere(&SumOfSquaresLeaves, values, leaves, executor)) return;
   RequireLength("SumOfSquaresLeaves", "leaves", leaves.size(),
                 (values.size() + kSquaresLeaf - 1) / kSquaresLeaf);
+  if (RanElsewhere(&SumOfSquaresLeaves, values, leaves, executor)) return;
   ForRowRuns(values.size(), 1, kSquaresLeaf, executor,
              [&](size_t run_first, size_t run_count) {
                for (size_t i = 0; i < run_count; i += kSquaresLeaf) {

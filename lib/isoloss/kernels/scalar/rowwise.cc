@@ -1,45 +1,27 @@
 #include "isoloss/kernels/scalar/rowwise.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <vector>
 
 #include "isoloss/kernels/elementary.h"
-#include "isoloss/kernels/rounding.h"
+#include "isoloss/kernels/elements.h"
+#include "isoloss/kernels/lanes.h"
 #include "isoloss/kernels/tree.h"
 
 namespace isoloss::kernels::scalar {
 namespace {
-
-/// Sums a(i) * b(i) over i < count in 16 lanes.
-template <typename T, typename A, typename B>
-T LaneDot(size_t count, A a, B b) {
-  constexpr size_t kLanes = 16;
-  std::array<T, kLanes> lanes{};
-  const size_t padded = (count + kLanes - 1) / kLanes * kLanes;
-  for (size_t i = 0; i < padded; ++i) {
-    T& lane = lanes[i % kLanes];
-    lane = i < count ? std::fma(a(i), b(i), lane)
-                     : std::fma(T{0}, T{0}, lane);  // turns -0 into +0
-  }
-  for (size_t apart = kLanes / 2; apart > 0; apart /= 2) {
-    for (size_t i = 0; i < apart; ++i) lanes[i] += lanes[i + apart];
-  }
-  return lanes[0];
-}
 
 float LaneSum(const float* values, size_t count) {
   return LaneDot<float>(
       count, [&](size_t i) { return values[i]; }, [](size_t) { return 1.0f; });
 }
 
-/// Returns the largest value, and -inf if there is none. NaN is passed over:
-/// the exponentials that follow spread it.
+/// Returns the largest value, and -inf if there is none.
 float RowMax(const float* values, size_t count) {
   float max = -std::numeric_limits<float>::infinity();
-  for (size_t i = 0; i < count; ++i) max = values[i] > max ? values[i] : max;
+  for (size_t i = 0; i < count; ++i) max = Larger(max, values[i]);
   return max;
 }
 
@@ -88,7 +70,7 @@ void RmsNormBackwardLeaf(const RmsNormGradient& leaf) {
     const float c =
         ((r * r) / static_cast<float>(d)) * LaneDot<float>(d, g, of_x);
     for (size_t i = 0; i < d; ++i) {
-      const float dx_i = Rounded(r * std::fma(-c, x(t, i), g(i)), rounding);
+      const float dx_i = NormGradientOf(r, c, x(t, i), g(i), rounding);
       dweight[i] = std::fma(dy(t, i) * x(t, i), r, dweight[i]);
       dx(t, i) = add ? Rounded(dx(t, i) + dx_i, rounding) : dx_i;
     }
@@ -122,10 +104,7 @@ void ApplyRope(const HeadColumns<float>& x, const RopeAngles& angles,
       for (size_t i = 0; i < cos.cols(); ++i) {
         const float c = cos(position, i);
         const float s = inverse ? -sin(position, i) : sin(position, i);
-        const float even = head[2 * i];
-        const float odd = head[2 * i + 1];
-        head[2 * i] = Rounded(std::fma(even, c, odd * -s), rounding);
-        head[2 * i + 1] = Rounded(std::fma(odd, c, even * s), rounding);
+        Rotate(c, s, rounding, head + 2 * i);
       }
     }
   }
@@ -190,9 +169,7 @@ void SwigluForward(MatrixView<const float> gate, MatrixView<const float> up,
                    Rounding rounding, MatrixView<float> h) {
   for (size_t t = 0; t < gate.rows(); ++t) {
     for (size_t j = 0; j < gate.cols(); ++j) {
-      const float z = gate(t, j);
-      const float s = Rounded(z * Sigmoid(z), rounding);
-      h(t, j) = Rounded(s * up(t, j), rounding);
+      h(t, j) = SwigluOf(gate(t, j), up(t, j), rounding);
     }
   }
 }
@@ -202,13 +179,9 @@ void SwigluBackward(MatrixView<const float> gate, MatrixView<const float> up,
                     MatrixView<float> dgate, MatrixView<float> dup) {
   for (size_t t = 0; t < gate.rows(); ++t) {
     for (size_t j = 0; j < gate.cols(); ++j) {
-      const float z = gate(t, j);
-      const float q = Sigmoid(z);
-      const float s = Rounded(z * q, rounding);
-      const float ds = Rounded(dh(t, j) * up(t, j), rounding);
-      const float d = q * std::fma(z, 1.0f - q, 1.0f);
-      const float dup_j = Rounded(dh(t, j) * s, rounding);
-      dgate(t, j) = Rounded(ds * d, rounding);
+      const auto [dgate_j, dup_j] =
+          SwigluGradientOf(gate(t, j), up(t, j), dh(t, j), rounding);
+      dgate(t, j) = dgate_j;
       dup(t, j) = dup_j;
     }
   }
@@ -235,9 +208,8 @@ void CrossEntropy(MatrixView<const float> logits,
     if (dlogits.empty()) continue;
     const float scale = grad_scale / sum;
     for (size_t j = 0; j < v; ++j) {
-      const float d =
-          j == label ? std::fma(e[j], scale, -grad_scale) : e[j] * scale;
-      dlogits(t, j) = Rounded(d, rounding);
+      dlogits(t, j) =
+          LogitGradientOf(e[j], scale, grad_scale, j == label, rounding);
     }
   }
 }
@@ -267,14 +239,11 @@ void GatherCombine(MatrixView<const float> rows,
                    MatrixView<float> out) {
   for (size_t t = 0; t < out.rows(); ++t) {
     for (size_t j = 0; j < out.cols(); ++j) {
-      float acc = 0.0f;
-      for (size_t k = 0; k < index.cols(); ++k) {
-        const float value = rows(static_cast<size_t>(index(t, k)), j);
-        acc =
-            weights.empty() ? acc + value : std::fma(weights(t, k), value, acc);
-      }
-      if (!addend.empty()) acc += addend(t, j);
-      out(t, j) = Rounded(acc, rounding);
+      out(t, j) = CombinedOf(
+          index.cols(),
+          [&](size_t k) { return rows(static_cast<size_t>(index(t, k)), j); },
+          weights.empty() ? nullptr : weights.Row(t),
+          addend.empty() ? nullptr : &addend(t, j), rounding);
     }
   }
 }
@@ -301,15 +270,9 @@ void GatherCombineBackward(MatrixView<const float> rows,
 void AdamWUpdate(std::span<float> parameter, std::span<float> first_moment,
                  std::span<float> second_moment,
                  std::span<const float> gradient, const AdamWScalars& scalars) {
-  const AdamWScalars& c = scalars;
   for (size_t i = 0; i < parameter.size(); ++i) {
-    float& m = first_moment[i];
-    float& v = second_moment[i];
-    const float h = gradient[i] * c.grad_scale;
-    m = std::fma(c.beta1, m, c.one_minus_beta1 * h);
-    v = std::fma(c.beta2, v, (c.one_minus_beta2 * h) * h);
-    const float denominator = std::sqrt(v) / c.bias2_sqrt + c.eps;
-    parameter[i] = parameter[i] * c.decay - (c.step_size * m) / denominator;
+    UpdateByAdamW(scalars, gradient[i], parameter[i], first_moment[i],
+                  second_moment[i]);
   }
 }
 
@@ -317,8 +280,7 @@ float FiniteAmax(MatrixView<const float> values, Rounding rounding) {
   float largest = 0;
   for (size_t i = 0; i < values.rows(); ++i) {
     for (size_t j = 0; j < values.cols(); ++j) {
-      const float magnitude = std::fabs(Rounded(values(i, j), rounding));
-      if (std::isfinite(magnitude)) largest = std::max(largest, magnitude);
+      largest = LargerFinite(largest, values(i, j), rounding);
     }
   }
   return largest;
