@@ -1,5 +1,5 @@
-// What a description of a quantisation means for one cell and one element. It
-// is constexpr, so that kernels of a device share this text.
+// Defines what a description of a quantisation means for one cell and one
+// element. It is constexpr, so that kernels of a device can share this text.
 #pragma once
 
 #include <bit>
@@ -288,7 +288,7 @@ constexpr void Stage(float (&x)[kHadamardLength]) {
   }
 }
 
-/// Hadamard16 of a run in place.
+/// Transforms a run in place, as Hadamard16.
 constexpr void Hadamard16(float* run, uint32_t negative) {
   float x[kHadamardLength] = {};
   for (size_t i = 0; i < kHadamardLength; ++i) {

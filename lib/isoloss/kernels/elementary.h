@@ -4,7 +4,7 @@
 //
 // The scalar functions here define the results; the vector versions used inside
 // the kernels equal them bit for bit. They are constexpr, so that kernels of a
-// device share this text.
+// device can share this text.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// What row-wise kernels compute for one element, as rowwise.h defines it. It is
-// constexpr, so that kernels of a device share this text.
+// Defines what row-wise kernels compute for one element (rowwise.h). It is
+// constexpr, so that kernels of a device can share this text.
 #pragma once
 
 #include <cmath>

@@ -1,5 +1,5 @@
 // Sums along a row in 16 logical lanes, as rowwise.h defines them. It is
-// constexpr, so that kernels of a device share this text.
+// constexpr, so that kernels of a device can share this text.
 #pragma once
 
 #include <cmath>

@@ -1,5 +1,5 @@
 // The router's choice for one token, as routing.h defines it. It is constexpr,
-// so that kernels of a device share this text.
+// so that kernels of a device can share this text.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // The entropy of a token's scores, as score_entropy.h defines it. It is
-// constexpr, so that kernels of a device share this text.
+// constexpr, so that kernels of a device can share this text.
 #pragma once
 
 #include <bit>

@@ -1,6 +1,6 @@
 // Models the adder of NVIDIA's tensor cores: terms are aligned to the largest
-// one and cut off. It is constexpr, so that kernels of a device share this
-// text.
+// one and cut off. It is constexpr, so that kernels of a device can share
+// this text.
 #pragma once
 
 #include <bit>

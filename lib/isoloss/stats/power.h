@@ -9,7 +9,7 @@
 
 namespace isoloss::stats {
 
-/// A further one-sided t test of the same estimate.
+/// Describes a further one-sided t test of the same estimate.
 struct UpperTest {
   double margin;
   double alpha;  ///< in (0, 1)
