@@ -44,12 +44,10 @@ double MeanOfLast(const std::vector<double>& values,
   return sum / all;
 }
 
-/// Returns how many logged steps the ends of the last steps have: each half as
-/// many as the one before.
-std::vector<size_t> RowsOfEnds(size_t last) {
-  std::vector<size_t> rows;
-  for (size_t count = last / 2; count > 0; count /= 2) rows.push_back(count);
-  return rows;
+/// Returns how many of `last` logged steps an end of them has: each end half as
+/// many as the one before, and one at least.
+size_t RowsOfEnd(size_t last, size_t end) {
+  return std::max<size_t>(last >> (end + 1), 1);
 }
 
 /// `ends` is the number of ends of the last steps.
@@ -82,7 +80,7 @@ SeedDifference Compare(const SeedPair& pair, double window_share, size_t ends) {
   result.last_steps = MeanOfLast(relative, weights, last);
   result.last_steps_nats = MeanOfLast(gap, weights, last);
   for (size_t end = 0; end < ends; ++end) {
-    const size_t rows = std::max<size_t>(last >> (end + 1), 1);
+    const size_t rows = RowsOfEnd(last, end);
     result.ends.push_back(MeanOfLast(relative, weights, rows));
     result.ends_nats.push_back(MeanOfLast(gap, weights, rows));
   }
@@ -172,8 +170,8 @@ FinalWindow CompareFinalWindow(const Pairing& pairing, double window_share) {
   FinalWindow result;
   result.first_step = steps[steps.size() - window];
   result.first_of_last_steps = steps[steps.size() - last];
-  for (const size_t rows : RowsOfEnds(last)) {
-    result.ends.push_back(steps[steps.size() - rows]);
+  for (size_t end = 0; last >> (end + 1) > 0; ++end) {
+    result.ends.push_back(steps[steps.size() - RowsOfEnd(last, end)]);
   }
   result.last_step = steps.back();
   result.last_100_steps = std::min(kLastSteps, steps.size());

@@ -60,7 +60,7 @@ double RareHarmUnseen(int64_t pairs) {
 double ChanceOfPass(double sd, int64_t pairs,
                     const stats::EquivalenceOptions& options) {
   const stats::UpperTest rare = {
-      .margin = options.margin * (1 - kRareShare * kRareMargins),
+      .margin = options.margin * kRareMean,
       .alpha = options.alpha / RareHarmUnseen(pairs)};
   return rare.alpha < 1 ? stats::EquivalencePower(0, sd, pairs, options, rare)
                         : stats::EquivalencePower(0, sd, pairs, options);

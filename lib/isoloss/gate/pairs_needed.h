@@ -19,6 +19,9 @@ stats::EquivalenceOptions OptionsOf(const Policy& policy, double alpha);
 /// `rare_harm` allows for a harm of so many margins in this share of the seeds.
 inline constexpr double kRareShare = 1.0 / 12;
 inline constexpr double kRareMargins = 4;
+/// If such harm brings the mean to the margin, the other seeds' mean is this
+/// share of the margin.
+inline constexpr double kRareMean = 1 - kRareShare * kRareMargins;
 
 /// Returns the probability that so many pairs hold no harmed seed.
 double RareHarmUnseen(int64_t pairs);

@@ -245,12 +245,9 @@ stats::EquivalenceResult WindowTests::TestEnd(size_t end) const {
 }
 
 void WindowTests::LookAtEnds(Check& check) const {
-  const double margin = policy_.Margin();
   for (size_t end = 0; end < window_.ends.size(); ++end) {
     const auto [outcome, lower, upper] = TestEnd(end);
-    const bool beyond =
-        lower > margin || (!policy_.one_sided && upper < -margin);
-    if (!beyond) continue;
+    if (outcome != stats::Equivalence::kOutside) continue;
     check.outcome = Outcome::kInconclusive;
     check.value = stats::Mean(policy_.InTokens() ? window_.EndGaps(end)
                                                  : window_.EndPercents(end));
@@ -310,7 +307,7 @@ Check WindowTests::OfRareHarm() const {
               .outcome = Outcome::kPass,
               .quantity = "upper end of the mean, with room for rare harm:",
               .relation = "below ",
-              .limit = (1 - kRareShare * kRareMargins) * policy_.Margin(),
+              .limit = kRareMean * policy_.Margin(),
               .unit = "%"};
   check.evidence = fmt::format(
       "{} pair{} hold no seed of a harm in 1 of 12 with probability {:.2f}, "
