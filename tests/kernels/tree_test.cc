@@ -51,10 +51,15 @@ TEST(AlignedTree, EqualsAlignedTreeSumBitForBit) {
 
   for (size_t count = 0; count <= leaves.size(); ++count) {
     AlignedTree<float, std::plus<float>> tree{std::plus<float>()};
-    for (size_t i = 0; i < count; ++i) tree.Push(leaves[i]);
+    AlignedFold<float> fold;
+    for (size_t i = 0; i < count; ++i) {
+      tree.Push(leaves[i]);
+      fold.Push(leaves[i]);
+    }
 
-    EXPECT_EQ(tree.Finish(0.0f), AlignedTreeSum(leaves.data(), count))
-        << count << " leaves";
+    const float sum = AlignedTreeSum(leaves.data(), count);
+    EXPECT_EQ(tree.Finish(0.0f), sum) << count << " leaves";
+    EXPECT_EQ(fold.Finish(), sum) << count << " leaves";
   }
 }
 

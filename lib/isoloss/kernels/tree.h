@@ -50,6 +50,31 @@ class AlignedTree {
   size_t count_ = 0;
 };
 
+/// AlignedFold works as AlignedTree, in fixed room: kernels of a device use it.
+template <typename Number>
+class AlignedFold {
+ public:
+  constexpr void Push(Number leaf) {
+    for (size_t closed = ++count_; closed % 2 == 0; closed /= 2) {
+      leaf = open_[--depth_] + leaf;
+    }
+    open_[depth_++] = leaf;
+  }
+
+  /// Returns the root, or 0 if nothing was pushed.
+  constexpr Number Finish() const {
+    if (depth_ == 0) return 0;
+    Number root = open_[depth_ - 1];
+    for (size_t i = depth_ - 1; i > 0; --i) root = open_[i - 1] + root;
+    return root;
+  }
+
+ private:
+  Number open_[33] = {};  // a subtree for each bit of fewer than 2^33 leaves
+  size_t count_ = 0;
+  size_t depth_ = 0;
+};
+
 /// Folds the numbers leaf(first), …, leaf(first + count - 1) by AlignedTree,
 /// each computed once. Returns 0 if there are none.
 template <typename Leaf>

@@ -1,0 +1,65 @@
+// How a kernel of a device is written, so that a graphics processor and the
+// emulation on the host run the same text.
+//
+// A kernel is a struct of plain arguments: numbers, and views of the device's
+// memory. It has
+//
+//   static constexpr size_t kThreads;   threads of a block
+//   size_t blocks() const;
+//   struct Shared { … };                memory that a block's threads share
+//   template <typename Block>
+//   constexpr void operator()(Block& block) const;
+//
+// The last one divides the block's work into steps: block.Each(step) calls
+// step(thread) for each thread, and no thread is past a step before all of them
+// are. Threads keep what they need in the next step in Block::PerThread, or in
+// block.shared(). Blocks do not see each other. No bit may depend on the order
+// in which threads and blocks run.
+//
+// All of it is constexpr, since that lets the compilers of devices take it. A
+// device cannot bind an object of namespace scope to a reference, so constants
+// are passed by value.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace isoloss::device {
+
+constexpr size_t CeilOf(size_t value, size_t divisor) {
+  return (value + divisor - 1) / divisor;
+}
+
+/// Threads of one block have nothing in common.
+struct NothingShared {};
+
+/// A kernel that calls body(i) for each i in [0, count).
+template <typename Body>
+struct ForEachElement {
+  static constexpr size_t kThreads = 256;
+  using Shared = NothingShared;
+
+  Body body;
+  size_t count;
+
+  size_t blocks() const { return CeilOf(count, kThreads); }
+  template <typename Block>
+  constexpr void operator()(Block& block) const {
+    const size_t first = block.index() * kThreads;
+    block.Each([this, first](size_t thread) {
+      if (first + thread < count) body(first + thread);
+    });
+  }
+};
+
+/// An element of a matrix that has `cols` columns.
+struct Place {
+  size_t row;
+  size_t col;
+};
+
+constexpr Place PlaceOf(size_t index, size_t cols) {
+  return {index / cols, index % cols};
+}
+
+}  // namespace isoloss::device
