@@ -39,8 +39,8 @@ std::string WhyNot(const test_support::TemporaryFolder& folder,
 
 std::string One(const std::string& name, const std::string& file,
                 const std::string& rest = R"("thread_seconds": 1)") {
-  return R"({"folder": "/r", "runs": [{"name": ")" + name + R"(", "file": ")" +
-         file + R"(", )" + rest + "}]}";
+  return R"({"folder": "/r", "on": "cpu", "runs": [{"name": ")" + name +
+         R"(", "file": ")" + file + R"(", )" + rest + "}]}";
 }
 
 TEST(RunList, IsReadAsItWasWritten) {

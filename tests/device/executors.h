@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "isoloss/base/executor.h"
-#include "isoloss/device/emulation.h"
 
 namespace isoloss::device {
 
@@ -15,9 +14,7 @@ struct NamedExecutor {
   std::shared_ptr<Executor> executor;
 };
 
-inline std::vector<NamedExecutor> DeviceExecutors() {
-  return {{"ascending", MakeEmulation(EmulationOrder::kAscending)},
-          {"descending", MakeEmulation(EmulationOrder::kDescending)}};
-}
+/// Returns the emulations, or the GPU in programs that have gpu_main.cc.
+std::vector<NamedExecutor> DeviceExecutors();
 
 }  // namespace isoloss::device

@@ -9,6 +9,7 @@
 
 #include "executors.h"
 #include "isoloss/base/rng.h"
+#include "isoloss/device/emulation.h"
 #include "isoloss/kernels/embedding.h"
 #include "isoloss/kernels/routing.h"
 #include "isoloss/kernels/score_entropy.h"

@@ -25,8 +25,7 @@ std::string Name(
 std::vector<Operation> Operations() {
   std::vector<Operation> operations = kernels::rowwise_operations::All();
   std::erase_if(operations, [](const Operation& operation) {
-    return operation.name == std::string("RowDot") ||
-           operation.name == std::string("FiniteAmax");
+    return operation.name == std::string("RowDot");
   });
   return operations;
 }

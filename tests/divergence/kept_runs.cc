@@ -80,7 +80,9 @@ runlog::RunLog ExecuteHere(const Experiment& experiment,
     if (on_step) on_step(row);
   };
   hooks.stop = &stop;
-  Executor executor(execution.manner.workers);
+  Executor threads(execution.manner.workers);
+  Executor* const device = execution.manner.device;
+  Executor& executor = device != nullptr ? *device : threads;
   return TrainRun(
       experiment, *arm, execution.seed, CorpusOf(experiment), executor, hooks,
       RunFiles{.paths = PathsIn(execution.folder), .resume = execution.resume});

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "isoloss/base/executor.h"
 #include "isoloss/runlog/recorder.h"
 #include "isoloss/runlog/run_log.h"
 #include "isoloss/train/trainer.h"
@@ -20,6 +21,7 @@ struct Manner {
   size_t ranks = 1;
   std::string_view transport = "loop";  ///< "memory": connected by memory links
   size_t processes = 1;                 ///< trainers on as many threads
+  Executor* device = nullptr;           ///< instead of workers
 };
 
 /// 16 experts; 8 steps, a checkpoint after every third, an evaluation after

@@ -93,7 +93,8 @@ SelfTest Made(const std::vector<WrongNumerics>& wrong) {
   return {.trainings = 6,
           .targets = {"fast", "scalar"},
           .threads = {2},
-          .wrong = wrong};
+          .wrong = wrong,
+          .failures = {}};
 }
 
 TEST(SelfTest, SaysWhetherTargetsThreadsOrAllAreWrong) {

@@ -12,7 +12,7 @@ std::vector<float> Column(const Matrix<float>& m) {
   return {m.data(), m.data() + m.size()};
 }
 
-TEST(EmbeddingGradient, AddsChainsInLeavesAndLeavesInTheAlignedTree) {
+TEST(AddEmbeddingGradient, AddsChainsInLeavesAndLeavesInTheAlignedTree) {
   // Sequences of two tokens. Id 1 occurs in sequences 0, 1 and 3, so the tree
   // is (s0 + s1) + s3: with s0 = 2^24, s1 = s3 = 1 each 1 is lost. Adding s1
   // and s3 first would give 2^24 + 2. Id 2 has 2^24 in sequence 2 and 1 + 1 in
@@ -25,13 +25,13 @@ TEST(EmbeddingGradient, AddsChainsInLeavesAndLeavesInTheAlignedTree) {
   dtable(0, 0) = 100;
   Executor executor(2);
 
-  EmbeddingGradient().Add(tokens, ends, {dx.data(), 10, 1}, dtable.view(),
-                          executor);
+  AddEmbeddingGradient(tokens, ends, {dx.data(), 10, 1}, dtable.view(),
+                       executor);
 
   EXPECT_THAT(Column(dtable), ::testing::ElementsAre(107, big, big + 2, 0));
 }
 
-TEST(EmbeddingGradient, FindsLeavesInEitherHalf) {
+TEST(AddEmbeddingGradient, FindsLeavesInEitherHalf) {
   // Id 1 occurs in sequences 2 and 3 only, id 0 in 5 and 6: in the right half
   // of its subtree at every level in turn.
   const std::vector<int32_t> tokens = {2, 2, 1, 1, 1, 2, 0, 0, 0};
@@ -41,21 +41,21 @@ TEST(EmbeddingGradient, FindsLeavesInEitherHalf) {
   Matrix<float> dtable(3, 1);
   Executor executor(1);
 
-  EmbeddingGradient().Add(tokens, ends, {dx.data(), 9, 1}, dtable.view(),
-                          executor);
+  AddEmbeddingGradient(tokens, ends, {dx.data(), 9, 1}, dtable.view(),
+                       executor);
 
   EXPECT_THAT(Column(dtable), ::testing::ElementsAre(big + 2, big + 2, 0));
 }
 
-TEST(EmbeddingGradient, HandlesAnOddNumberOfSequences) {
+TEST(AddEmbeddingGradient, HandlesAnOddNumberOfSequences) {
   const std::vector<int32_t> tokens = {0, 1, 0, 0, 1};
   const std::vector<size_t> ends = {1, 2, 3, 4, 5};
   const std::vector<float> dx = {1, 2, 4, 8, 16};
   Matrix<float> dtable(2, 1);
   Executor executor(1);
 
-  EmbeddingGradient().Add(tokens, ends, {dx.data(), 5, 1}, dtable.view(),
-                          executor);
+  AddEmbeddingGradient(tokens, ends, {dx.data(), 5, 1}, dtable.view(),
+                       executor);
 
   EXPECT_THAT(Column(dtable), ::testing::ElementsAre(13, 18));
 }

@@ -10,6 +10,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/executor.h"
 #include "isoloss/kernels/gemm.h"
+#include "quantized_gemm_cases.h"
 
 namespace isoloss::kernels::gemm_quantized_test {
 namespace {
@@ -17,76 +18,14 @@ namespace {
 using formats::Quantization;
 using formats::QuantizationByName;
 
-/// What a and b are, and how their products are summed.
-struct Case {
-  const char* name;
-  Quantization a;
-  Quantization b;
-  Accumulation accumulation = {};
-};
-
-std::vector<Case> Cases() {
-  const Quantization mx = QuantizationByName("e4m3.rceil");
-  const Quantization tensor = QuantizationByName("e4m3.te.fp32.0x0");
-  const Quantization row = QuantizationByName("e4m3.torchao.fp32.1x0");
-  const Quantization delayed =
-      QuantizationByName("e4m3.te.fp32.0x0.delayed.history4");
-  const Quantization tile = QuantizationByName("e4m3.deepgemm.fp32.1x16");
-  const Quantization square = QuantizationByName("e4m3.deepgemm.fp32.16x32");
-  const Quantization pow2 = QuantizationByName("e4m3.te.pow2.16x16");
-  const Quantization nvfp4 = QuantizationByName("nvfp4");
-  const Quantization nvfp4_square =
-      QuantizationByName("e2m1.te.e4m3.16x16.two_level");
-  const Quantization nvfp4_rht =
-      QuantizationByName("e2m1.te.e4m3.1x16.two_level.hadamard16_te");
-  const Quantization nvfp4_rht_sr = QuantizationByName(
-      "e2m1.te.e4m3.1x16.two_level.stochastic8.hadamard16_te");
-  const Quantization signs = QuantizationByName("e4m3.rceil.hadamard16_random");
-  const Quantization stochastic = QuantizationByName("e4m3.rceil.stochastic16");
-  const Quantization int8 = QuantizationByName("int8.rceil");
-  const Quantization fp16 = QuantizationByName("fp16.none");
-  const Accumulation promoted{.interval = 16};
-  const Accumulation hopper{&AccumulatorByName("hopper_f13"), 64};
-  const Accumulation blackwell{&AccumulatorByName("blackwell_f25")};
-  const Accumulation bf16{.interval = 32, .outer = Rounding::kBf16};
-  return {
-      {"tensor", tensor, tensor},
-      {"row", row, row},
-      {"delayed", delayed, tensor},
-      {"deepseek", tile, square},
-      {"deepseek_promoted", tile, square, promoted},
-      {"pow2", pow2, pow2},
-      {"nvfp4", nvfp4, nvfp4_square},
-      {"nvfp4_rht_sr", nvfp4_rht_sr, nvfp4_rht},
-      {"random_signs", signs, signs},
-      {"mx_stochastic", stochastic, mx},
-      {"mx_int8", int8, int8},
-      {"fp16", fp16, fp16},
-      {"mx_promoted", mx, mx, promoted},
-      {"mx_bf16_sums", mx, mx, bf16},
-      {"hopper", tensor, tensor, hopper},
-      {"blackwell", mx, mx, blackwell},
-  };
-}
-
-OperandState State(uint64_t stream) {
-  OperandState state;
-  state.common.history = 0.25f;
-  state.common.seed = 7;
-  state.common.stream = stream;
-  state.common.transform_key = 0xB00F;
-  state.first_tensor = 3;
-  return state;
-}
-
 class GemmQuantizedOn : public OnEveryTarget {};
 INSTANTIATE_TEST_SUITE_P(Targets, GemmQuantizedOn,
                          testing::ValuesIn(SupportedTargets()), TargetTestName);
 
 TEST_P(GemmQuantizedOn, HasTheBitsOfTheDefinition) {
-  const OperandState left = State(1);
-  const OperandState right = State(2);
-  for (const Case& of : Cases()) {
+  const OperandState left = NonTrivialState(1);
+  const OperandState right = NonTrivialState(2);
+  for (const QuantizedCase& of : QuantizedCases()) {
     SCOPED_TRACE(of.name);
     for (const Values kind : {Values::kBf16, Values::kWild}) {
       for (const size_t depth : {1, 40, 96}) {
@@ -124,11 +63,11 @@ TEST_P(GemmQuantizedOn, HasTheBitsOfTheDefinition) {
 }
 
 TEST_P(GemmQuantizedOn, APackedSideAndABatchOfThreadsGiveTheSameBits) {
-  const OperandState left = State(1);
-  const OperandState right = State(2);
+  const OperandState left = NonTrivialState(1);
+  const OperandState right = NonTrivialState(2);
   const Matrix<float> a = Filled(130, 64, Values::kBf16, 1);
   const Matrix<float> b = Filled(48, 64, Values::kBf16, 2);
-  for (const Case& of : Cases()) {
+  for (const QuantizedCase& of : QuantizedCases()) {
     SCOPED_TRACE(of.name);
     Matrix<float> expected(130, 48);
     GemmProblem problem{
@@ -174,14 +113,14 @@ Matrix<float> RoundedToBf16(const Matrix<float>& values) {
 }
 
 TEST_P(GemmQuantizedOn, OperandsThatItRoundsGiveTheBitsOfRoundedOnes) {
-  const OperandState left = State(1);
-  const OperandState right = State(2);
+  const OperandState left = NonTrivialState(1);
+  const OperandState right = NonTrivialState(2);
   const Quantization mx = QuantizationByName("e4m3.rceil");
-  std::vector<Case> cases = Cases();
+  std::vector<QuantizedCase> cases = QuantizedCases();
   cases.push_back({"mx", mx, mx});
-  const Case plain{"plain", {}, {}};
+  const QuantizedCase plain{"plain", {}, {}};
   cases.push_back(plain);
-  for (const Case& of : cases) {
+  for (const QuantizedCase& of : cases) {
     SCOPED_TRACE(of.name);
     const bool quantised = std::string(of.name) != plain.name;
     for (const Values kind : {Values::kFp32, Values::kWild}) {

@@ -242,11 +242,15 @@ TEST_F(RowwiseTest, HeadsAreCopiedAndAddedInAscendingOrder) {
 TEST_F(RowwiseTest, FiniteAmaxLooksAtRoundedValues) {
   // The largest float rounds to infinity in BF16.
   const float largest = std::numeric_limits<float>::max();
-  const std::vector<float> x = {1, -3, kNan, largest, -kInf, 257};
+  std::vector<float> x = {1, -3, kNan, largest, -kInf, 257};
 
-  EXPECT_EQ(FiniteAmax({x.data(), 2, 3}, Rounding::kFp32, executor_), largest);
-  EXPECT_EQ(FiniteAmax({x.data(), 2, 3}, Rounding::kBf16, executor_), 256);
-  EXPECT_EQ(FiniteAmax({x.data() + 2, 1, 1}, Rounding::kFp32, executor_), 0);
+  const std::vector<size_t> begins = {0, 2, 2, 3, 6};  // of groups of rows
+  std::vector<float> amaxes(4);
+
+  FiniteAmaxes(Rows(x, 6), begins, Rounding::kFp32, amaxes, executor_);
+  EXPECT_THAT(amaxes, ElementsAre(3, 0, 0, largest));
+  FiniteAmaxes(Rows(x, 6), begins, Rounding::kBf16, amaxes, executor_);
+  EXPECT_THAT(amaxes, ElementsAre(3, 0, 0, 256));
 }
 
 TEST_F(RowwiseTest, AddAndCastRoundOnce) {

@@ -138,8 +138,9 @@ TEST(RouterFigures, CountWhatAReplayChoosesDifferently) {
   SmallModel model(SmallConfig(), "bf16");
   model.transformer.Forward(batch.view());
   const uint64_t digest = model.transformer.MergeRouterFigures()[0].digest;
-  const Replay same(model.transformer.expert_ids(0), false);
-  const Replay other(model.transformer.expert_ids(0), true);
+  const HostRows<int32_t> ids = model.transformer.expert_ids(0);
+  const Replay same(ids.view(), false);
+  const Replay other(ids.view(), true);
 
   model.transformer.SetRouting(&same);
   model.transformer.Forward(batch.view());

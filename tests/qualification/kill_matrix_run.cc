@@ -95,8 +95,8 @@ bool KillMatrixRunner::MakeUnchanged() {
   unchanged_.resize(count);
   std::vector<double> seconds(count);
   const bool done = campaign::RunJobs(
-      "unchanged runs", count, plan_.workers, stop_,
-      [&](size_t i, Executor& executor) {
+      "unchanged runs", count, campaign::OneThreadEach(count, plan_.workers),
+      stop_, [&](size_t i, Executor& executor) {
         const auto start = std::chrono::steady_clock::now();
         unchanged_[i] = Make({nullptr, plan_.seeds[i]}, executor);
         seconds[i] = SecondsSince(start);
@@ -124,7 +124,8 @@ bool KillMatrixRunner::MakeBaselines() {
   baselines_.resize(plan_.seeds.size());
   return campaign::RunJobs(
       "runs of arm " + plan_.BaselineArm().name, baselines_.size(),
-      plan_.workers, stop_, [&](size_t i, Executor& executor) {
+      campaign::OneThreadEach(baselines_.size(), plan_.workers), stop_,
+      [&](size_t i, Executor& executor) {
         baselines_[i].log =
             KeptRun(plan_.BaselineArm(), plan_.seeds[i], executor);
       });
@@ -134,7 +135,8 @@ bool KillMatrixRunner::MakeBaselines() {
 bool KillMatrixRunner::MakeMlperfReferences() {
   mlperf_references_.resize(kMlperfReferences);
   return campaign::RunJobs(
-      "runs of other seeds", kMlperfReferences, plan_.workers, stop_,
+      "runs of other seeds", kMlperfReferences,
+      campaign::OneThreadEach(kMlperfReferences, plan_.workers), stop_,
       [&](size_t i, Executor& executor) {
         const uint64_t seed = kFirstMlperfSeed + i;
         mlperf_references_[i] =
@@ -173,7 +175,8 @@ bool KillMatrixRunner::MakeCells() {
   std::erase_if(missing,
                 [&](const CellJob& job) { return fs::exists(CellPath(job)); });
   return campaign::RunJobs(
-      "changed runs", missing.size(), plan_.workers, stop_,
+      "changed runs", missing.size(),
+      campaign::OneThreadEach(missing.size(), plan_.workers), stop_,
       [&](size_t i, Executor& executor) {
         WriteFileAtomically(
             CellPath(missing[i]),

@@ -180,8 +180,18 @@ Outputs RunHeads(const Problem& p, Executor* executor) {
 
 Outputs RunFiniteAmax(const Problem& p, Executor* executor) {
   GuardedMatrix x(p, 0);
-  return {{executor == nullptr ? scalar::FiniteAmax(x.view(), p.rounding)
-                               : FiniteAmax(x.view(), p.rounding, *executor)}};
+  const std::vector<size_t> begins = {0, p.rows / 3, p.rows / 3, p.rows};
+  std::vector<float> amaxes(3);
+  if (executor != nullptr) {
+    FiniteAmaxes(x.view(), begins, p.rounding, amaxes, *executor);
+    return {amaxes};
+  }
+  for (size_t g = 0; g < amaxes.size(); ++g) {
+    const size_t count = begins[g + 1] - begins[g];
+    amaxes[g] =
+        scalar::FiniteAmax(x.cview().Rows(begins[g], count), p.rounding);
+  }
+  return {amaxes};
 }
 
 Outputs RunCausalSoftmax(const Problem& p, Executor* executor) {
@@ -252,13 +262,14 @@ Outputs RunCrossEntropy(const Problem& p, Executor* executor) {
   return {loss, loss_alone, dlogits.storage(), logits.storage()};
 }
 
-Outputs RunAddAndCast(const Problem& p, Executor* executor) {
+Outputs RunAddSubtractAndCast(const Problem& p, Executor* executor) {
   GuardedMatrix x(p, 0);
   GuardedMatrix y(p, 1);
   GuardedMatrix cast(p, p.rows, p.cols);
   Apply(scalar::Cast, Cast, executor, x.view(), p.rounding, cast.view());
   Apply(scalar::Add, Add, executor, x.view(), y.view(), p.rounding, y.view());
-  return {cast.storage(), y.storage()};
+  Apply(scalar::Subtract, Subtract, executor, x.view(), y.view(), x.view());
+  return {cast.storage(), y.storage(), x.storage()};
 }
 
 Outputs RunGatherCombine(const Problem& p, Executor* executor) {
@@ -311,24 +322,65 @@ GuardedMatrix Flat(const Problem& p, uint64_t stream) {
   return {p, 1, p.rows * p.cols, stream};
 }
 
+constexpr AdamWScalars kScalars = {.decay = 0.9999f,
+                                   .beta1 = 0.9f,
+                                   .one_minus_beta1 = 0.1f,
+                                   .beta2 = 0.95f,
+                                   .one_minus_beta2 = 0.05f,
+                                   .step_size = 3e-4f,
+                                   .bias2_sqrt = 0.31f,
+                                   .eps = 1e-8f,
+                                   .grad_scale = 0.7f};
+
 Outputs RunAdamW(const Problem& p, Executor* executor) {
   GuardedMatrix parameter = Flat(p, 0);
   GuardedMatrix first = Flat(p, 1);
   GuardedMatrix second = Flat(p, 2);
   GuardedMatrix gradient = Flat(p, 3);
   second.TakeMagnitudes();
-  const AdamWScalars scalars = {.decay = 0.9999f,
-                                .beta1 = 0.9f,
-                                .one_minus_beta1 = 0.1f,
-                                .beta2 = 0.95f,
-                                .one_minus_beta2 = 0.05f,
-                                .step_size = 3e-4f,
-                                .bias2_sqrt = 0.31f,
-                                .eps = 1e-8f,
-                                .grad_scale = 0.7f};
   Apply(scalar::AdamWUpdate, AdamWUpdate, executor, parameter.row(),
-        first.row(), second.row(), gradient.row(), scalars);
+        first.row(), second.row(), gradient.row(), kScalars);
   return {parameter.storage(), first.storage(), second.storage()};
+}
+
+/// Returns the bits of numbers, which are NaN if a number is.
+std::vector<float> Halves(std::span<const double> values) {
+  std::vector<float> halves;
+  for (const double value : values) {
+    const auto bits = std::bit_cast<std::array<float, 2>>(value);
+    const auto nan = static_cast<float>(value);
+    halves.push_back(std::isnan(value) ? nan : bits[0]);
+    halves.push_back(std::isnan(value) ? nan : bits[1]);
+  }
+  return halves;
+}
+
+Outputs RunMeasuredAdamW(const Problem& p, Executor* executor) {
+  Outputs outputs;
+  for (const bool keeps_parameter : {false, true}) {
+    GuardedMatrix parameter = Flat(p, 0);
+    GuardedMatrix first = Flat(p, 1);
+    GuardedMatrix second = Flat(p, 2);
+    GuardedMatrix gradient = Flat(p, 3);
+    second.TakeMagnitudes();
+    std::vector<double> parameter_squares(SquaresLeaves(p.rows * p.cols));
+    std::vector<double> update_squares(parameter_squares.size());
+    const MeasuredAdamW update = {
+        parameter.row(), first.row(),     second.row(),      gradient.row(),
+        kScalars,        keeps_parameter, parameter_squares, update_squares};
+    if (executor == nullptr) {
+      scalar::MeasuredAdamWUpdate(update);
+    } else {
+      MeasuredAdamWUpdate({&update, 1}, *executor);
+    }
+    for (const GuardedMatrix* written :
+         {&parameter, &first, &second, &gradient}) {
+      outputs.push_back(written->storage());
+    }
+    outputs.push_back(Halves(parameter_squares));
+    outputs.push_back(Halves(update_squares));
+  }
+  return outputs;
 }
 
 Outputs RunSumOfSquares(const Problem& p, Executor* executor) {
@@ -363,7 +415,7 @@ void ExpectSame(const Outputs& given, const Outputs& defined) {
 const std::vector<Operation>& All() {
   static const std::vector<Operation> operations = {
       {"AdamW", RunAdamW},
-      {"AddAndCast", RunAddAndCast},
+      {"AddSubtractAndCast", RunAddSubtractAndCast},
       {"CausalSoftmax", RunCausalSoftmax},
       {"CrossEntropy", RunCrossEntropy},
       {"ElementSigmoid", RunElementSigmoid},
@@ -371,6 +423,7 @@ const std::vector<Operation>& All() {
       {"GatherCombine", RunGatherCombine},
       {"GatherCombineBackward", RunGatherCombineBackward},
       {"Heads", RunHeads},
+      {"MeasuredAdamW", RunMeasuredAdamW},
       {"RmsNormBackward", RunRmsNormBackward},
       {"RmsNormForward", RunRmsNormForward},
       {"Rope", RunRope},

@@ -14,7 +14,8 @@ SECTIONS = ("build", "test", "bench", "browser", "coverage", "neon", "fuzz", "de
             "slurm")
 SCRIPTS = ("tools/demo", "tools/test", "tools/dev/bench", "tools/dev/browser",
            "tools/dev/compile_time", "tools/dev/coverage", "tools/dev/deb",
-           "tools/dev/format", "tools/dev/fresh", "tools/dev/fuzz", "tools/dev/install_packages", "tools/dev/neon",
+           "tools/dev/format", "tools/dev/fresh", "tools/dev/fuzz", "tools/dev/gpu",
+           "tools/dev/install_packages", "tools/dev/neon",
            "tools/dev/recipes", "tools/dev/sanitize", "tools/dev/slurm", "tools/dev/tidy")
 # What could install, build, change or take long. An answer is what dpkg is asked for.
 RECORDED = ("apt-get", "clang++-14", "clang-format-14", "clang-tidy-14", "cmake", "ctest",
@@ -99,7 +100,8 @@ class Scripts(CopyTest):
 
     def test_help_shows_an_example_where_there_are_options(self):
         for script in ("tools/demo", "tools/test", "tools/dev/bench", "tools/dev/fresh",
-                       "tools/dev/fuzz", "tools/dev/neon", "tools/dev/sanitize", "tools/dev/slurm"):
+                       "tools/dev/fuzz", "tools/dev/gpu", "tools/dev/neon", "tools/dev/sanitize",
+                       "tools/dev/slurm"):
             self.assertRegex(self.copy.run(script, "--help")[1],
                              rf"(?m)^Examples?:\n +{script}", script)
 
@@ -117,7 +119,9 @@ class Scripts(CopyTest):
                                    ("tools/test", "-V", "Cli"), ("tools/test", "--quick=1"),
                                    ("tools/test", "--quick", "--matrix"), ("tools/test", "--slurm", "--quick"),
                                    ("tools/dev/format", "lib"), ("tools/dev/tidy", "lib"),
-                                   ("tools/dev/fuzz", "0"), ("tools/dev/fuzz", "1", "2"),
+                                   ("tools/dev/gpu", "--pack"),
+                                   ("tools/dev/gpu", "--pack", "x", "--device-only"),
+                                   ("tools/dev/gpu", "--device-only"), ("tools/dev/fuzz", "0"), ("tools/dev/fuzz", "1", "2"),
                                    ("tools/dev/neon", "Gemm"), ("tools/dev/sanitize", "msan"),
                                    ("tools/dev/install_packages", "all"),
                                    ("tools/dev/install_packages", "build", "test"),

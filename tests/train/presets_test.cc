@@ -92,7 +92,8 @@ INSTANTIATE_TEST_SUITE_P(All, PresetConformance,
                          testing::ValuesIn(PresetNames()));
 INSTANTIATE_TEST_SUITE_P(All, TrainingPresetConformance,
                          testing::Values("dsv3-nano", "dsv3-small",
-                                         "torchtitan-debug"));
+                                         "torchtitan-debug", "dsv3-30m",
+                                         "dsv3-100m", "dsv3-300m", "dsv3-1b"));
 
 TEST(Presets, SuggestTheNearestName) {
   try {

@@ -54,7 +54,7 @@ def main():
     files = 0
     for tree, public in ((library, None), (include / "isoloss", include)):
         for path in sorted(tree.rglob("*")):
-            if path.suffix not in (".h", ".cc", ".def"):
+            if path.suffix not in (".h", ".cc", ".cu", ".cuh", ".def"):
                 continue
             module = path.relative_to(tree).parts[0]
             if module not in layers:

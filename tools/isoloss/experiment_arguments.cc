@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "isoloss/device/devices.h"
 #include "value_names.h"
 
 namespace isoloss::cli {
@@ -16,6 +17,10 @@ Option DeclareExperiment(CLI::App& app, campaign::ExperimentSource& source) {
             "repeatable")
       .Repeatable()
       .TypeName(kSetting);
+  AddOption(app, "--on", source.on,
+            "Where the model computes: cpu, or gpu; in place of parallel.on. "
+            "Both give the same bits")
+      .OneOf(device::DeviceNames());
   return file;
 }
 

@@ -150,6 +150,10 @@ Action DeclareGoldenCheck(CLI::App& app) {
           "Changed bits are a failure, whatever the gate says of them");
   AddFlag(app, "--draft", arguments->plan.draft,
           "Take goldens that were made by a modified source");
+  AddOption(app, "--on", arguments->plan.on,
+            "Where the runs compute: cpu, or gpu; lanes run on the CPU "
+            "(default: cpu)")
+      .OneOf(device::DeviceNames());
   DeclareJson(app, arguments->json, "with all lanes of each golden");
   arguments->ci.Declare(app, "golden check");
   return [arguments] { return Check(*arguments); };

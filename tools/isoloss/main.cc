@@ -200,8 +200,9 @@ Failure FailureOf() {
   } catch (const Error& error) {
     const char* kind = ErrorKindName(error.kind());
     // The caller is not to blame for ranks that lose each other, or whose rows
-    // change on the way.
-    if (error.kind() == ErrorKind::kTransport) {
+    // change on the way, nor for a GPU that fails.
+    if (error.kind() == ErrorKind::kTransport ||
+        error.kind() == ErrorKind::kDevice) {
       return {ExitCode::kInternal, kind, error.what(), transport::kStartAgain};
     }
     return failure(ExitCode::kInvalid, kind, error.what());

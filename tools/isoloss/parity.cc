@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <functional>
 #include <memory>
@@ -20,8 +19,8 @@
 #include "isoloss/inspection/parity_json.h"
 #include "isoloss/report/heartbeat.h"
 #include "isoloss/system/interrupt.h"
+#include "isoloss/train/cost.h"
 #include "isoloss/train/run_hooks.h"
-#include "isoloss/transport/launch.h"
 #include "json_output.h"
 
 namespace isoloss::cli {
@@ -33,14 +32,6 @@ struct ParityArguments {
   int64_t steps = 2;
   bool json = false;
 };
-
-/// Processes of one job may share a machine, and two steps need no more
-/// workers.
-int Workers(const train::Experiment& experiment) {
-  if (experiment.parallel.workers > 0) return experiment.parallel.workers;
-  return std::max(1,
-                  AvailableProcessors() / transport::DetectLaunch().processes);
-}
 
 /// The heartbeat must outlive the result.
 std::function<void(const runlog::StepRow&)> TellSteps(
@@ -56,7 +47,8 @@ ExitCode Parity(const ParityArguments& arguments) {
   const std::vector<const train::Arm*> arms =
       campaign::ArmsNamed(experiment, arguments.arm);
   const corpus::Corpus corpus = train::LoadCorpusOf(experiment);
-  Executor executor(Workers(experiment));
+  const std::unique_ptr<Executor> executor =
+      MakeExecutor(train::CrewFor(experiment, 1));
   Json json{{"outcome", "PASS"}, {"exit_code", 0}, {"arms", Json::array()}};
   ExitCode code = ExitCode::kPass;
   std::optional<report::Heartbeat> heartbeat;
@@ -70,7 +62,7 @@ ExitCode Parity(const ParityArguments& arguments) {
       hooks.on_step = TellSteps(arm->name, arguments.steps, *heartbeat);
     }
     const train::ParityReport report = train::CompareWithOneRank(
-        experiment, *arm, experiment.train.seeds.front(), corpus, executor,
+        experiment, *arm, experiment.train.seeds.front(), corpus, *executor,
         arguments.steps, hooks);
     if (heartbeat) heartbeat->Clear();
     if (report.interrupted) {

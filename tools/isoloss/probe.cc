@@ -24,6 +24,7 @@
 #include "isoloss/report/log_document.h"
 #include "isoloss/step_checks/probe_cases.h"
 #include "isoloss/system/interrupt.h"
+#include "isoloss/train/cost.h"
 #include "isoloss/train/run_description.h"
 #include "isoloss/verify/probe_runs.h"
 #include "json_output.h"
@@ -68,8 +69,8 @@ ExitCode Probe(const ProbeArguments& arguments) {
       campaign::ArmsNamed(experiment, request.arm);
   const uint64_t seed = request.seed.value_or(experiment.train.seeds.front());
   const corpus::Corpus corpus = train::LoadCorpusOf(experiment);
-  const int workers = experiment.parallel.workers;
-  Executor executor(workers > 0 ? workers : AvailableProcessors());
+  const std::unique_ptr<Executor> executor =
+      MakeExecutor(train::CrewFor(experiment, 1));
   const std::filesystem::path folder = request.Folder(experiment);
   CheckOutputs(folder, experiment, arms, seed, corpus);
 
@@ -85,7 +86,7 @@ ExitCode Probe(const ProbeArguments& arguments) {
     };
     const auto start = std::chrono::steady_clock::now();
     const runlog::ProbeLog log = step_checks::ProbeArm(
-        experiment, *arm, seed, corpus, executor, options);
+        experiment, *arm, seed, corpus, *executor, options);
     heartbeat.Clear();
     if (system::InterruptFlag().load()) {
       fmt::print(stderr, "isoloss: interrupted by a signal, so no log.\n");

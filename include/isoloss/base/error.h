@@ -18,9 +18,10 @@ enum class ErrorKind {
   kFormat,     ///< bytes are not what their format promises
   kIo,         ///< the operating system refused a file operation
   kTransport,  ///< ranks could not exchange messages
+  kDevice,     ///< a device reported an error or lacks memory
 };
 
-/// Returns "shape", "config", "format", "io" or "transport".
+/// Returns "shape", "config", "format", "io", "transport" or "device".
 const char* ErrorKindName(ErrorKind kind);
 
 /// The caller broke a stated rule, or input is unreadable. A broken rule of our

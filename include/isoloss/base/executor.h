@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 
 #include "isoloss/base/memory.h"
 
@@ -40,6 +41,9 @@ class Executor {
   /// The address of its own form of a kernel, a function of the same type.
   /// Null: it has none.
   virtual ErasedKernel FormOf(ErasedKernel /*kernel*/) const { return nullptr; }
+
+  /// The device's name in logs. Empty: kernels run on the host's processor.
+  virtual std::string device() const { return {}; }
 
   int size() const { return size_; }
 

@@ -80,6 +80,7 @@ class Matrix {
   /// As Resize, but elements are unspecified.
   void ResizeUninitialized(size_t rows, size_t cols) {
     if (rows * cols > capacity_) {
+      *this = Matrix(memory());  // there may not be memory for both
       data_.reset(static_cast<T*>(memory().Allocate(rows * cols * sizeof(T))));
       capacity_ = rows * cols;
     }
@@ -89,9 +90,11 @@ class Matrix {
   void SetZero() {
     if (size() > 0) memory().SetZero(data(), size() * sizeof(T));
   }
+  /// The two may lie in different memories.
   void CopyFrom(const Matrix& other) {
     ResizeUninitialized(other.rows_, other.cols_);
-    if (size() > 0) memory().Copy(other.data(), size() * sizeof(T), data());
+    CopyBetween(other.memory(), other.data(), size() * sizeof(T), memory(),
+                data());
   }
 
   Memory& memory() const { return *data_.get_deleter().memory; }
@@ -131,11 +134,14 @@ class HostRows {
   HostRows(MatrixView<const T> values, Memory& memory) : view_(values) {
     if (memory.is_host()) return;
     copy_.ResizeUninitialized(values.rows(), values.cols());
-    for (size_t row = 0; row < values.rows(); ++row) {
-      memory.CopyToHost(values.Row(row), values.cols() * sizeof(T),
-                        copy_.Row(row));
-    }
     view_ = copy_.view();
+    if (view_.empty()) return;
+    const bool dense = values.stride() == values.cols();
+    const size_t runs = dense ? 1 : values.rows();
+    const size_t bytes = copy_.size() / runs * sizeof(T);
+    for (size_t run = 0; run < runs; ++run) {
+      memory.CopyToHost(values.Row(run), bytes, copy_.Row(run));
+    }
   }
 
   MatrixView<const T> view() const { return view_; }
@@ -144,6 +150,17 @@ class HostRows {
   MatrixView<const T> view_;
   Matrix<T> copy_;
 };
+
+/// Lets edit(view), a function of the host, change a matrix. If the matrix lies
+/// in another memory, the function gets a copy, which then replaces it.
+template <typename T, typename Edit>
+void EditOnHost(Matrix<T>& matrix, const Edit& edit) {
+  if (matrix.memory().is_host()) return edit(matrix.view());
+  Matrix<T> copy;
+  copy.CopyFrom(matrix);
+  edit(copy.view());
+  matrix.CopyFrom(copy);
+}
 
 /// Columns become rows.
 template <typename T>

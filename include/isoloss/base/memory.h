@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstring>
+#include <memory>
 #include <new>
 
 namespace isoloss {
@@ -52,5 +53,23 @@ class HostMemory final : public Memory {
 
 /// Matrices lie in it unless they are given another memory.
 inline HostMemory kHostMemory;
+
+/// Copies between two memories, or within one; between two devices through the
+/// host.
+inline void CopyBetween(Memory& from_memory, const void* from, size_t bytes,
+                        Memory& to_memory, void* to) {
+  if (bytes == 0) return;
+  if (&from_memory == &to_memory) {
+    to_memory.Copy(from, bytes, to);
+  } else if (from_memory.is_host()) {
+    to_memory.CopyFromHost(from, bytes, to);
+  } else if (to_memory.is_host()) {
+    from_memory.CopyToHost(from, bytes, to);
+  } else {
+    const auto buffer = std::make_unique_for_overwrite<std::byte[]>(bytes);
+    from_memory.CopyToHost(from, bytes, buffer.get());
+    to_memory.CopyFromHost(buffer.get(), bytes, to);
+  }
+}
 
 }  // namespace isoloss

@@ -88,7 +88,8 @@ struct ParallelConfig {
 
   // The following keys set how the run is executed.
   std::string transport = "loop";
-  int workers = 0;  ///< threads in all; 0: one per available processor
+  std::string on = "cpu";  ///< device::DeviceNames
+  int workers = 0;         ///< threads in all; 0: one per available processor
   double deadline_seconds = 60;  ///< longest wait of one operation
   uint64_t shuffle_seed = 0;     ///< transport "shuffled"
 };

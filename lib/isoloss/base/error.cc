@@ -17,6 +17,8 @@ const char* ErrorKindName(ErrorKind kind) {
       return "io";
     case ErrorKind::kTransport:
       return "transport";
+    case ErrorKind::kDevice:
+      return "device";
   }
   return "unknown";
 }

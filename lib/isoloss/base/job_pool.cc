@@ -6,18 +6,24 @@
 
 namespace isoloss {
 
-void JobPool::Run(size_t jobs, const Crew& crew,
-                  const std::function<bool()>& no_more, const Job& job) {
+std::unique_ptr<Executor> MakeExecutor(const Crew& crew, int worker) {
   // A crew that was measured by the jobs is empty if there are none.
   const int side_by_side = std::max(1, crew.side_by_side);
+  const int threads = crew.workers / side_by_side +
+                      (worker < crew.workers % side_by_side ? 1 : 0);
+  return crew.make_executor ? crew.make_executor(worker, threads)
+                            : std::make_unique<Executor>(threads);
+}
+
+void JobPool::Run(size_t jobs, const Crew& crew,
+                  const std::function<bool()>& no_more, const Job& job) {
   const auto work = [&](int worker) {
     try {
-      Executor executor(crew.workers / side_by_side +
-                        (worker < crew.workers % side_by_side ? 1 : 0));
+      const std::unique_ptr<Executor> executor = MakeExecutor(crew, worker);
       while (!failed() && !no_more()) {
         const size_t next = next_.fetch_add(1);
         if (next >= jobs) return;
-        job(next, executor);
+        job(next, *executor);
       }
     } catch (...) {
       Fail();
@@ -25,7 +31,7 @@ void JobPool::Run(size_t jobs, const Crew& crew,
   };
   std::vector<std::thread> threads;
   try {
-    for (int i = 1; i < side_by_side; ++i) threads.emplace_back(work, i);
+    for (int i = 1; i < crew.side_by_side; ++i) threads.emplace_back(work, i);
   } catch (...) {  // the system gives no more threads
     Fail();
   }

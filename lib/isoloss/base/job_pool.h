@@ -5,17 +5,28 @@
 #include <cstddef>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <mutex>
 
 #include "isoloss/base/executor.h"
 
 namespace isoloss {
 
+/// Makes the executor of a worker: which of them it is, and its threads.
+using ExecutorMaker =
+    std::function<std::unique_ptr<Executor>(int worker, int threads)>;
+
 /// Says how many threads there are in all, and how many jobs share them.
 struct Crew {
   int workers = 1;
   int side_by_side = 1;
+  /// Empty: executors are threads of the host and nothing else.
+  ExecutorMaker make_executor = {};
 };
+
+/// Makes the executor of a crew's worker: threads are divided evenly, the first
+/// few workers taking those that are left over. An empty crew is one worker.
+std::unique_ptr<Executor> MakeExecutor(const Crew& crew, int worker = 0);
 
 /// Runs jobs that are handed out one by one. The calling thread is one of the
 /// workers.
@@ -28,8 +39,6 @@ class JobPool {
   /// that began have ended, and rethrows the first exception. To be called
   /// once.
   ///
-  /// Special  an empty crew is one worker; the first few executors share the
-  ///          threads that do not divide evenly.
   /// Errors   what a job throws; std::system_error if the system gives no more
   ///          threads: no further job begins then.
   /// Exact    nothing may depend on which worker runs a job, or when.

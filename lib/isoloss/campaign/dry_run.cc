@@ -87,9 +87,10 @@ void DryRun(const train::Experiment& experiment,
   for (size_t i = 0; i < runs.size(); ++i) {
     if (!kept[i]) missing.push_back(runs[i]);
   }
-  Executor executor(train::CrewFor(experiment, 1).workers);
+  const std::unique_ptr<Executor> executor =
+      MakeExecutor(train::CrewFor(experiment, 1));
   for (const train::Run& run : OneOfEachArm(missing)) {
-    train::RehearseRun(experiment, *run.arm, run.seed, corpus, executor,
+    train::RehearseRun(experiment, *run.arm, run.seed, corpus, *executor,
                        hooks ? hooks(run) : train::RunHooks());
   }
   if (transport::DetectLaunch().process != 0) return;

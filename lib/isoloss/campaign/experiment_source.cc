@@ -39,8 +39,13 @@ std::optional<uint64_t> AddedSeeds(std::string_view text) {
 }
 
 train::ExperimentInputs InputsOf(const ExperimentSource& source) {
-  return {.variables = {{"EIGEN3_INCLUDE_DIR", ISOLOSS_EIGEN3_INCLUDE_DIR}},
-          .overrides = source.overrides};
+  train::ExperimentInputs inputs = {
+      .variables = {{"EIGEN3_INCLUDE_DIR", ISOLOSS_EIGEN3_INCLUDE_DIR}},
+      .overrides = source.overrides};
+  if (!source.on.empty()) {
+    inputs.overrides.push_back(fmt::format("parallel.on=\"{}\"", source.on));
+  }
+  return inputs;
 }
 
 }  // namespace

@@ -14,6 +14,7 @@ struct ExperimentSource {
   std::string file;
   /// Each override is "section.key=value".
   std::vector<std::string> overrides = {};
+  std::string on = {};  ///< overrides parallel.on; empty: the file's
 
   /// Loads the experiment with its overrides.
   /// Errors   as train::LoadExperiment.

@@ -69,14 +69,18 @@ class Progress {
 
 }  // namespace
 
-bool RunJobs(const std::string& title, size_t jobs, int workers,
-             const std::atomic<bool>& stop,
-             const std::function<void(size_t job, Executor& executor)>& job) {
+Crew OneThreadEach(size_t jobs, int workers) {
   if (workers == 0) workers = AvailableProcessors();
   workers = std::min(workers, static_cast<int>(std::max<size_t>(jobs, 1)));
+  return {workers, workers};
+}
+
+bool RunJobs(const std::string& title, size_t jobs, const Crew& crew,
+             const std::atomic<bool>& stop,
+             const std::function<void(size_t job, Executor& executor)>& job) {
   Progress progress(title, jobs);
   JobPool().Run(
-      jobs, {workers, workers}, [&stop] { return stop.load(); },
+      jobs, crew, [&stop] { return stop.load(); },
       [&](size_t next, Executor& executor) {
         job(next, executor);
         progress.OneIsDone();

@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 using document::Json;
 
 constexpr const char* kShape =
-    R"({"folder": "s", "runs": [{"name": "s", "file": "s",
+    R"({"folder": "s", "on": "s", "runs": [{"name": "s", "file": "s",
         "thread_seconds": "n"}]})";
 
 /// Names must be plain, since scripts have lists of them with commas.
@@ -94,6 +94,7 @@ void WriteRunList(const RunList& list, const fs::path& file) {
   }
   const Json json{
       {"folder", fs::absolute(list.folder).lexically_normal().string()},
+      {"on", list.on},
       {"runs", std::move(runs)}};
   WriteFileAtomically(
       file, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
@@ -102,7 +103,9 @@ void WriteRunList(const RunList& list, const fs::path& file) {
 RunList ReadRunList(const fs::path& file) {
   const system::JsonFile read(file, "list of runs");
   read.Check(kShape);
-  RunList list{.folder = read.json()["folder"].get<std::string>(), .runs = {}};
+  RunList list{.folder = read.json()["folder"].get<std::string>(),
+               .runs = {},
+               .on = read.json()["on"].get<std::string>()};
   std::set<std::string> names;
   for (const Json& json : read.json()["runs"]) {
     list.runs.push_back(RunOf(json));
@@ -150,8 +153,10 @@ RunList PlannedFiles(const std::vector<train::Run>& runs,
 
 RunList ListRuns(const train::Experiment& experiment,
                  const std::vector<train::Run>& runs, const fs::path& folder) {
-  const ArmRates rates = MeasureArms(experiment, runs);
   RunList list = PlannedFiles(runs, folder);
+  list.on = experiment.parallel.on;
+  if (!device::IsHere(list.on)) return list;
+  const ArmRates rates = MeasureArms(experiment, runs);
   for (size_t i = 0; i < runs.size(); ++i) {
     list.runs[i].thread_seconds = ThreadSeconds(experiment, runs[i], rates);
   }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "isoloss/device/devices.h"
 #include "isoloss/train/experiment.h"
 #include "isoloss/train/runner.h"
 
@@ -22,7 +23,8 @@ struct ListedRun {
 
 struct RunList {
   std::filesystem::path folder;
-  std::vector<ListedRun> runs;  ///< in the order in which they begin
+  std::vector<ListedRun> runs;    ///< in the order in which they begin
+  std::string on = device::kCpu;  ///< the device that they compute on
 
   bool IsFinished(const ListedRun& run) const;
 };
@@ -64,7 +66,7 @@ RunList PlannedFiles(const std::vector<train::Run>& runs,
                      const std::filesystem::path& folder);
 
 /// Returns PlannedFiles with times. For them it measures how fast each arm
-/// trains here.
+/// trains here; without the device of the runs, times are 0.
 RunList ListRuns(const train::Experiment& experiment,
                  const std::vector<train::Run>& runs,
                  const std::filesystem::path& folder);

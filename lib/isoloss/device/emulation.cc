@@ -1,8 +1,8 @@
 #include "isoloss/device/emulation.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 
@@ -11,37 +11,56 @@
 
 namespace isoloss::device {
 
-EmulatedMemory::~EmulatedMemory() {
-  for (const auto& [first, bytes] : pages_) munmap(first, bytes);
+namespace {
+
+/// A device has this many addresses. They cost nothing until they are used.
+constexpr size_t kAddresses = size_t{1} << 36;
+
+}  // namespace
+
+EmulatedMemory::EmulatedMemory(bool closes) : closes_(closes) {
+  void* const room = mmap(nullptr, kAddresses, PROT_NONE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (room == MAP_FAILED) throw std::bad_alloc();
+  first_ = static_cast<char*>(room);
+  // Few large pages are closed and opened sooner than many small ones.
+  madvise(room, kAddresses, MADV_HUGEPAGE);
+}
+
+EmulatedMemory::~EmulatedMemory() { munmap(first_, kAddresses); }
+
+/// Returns the first place between the blocks that is large enough.
+size_t EmulatedMemory::PlaceFor(size_t bytes) const {
+  size_t place = 0;
+  for (const auto& [begin, end] : blocks_) {
+    if (begin - place >= bytes) return place;
+    place = end;
+  }
+  return place;
 }
 
 void* EmulatedMemory::Allocate(size_t bytes) {
-  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  const size_t rounded = CeilOf(bytes == 0 ? 1 : bytes, page) * page;
-  void* const first =
-      mmap(nullptr, rounded, closes_ ? PROT_NONE : PROT_READ | PROT_WRITE,
-           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (first == MAP_FAILED) throw std::bad_alloc();
-  pages_.emplace(first, rounded);
-  const Opened opened(*this);
+  const size_t room = CeilOf(bytes == 0 ? 1 : bytes, kAlignment) * kAlignment;
+  const size_t place = PlaceFor(room);
+  if (room > kAddresses - place) throw std::bad_alloc();
+  blocks_.emplace(place, place + room);
+  used_ = std::max(used_, place + room);
+  Protect(true);
   // Memory that nobody has written holds NaN.
-  std::memset(first, 0xFF, bytes);
-  return first;
+  std::memset(first_ + place, 0xFF, bytes);
+  if (closes_) Protect(false);
+  return first_ + place;
 }
 
 void EmulatedMemory::Free(void* memory) noexcept {
-  const auto found = pages_.find(memory);
-  if (found == pages_.end()) return;
-  munmap(found->first, found->second);
-  pages_.erase(found);
+  if (memory == nullptr) return;
+  blocks_.erase(static_cast<size_t>(static_cast<char*>(memory) - first_));
 }
 
 void EmulatedMemory::Protect(bool open) {
-  if (!closes_) return;
-  for (const auto& [first, bytes] : pages_) {
-    ISOLOSS_ASSERT(
-        mprotect(first, bytes, open ? PROT_READ | PROT_WRITE : PROT_NONE) == 0);
-  }
+  if (!open && !closes_) return;
+  ISOLOSS_ASSERT(
+      mprotect(first_, used_, open ? PROT_READ | PROT_WRITE : PROT_NONE) == 0);
 }
 
 void EmulatedMemory::SetZero(void* memory, size_t bytes) {

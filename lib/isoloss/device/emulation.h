@@ -4,11 +4,12 @@
 // ends the program.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <map>
 #include <memory>
-#include <mutex>
+#include <string>
 
 #include "isoloss/base/memory.h"
 #include "isoloss/device/executor.h"
@@ -19,11 +20,15 @@ namespace isoloss::device {
 /// bit may depend on it.
 enum class EmulationOrder { kAscending, kDescending };
 
-/// Memory in pages of its own. Closed pages can be neither read nor written.
+/// Memory at addresses of its own. Closed memory can be neither read nor
+/// written.
 class EmulatedMemory final : public Memory {
  public:
-  explicit EmulatedMemory(bool closes) : closes_(closes) {}
+  /// Errors   std::bad_alloc if the system gives no addresses.
+  explicit EmulatedMemory(bool closes);
   ~EmulatedMemory();
+  EmulatedMemory(const EmulatedMemory&) = delete;
+  EmulatedMemory& operator=(const EmulatedMemory&) = delete;
 
   bool is_host() const override { return false; }
   void* Allocate(size_t bytes) override;
@@ -47,9 +52,12 @@ class EmulatedMemory final : public Memory {
 
  private:
   void Protect(bool open);
+  size_t PlaceFor(size_t bytes) const;
 
   const bool closes_;
-  std::map<void*, size_t> pages_;  // first byte and size of each allocation
+  char* first_ = nullptr;
+  size_t used_ = 0;                  // bytes that were ever allocated
+  std::map<size_t, size_t> blocks_;  // where each one begins and ends
 };
 
 class Emulation {
@@ -58,6 +66,7 @@ class Emulation {
       : order_(order), memory_(order == EmulationOrder::kAscending) {}
 
   Memory& memory() { return memory_; }
+  std::string name() const { return "emulation of a GPU"; }
 
   template <typename Kernel>
   void Launch(const Kernel& kernel) {
@@ -89,6 +98,13 @@ class Emulation {
         step(order_ == EmulationOrder::kAscending ? i : kThreads - 1 - i);
       }
     }
+    template <size_t kCount>
+    void Copy(const float* from, float* to) {
+      std::copy_n(from, kCount, to);
+    }
+    void CommitCopies() {}
+    template <size_t kPending>
+    void AwaitCopies() {}
 
    private:
     size_t index_;

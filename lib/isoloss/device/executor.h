@@ -6,6 +6,8 @@
 #include <cstring>
 #include <memory>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "isoloss/base/executor.h"
@@ -13,9 +15,9 @@
 
 namespace isoloss::device {
 
-/// `Target` is a device: it has memory() and Launch(kernel), which runs a
-/// kernel (kernel.h) after all that were launched before. Its memory copies in
-/// that order, too.
+/// `Target` is a device: it has name(), memory() and Launch(kernel), which runs
+/// a kernel (kernel.h) after all that were launched before. Its memory copies
+/// in that order, too.
 template <typename Target>
 class DeviceExecutor final : public Executor {
  public:
@@ -25,6 +27,7 @@ class DeviceExecutor final : public Executor {
 
   Memory& memory() override { return target_->memory(); }
   ErasedKernel FormOf(ErasedKernel kernel) const override;
+  std::string device() const override { return target_->name(); }
 
   Target& target() { return *target_; }
 

@@ -4,7 +4,10 @@
 
 #include "isoloss/device/executor.h"
 #include "isoloss/device/form_table.h"
+#include "isoloss/device/gemm_forms.h"
+#include "isoloss/device/model_forms.h"
 #include "isoloss/device/row_forms.h"
+#include "isoloss/device/travel_forms.h"
 
 namespace isoloss::device {
 
@@ -12,6 +15,9 @@ template <typename Target>
 Forms AllForms() {
   Forms forms;
   AddRowForms<Target>(forms);
+  AddGemmForms<Target>(forms);
+  AddModelForms<Target>(forms);
+  AddTravelForms<Target>(forms);
   return forms;
 }
 

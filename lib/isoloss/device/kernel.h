@@ -10,11 +10,20 @@
 //   template <typename Block>
 //   constexpr void operator()(Block& block) const;
 //
-// The last one divides the block's work into steps: block.Each(step) calls
+// It may have kBlocksOfProcessor: so many blocks are to fit on a processor at
+// once, which limits the registers of a thread.
+//
+// operator() divides the block's work into steps: block.Each(step) calls
 // step(thread) for each thread, and no thread is past a step before all of them
 // are. Threads keep what they need in the next step in Block::PerThread, or in
 // block.shared(). Blocks do not see each other. No bit may depend on the order
 // in which threads and blocks run.
+//
+// A thread may let copies into block.shared() run beside its other work:
+// block.Copy<n>(from, to) begins one of n floats, 1 or 4, which are aligned to
+// their size; block.CommitCopies() makes a group of those since the last group;
+// block.AwaitCopies<n>() waits until at most the last n groups are on their
+// way. Others see them after the step in which their thread waited.
 //
 // All of it is constexpr, since that lets the compilers of devices take it. A
 // device cannot bind an object of namespace scope to a reference, so constants
@@ -23,6 +32,14 @@
 
 #include <cstddef>
 #include <cstdint>
+
+/// Unrolls the loop that follows where a device needs it: only then can it keep
+/// arrays in registers.
+#ifdef __CUDACC__
+#define ISOLOSS_UNROLL _Pragma("unroll")
+#else
+#define ISOLOSS_UNROLL
+#endif
 
 namespace isoloss::device {
 

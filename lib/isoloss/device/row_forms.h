@@ -215,16 +215,6 @@ void AdamWUpdateForm(std::span<float> parameter, std::span<float> first_moment,
 }
 
 template <typename Target>
-void SumOfSquaresLeavesForm(std::span<const float> values,
-                            std::span<double> leaves, Executor& executor) {
-  Call<Target> call(executor);
-  double* const sums = call.template Room<double>(leaves.size());
-  const SquaresLeaves kernel{values.data(), values.size(), sums};
-  call.Launch(kernel);
-  call.Download(sums, leaves);
-}
-
-template <typename Target>
 void SelectExpertsForm(const RouterRule& rule, Input scores,
                        std::span<const float> bias,
                        MatrixView<int32_t> expert_ids, Executor& executor) {
@@ -297,7 +287,6 @@ void AddRowForms(Forms& forms) {
   AddForm(&kernels::RowSoftmax, &RowSoftmaxForm<Target>, forms);
   AddForm(&kernels::CrossEntropy, &CrossEntropyForm<Target>, forms);
   AddForm(&kernels::AdamWUpdate, &AdamWUpdateForm<Target>, forms);
-  AddForm(&kernels::SumOfSquaresLeaves, &SumOfSquaresLeavesForm<Target>, forms);
   AddForm(&kernels::SelectExperts, &SelectExpertsForm<Target>, forms);
   AddForm(&kernels::CombineWeights, &CombineWeightsForm<Target>, forms);
   AddForm(&kernels::RouterScoreBackward, &RouterScoreBackwardForm<Target>,

@@ -395,36 +395,4 @@ struct CombineBackwardRows : RowKernel {
   }
 };
 
-/// A row is a leaf of kSquaresLeaf numbers, summed in FP64.
-struct SquaresLeaves {
-  static constexpr size_t kThreads = kRowThreads;
-  struct Shared {
-    double lanes[kRowsOfBlock][kLanes];
-  };
-
-  const float* values;
-  size_t count;
-  double* leaves;
-
-  size_t leaf_count() const { return CeilOf(count, kernels::kSquaresLeaf); }
-  size_t blocks() const { return CeilOf(leaf_count(), kRowsOfBlock); }
-  template <typename Block>
-  constexpr void operator()(Block& block) const {
-    constexpr size_t kLeaf = kernels::kSquaresLeaf;
-    const size_t rows = CeilOf(count, kLeaf);
-    SumRows(
-        block, rows,
-        [this](size_t leaf, size_t lane) {
-          const float* const first = values + leaf * kLeaf;
-          const size_t left = count - leaf * kLeaf;
-          const auto of = [first](size_t i) {
-            return static_cast<double>(first[i]);
-          };
-          return kernels::SumOfLane<double>(lane, left < kLeaf ? left : kLeaf,
-                                            of, of);
-        },
-        [this](size_t leaf, size_t, double sum) { leaves[leaf] = sum; });
-  }
-};
-
 }  // namespace isoloss::device

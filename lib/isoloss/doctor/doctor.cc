@@ -118,9 +118,10 @@ HealthCheck SelfTestCheck(const DoctorOptions& options) {
                     wrong.threads),
         fmt::format("{:016x}, known is {:016x}", wrong.found, wrong.expected));
   }
-  if (test.wrong.empty()) return check;
+  const std::string diagnosis = DiagnosisOf(test);
+  if (diagnosis.empty()) return check;
   check.health = Health::kProblem;
-  check.text = DiagnosisOf(test);
+  check.text = diagnosis;
   check.remedy = "Trust no result. docs/install.md says what it may be.";
   return check;
 }

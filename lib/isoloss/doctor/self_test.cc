@@ -1,11 +1,14 @@
 #include "isoloss/doctor/self_test.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
 
+#include "isoloss/base/error.h"
 #include "isoloss/base/executor.h"
+#include "isoloss/device/cuda/cuda.h"
 #include "isoloss/kernels/targets.h"
 #include "isoloss/train/numerics_digest.h"
 
@@ -49,11 +52,7 @@ std::vector<int> TeamSizes() {
 constexpr size_t kOfScalar = 2;
 
 void Train(std::span<const KnownNumerics> known, const std::string& target,
-           int threads, SelfTest& test) {
-  if (target == "scalar")
-    known = known.first(std::min(known.size(), kOfScalar));
-  kernels::ForceTarget(target);
-  Executor executor(threads);
+           Executor& executor, SelfTest& test) {
   for (const KnownNumerics& numerics : known) {
     train::Arm arm;
     arm.recipe = numerics.recipe;
@@ -61,7 +60,29 @@ void Train(std::span<const KnownNumerics> known, const std::string& target,
     ++test.trainings;
     if (found == numerics.digest) continue;
     test.wrong.push_back(
-        {numerics.recipe, target, threads, numerics.digest, found});
+        {numerics.recipe, target, executor.size(), numerics.digest, found});
+  }
+}
+
+void TrainOnHost(std::span<const KnownNumerics> known,
+                 const std::string& target, int threads, SelfTest& test) {
+  if (target == "scalar") {
+    known = known.first(std::min(known.size(), kOfScalar));
+  }
+  kernels::ForceTarget(target);
+  Executor executor(threads);
+  Train(known, target, executor, test);
+}
+
+void TrainOnGpus(std::span<const KnownNumerics> known, SelfTest& test) {
+  for (int gpu = 0; gpu < device::CudaDevices(); ++gpu) {
+    try {
+      const auto executor = device::MakeCuda(gpu, /*host_threads=*/1);
+      test.targets.push_back(fmt::format("GPU {}", gpu));
+      Train(known, test.targets.back(), *executor, test);
+    } catch (const Error& error) {
+      test.failures.push_back(error.what());
+    }
   }
 }
 
@@ -76,14 +97,20 @@ SelfTest RunSelfTest(std::span<const KnownNumerics> known) {
   const auto in_use = std::ranges::find(test.targets, forced.before());
   std::rotate(test.targets.begin(), in_use, in_use + 1);
   test.threads = TeamSizes();
-  for (const std::string& target : test.targets) Train(known, target, 1, test);
-  for (const int threads : test.threads) {
-    Train(known, forced.before(), threads, test);
+  for (const std::string& target : test.targets) {
+    TrainOnHost(known, target, 1, test);
   }
+  for (const int threads : test.threads) {
+    TrainOnHost(known, forced.before(), threads, test);
+  }
+  TrainOnGpus(known, test);
   return test;
 }
 
 std::string DiagnosisOf(const SelfTest& test) {
+  if (!test.failures.empty()) {
+    return fmt::format("{}", fmt::join(test.failures, " "));
+  }
   if (test.wrong.empty()) return "";
   std::set<std::string> targets;
   std::set<std::string> recipes;

@@ -23,7 +23,7 @@ std::span<const KnownNumerics> AllKnownNumerics();
 /// The digest of this training was not the known one.
 struct WrongNumerics {
   std::string recipe;
-  std::string target;  ///< of the kernels
+  std::string target;  ///< of the kernels, or a GPU
   int threads = 1;
   uint64_t expected = 0;
   uint64_t found = 0;
@@ -31,17 +31,17 @@ struct WrongNumerics {
 
 struct SelfTest {
   int trainings = 0;
-  std::vector<std::string> targets;  ///< of the kernels, the one in use first
+  std::vector<std::string> targets;  ///< the kernels' in use first; GPUs last
   std::vector<int> threads;          ///< of the executors
   std::vector<WrongNumerics> wrong;
+  std::vector<std::string> failures;  ///< of GPUs
 };
 
 /// Trains the small model of train::NumericsDigest with each recipe; the scalar
 /// code, which is slow, takes the first two only. Trains on each kernel target
 /// that this processor has with one thread, and on the target in use with
-/// executors of several. The target in use stays what it was. No other thread
-/// may compute meanwhile.
-/// Cost     about a second.
+/// executors of several, then on each GPU. The target in use stays what it was.
+/// No other thread may compute meanwhile. Cost     about a second.
 SelfTest RunSelfTest(std::span<const KnownNumerics> known = AllKnownNumerics());
 
 /// Says whether all trainings are wrong, those of one target, or those of

@@ -260,8 +260,9 @@ bool EnsembleBuilder::MakeReferences(const std::vector<size_t>& missing) {
     seeds.push_back(seed);
     logs.push_back(&log);
   }
-  return campaign::RunJobs("references", logs.size(), plan_.workers, stop_,
-                           [&](size_t i, Executor& executor) {
+  return campaign::RunJobs("references", logs.size(),
+                           campaign::OneThreadEach(logs.size(), plan_.workers),
+                           stop_, [&](size_t i, Executor& executor) {
                              *logs[i] = TrainEarly(reference_arm_, seeds[i],
                                                    executor, {});
                            });
@@ -364,10 +365,12 @@ bool EnsembleBuilder::Make(const campaign::RunChoice& only) {
   CheckKept(only);
   const std::vector<size_t> missing = Missing(only);
   return MakeReferences(missing) &&
-         campaign::RunJobs("members", missing.size(), plan_.workers, stop_,
-                           [&](size_t i, Executor& executor) {
-                             MakeMember(missing[i], executor);
-                           }) &&
+         campaign::RunJobs(
+             "members", missing.size(),
+             campaign::OneThreadEach(missing.size(), plan_.workers), stop_,
+             [&](size_t i, Executor& executor) {
+               MakeMember(missing[i], executor);
+             }) &&
          Missing(only).empty();
 }
 

@@ -18,6 +18,7 @@ extern constinit const Payload kPayload_e4m3_1x128_fp32 = {
           kernels::EncodeE4m3Row(row, width, kernels::RunScale::kFp32, bytes);
         },
     .decode = kernels::DecodeE4m3Row,
+    .format = kernels::RowFormat::kE4m3Fp32,
 };
 
 }  // namespace isoloss::expert_parallel

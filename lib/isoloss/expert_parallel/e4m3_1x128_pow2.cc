@@ -18,6 +18,7 @@ extern constinit const Payload kPayload_e4m3_1x128_pow2 = {
           kernels::EncodeE4m3Row(row, width, kernels::RunScale::kPow2, bytes);
         },
     .decode = kernels::DecodeE4m3Row,
+    .format = kernels::RowFormat::kE4m3Pow2,
 };
 
 }  // namespace isoloss::expert_parallel

@@ -65,6 +65,8 @@ class SendSide {
   }
   /// Returns the folds of all items, one after the other.
   std::span<const int32_t> folds() const { return fold_rows_; }
+  /// Returns where the fold of each item begins among them, [items + 1].
+  std::span<const uint32_t> fold_begins() const { return fold_begins_; }
 
  private:
   struct Peer {

@@ -2,15 +2,32 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 
 #include "isoloss/base/digest.h"
 #include "isoloss/base/error.h"
+#include "isoloss/expert_parallel/indexed_exchange.h"
 #include "isoloss/expert_parallel/local_exchange.h"
 #include "isoloss/expert_parallel/ranked_exchange.h"
 
 namespace isoloss::expert_parallel {
 
 using transport::OpKind;
+
+LayerExchanges::LayerExchanges(const MeshConfig& config,
+                               transport::Transport* transport,
+                               Executor& executor)
+    : config_(config), transport_(transport), executor_(executor) {
+  const size_t ranks = config.topology.ranks;
+  spared_.bytes.Resize(ranks, ranks);
+  if (transport == nullptr || executor.memory().is_host()) return;
+  if (std::string_view(transport->name()) == "loop") return;
+  ThrowError(ErrorKind::kConfig,
+             "transport: `{}` was given, but it moves rows of the host's "
+             "memory, and a run on a device is one process whose rows stay on "
+             "the device. Use the transport `loop`, or run on the CPU.",
+             transport->name());
+}
 
 std::unique_ptr<Exchange> LayerExchanges::Make(kernels::Rounding rounding) {
   const size_t layer = made_++;
@@ -27,14 +44,27 @@ std::unique_ptr<Exchange> LayerExchanges::MakePlain(
   }
   Conservation& conservation = conservation_.emplace_back(
       transport_->local_ranks(), config_.topology.ranks);
-  return std::make_unique<RankedExchange>(
-      ExchangeSetup{.topology = config_.topology,
-                    .options = config_.options,
-                    .dispatch_units = config_.dispatch_units,
-                    .rounding = rounding,
-                    .transport = *transport_,
-                    .executor = executor_},
-      static_cast<int>(conservation_.size()) - 1, conservation);
+  const auto layer = static_cast<int>(conservation_.size()) - 1;
+  const ExchangeSetup setup = {.topology = config_.topology,
+                               .options = config_.options,
+                               .dispatch_units = config_.dispatch_units,
+                               .rounding = rounding,
+                               .transport = *transport_,
+                               .executor = executor_};
+  if (!executor_.memory().is_host()) {
+    return std::make_unique<IndexedExchange>(setup, layer, spared_);
+  }
+  return std::make_unique<RankedExchange>(setup, layer, conservation);
+}
+
+transport::Counters LayerExchanges::TakeCounters() {
+  transport::Counters counters = transport_->TakeCounters();
+  for (size_t i = 0; i < spared_.bytes.size(); ++i) {
+    counters.bytes.data()[i] += spared_.bytes.data()[i];
+  }
+  counters.messages += std::exchange(spared_.messages, 0);
+  spared_.bytes.SetZero();
+  return counters;
 }
 
 void LayerExchanges::CheckConservation() {

@@ -28,9 +28,10 @@ struct MeshConfig {
 class LayerExchanges {
  public:
   /// Keeps references. `transport` is null if nothing travels.
+  /// Errors   ConfigError if `transport` would move rows of memory that is not
+  ///          the host's.
   LayerExchanges(const MeshConfig& config, transport::Transport* transport,
-                 Executor& executor)
-      : config_(config), transport_(transport), executor_(executor) {}
+                 Executor& executor);
 
   /// Makes the exchange of the next MoE layer. `rounding` is that of
   /// activations. The exchange refers to this object.
@@ -51,6 +52,11 @@ class LayerExchanges {
   /// Errors   TransportError that names step, layer and rank.
   void CheckConservation();
 
+  /// Returns what the transport moved since the last call, and what it would
+  /// have moved if rows had not been where they were needed. The transport may
+  /// not be null.
+  transport::Counters TakeCounters();
+
  private:
   std::unique_ptr<Exchange> MakePlain(kernels::Rounding rounding);
   [[noreturn]] void ReportLoss(size_t layer, size_t source);
@@ -61,6 +67,7 @@ class LayerExchanges {
   ExchangeDecorator decorator_;
   size_t made_ = 0;
   std::deque<Conservation> conservation_;  // one per exchange
+  transport::Counters spared_;             // messages
   std::vector<uint64_t> balances_;         // [layers, V]
 };
 

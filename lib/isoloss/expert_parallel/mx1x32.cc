@@ -16,6 +16,7 @@ extern constinit const Payload kPayload_mx1x32 = {
         },
     .encode = kernels::EncodeMxRow,
     .decode = kernels::DecodeMxRow,
+    .format = kernels::RowFormat::kMx,
 };
 
 }  // namespace isoloss::expert_parallel

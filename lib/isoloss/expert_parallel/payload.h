@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "isoloss/kernels/rounding.h"
+#include "isoloss/kernels/travel.h"
 
 namespace isoloss::expert_parallel {
 
@@ -23,6 +25,9 @@ struct Payload {
   /// `rounding` says.
   void (*decode)(const std::byte* bytes, size_t width,
                  kernels::Rounding rounding, float* row);
+  /// Kernels quantise rows alike in this format. Without one, rows arrive as
+  /// they are: their values must be of the payload's type.
+  std::optional<kernels::RowFormat> format = {};
 };
 
 /// Returns the names that an experiment may give, in order: "unquantized",

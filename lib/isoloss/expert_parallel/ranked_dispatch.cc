@@ -13,10 +13,6 @@ using transport::MessageSize;
 using transport::OpKind;
 using transport::Outbox;
 
-size_t TagBytes(OpKind kind, size_t tags) {
-  return kind == OpKind::kDispatch ? tags * sizeof(Assignment) : 0;
-}
-
 /// Returns a thread's scratch for encoded rows.
 std::span<std::byte> EncodedScratch(size_t bytes) {
   static thread_local std::vector<std::byte> scratch;
@@ -26,13 +22,8 @@ std::span<std::byte> EncodedScratch(size_t bytes) {
 
 }  // namespace
 
-const Payload& RankedExchange::PayloadOf(OpKind kind) const {
-  return kind == OpKind::kDispatch ? payload_ : gradient_payload_;
-}
-
 void RankedExchange::SendRows(OpKind kind, MatrixView<const float> source,
                               Receive receive) {
-  const size_t row_bytes = PayloadOf(kind).row_bytes(width_);
   for (size_t hop = 0; hop < book_.hops(); ++hop) {
     const auto produce = [&, hop](int rank, Outbox& outbox) {
       if (hop == 0) {
@@ -45,10 +36,8 @@ void RankedExchange::SendRows(OpKind kind, MatrixView<const float> source,
     };
     const auto expect = [&, hop](int rank, std::span<MessageSize> sizes) {
       for (size_t from = 0; from < sizes.size(); ++from) {
-        const RouteBook::Extent extent =
-            book_.ExtentOf(hop, from, static_cast<size_t>(rank));
-        sizes[from] = {extent.rows,
-                       TagBytes(kind, extent.tags) + extent.rows * row_bytes};
+        sizes[from] =
+            book_.MessageOf(kind, hop, from, static_cast<size_t>(rank), width_);
       }
     };
     const auto consume = [&, hop](int rank, const Inbox& inbox) {
@@ -66,7 +55,7 @@ void RankedExchange::SendRows(OpKind kind, MatrixView<const float> source,
 void RankedExchange::WriteTokens(OpKind kind, int rank,
                                  MatrixView<const float> source,
                                  Outbox& outbox) {
-  const Payload& payload = PayloadOf(kind);
+  const Payload& payload = book_.PayloadOf(kind);
   const size_t row_bytes = payload.row_bytes(width_);
   const size_t first = book_.FirstToken(rank);
   const size_t count = book_.TokenCount(rank);
@@ -84,16 +73,11 @@ void RankedExchange::WriteRows(OpKind kind, int rank, size_t hop,
                                Outbox& outbox) {
   const auto self = static_cast<size_t>(rank);
   const SendSide& send = book_.At(rank, hop).send;
-  const size_t row_bytes = PayloadOf(kind).row_bytes(width_);
-  const auto assignment = [&](size_t tag) -> Assignment {
-    const size_t i = send.AssignmentOfTag(tag);
-    return hop == 0 ? book_.TokenAssignment(rank, i)
-                    : book_.At(rank, 0).receive.tags[i];
-  };
+  const size_t row_bytes = book_.PayloadOf(kind).row_bytes(width_);
   for (size_t to = 0; to < setup_.topology.ranks; ++to) {
     const size_t rows = send.RowCount(to);
     if (rows == 0) continue;
-    const size_t tags_end = TagBytes(kind, send.TagCount(to));
+    const size_t tags_end = send.TagCount(to) * TagBytes(kind);
     const std::span<std::byte> message =
         outbox.Add(static_cast<int>(to), {rows, tags_end + rows * row_bytes});
     const auto row_at = [&](size_t row) {
@@ -104,9 +88,8 @@ void RankedExchange::WriteRows(OpKind kind, int rank, size_t hop,
       std::memcpy(row_at(row).data(), &items[item * row_bytes], row_bytes);
     }
     for (size_t i = 0; i < send.TagCount(to); ++i) {
-      const size_t tag = send.TagBegin(to) + i;
-      Assignment sent = assignment(tag);
-      sent.row = send.RowOfTag(tag);
+      const Assignment sent =
+          book_.SentAssignment(rank, hop, send.TagBegin(to) + i);
       if (hop == 0) {
         conservation_.Sent(kind, self, self,
                            RowHash(kind, sent, row_at(sent.row)));
@@ -122,7 +105,7 @@ void RankedExchange::KeepForForwarding(OpKind kind, int rank,
                                        const Inbox& inbox) {
   RankState& state = State(rank);
   ReceiveSide& receive = book_.At(rank, 0).receive;
-  const size_t row_bytes = PayloadOf(kind).row_bytes(width_);
+  const size_t row_bytes = book_.PayloadOf(kind).row_bytes(width_);
   const size_t ranks = setup_.topology.ranks;
   if (kind == OpKind::kDispatch) receive.Clear(ranks);
   state.forwarded.clear();
@@ -130,7 +113,7 @@ void RankedExchange::KeepForForwarding(OpKind kind, int rank,
     const RouteBook::Extent extent =
         book_.ExtentOf(0, from, static_cast<size_t>(rank));
     const auto message = inbox.From(static_cast<int>(from));
-    const size_t tags_end = TagBytes(kind, extent.tags);
+    const size_t tags_end = extent.tags * TagBytes(kind);
     if (kind == OpKind::kDispatch) {
       receive.Take(static_cast<size_t>(rank), from, extent.rows,
                    message.first(tags_end));
@@ -182,7 +165,8 @@ void RankedExchange::ReceiveTokens(int rank, const Inbox& inbox) {
   }
   PlaceAssignments(rank);
 
-  const size_t row_bytes = payload_.row_bytes(width_);
+  const Payload& payload = book_.PayloadOf(OpKind::kDispatch);
+  const size_t row_bytes = payload.row_bytes(width_);
   for (size_t from = 0; from < ranks; ++from) {
     const size_t tags = receive.TagCount(from);
     if (tags == 0) continue;
@@ -196,9 +180,8 @@ void RankedExchange::ReceiveTokens(int rank, const Inbox& inbox) {
       conservation_.Received(OpKind::kDispatch, self,
                              book_.SourceOf(from, tag.token),
                              RowHash(OpKind::kDispatch, tag, row));
-      payload_.decode(
-          row.data(), width_, setup_.rounding,
-          expert_in_.Row(static_cast<size_t>(state.places[number])));
+      payload.decode(row.data(), width_, setup_.rounding,
+                     expert_in_.Row(static_cast<size_t>(state.places[number])));
     }
   }
 }
@@ -211,7 +194,8 @@ void RankedExchange::ReceiveOutputGradients(int rank, const Inbox& inbox) {
   const auto self = static_cast<size_t>(rank);
   RankState& state = State(rank);
   const ReceiveSide& receive = book_.At(rank, book_.last_hop()).receive;
-  const size_t row_bytes = gradient_payload_.row_bytes(width_);
+  const Payload& payload = book_.PayloadOf(OpKind::kDispatchGradient);
+  const size_t row_bytes = payload.row_bytes(width_);
   const bool before_fc2 = setup_.options.weight_site == WeightSite::kBeforeFc2;
   gradients.ResizeUninitialized(before_fc2 ? 0 : receive.tags.size(), width_);
   for (size_t from = 0; from < setup_.topology.ranks; ++from) {
@@ -224,11 +208,10 @@ void RankedExchange::ReceiveOutputGradients(int rank, const Inbox& inbox) {
       conservation_.Received(OpKind::kDispatchGradient, self,
                              book_.SourceOf(from, tag.token),
                              RowHash(OpKind::kDispatchGradient, tag, row));
-      gradient_payload_.decode(
-          row.data(), width_, setup_.rounding,
-          before_fc2
-              ? expert_out_.Row(static_cast<size_t>(state.places[number]))
-              : gradients.Row(number));
+      payload.decode(row.data(), width_, setup_.rounding,
+                     before_fc2 ? expert_out_.Row(
+                                      static_cast<size_t>(state.places[number]))
+                                : gradients.Row(number));
     }
   }
   if (before_fc2) return;

@@ -15,10 +15,6 @@ RankedExchange::RankedExchange(const ExchangeSetup& setup, int layer,
       layer_(layer),
       conservation_(conservation),
       local_(setup.transport.local_ranks()),
-      payload_(PayloadByName(setup.options.payload, setup.rounding)),
-      gradient_payload_(
-          PayloadByName(setup.options.gradient_payload, setup.rounding)),
-      reply_payload_(PayloadByName("unquantized", setup.rounding)),
       book_(setup, layer),
       states_(static_cast<size_t>(local_.size())) {}
 

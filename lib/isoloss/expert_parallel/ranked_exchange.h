@@ -18,7 +18,6 @@
 #include "isoloss/base/executor.h"
 #include "isoloss/expert_parallel/conservation.h"
 #include "isoloss/expert_parallel/exchange.h"
-#include "isoloss/expert_parallel/payload.h"
 #include "isoloss/expert_parallel/route_book.h"
 #include "isoloss/transport/transport.h"
 
@@ -102,8 +101,6 @@ class RankedExchange : public Exchange {
   void ReceiveTokens(int rank, const transport::Inbox& inbox);
   void PlaceAssignments(int rank);
   void ReceiveOutputGradients(int rank, const transport::Inbox& inbox);
-  /// Returns the payload of the rows that go to the experts in this operation.
-  const Payload& PayloadOf(transport::OpKind kind) const;
 
   // ranked_return.cc has the way back.
   /// Sends the sum for each row of the last hop back to the tokens' ranks,
@@ -127,9 +124,6 @@ class RankedExchange : public Exchange {
   int layer_;
   Conservation& conservation_;
   transport::RankRange local_;
-  const Payload& payload_;           // of token rows
-  const Payload& gradient_payload_;  // of output gradients
-  const Payload& reply_payload_;     // of all that comes back
   RouteBook book_;
   std::vector<RankState> states_;  // [local ranks]
 

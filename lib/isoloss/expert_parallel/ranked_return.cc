@@ -41,16 +41,11 @@ void AddRowsRoundingEach(MatrixView<const float> rows,
   }
 }
 
-size_t WeightBytes(OpKind kind, size_t tags) {
-  return kind == OpKind::kCombineGradient ? tags * sizeof(float) : 0;
-}
-
 }  // namespace
 
 void RankedExchange::ReturnRows(OpKind kind,
                                 MatrixView<const float> expert_rows,
                                 MatrixView<float> out) {
-  const size_t row_bytes = reply_payload_.row_bytes(width_);
   for (size_t hop = book_.hops(); hop-- > 0;) {
     const auto produce = [&, hop](int rank, Outbox& outbox) {
       RankState& state = State(rank);
@@ -73,10 +68,8 @@ void RankedExchange::ReturnRows(OpKind kind,
     };
     const auto expect = [&, hop](int rank, std::span<MessageSize> sizes) {
       for (size_t from = 0; from < sizes.size(); ++from) {
-        const RouteBook::Extent extent =
-            book_.ExtentOf(hop, static_cast<size_t>(rank), from);
-        sizes[from] = {extent.rows, WeightBytes(kind, extent.tags) +
-                                        extent.rows * row_bytes};
+        sizes[from] =
+            book_.MessageOf(kind, hop, from, static_cast<size_t>(rank), width_);
       }
     };
     const auto consume = [&, hop](int rank, const Inbox& inbox) {
@@ -153,11 +146,12 @@ void RankedExchange::WriteReply(OpKind kind, int rank, size_t hop,
                                 Outbox& outbox) {
   const auto self = static_cast<size_t>(rank);
   const ReceiveSide& receive = book_.At(rank, hop).receive;
-  const size_t row_bytes = reply_payload_.row_bytes(width_);
+  const Payload& payload = book_.PayloadOf(kind);
+  const size_t row_bytes = payload.row_bytes(width_);
   for (size_t to = 0; to < setup_.topology.ranks; ++to) {
     const size_t count = receive.RowCount(to);
     if (count == 0) continue;
-    const size_t weights_end = WeightBytes(kind, receive.TagCount(to));
+    const size_t weights_end = receive.TagCount(to) * TagBytes(kind);
     const std::span<std::byte> message = outbox.Add(
         static_cast<int>(to), {count, weights_end + count * row_bytes});
     if (weights_end > 0) {
@@ -178,7 +172,7 @@ void RankedExchange::WriteReply(OpKind kind, int rank, size_t hop,
           message.subspan(weights_end + i * row_bytes, row_bytes);
       const size_t from =
           places.empty() ? row : static_cast<size_t>(places[row]);
-      reply_payload_.encode(rows.Row(from), width_, bytes.data());
+      payload.encode(rows.Row(from), width_, bytes.data());
       const Assignment& tag = receive.tags[receive.tag_of_row[row]];
       conservation_.Sent(
           kind, self, book_.SourceOf(to, tag.token),
@@ -196,12 +190,13 @@ MatrixView<const float> RankedExchange::ReadReply(OpKind kind, int rank,
                                                   std::span<float> dweights) {
   static thread_local Matrix<float> rows;  // [rows sent, D]
   const SendSide& send = book_.At(rank, hop).send;
-  const size_t row_bytes = reply_payload_.row_bytes(width_);
+  const Payload& payload = book_.PayloadOf(kind);
+  const size_t row_bytes = payload.row_bytes(width_);
   rows.ResizeUninitialized(send.rows(), width_);
   for (size_t from = 0; from < setup_.topology.ranks; ++from) {
     if (send.RowCount(from) == 0) continue;
     const auto message = inbox.From(static_cast<int>(from));
-    const size_t weights_end = WeightBytes(kind, send.TagCount(from));
+    const size_t weights_end = send.TagCount(from) * TagBytes(kind);
     for (size_t i = 0; i < weights_end / sizeof(float); ++i) {
       const size_t assignment = send.AssignmentOfTag(send.TagBegin(from) + i);
       std::memcpy(&dweights[assignment], &message[i * sizeof(float)],
@@ -219,8 +214,7 @@ MatrixView<const float> RankedExchange::ReadReply(OpKind kind, int rank,
       const auto [name, source] = book_.ReplyTo(rank, hop, row);
       conservation_.Received(kind, static_cast<size_t>(rank), source,
                              RowHash(kind, name, bytes));
-      reply_payload_.decode(bytes.data(), width_, setup_.rounding,
-                            rows.Row(row));
+      payload.decode(bytes.data(), width_, setup_.rounding, rows.Row(row));
     }
   }
   return rows.view();

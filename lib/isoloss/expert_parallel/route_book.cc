@@ -12,6 +12,10 @@ RouteBook::RouteBook(const ExchangeSetup& setup, int layer)
       transport_(setup.transport),
       layer_(layer),
       local_(setup.transport.local_ranks()),
+      payload_(PayloadByName(setup.options.payload, setup.rounding)),
+      gradient_payload_(
+          PayloadByName(setup.options.gradient_payload, setup.rounding)),
+      reply_payload_(PayloadByName("unquantized", setup.rounding)),
       layout_(setup.topology, setup.dispatch_units, setup.options.padding,
               local_),
       ports_(static_cast<size_t>(local_.size())) {}
@@ -37,6 +41,24 @@ size_t RouteBook::FirstToken(int rank) const {
 
 size_t RouteBook::TokenCount(int rank) const {
   return FirstToken(rank + 1) - FirstToken(rank);
+}
+
+const Payload& RouteBook::PayloadOf(OpKind kind) const {
+  return kind == OpKind::kDispatch           ? payload_
+         : kind == OpKind::kDispatchGradient ? gradient_payload_
+                                             : reply_payload_;
+}
+
+transport::MessageSize RouteBook::MessageOf(OpKind kind, size_t hop,
+                                            size_t from, size_t to,
+                                            size_t width) const {
+  const bool back =
+      kind == OpKind::kCombine || kind == OpKind::kCombineGradient;
+  const Extent extent =
+      back ? ExtentOf(hop, to, from) : ExtentOf(hop, from, to);
+  if (extent.rows == 0) return {};
+  return {extent.rows, extent.tags * TagBytes(kind) +
+                           extent.rows * PayloadOf(kind).row_bytes(width)};
 }
 
 RouteBook::Extent RouteBook::ExtentOf(size_t hop, size_t from,
@@ -110,7 +132,16 @@ Assignment RouteBook::TokenAssignment(int rank, size_t i) const {
           .slot = static_cast<uint16_t>(k),
           .expert = static_cast<uint16_t>(expert_ids_(t, k)),
           .row = 0,
-          .weight = weights_(t, k)};
+          .weight = weights_.empty() ? 0.0f : weights_(t, k)};
+}
+
+Assignment RouteBook::SentAssignment(int rank, size_t hop, size_t tag) const {
+  const Port& port = At(rank, hop);
+  const size_t i = port.send.AssignmentOfTag(tag);
+  Assignment sent =
+      hop == 0 ? TokenAssignment(rank, i) : At(rank, 0).receive.tags[i];
+  sent.row = port.send.RowOfTag(tag);
+  return sent;
 }
 
 /// Builds what the rank sends of its own tokens.

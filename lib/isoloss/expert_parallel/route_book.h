@@ -1,5 +1,6 @@
 // Records which ranks send which rows to which ranks, in one MoE layer's
-// exchange of one step. RankedExchange moves the rows.
+// exchange of one step. RankedExchange moves the rows, IndexedExchange finds
+// them where they lie.
 #pragma once
 
 #include <array>
@@ -14,6 +15,7 @@
 #include "isoloss/expert_parallel/hop.h"
 #include "isoloss/expert_parallel/layout.h"
 #include "isoloss/expert_parallel/options.h"
+#include "isoloss/expert_parallel/payload.h"
 #include "isoloss/expert_parallel/topology.h"
 #include "isoloss/kernels/rounding.h"
 #include "isoloss/transport/transport.h"
@@ -29,6 +31,14 @@ struct ExchangeSetup {
   transport::Transport& transport;
   Executor& executor;
 };
+
+/// Returns how many bytes an operation sends of each assignment beside rows: a
+/// dispatch sends it whole, and weights' gradients come back.
+constexpr size_t TagBytes(transport::OpKind kind) {
+  return kind == transport::OpKind::kDispatch          ? sizeof(Assignment)
+         : kind == transport::OpKind::kCombineGradient ? sizeof(float)
+                                                       : 0;
+}
 
 /// A phase of a local rank calls the methods that take a rank, with its own
 /// rank.
@@ -59,7 +69,8 @@ class RouteBook {
   /// Returns the order in which the rows of a hop come back and are added.
   FoldOrder fold_order() const;
 
-  /// Begins a step: gathers the counts of all ranks. Keeps both views.
+  /// Begins a step: gathers the counts of all ranks. Keeps both views. Without
+  /// weights, assignments have the weight 0.
   /// Errors   TransportError if counts do not add up.
   void Count(MatrixView<const int32_t> expert_ids,
              MatrixView<const float> weights);
@@ -83,8 +94,16 @@ class RouteBook {
   /// slot).
   Assignment TokenAssignment(int rank, size_t i) const;
 
+  /// Returns what carries the rows of an operation. Rows that come back are
+  /// never quantised.
+  const Payload& PayloadOf(transport::OpKind kind) const;
   /// Returns the extent of the message from `from` to `to` in a dispatch's hop.
   Extent ExtentOf(size_t hop, size_t from, size_t to) const;
+  /// Returns the size of the message from `from` to `to` in a hop of an
+  /// operation that moves rows of `width` values. Rows come back along the hops
+  /// of a dispatch.
+  transport::MessageSize MessageOf(transport::OpKind kind, size_t hop,
+                                   size_t from, size_t to, size_t width) const;
   Port& At(int rank, size_t hop) {
     return ports_[static_cast<size_t>(rank - local_.first)][hop];
   }
@@ -95,6 +114,8 @@ class RouteBook {
   void BuildTokens(int rank);
   /// Builds what a gateway forwards to the ranks of its node in hop 1.
   void BuildForwarding(int rank);
+  /// Returns the assignment that `rank` sends in `hop` as number `tag`.
+  Assignment SentAssignment(int rank, size_t hop, size_t tag) const;
   /// Returns the rank that owns the token of `tag`, which came from `peer`.
   /// Throws TransportError if `peer` does not own it in hop 0, if there is no
   /// such token or expert, or if `rank` is not on the way to the expert.
@@ -114,6 +135,9 @@ class RouteBook {
   transport::Transport& transport_;
   const int layer_;
   const transport::RankRange local_;
+  const Payload& payload_;           // of token rows
+  const Payload& gradient_payload_;  // of output gradients
+  const Payload& reply_payload_;     // of all that comes back
   Layout layout_;
   DispatchCounts counts_;
   std::vector<std::array<Port, 2>> ports_;  // [local ranks, hops]

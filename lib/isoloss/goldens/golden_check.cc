@@ -88,10 +88,13 @@ fs::path FolderOf(const Case& one, const Lane& lane) {
 /// Each job has a thread of its own.
 using LaneJob = std::function<void(Executor& executor)>;
 
-/// Returns false if a signal ended the jobs.
-bool RunSideBySide(const char* title, const std::vector<LaneJob>& jobs) {
+/// Returns false if a signal ended the jobs, whose executors are of a device.
+bool RunSideBySide(const char* title, const std::vector<LaneJob>& jobs,
+                   const std::string& on) {
+  Crew crew = campaign::OneThreadEach(jobs.size(), 0);
+  crew.make_executor = device::FindDevice(on).make_executor;
   const bool done = campaign::RunJobs(
-      title, jobs.size(), 0, system::InterruptFlag(),
+      title, jobs.size(), crew, system::InterruptFlag(),
       [&](size_t i, Executor& executor) { jobs[i](executor); });
   return done && !system::InterruptFlag().load();
 }
@@ -134,19 +137,20 @@ void FinishTraining(Case& one) {
 }
 
 std::vector<LaneJob> TrainingJobs(std::vector<std::unique_ptr<Case>>& cases,
-                                  const verify::MakeHooks& plant) {
+                                  const GoldenCheckPlan& plan) {
   std::vector<LaneJob> jobs;
   for (const auto& owned : cases) {
     Case* const one = owned.get();
-    jobs.push_back([one, &plant](Executor&) {
+    jobs.push_back([one, &plan](Executor&) {
       train::Experiment experiment = one->folder.experiment;
       experiment.parallel.workers = 1;
+      experiment.parallel.on = plan.on;
       one->rerun = RunAll(experiment, one->out,
-                          PlantInCandidates(experiment, plant), true);
+                          PlantInCandidates(experiment, plan.plant), true);
       FinishTraining(*one);
     });
     // With planted faults no lanes run, since lanes test the program as it is.
-    if (plant) continue;
+    if (plan.plant) continue;
     one->lanes.resize(one->folder.suite.lanes.size());
     for (size_t i = 0; i < one->lanes.size(); ++i) {
       const Lane& lane = one->folder.suite.lanes[i];
@@ -340,9 +344,10 @@ bool CheckGoldens(
   const TemporaryFolder temporary;
   std::vector<std::unique_ptr<Case>> cases =
       OpenCases(plan, plan.out.empty() ? temporary.path() : plan.out);
-  if (!RunSideBySide("runs", TrainingJobs(cases, plan.plant))) return false;
+  if (!RunSideBySide("runs", TrainingJobs(cases, plan), plan.on)) return false;
   for (const auto& one : cases) CompareWithGoldens(*one);
-  if (!RunSideBySide("probes", ProbingJobs(cases, plan.plant))) return false;
+  if (!RunSideBySide("probes", ProbingJobs(cases, plan.plant), plan.on))
+    return false;
   for (const auto& one : cases) {
     one->found.folder = one->folder.path;
     Judge(*one);

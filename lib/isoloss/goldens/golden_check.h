@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "isoloss/device/devices.h"
 #include "isoloss/gate/verdict.h"
 #include "isoloss/goldens/golden_lanes.h"
 #include "isoloss/system/exit_code.h"
@@ -19,6 +20,8 @@ struct GoldenCheckPlan {
   std::vector<std::filesystem::path> folders = {};  ///< {}: golden/curves/*
   std::filesystem::path out = {};  ///< keeps what is computed; "": nothing does
   bool draft = false;              ///< take goldens of a modified source
+  /// The runs of the goldens compute there; lanes do not.
+  std::string on = device::kCpu;
   /// Tests use it to plant faults in all arms but the baseline. No lanes are
   /// run then.
   verify::MakeHooks plant = {};

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <array>
+
 #include "isoloss/kernels/row_tasks.h"
 #include "isoloss/kernels/rowwise.h"
 #include "isoloss/kernels/scalar/rowwise.h"
@@ -61,6 +64,40 @@ namespace {
 
 HWY_EXPORT(AdamWUpdate);
 
+void RequireLengths(const MeasuredAdamW& update) {
+  constexpr const char* kWhere = "MeasuredAdamWUpdate";
+  const size_t size = update.parameter.size();
+  const size_t leaves = SquaresLeaves(size);
+  RequireLength(kWhere, "first_moment", update.first_moment.size(), size);
+  RequireLength(kWhere, "second_moment", update.second_moment.size(), size);
+  RequireLength(kWhere, "gradient", update.gradient.size(), size);
+  RequireLength(kWhere, "parameter_squares", update.parameter_squares.size(),
+                leaves);
+  RequireLength(kWhere, "update_squares", update.update_squares.size(), leaves);
+}
+
+/// Updates the elements of one leaf and computes its sums of squares.
+void UpdateLeaf(const MeasuredAdamW& update, size_t leaf) {
+  static Executor alone(1);  // runs loops in the calling thread
+  const size_t first = leaf * kSquaresLeaf;
+  const size_t size = std::min(kSquaresLeaf, update.parameter.size() - first);
+  const std::span<float> parameter = update.parameter.subspan(first, size);
+  const std::span<float> gradient = update.gradient.subspan(first, size);
+  std::array<float, kSquaresLeaf> change;
+  SumOfSquaresLeaves(parameter, update.parameter_squares.subspan(leaf, 1),
+                     alone);
+  std::copy(parameter.begin(), parameter.end(), change.begin());
+  AdamWUpdate(parameter, update.first_moment.subspan(first, size),
+              update.second_moment.subspan(first, size), gradient,
+              update.scalars, alone);
+  if (update.keeps_parameter) {
+    std::copy_n(change.begin(), size, gradient.begin());
+  }
+  for (size_t i = 0; i < size; ++i) change[i] = parameter[i] - change[i];
+  SumOfSquaresLeaves(std::span(change).first(size),
+                     update.update_squares.subspan(leaf, 1), alone);
+}
+
 }  // namespace
 
 void AdamWUpdate(std::span<float> parameter, std::span<float> first_moment,
@@ -81,6 +118,20 @@ void AdamWUpdate(std::span<float> parameter, std::span<float> first_moment,
      second_moment.subspan(first, count), gradient.subspan(first, count),
      scalars);
   });
+}
+
+void MeasuredAdamWUpdate(std::span<const MeasuredAdamW> updates,
+                         Executor& executor) {
+  for (const MeasuredAdamW& update : updates) RequireLengths(update);
+  if (RanElsewhere(&MeasuredAdamWUpdate, updates, executor)) return;
+  for (const MeasuredAdamW& update : updates) {
+    ForRowRuns(update.parameter.size(), 1, kSquaresLeaf, executor,
+               [&](size_t first, size_t count) {
+                 for (size_t i = 0; i < count; i += kSquaresLeaf) {
+                   UpdateLeaf(update, (first + i) / kSquaresLeaf);
+                 }
+               });
+  }
 }
 
 }  // namespace isoloss::kernels

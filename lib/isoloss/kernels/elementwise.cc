@@ -20,6 +20,7 @@ namespace isoloss::kernels::HWY_NAMESPACE {
 using scalar::Add;
 using scalar::Cast;
 using scalar::ElementSigmoid;
+using scalar::Subtract;
 using scalar::SwigluBackward;
 using scalar::SwigluForward;
 
@@ -102,6 +103,19 @@ void Add(MatrixView<const float> x, MatrixView<const float> y,
   }
 }
 
+void Subtract(MatrixView<const float> x, MatrixView<const float> y,
+              MatrixView<float> out) {
+  const FloatTag d;
+  for (size_t t = 0; t < x.rows(); ++t) {
+    ForEachVector(d, x.cols(), [&](size_t j, size_t n) HWY_ATTR {
+      StoreFirst(
+          d,
+          hn::Sub(LoadFirst(d, x.Row(t) + j, n), LoadFirst(d, y.Row(t) + j, n)),
+          out.Row(t) + j, n);
+    });
+  }
+}
+
 void Cast(MatrixView<const float> source, Rounding rounding,
           MatrixView<float> out) {
   const FloatTag d;
@@ -127,6 +141,7 @@ HWY_EXPORT(ElementSigmoid);
 HWY_EXPORT(SwigluForward);
 HWY_EXPORT(SwigluBackward);
 HWY_EXPORT(Add);
+HWY_EXPORT(Subtract);
 HWY_EXPORT(Cast);
 
 }  // namespace
@@ -184,6 +199,17 @@ void Add(MatrixView<const float> x, MatrixView<const float> y,
     HWY_DYNAMIC_DISPATCH(Add)
     (x.Rows(first, count), y.Rows(first, count), rounding,
      out.Rows(first, count));
+  });
+}
+
+void Subtract(MatrixView<const float> x, MatrixView<const float> y,
+              MatrixView<float> out, Executor& executor) {
+  RequireShape("Subtract", "y", y, x.rows(), x.cols());
+  RequireShape("Subtract", "out", out, x.rows(), x.cols());
+  if (RanElsewhere(&Subtract, x, y, out, executor)) return;
+  ForRowRuns(x.rows(), x.cols(), 1, executor, [&](size_t first, size_t count) {
+    HWY_DYNAMIC_DISPATCH(Subtract)
+    (x.Rows(first, count), y.Rows(first, count), out.Rows(first, count));
   });
 }
 

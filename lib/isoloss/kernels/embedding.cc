@@ -62,38 +62,43 @@ void GatherRows(MatrixView<const float> table, std::span<const int32_t> index,
   });
 }
 
-void EmbeddingGradient::GroupPositions(std::span<const int32_t> tokens,
-                                       size_t vocab) {
+void PositionsOfIds::Group(std::span<const int32_t> tokens, size_t vocab) {
   // A counting sort is stable, so positions stay ascending within an id.
-  id_begins_.assign(vocab + 1, 0);
-  for (const int32_t id : tokens) ++id_begins_[static_cast<size_t>(id) + 1];
-  std::partial_sum(id_begins_.begin(), id_begins_.end(), id_begins_.begin());
-  next_.assign(id_begins_.begin(), id_begins_.end() - 1);
+  begins_.assign(vocab + 1, 0);
+  for (const int32_t id : tokens) ++begins_[static_cast<size_t>(id) + 1];
+  std::partial_sum(begins_.begin(), begins_.end(), begins_.begin());
+  next_.assign(begins_.begin(), begins_.end() - 1);
   positions_.resize(tokens.size());
   for (size_t t = 0; t < tokens.size(); ++t) {
     positions_[next_[static_cast<size_t>(tokens[t])]++] = t;
   }
 }
 
-void EmbeddingGradient::Add(std::span<const int32_t> tokens,
-                            std::span<const size_t> sequence_ends,
-                            MatrixView<const float> dx,
-                            MatrixView<float> dtable, Executor& executor) {
-  GroupPositions(tokens, dtable.rows());
+void AddEmbeddingGradient(std::span<const int32_t> tokens,
+                          std::span<const size_t> sequence_ends,
+                          MatrixView<const float> dx, MatrixView<float> dtable,
+                          Executor& executor) {
+  if (RanElsewhere(&AddEmbeddingGradient, tokens, sequence_ends, dx, dtable,
+                   executor))
+    return;
+  // This memory is kept from call to call, like all scratch of a training step.
+  static thread_local PositionsOfIds kept_positions;
+  static thread_local Matrix<float> kept_nodes;  // [levels of the tree, D]
   const size_t width = std::bit_ceil(sequence_ends.size());
-  nodes_.ResizeUninitialized(std::bit_width(width), dx.cols());
+  kept_positions.Group(tokens, dtable.rows());
+  kept_nodes.ResizeUninitialized(std::bit_width(width), dx.cols());
+  // These are of the calling thread, for all.
+  const PositionsOfIds& positions = kept_positions;
+  const MatrixView<float> nodes = kept_nodes.view();
   // Each thread takes columns, because a few ids may have most of the tokens.
   constexpr size_t kCacheLine = 64 / sizeof(float);
   ForRowRuns(dx.cols(), dx.rows(), kCacheLine, executor,
              [&](size_t first, size_t count) {
                const SequenceTree tree{sequence_ends, dx.Cols(first, count),
-                                       nodes_.view().Cols(first, count)};
+                                       nodes.Cols(first, count)};
                for (size_t id = 0; id < dtable.rows(); ++id) {
-                 const auto positions = std::span(positions_)
-                                            .first(id_begins_[id + 1])
-                                            .subspan(id_begins_[id]);
-                 if (positions.empty()) continue;
-                 tree.ComputeNode(positions, 0, width, 0);
+                 if (positions.Of(id).empty()) continue;
+                 tree.ComputeNode(positions.Of(id), 0, width, 0);
                  AddRow(tree.nodes.Row(0), count, dtable.Row(id) + first);
                }
              });

@@ -142,8 +142,8 @@ void Gemm(const GemmProblem& problem) {
 }
 
 void GemmBatch(std::span<const GemmProblem> problems, Executor& executor) {
-  if (RanElsewhere(&GemmBatch, problems, executor)) return;
   for (const GemmProblem& problem : problems) CheckGemmProblem(problem);
+  if (RanElsewhere(&GemmBatch, problems, executor)) return;
   if (std::ranges::all_of(problems, &GemmProblem::is_packable)) {
     RunPackable(problems, executor);
     return;

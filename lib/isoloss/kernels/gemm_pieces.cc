@@ -1,11 +1,12 @@
 #include "isoloss/kernels/gemm_pieces.h"
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 
+#include "isoloss/kernels/piece_sum.h"
 #include "isoloss/kernels/prepare.h"
 #include "isoloss/kernels/rounding.h"
+#include "isoloss/kernels/same_operand.h"
 #include "isoloss/kernels/scalar/gemm.h"
 #include "isoloss/kernels/tree.h"
 #include "isoloss/kernels/truncating_sum.h"
@@ -15,26 +16,6 @@ namespace {
 
 /// One thread computes this number of rows of a product at a time.
 constexpr size_t kStripRows = 64;
-
-bool SameSpan(std::span<const size_t> x, std::span<const size_t> y) {
-  return std::ranges::equal(x, y);
-}
-
-bool SameOperand(const Operand& x, const Operand& y) {
-  return x.values.data() == y.values.data() &&
-         x.values.rows() == y.values.rows() &&
-         x.values.cols() == y.values.cols() &&
-         x.values.stride() == y.values.stride() &&
-         x.contraction == y.contraction && x.rounding == y.rounding &&
-         x.quantization == y.quantization && x.state == y.state &&
-         x.before == y.before && x.state_before == y.state_before &&
-         SameSpan(x.tensor_ends, y.tensor_ends);
-}
-
-bool SamePieces(const Pieces& x, const Pieces& y) {
-  return x.length == y.length && SameSpan(x.stored_ends, y.stored_ends) &&
-         SameSpan(x.segment_ends, y.segment_ends);
-}
 
 MatrixView<const float> Part(const Matrix<float>& values, size_t first,
                              size_t count, size_t begin, size_t end) {
@@ -64,20 +45,13 @@ void AccumulatePiece(const PreparedOperand& a, size_t first,
 void AddPiece(const Matrix<float>& part, const PreparedOperand& a, size_t first,
               const PreparedOperand& b, size_t piece, bool is_first,
               Rounding outer, Matrix<float>& sums) {
-  const bool scaled = a.factors.size() > 0 || b.factors.size() > 0;
+  const PieceSum adder{a.factors.size() > 0 || b.factors.size() > 0, outer};
   for (size_t i = 0; i < sums.rows(); ++i) {
     const float of_a =
         a.factors.size() > 0 ? a.factors(first + i, piece) : 1.0f;
     for (size_t j = 0; j < sums.cols(); ++j) {
-      float sum = part(i, j);
-      if (scaled) {
-        const float factor =
-            of_a * (b.factors.size() > 0 ? b.factors(j, piece) : 1.0f);
-        sum = is_first ? sum * factor : std::fma(sum, factor, sums(i, j));
-      } else if (!is_first) {
-        sum = sums(i, j) + sum;
-      }
-      sums(i, j) = Rounded(sum, outer);
+      const float of_b = b.factors.size() > 0 ? b.factors(j, piece) : 1.0f;
+      sums(i, j) = adder.Add(is_first, sums(i, j), part(i, j), of_a * of_b);
     }
   }
 }

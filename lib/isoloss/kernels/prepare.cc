@@ -8,6 +8,7 @@
 
 #include "isoloss/formats/rules.h"
 #include "isoloss/kernels/quantize.h"
+#include "isoloss/kernels/row_tasks.h"
 #include "isoloss/kernels/rowwise.h"
 
 // Compiles this file once per target.
@@ -236,6 +237,29 @@ void Gather(const Operand& operand, const TensorCut& cut,
   }
 }
 
+void QuantizeTensor(MatrixView<float> tensor, const Quantization& quantization,
+                    const formats::TensorState& state) {
+  if (!HWY_DYNAMIC_DISPATCH(CanRound)(quantization)) {
+    CopyRounded(
+        formats::Dequantize(formats::Quantize(tensor, quantization, state),
+                            quantization)
+            .view(),
+        Rounding::kFp32, tensor);
+    return;
+  }
+  Matrix<float> scales;
+  const float of_tensor = QuantizeInPlace(tensor, quantization, state, scales);
+  const formats::Cell cell =
+      formats::CellIn(quantization, tensor.rows(), tensor.cols());
+  const bool scales_sums = quantization.scales_sums();
+  for (size_t i = 0; i < tensor.rows(); ++i) {
+    for (size_t k = 0; k < tensor.cols(); ++k) {
+      if (scales_sums) tensor(i, k) *= scales(i / cell.rows, k / cell.cols);
+      tensor(i, k) *= of_tensor;
+    }
+  }
+}
+
 /// Returns the stored rows of a tensor after the quantisation that came before.
 Matrix<float> QuantizedBefore(const Operand& operand, const TensorCut& cut) {
   const Range rows =
@@ -324,27 +348,13 @@ float QuantizeInPlace(MatrixView<float> tensor,
   return of_tensor.scale.decode;
 }
 
-void QuantizeTensor(MatrixView<float> tensor, const Quantization& quantization,
-                    const formats::TensorState& state) {
-  if (!HWY_DYNAMIC_DISPATCH(CanRound)(quantization)) {
-    CopyRounded(
-        formats::Dequantize(formats::Quantize(tensor, quantization, state),
-                            quantization)
-            .view(),
-        Rounding::kFp32, tensor);
-    return;
-  }
-  Matrix<float> scales;
-  const float of_tensor = QuantizeInPlace(tensor, quantization, state, scales);
-  const formats::Cell cell =
-      formats::CellIn(quantization, tensor.rows(), tensor.cols());
-  const bool scales_sums = quantization.scales_sums();
-  for (size_t i = 0; i < tensor.rows(); ++i) {
-    for (size_t k = 0; k < tensor.cols(); ++k) {
-      if (scales_sums) tensor(i, k) *= scales(i / cell.rows, k / cell.cols);
-      tensor(i, k) *= of_tensor;
-    }
-  }
+void QuantizeTensors(std::span<const TensorToQuantize> tensors,
+                     Executor& executor) {
+  if (RanElsewhere(&QuantizeTensors, tensors, executor)) return;
+  executor.ParallelFor(tensors.size(), [tensors](size_t i) {
+    const auto& [tensor, quantization, state] = tensors[i];
+    QuantizeTensor(tensor, *quantization, state);
+  });
 }
 
 void PrepareTensor(const Operand& operand, const Pieces& pieces,

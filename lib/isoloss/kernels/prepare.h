@@ -1,6 +1,11 @@
 // Quantises operands as wholes, fast and bit-equal to PrepareTensorScalar.
 #pragma once
 
+#include <span>
+
+#include "isoloss/base/executor.h"
+#include "isoloss/base/matrix.h"
+#include "isoloss/formats/quantize.h"
 #include "isoloss/kernels/prepared_operand.h"
 
 namespace isoloss::kernels {
@@ -13,11 +18,18 @@ void PrepareTensor(const Operand& operand, const Pieces& pieces,
 void Prepare(const Operand& operand, const Pieces& pieces, bool exponents,
              PreparedOperand& prepared);
 
-/// Quantises and dequantises a tensor in place, as formats::Dequantize does.
 /// Columns are the contraction axis and fill whole runs of a transform.
-void QuantizeTensor(MatrixView<float> tensor,
-                    const formats::Quantization& quantization,
-                    const formats::TensorState& state);
+struct TensorToQuantize {
+  MatrixView<float> tensor;
+  const formats::Quantization* quantization;
+  formats::TensorState state = {};
+};
+
+/// Quantises and dequantises tensors in place, as formats::Dequantize does. No
+/// two tensors have an element in common.
+/// Exact    bits depend on the tensors only.
+void QuantizeTensors(std::span<const TensorToQuantize> tensors,
+                     Executor& executor);
 
 /// Quantises a tensor in place, as formats::Quantize: each element becomes the
 /// value of its code, times its cell's scale unless scales multiply sums.

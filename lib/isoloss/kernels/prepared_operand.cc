@@ -5,7 +5,7 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/rng.h"
-#include "isoloss/formats/e4m3.h"
+#include "isoloss/kernels/operand_exponents.h"
 #include "isoloss/kernels/truncating_sum.h"
 
 namespace isoloss::kernels {
@@ -53,30 +53,11 @@ Matrix<float> RowsOf(const Operand& operand, const TensorCut& cut) {
   return result;
 }
 
-/// Returns the unbiased exponent field of a code; a subnormal has that of the
-/// smallest normal.
-int ExponentOf(const formats::Format& format, uint32_t code) {
-  const uint32_t magnitude = code & ((1u << (format.bits() - 1)) - 1);
-  const auto field = static_cast<int>(magnitude >> format.mantissa_bits);
-  return std::max(field, 1) - format.bias;
-}
-
-/// Returns the exponent of scale (i, j) of a tensor, if it is among the scales
-/// that codes are multiplied by, and 0 otherwise.
-int ExponentOfScale(const QuantizedTensor& tensor,
-                    const Quantization& quantization, size_t i, size_t j) {
-  switch (quantization.scale_format) {
-    case formats::ScaleFormat::kE8m0:
-      return tensor.scale_bytes(i, j) - 127;
-    case formats::ScaleFormat::kE4m3:
-      return ExponentOf(formats::kE4m3Format, tensor.scale_bytes(i, j));
-    case formats::ScaleFormat::kPow2:
-      return FloatExponentOf(tensor.scales(i, j));
-    case formats::ScaleFormat::kNone:
-    case formats::ScaleFormat::kFp32:
-      break;
-  }
-  return 0;
+formats::Scale ScaleAt(const QuantizedTensor& tensor, size_t i, size_t j) {
+  formats::Scale scale;
+  scale.decode = tensor.scales(i, j);
+  if (tensor.scale_bytes.size() > 0) scale.byte = tensor.scale_bytes(i, j);
+  return scale;
 }
 
 void WriteExponents(const QuantizedTensor& tensor,
@@ -88,9 +69,9 @@ void WriteExponents(const QuantizedTensor& tensor,
     for (size_t k = 0; k < tensor.codes.cols(); ++k) {
       prepared.exponents(cut.rows.begin + i, cut.prepared_steps.begin + k) =
           static_cast<int16_t>(
-              ExponentOf(*quantization.element, tensor.codes(i, k)) +
-              ExponentOfScale(tensor, quantization, i / cell.rows,
-                              k / cell.cols));
+              ExponentOfCode(*quantization.element, tensor.codes(i, k)) +
+              ExponentOfScale(quantization,
+                              ScaleAt(tensor, i / cell.rows, k / cell.cols)));
     }
   }
 }

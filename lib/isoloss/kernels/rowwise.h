@@ -181,6 +181,11 @@ void CrossEntropy(MatrixView<const float> logits,
 void Add(MatrixView<const float> x, MatrixView<const float> y,
          Rounding rounding, MatrixView<float> out, Executor& executor);
 
+/// out = x - y.
+/// Shapes   all [T, D].
+void Subtract(MatrixView<const float> x, MatrixView<const float> y,
+              MatrixView<float> out, Executor& executor);
+
 /// out = round(source), which with kFp32 is a copy.
 /// Shapes   both [T, D].
 void Cast(MatrixView<const float> source, Rounding rounding,
@@ -242,21 +247,55 @@ void AdamWUpdate(std::span<float> parameter, std::span<float> first_moment,
 /// Sums over tokens in FP64: leaves of kTokenLeaf, ascending, go up the aligned
 /// tree.
 double SumOfTokens(std::span<const float> values);
-/// Returns the largest magnitude of the rounded values that are finite, and 0
-/// if there is none.
-float FiniteAmax(MatrixView<const float> values, Rounding rounding,
-                 Executor& executor);
+/// Sets amaxes[g] to the largest magnitude of the rounded values that are
+/// finite in rows [begins[g], begins[g + 1]), and to 0 if there is none.
+/// Shapes   begins [G + 1], ascending up to at most T; amaxes [G], in the
+///          host's memory.
+void FiniteAmaxes(MatrixView<const float> values,
+                  std::span<const size_t> begins, Rounding rounding,
+                  std::span<float> amaxes, Executor& executor);
 
 /// SumOfSquares adds this number of elements per leaf.
 inline constexpr size_t kSquaresLeaf = 1024;
+/// Returns the number of leaves of a sum over so many elements.
+constexpr size_t SquaresLeaves(size_t elements) {
+  return (elements + kSquaresLeaf - 1) / kSquaresLeaf;
+}
 
 /// Sums squares in FP64: leaves of kSquaresLeaf consecutive elements, each in
 /// 16 lanes of fma(double(x), double(x), acc), go up the aligned tree.
 double SumOfSquares(std::span<const float> values, Executor& executor);
 /// Computes the leaves of SumOfSquares alone: leaves[i] is of elements [i *
 /// kSquaresLeaf, …).
-/// Shapes   leaves [ceil(values / kSquaresLeaf)].
+/// Shapes   leaves [SquaresLeaves(values)], in the host's memory.
 void SumOfSquaresLeaves(std::span<const float> values, std::span<double> leaves,
                         Executor& executor);
+/// Shapes   as SumOfSquaresLeaves.
+struct TensorSquares {
+  std::span<const float> values;
+  std::span<double> leaves;
+};
+/// Computes SumOfSquaresLeaves of each tensor.
+void SquaresOfTensors(std::span<const TensorSquares> tensors,
+                      Executor& executor);
+
+/// A step of AdamW on one tensor is measured with these arrays.
+/// Shapes   all of one length; the leaves [SquaresLeaves(length)], in the
+///          host's memory.
+struct MeasuredAdamW {
+  std::span<float> parameter;
+  std::span<float> first_moment;
+  std::span<float> second_moment;
+  std::span<float> gradient;
+  AdamWScalars scalars;
+  bool keeps_parameter;  ///< as it was before the step, where the gradient was
+  std::span<double> parameter_squares;  ///< leaves of parameter before the step
+  std::span<double> update_squares;     ///< leaves of after - before
+};
+
+/// AdamWUpdate of each tensor, together with the leaves of SumOfSquares of the
+/// parameter and of its change, while the values are in cache.
+void MeasuredAdamWUpdate(std::span<const MeasuredAdamW> updates,
+                         Executor& executor);
 
 }  // namespace isoloss::kernels

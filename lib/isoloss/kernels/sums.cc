@@ -61,20 +61,30 @@ float RowDot(std::span<const float> a, std::span<const float> b) {
   return HWY_DYNAMIC_DISPATCH(RowDot)(a, b);
 }
 
+void SquaresOfTensors(std::span<const TensorSquares> tensors,
+                      Executor& executor) {
+  for (const auto& [values, leaves] : tensors) {
+    RequireLength("SquaresOfTensors", "leaves", leaves.size(),
+                  SquaresLeaves(values.size()));
+  }
+  if (RanElsewhere(&SquaresOfTensors, tensors, executor)) return;
+  for (const TensorSquares& tensor : tensors) {
+    ForRowRuns(tensor.values.size(), 1, kSquaresLeaf, executor,
+               [&](size_t run_first, size_t run_count) {
+                 for (size_t i = 0; i < run_count; i += kSquaresLeaf) {
+                   const size_t first = run_first + i;
+                   const size_t count = std::min(kSquaresLeaf, run_count - i);
+                   tensor.leaves[first / kSquaresLeaf] = HWY_DYNAMIC_DISPATCH(
+                       SumOfSquaresLeaf)(tensor.values.subspan(first, count));
+                 }
+               });
+  }
+}
+
 void SumOfSquaresLeaves(std::span<const float> values, std::span<double> leaves,
                         Executor& executor) {
-  RequireLength("SumOfSquaresLeaves", "leaves", leaves.size(),
-                (values.size() + kSquaresLeaf - 1) / kSquaresLeaf);
-  if (RanElsewhere(&SumOfSquaresLeaves, values, leaves, executor)) return;
-  ForRowRuns(values.size(), 1, kSquaresLeaf, executor,
-             [&](size_t run_first, size_t run_count) {
-               for (size_t i = 0; i < run_count; i += kSquaresLeaf) {
-                 const size_t first = run_first + i;
-                 leaves[first / kSquaresLeaf] =
-                     HWY_DYNAMIC_DISPATCH(SumOfSquaresLeaf)(values.subspan(
-                         first, std::min(kSquaresLeaf, run_count - i)));
-               }
-             });
+  const TensorSquares tensor = {values, leaves};
+  SquaresOfTensors({&tensor, 1}, executor);
 }
 
 double SumOfTokens(std::span<const float> values) {
@@ -87,6 +97,8 @@ double SumOfTokens(std::span<const float> values) {
   };
   return AlignedTreeSum(0, (values.size() + kTokenLeaf - 1) / kTokenLeaf, leaf);
 }
+
+namespace {
 
 float FiniteAmax(MatrixView<const float> values, Rounding rounding,
                  Executor& executor) {
@@ -103,10 +115,24 @@ float FiniteAmax(MatrixView<const float> values, Rounding rounding,
   return largest;
 }
 
+}  // namespace
+
+void FiniteAmaxes(MatrixView<const float> values,
+                  std::span<const size_t> begins, Rounding rounding,
+                  std::span<float> amaxes, Executor& executor) {
+  RequireLength("FiniteAmaxes", "begins", begins.size(), amaxes.size() + 1);
+  if (RanElsewhere(&FiniteAmaxes, values, begins, rounding, amaxes, executor))
+    return;
+  for (size_t g = 0; g < amaxes.size(); ++g) {
+    amaxes[g] = FiniteAmax(values.Rows(begins[g], begins[g + 1] - begins[g]),
+                           rounding, executor);
+  }
+}
+
 double SumOfSquares(std::span<const float> values, Executor& executor) {
   // This memory is kept from call to call, like all scratch of a training step.
   static thread_local std::vector<double> leaves;
-  leaves.resize((values.size() + kSquaresLeaf - 1) / kSquaresLeaf);
+  leaves.resize(SquaresLeaves(values.size()));
   SumOfSquaresLeaves(values, leaves, executor);
   return AlignedTreeSum(leaves.data(), leaves.size());
 }

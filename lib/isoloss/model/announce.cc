@@ -22,7 +22,7 @@ void AnnounceParameter(TensorKind kind, const Parameter& parameter,
                    .first_group = mesh.experts().first,
                    .counts = mesh.HoldsFirstCopyOfExperts()};
   }
-  sink.OnTensor(tensor);
+  Announce(tensor, parameter.values.memory(), sink);
 }
 
 void AnnounceParameters(TensorKind kind, const ParameterSet& parameters,

@@ -8,9 +8,9 @@
 
 namespace isoloss::model {
 
-/// Announces `values`, which have the shape of `parameter`. The row groups are
-/// experts. A process counts if no lower process holds the same values.
-/// `tensor` says how GEMMs quantise them.
+/// Announces `values`, which have the shape and the memory of `parameter`. The
+/// row groups are experts. A process counts if no lower process holds the same
+/// values. `tensor` says how GEMMs quantise them.
 void AnnounceParameter(TensorKind kind, const Parameter& parameter,
                        MatrixView<const float> values,
                        const expert_parallel::Mesh& mesh, TapSink& sink,

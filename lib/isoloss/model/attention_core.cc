@@ -18,6 +18,8 @@ using precision::GemmRole;
 /// A thread's share of a wave has this many scores, so that they stay in its
 /// cache.
 constexpr size_t kWaveScores = size_t{1} << 16;
+/// In a memory that is not the host's, a wave has work for a whole device.
+constexpr size_t kDeviceWaveScores = size_t{1} << 25;
 constexpr size_t kScoreAlignment = 16;
 
 size_t ScoreSize(const ScoreBlock& block) {
@@ -41,11 +43,12 @@ class AttentionPass {
         scores_(scores),
         values_(values),
         quantizes_(quantizes),
+        packs_(!quantizes && executor.memory().is_host()),
         gemms_(gemms),
         executor_(executor),
         s_(scratch) {
     ListBlocks();
-    if (!quantizes_) PackColumns(in_.keys, s_.keys);
+    if (packs_) PackColumns(in_.keys, s_.keys);
   }
 
   void Forward(const HeadColumns<float>& out) {
@@ -67,7 +70,7 @@ class AttentionPass {
 
   void Backward(const HeadColumns<const float>& dout,
                 const AttentionGradients& to) {
-    if (!quantizes_) PackColumns(in_.values, s_.values);
+    if (packs_) PackColumns(in_.values, s_.values);
     s_.zeros.Resize(kQueryBlock, std::max(in_.keys.width, in_.values.width));
     ForEachWave([&](std::span<const ScoreBlock> wave) {
       QueueScores(wave);
@@ -139,7 +142,10 @@ class AttentionPass {
 
   template <typename Use>
   void ForEachWave(const Use& use) {
-    const size_t most = kWaveScores * static_cast<size_t>(executor_.size());
+    const size_t most =
+        executor_.memory().is_host()
+            ? kWaveScores * static_cast<size_t>(executor_.size())
+            : kDeviceWaveScores;
     const std::span<const ScoreBlock> blocks = s_.blocks;
     for (size_t begin = 0; begin < blocks.size();) {
       size_t end = begin;
@@ -191,7 +197,7 @@ class AttentionPass {
                    const HeadColumns<const float>& right,
                    const std::vector<kernels::PackedOperand>& packed,
                    MatrixView<float> c) {
-    if (!quantizes_) {
+    if (packs_) {
       gemms_.AddInner({.a = {left}, .c = c, .packed_b = &packed[b.number]});
       return;
     }
@@ -206,17 +212,19 @@ class AttentionPass {
     const auto* quantization = values_.precision.fprop.left_operand();
     if (quantization == nullptr) return;
     s_.read.CopyFrom(s_.probabilities);
-    executor_.ParallelFor(wave.size(), [&](size_t i) {
+    std::vector<kernels::TensorToQuantize> tensors;
+    for (size_t i = 0; i < wave.size(); ++i) {
       const MatrixView<float> p = s_.wave[i].p;
       const MatrixView<float> read(
           s_.read.data() + (p.data() - s_.probabilities.data()), p.rows(),
           p.cols());
-      kernels::QuantizeTensor(
-          read, *quantization,
-          StateFor(values_, GemmRole::kFprop, OperandSide::kLeft, wave[i])
-              .Of(0));
+      tensors.push_back(
+          {read, quantization,
+           StateFor(values_, GemmRole::kFprop, OperandSide::kLeft, wave[i])
+               .Of(0)});
       s_.wave[i].read = read;
-    });
+    }
+    kernels::QuantizeTensors(tensors, executor_);
   }
 
   /// Queues dQ. Queues dK and dV as one product each, but only if the product
@@ -323,6 +331,7 @@ class AttentionPass {
   const AttentionSite& scores_;
   const AttentionSite& values_;
   const bool quantizes_;
+  const bool packs_;  // right operands in panels, which only the host reads
   GemmQueue& gemms_;
   Executor& executor_;
   AttentionCore::Scratch& s_;

@@ -46,11 +46,15 @@ void GemmWeights::NoteAmax(const ParameterSet& master,
   for (const GemmWeight& weight : weights_) {
     if (!amax.Notes(weight.site, SiteTensor::kWeight)) continue;
     const Matrix<float>& values = master.parameters()[weight.parameter].values;
-    const size_t out = values.rows() / weight.groups;
+    std::vector<size_t> begins;
+    for (size_t group = 0; group <= weight.groups; ++group) {
+      begins.push_back(values.rows() / weight.groups * group);
+    }
+    std::vector<float> amaxes(weight.groups);
+    kernels::FiniteAmaxes(values.view(), begins, rounding, amaxes, executor);
     for (size_t group = 0; group < weight.groups; ++group) {
       amax.Note(weight.site, SiteTensor::kWeight, weight.first_group + group,
-                kernels::FiniteAmax(values.view().Rows(group * out, out),
-                                    rounding, executor));
+                amaxes[group]);
     }
   }
 }

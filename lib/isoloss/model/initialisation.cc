@@ -27,11 +27,12 @@ void InitializeParameters(uint64_t seed, ParameterSet& parameters) {
   for (Parameter& parameter : parameters.parameters()) {
     const InitRule& rule = parameter.init;
     const CounterRng rng(seed, StreamId("init/" + parameter.name));
-    float* values = parameter.values.data();
-    for (size_t i = 0; i < parameter.values.size(); ++i) {
-      values[i] =
+    Matrix<float> values(parameter.values.rows(), parameter.values.cols());
+    for (size_t i = 0; i < values.size(); ++i) {
+      values.data()[i] =
           rule.std > 0.0 ? Draw(rng, parameter.first_element + i, rule) : 1.0f;
     }
+    parameter.values.CopyFrom(values);
   }
 }
 

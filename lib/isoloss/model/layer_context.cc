@@ -32,7 +32,7 @@ LayerContext::LayerContext(const ModelConfig& model_config,
       rounding(precision_recipe.activation),
       executor(model_executor),
       mesh(rank_mesh),
-      rope(model_config),
+      rope(model_config, model_executor.memory()),
       gemms(model_executor),
       amax(graph, Resolved(precision_recipe, other_phases, graph)) {}
 

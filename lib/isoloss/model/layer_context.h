@@ -53,7 +53,7 @@ struct LayerContext {
     return gradients->parameters()[parameter].values.view();
   }
 
-  /// Activations and their gradients lie in this memory.
+  /// Weights, activations and gradients lie in this memory.
   Memory& memory() const { return executor.memory(); }
 
   /// Returns which rows of the whole batch the rows of `groups` are.

@@ -191,11 +191,11 @@ void Linear::NoteAmax(SiteTensor tensor, MatrixView<const float> rows,
                       const RowGroups& groups) const {
   if (!context_.amax.Notes(site_, tensor)) return;
   const size_t first = groups.of_experts ? context_.mesh.experts().first : 0;
+  std::vector<float> amaxes(groups_);
+  kernels::FiniteAmaxes(rows, groups.begins, kernels::Rounding::kFp32, amaxes,
+                        context_.executor);
   for (size_t g = 0; g < groups_; ++g) {
-    context_.amax.Note(
-        site_, tensor, first + g,
-        kernels::FiniteAmax(RowsOf(rows, groups, g), kernels::Rounding::kFp32,
-                            context_.executor));
+    context_.amax.Note(site_, tensor, first + g, amaxes[g]);
   }
 }
 

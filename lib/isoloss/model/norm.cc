@@ -29,16 +29,18 @@ void RmsNorm::ReadGain() {
   const kernels::OperandState state =
       StateOf(context_.key, name_, precision::GemmRole::kFprop,
               OperandSide::kRight, /*group=*/0, /*first_tensor=*/0);
-  kernels::QuantizeTensor(gain_.view(), quantization, state.Of(0));
+  const kernels::TensorToQuantize tensor = {gain_.view(), &quantization,
+                                            state.Of(0)};
+  kernels::QuantizeTensors({&tensor, 1}, context_.executor);
   context_.gemms.CountOthers(1, 1);
 }
 
 void RmsNorm::Forward(MatrixView<const float> x, MatrixView<float> y) {
   ReadGain();
-  rstd_.resize(x.rows());
-  kernels::RmsNormForward(x, Gain(),
-                          static_cast<float>(context_.config.norm_eps),
-                          context_.rounding, y, rstd_, context_.executor);
+  rstd_.ResizeUninitialized(1, x.rows());
+  kernels::RmsNormForward(
+      x, Gain(), static_cast<float>(context_.config.norm_eps),
+      context_.rounding, y, {rstd_.data(), rstd_.cols()}, context_.executor);
 }
 
 void RmsNorm::Backward(MatrixView<const float> x, MatrixView<const float> dy,
@@ -46,7 +48,7 @@ void RmsNorm::Backward(MatrixView<const float> x, MatrixView<const float> dy,
   if (quantizes_gain_) context_.gemms.CountOthers(1, 2);
   kernels::RmsNormBackward({x,
                             Gain(),
-                            rstd_,
+                            {rstd_.data(), rstd_.cols()},
                             dy,
                             context_.rounding,
                             add,

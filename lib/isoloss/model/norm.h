@@ -5,7 +5,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "isoloss/base/matrix.h"
 #include "isoloss/model/layer_context.h"
@@ -34,7 +33,7 @@ class RmsNorm {
   std::string name_;
   size_t parameter_;
   bool quantizes_gain_;
-  std::vector<float> rstd_;
+  Matrix<float> rstd_{context_.memory()};  // [1, T]
   // The last Forward rounded and quantised these gains, [1, D].
   Matrix<float> gain_{context_.memory()};
 };

@@ -10,27 +10,45 @@ namespace {
 /// Makes a parameter of zeros; a tensor of experts holds only the shard's
 /// experts.
 Parameter MakeParameter(const ParameterSpec& spec,
-                        const expert_parallel::ExpertShard& experts) {
-  Parameter parameter{spec, {}, 0};
+                        const expert_parallel::ExpertShard& experts,
+                        Memory& memory) {
+  Parameter parameter{spec, Matrix<float>(memory), 0};
   if (spec.of_experts) {
     parameter.shape[0] = experts.count;
     parameter.first_element = experts.first * spec.rows() * spec.cols();
   }
-  parameter.values =
-      Matrix<float>(parameter.groups() * spec.rows(), spec.cols());
+  parameter.values.Resize(parameter.groups() * spec.rows(), spec.cols());
   return parameter;
 }
 
 }  // namespace
 
-ParameterSet::ParameterSet(const ModelConfig& config)
-    : ParameterSet(config, {0, config.num_experts}) {}
+ParameterSet::ParameterSet(const ModelConfig& config, Memory& memory)
+    : ParameterSet(config, {0, config.num_experts}, memory) {}
 
 ParameterSet::ParameterSet(const ModelConfig& config,
-                           expert_parallel::ExpertShard experts) {
+                           expert_parallel::ExpertShard experts, Memory& memory)
+    : memory_(&memory) {
   for (const ParameterSpec& spec : ParametersOf(config)) {
-    parameters_.push_back(MakeParameter(spec, experts));
+    parameters_.push_back(MakeParameter(spec, experts, memory));
   }
+}
+
+void ParameterSet::CopyFrom(const ParameterSet& other) {
+  ISOLOSS_ASSERT(other.parameters_.size() == parameters_.size());
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    parameters_[i].values.CopyFrom(other.parameters_[i].values);
+  }
+}
+
+ParameterSet ParameterSet::HostCopy() const {
+  ParameterSet copy(kHostMemory);
+  for (const Parameter& parameter : parameters_) {
+    const ParameterSpec& spec = parameter;
+    copy.parameters_.push_back({spec, {}, parameter.first_element});
+    copy.parameters_.back().values.CopyFrom(parameter.values);
+  }
+  return copy;
 }
 
 size_t ParameterSet::IndexOf(std::string_view name) const {
@@ -60,7 +78,8 @@ uint64_t ParameterSet::Digest() const {
     for (const uint64_t extent : parameter.shape) {
       digest.Update(&extent, sizeof(extent));
     }
-    digest.Update(parameter.values.data(),
+    const HostRows<float> values(parameter.values.view(), memory());
+    digest.Update(values.view().data(),
                   parameter.values.size() * sizeof(float));
   }
   return digest.Value();
@@ -68,6 +87,14 @@ uint64_t ParameterSet::Digest() const {
 
 void ParameterSet::SetZero() {
   for (Parameter& parameter : parameters_) parameter.values.SetZero();
+}
+
+void EditOnHost(ParameterSet& set,
+                const std::function<void(ParameterSet&)>& edit) {
+  if (set.memory().is_host()) return edit(set);
+  ParameterSet copy = set.HostCopy();
+  edit(copy);
+  set.CopyFrom(copy);
 }
 
 }  // namespace isoloss::model

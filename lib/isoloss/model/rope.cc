@@ -66,18 +66,20 @@ void RopeTable::Reach(size_t positions) {
   // The size is a power of two, so that slowly growing positions rebuild the
   // table rarely.
   const size_t rows = std::bit_ceil(positions);
-  cos_.ResizeUninitialized(rows, frequencies_.size());
-  sin_.ResizeUninitialized(rows, frequencies_.size());
+  Matrix<float> cos(rows, frequencies_.size());
+  Matrix<float> sin(rows, frequencies_.size());
   for (size_t position = 0; position < rows; ++position) {
     for (size_t i = 0; i < frequencies_.size(); ++i) {
       const float angle = static_cast<float>(position) * frequencies_[i];
       double sine = 0.0;
       double cosine = 0.0;
       kernels::SinCos(static_cast<double>(angle), &sine, &cosine);
-      cos_(position, i) = static_cast<float>(cosine);
-      sin_(position, i) = static_cast<float>(sine);
+      cos(position, i) = static_cast<float>(cosine);
+      sin(position, i) = static_cast<float>(sine);
     }
   }
+  cos_.CopyFrom(cos);
+  sin_.CopyFrom(sin);
 }
 
 }  // namespace isoloss::model

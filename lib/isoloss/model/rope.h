@@ -22,8 +22,8 @@ std::vector<float> RopeFrequencies(const ModelConfig& config);
 /// The table grows on demand; the values at a position never change.
 class RopeTable {
  public:
-  explicit RopeTable(const ModelConfig& config)
-      : frequencies_(RopeFrequencies(config)) {}
+  explicit RopeTable(const ModelConfig& config, Memory& memory = kHostMemory)
+      : frequencies_(RopeFrequencies(config)), cos_(memory), sin_(memory) {}
 
   /// Makes the table hold at least `positions` rows.
   void Reach(size_t positions);

@@ -28,12 +28,13 @@ Router::Router(LayerContext& context, const std::string& name, size_t moe_layer,
       moe_layer_(moe_layer),
       scratch_(scratch),
       rule_(context.config.router_rule()),
-      gate_(context, name + ".gate"),
-      bias_(context.config.num_experts, 0.0f) {}
+      gate_(context, name + ".gate") {
+  bias_.Resize(1, context.config.num_experts);
+}
 
 void Router::LoadBias(std::span<const float> bias) {
   ISOLOSS_ASSERT(bias.size() == bias_.size());
-  std::copy(bias.begin(), bias.end(), bias_.begin());
+  bias_.memory().CopyFromHost(bias.data(), bias.size_bytes(), bias_.data());
 }
 
 void Router::Forward(MatrixView<const float> b) {
@@ -64,8 +65,8 @@ void Router::Forward(MatrixView<const float> b) {
 void Router::Choose() {
   const RoutingSource* source = context_.routing;
   if (source == nullptr || source->IsReplay()) {
-    kernels::SelectExperts(rule_, scores_.view(), bias_, expert_ids_.view(),
-                           context_.executor);
+    kernels::SelectExperts(rule_, scores_.view(), {bias_.data(), bias_.size()},
+                           expert_ids_.view(), context_.executor);
   }
   flips_.assign(scores_.rows(), 0);
   if (source != nullptr) ChooseBy(*source);
@@ -76,23 +77,33 @@ void Router::Choose() {
 }
 
 void Router::ChooseBy(const RoutingSource& source) {
-  kernels::ForEachRow(scores_.rows(), context_.executor, [&](size_t t) {
-    const std::span<int32_t> ids(expert_ids_.Row(t), expert_ids_.cols());
-    static thread_local std::vector<int32_t> own;
-    own.assign(ids.begin(), ids.end());
-    source.Choose(moe_layer_, context_.first_token + t, ids);
-    if (source.IsReplay()) flips_[t] = CountMissing(ids, own);
+  EditOnHost(expert_ids_, [&](MatrixView<int32_t> expert_ids) {
+    kernels::ForEachRow(expert_ids.rows(), context_.executor, [&](size_t t) {
+      const std::span<int32_t> ids(expert_ids.Row(t), expert_ids.cols());
+      static thread_local std::vector<int32_t> own;
+      own.assign(ids.begin(), ids.end());
+      source.Choose(moe_layer_, context_.first_token + t, ids);
+      if (source.IsReplay()) flips_[t] = CountMissing(ids, own);
+    });
   });
 }
 
 void Router::EditChoice() {
-  kernels::ForEachRow(scores_.rows(), context_.executor, [&](size_t t) {
-    context_.edit_routing({moe_layer_,
-                           context_.first_token + t,
-                           {scores_.Row(t), scores_.cols()},
-                           bias_,
-                           {expert_ids_.Row(t), expert_ids_.cols()},
-                           {weights_.Row(t), weights_.cols()}});
+  const HostRows<float> scores(scores_.view(), context_.memory());
+  const HostRows<float> bias(bias_.view(), context_.memory());
+  const auto edit = [&](MatrixView<int32_t> ids, MatrixView<float> weights) {
+    kernels::ForEachRow(ids.rows(), context_.executor, [&](size_t t) {
+      context_.edit_routing({moe_layer_,
+                             context_.first_token + t,
+                             {scores.view().Row(t), scores.view().cols()},
+                             {bias.view().Row(0), bias.view().cols()},
+                             {ids.Row(t), ids.cols()},
+                             {weights.Row(t), weights.cols()}});
+    });
+  };
+  EditOnHost(expert_ids_, [&](MatrixView<int32_t> ids) {
+    EditOnHost(weights_,
+               [&](MatrixView<float> weights) { edit(ids, weights); });
   });
 }
 

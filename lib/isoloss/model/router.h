@@ -59,7 +59,7 @@ class Router {
   Scratch& scratch_;
   const kernels::RouterRule rule_;
   Linear gate_;
-  std::vector<float> bias_;                        // [E]
+  Matrix<float> bias_{context_.memory()};          // [1, E]
   Matrix<float> logits_{context_.memory()};        // [T, E]
   Matrix<float> scores_{context_.memory()};        // [T, E]
   Matrix<int32_t> expert_ids_{context_.memory()};  // [T, K]

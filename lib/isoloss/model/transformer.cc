@@ -109,7 +109,6 @@ struct Transformer::Impl {
   std::vector<MixtureOfExperts*> moe_layers;
   RmsNorm norm;
   Linear head;
-  kernels::EmbeddingGradient embedding_gradient;
 
   // The following members belong to the last Forward.
   Matrix<float> embedded{context.memory()};            // [T, D]
@@ -160,7 +159,12 @@ double Transformer::Impl::Forward() {
   token_losses.resize(tokens);
   kernels::CrossEntropy(logits.view(), batch.labels, 0.0f, context.rounding,
                         token_losses, MatrixView<float>(), context.executor);
-  context.TapOutput("loss", "", {token_losses.data(), tokens, 1});
+  if (context.tap != nullptr) {
+    Announce({.module = "loss",
+              .values = {token_losses.data(), tokens, 1},
+              .rows = context.RowsInBatch(context.SequenceLeaves())},
+             kHostMemory, *context.tap);
+  }
   return expert_parallel::Sum(context.mesh,
                               kernels::SumOfTokens(token_losses)) /
          static_cast<double>(counted_labels);
@@ -198,8 +202,9 @@ void Transformer::Impl::BackwardEmbedding() {
   // A tied table already holds the head's gradient, to which the embedding's is
   // added.
   if (!context.config.tied_embeddings) dtable.SetZero();
-  embedding_gradient.Add(context.batch.tokens, context.batch.sequence_ends,
-                         dx.view(), dtable.view(), context.executor);
+  kernels::AddEmbeddingGradient(context.batch.tokens,
+                                context.batch.sequence_ends, dx.view(),
+                                dtable.view(), context.executor);
 }
 
 Transformer::Transformer(const ModelConfig& config,
@@ -340,8 +345,8 @@ MatrixView<const int64_t> Transformer::tokens_per_expert() const {
   return impl_->tokens_per_expert.cview();
 }
 
-MatrixView<const int32_t> Transformer::expert_ids(size_t moe_layer) const {
-  return impl_->moe_layers[moe_layer]->expert_ids();
+HostRows<int32_t> Transformer::expert_ids(size_t moe_layer) const {
+  return {impl_->moe_layers[moe_layer]->expert_ids(), impl_->context.memory()};
 }
 
 const expert_parallel::DispatchCounts& Transformer::dispatch_counts(

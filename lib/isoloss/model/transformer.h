@@ -99,7 +99,7 @@ class Transformer {
   MatrixView<const int64_t> tokens_per_expert() const;
   /// Returns the choice of this process's tokens in the last Forward, [T,
   /// top_k].
-  MatrixView<const int32_t> expert_ids(size_t moe_layer) const;
+  HostRows<int32_t> expert_ids(size_t moe_layer) const;
   const expert_parallel::DispatchCounts& dispatch_counts(
       size_t moe_layer) const;
 

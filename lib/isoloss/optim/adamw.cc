@@ -1,12 +1,9 @@
 #include "isoloss/optim/adamw.h"
 
-#include <algorithm>
-#include <array>
 #include <cmath>
 #include <utility>
 
 #include "isoloss/base/error.h"
-#include "isoloss/kernels/row_tasks.h"
 #include "isoloss/kernels/rowwise.h"
 
 namespace isoloss::optim {
@@ -34,67 +31,10 @@ std::span<float> All(Matrix<float>& matrix) {
   return {matrix.data(), matrix.size()};
 }
 
-/// An Update is one tensor with its moments and the factors of the step.
-struct Update {
-  std::span<float> parameter;
-  std::span<float> first_moment;
-  std::span<float> second_moment;
-  std::span<float> gradient;
-  const kernels::AdamWScalars& scalars;
-  bool keep_parameter;  ///< where the gradient was
-
-  /// Returns elements [first, first + count).
-  Update Part(size_t first, size_t count) const {
-    return {parameter.subspan(first, count),
-            first_moment.subspan(first, count),
-            second_moment.subspan(first, count),
-            gradient.subspan(first, count),
-            scalars,
-            keep_parameter};
-  }
-  void Run(Executor& executor) const {
-    kernels::AdamWUpdate(parameter, first_moment, second_moment, gradient,
-                         scalars, executor);
-  }
-};
-
-/// Updates one leaf and computes its sums of squares.
-void RunLeaf(const Update& leaf, double& parameter_squares,
-             double& update_squares) {
-  static Executor alone(1);  // runs loops in the calling thread
-  std::array<float, kernels::kSquaresLeaf> change;
-  const size_t size = leaf.parameter.size();
-  kernels::SumOfSquaresLeaves(leaf.parameter, {&parameter_squares, 1}, alone);
-  std::copy(leaf.parameter.begin(), leaf.parameter.end(), change.begin());
-  leaf.Run(alone);
-  if (leaf.keep_parameter) {
-    std::copy_n(change.begin(), size, leaf.gradient.begin());
-  }
-  for (size_t i = 0; i < size; ++i) change[i] = leaf.parameter[i] - change[i];
-  kernels::SumOfSquaresLeaves(std::span(change).first(size),
-                              {&update_squares, 1}, alone);
-}
-
-void RunWithSquares(const Update& update, UpdateSquares& squares,
-                    Executor& executor) {
-  constexpr size_t kLeaf = kernels::kSquaresLeaf;
-  const size_t size = update.parameter.size();
-  squares.parameter.resize((size + kLeaf - 1) / kLeaf);
-  squares.update.resize(squares.parameter.size());
-  kernels::ForRowRuns(
-      size, 1, kLeaf, executor, [&](size_t run_first, size_t run_count) {
-        for (size_t i = 0; i < run_count; i += kLeaf) {
-          const size_t first = run_first + i;
-          RunLeaf(update.Part(first, std::min(kLeaf, run_count - i)),
-                  squares.parameter[first / kLeaf],
-                  squares.update[first / kLeaf]);
-        }
-      });
-}
-
 }  // namespace
 
-AdamW::AdamW(const AdamWConfig& config, std::vector<Tensor> tensors)
+AdamW::AdamW(const AdamWConfig& config, std::vector<Tensor> tensors,
+             Memory& memory)
     : config_(config), tensors_(std::move(tensors)) {
   CheckBeta("beta1", config.beta1);
   CheckBeta("beta2", config.beta2);
@@ -108,8 +48,8 @@ AdamW::AdamW(const AdamWConfig& config, std::vector<Tensor> tensors)
                  "Pass the gradient of the same tensor.",
                  tensor.gradient.size(), size);
     }
-    first_moments_.emplace_back(1, size);
-    second_moments_.emplace_back(1, size);
+    first_moments_.emplace_back(memory).Resize(1, size);
+    second_moments_.emplace_back(memory).Resize(1, size);
   }
 }
 
@@ -167,19 +107,24 @@ void AdamW::Run(double lr, double grad_scale, Executor& executor,
       .eps = static_cast<float>(config_.eps),
       .grad_scale = static_cast<float>(grad_scale),
   };
+  std::vector<kernels::MeasuredAdamW> measured;
   for (size_t i = 0; i < tensors_.size(); ++i) {
-    const Update update = {tensors_[i].parameter,
-                           All(first_moments_[i]),
-                           All(second_moments_[i]),
-                           tensors_[i].gradient,
-                           scalars,
-                           keep_parameters};
+    const Tensor& tensor = tensors_[i];
+    const std::span<float> first_moment = All(first_moments_[i]);
+    const std::span<float> second_moment = All(second_moments_[i]);
     if (squares.empty()) {
-      update.Run(executor);
-    } else {
-      RunWithSquares(update, squares[i], executor);
+      kernels::AdamWUpdate(tensor.parameter, first_moment, second_moment,
+                           tensor.gradient, scalars, executor);
+      continue;
     }
+    const size_t leaves = kernels::SquaresLeaves(tensor.parameter.size());
+    squares[i].parameter.resize(leaves);
+    squares[i].update.resize(leaves);
+    measured.push_back({tensor.parameter, first_moment, second_moment,
+                        tensor.gradient, scalars, keep_parameters,
+                        squares[i].parameter, squares[i].update});
   }
+  kernels::MeasuredAdamWUpdate(measured, executor);
 }
 
 }  // namespace isoloss::optim

@@ -38,11 +38,13 @@ struct UpdateSquares {
 /// Source   torch.optim.AdamW; docs/model.md, section 11.
 class AdamW {
  public:
-  /// Moments start at zero. The tensors' memory must outlive this object.
+  /// Moments start at zero and lie in `memory`, as the tensors do. The tensors
+  /// must outlive this object.
   /// Errors   ConfigError if a beta is outside [0, 1), or eps or weight_decay
   ///          is negative or not finite; ShapeError if a gradient's length is
   ///          not its parameter's.
-  AdamW(const AdamWConfig& config, std::vector<Tensor> tensors);
+  AdamW(const AdamWConfig& config, std::vector<Tensor> tensors,
+        Memory& memory = kHostMemory);
 
   /// Updates every parameter in place. A non-empty `squares`, one per tensor,
   /// is filled while the values are in cache; it changes no bit of the update.

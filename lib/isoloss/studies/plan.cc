@@ -177,6 +177,7 @@ void EstimateCosts(std::vector<Cell>& cells) {
 campaign::RunList ListRuns(const Plan& plan) {
   campaign::RunList list{.folder = plan.folder, .runs = {}};
   for (const Cell& cell : plan.cells) {
+    list.on = cell.experiment.parallel.on;  // of all cells
     const std::vector<train::Run> runs = train::PlanRuns(cell.experiment);
     const Crew crew = train::CrewFor(cell.experiment, runs.size());
     const double thread_seconds =

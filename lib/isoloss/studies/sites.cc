@@ -92,7 +92,8 @@ std::optional<Errors> MeasureErrors(const train::Experiment& experiment,
       std::span(experiment.arms).subspan(2, products);
   const std::array<int64_t, 2> steps = {1, experiment.train.steps};
   report::Heartbeat heartbeat;
-  Executor executor(train::CrewFor(experiment, 1).workers);
+  const std::unique_ptr<Executor> executor =
+      MakeExecutor(train::CrewFor(experiment, 1));
   treatments::GradientErrorHooks hooks;
   hooks.stop = &system::InterruptFlag();
   hooks.on_progress = [&](size_t done, size_t of) {
@@ -101,7 +102,7 @@ std::optional<Errors> MeasureErrors(const train::Experiment& experiment,
   Errors errors = treatments::GradientErrors(
       experiment, experiment.arms.front(), alone,
       experiment.train.seeds.front(), train::LoadCorpusOf(experiment), steps,
-      executor, hooks);
+      *executor, hooks);
   if (system::InterruptFlag().load()) return std::nullopt;
   return errors;
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "isoloss/device/devices.h"
 #include "isoloss/sweeps/job_script.h"
 #include "isoloss/sweeps/scripts.h"
 #include "isoloss/sweeps/slurm.h"
@@ -51,6 +52,7 @@ std::string ArrayDirectives(const Sweep& sweep) {
       fmt::format("--ntasks={}", sweep.request.processes),
       fmt::format("--time={}", MinutesOf(sweep)),
       fmt::format("--signal=B:USR1@{}", kWarningSeconds)};
+  if (sweep.list.on == "gpu") options.emplace_back("--gres=gpu:1");
   if (sweep.request.processes == 1) {
     options.emplace_back("--nodes=1");
   } else {
@@ -89,6 +91,9 @@ std::vector<std::string> CheckCommand(const Sweep& sweep) {
   }
   if (sweep.request.processes > 1) {
     words.insert(words.end(), {"--set", "parallel.transport=mpi"});
+  }
+  if (sweep.list.on != device::kCpu) {
+    words.insert(words.end(), {"--on", sweep.list.on});
   }
   // The check asks for the disk of few runs, as most runs are there already.
   words.insert(words.end(), {"--set", "train.seeds=[1]"});

@@ -18,6 +18,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
 #include "isoloss/base/temporary_folder.h"
+#include "isoloss/device/devices.h"
 #include "isoloss/report/live_view.h"
 #include "isoloss/sweeps/scripts.h"
 #include "isoloss/system/child_process.h"
@@ -256,6 +257,13 @@ Sweep PlanSweep(const SweepRequest& request) {
               .start = fs::current_path(),
               .make = Joined({command, divisible.make}),
               .judge = {}};
+  if (request.engine == Engine::kSlurm && request.minutes == 0 &&
+      !device::IsHere(sweep.list.on)) {
+    ThrowError(ErrorKind::kConfig,
+               "submit: runs are to compute on `{}`, but this machine has none "
+               "to tell how long they take. Give --minutes.",
+               sweep.list.on);
+  }
   if (request.processes > 1) {
     sweep.make.insert(sweep.make.end(), {"--set", "parallel.transport=mpi"});
   }

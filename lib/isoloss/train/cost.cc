@@ -6,11 +6,14 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <limits>
+#include <memory>
 #include <utility>
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/executor.h"
 #include "isoloss/corpus/corpus.h"
+#include "isoloss/device/devices.h"
 #include "isoloss/train/arm_recipes.h"
 #include "isoloss/train/presets.h"
 #include "isoloss/train/trainer.h"
@@ -25,6 +28,8 @@ constexpr double kMostMeasuredFlops = 4e9;
 /// A model of more parameters is not measured either: making its weights takes
 /// about as long, however few of its experts a token meets.
 constexpr double kMostMeasuredParameters = 1e7;
+/// A GPU may have this many times as much to do.
+constexpr double kGpuIsFaster = 100;
 constexpr int64_t kMeasuredSteps = 3;
 /// Once the measurement has taken this long, no further step begins.
 constexpr double kEnoughSeconds = 0.4;
@@ -87,12 +92,28 @@ corpus::Corpus SomeCorpus(const Experiment& experiment) {
       kHeldOut);
 }
 
+/// Returns how many runs have room side by side in the device's memory, at
+/// least one on each.
+int RunsThatFit(const Experiment& experiment, const device::Device& device) {
+  if (device.bytes == 0) return std::numeric_limits<int>::max();
+  const double fit =
+      static_cast<double>(device.bytes) / EstimatedBytes(experiment);
+  return device.count * std::clamp(static_cast<int>(fit), 1, 4096);
+}
+
 }  // namespace
 
 Crew CrewFor(const Experiment& experiment, size_t runs) {
   const int processes = transport::DetectLaunch().processes;
   const int requested = experiment.parallel.workers;
   int workers = requested > 0 ? requested : AvailableProcessors();
+  if (experiment.parallel.on != device::kCpu) {
+    const device::Device device = device::FindDevice(experiment.parallel.on);
+    return {workers,
+            std::min({workers, static_cast<int>(runs),
+                      RunsThatFit(experiment, device)}),
+            device.make_executor};
+  }
   if (processes == 1 && experiment.parallel.transport != "mpi") {
     return {workers, std::min(workers, static_cast<int>(runs))};
   }
@@ -146,6 +167,18 @@ double EstimatedCheckpointBytes(const Experiment& experiment, size_t runs) {
 }
 
 void CheckMemory(const Experiment& experiment, const Crew& crew) {
+  if (experiment.parallel.on != device::kCpu) {
+    const size_t bytes = device::FindDevice(experiment.parallel.on).bytes;
+    const double needed = EstimatedBytes(experiment);
+    if (bytes == 0 || needed <= static_cast<double>(bytes)) return;
+    ThrowError(ErrorKind::kConfig,
+               "{}: a run needs at least {:.1f} GiB on its GPU, which has "
+               "{:.1f} GiB free. Lower the sizes of [model], "
+               "train.sequences_per_batch or data.sequence_length, or end "
+               "whatever else uses the GPU.",
+               experiment.path.string(), needed / 0x1p30,
+               static_cast<double>(bytes) / 0x1p30);
+  }
   const double available = static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
                            static_cast<double>(sysconf(_SC_PAGESIZE));
   const double needed = EstimatedBytes(experiment) * crew.side_by_side;
@@ -180,15 +213,18 @@ Arm LongestPhase(const Arm& arm, int64_t steps) {
 
 MeasuredRate MeasureRate(const Experiment& experiment, const Arm& arm) {
   const Experiment own = SmallBatch(experiment);
+  const double most = experiment.parallel.on == "gpu" ? kGpuIsFaster : 1;
   const bool small_enough =
-      FlopsPerToken(own) * TokensPerStep(own) <= kMostMeasuredFlops &&
-      EstimatedParameters(own.model) <= kMostMeasuredParameters;
+      FlopsPerToken(own) * TokensPerStep(own) <= most * kMostMeasuredFlops &&
+      EstimatedParameters(own.model) <= most * kMostMeasuredParameters;
   const Experiment measured = small_enough ? own : SmallModel(experiment);
   Arm subject = LongestPhase(arm, experiment.train.steps);
   if (!small_enough) {
     subject = {.name = arm.name, .recipe = subject.recipe};
   }
-  Executor executor(1);
+  Crew alone = CrewFor(experiment, 1);
+  alone.workers = alone.side_by_side = 1;
+  const std::unique_ptr<Executor> executor = MakeExecutor(alone);
   std::atomic<bool> enough{false};
   double seconds_so_far = 0;
   RunHooks hooks;
@@ -201,7 +237,7 @@ MeasuredRate MeasureRate(const Experiment& experiment, const Arm& arm) {
   };
   const runlog::RunLog log =
       TrainRun(measured, subject, experiment.train.seeds.front(),
-               SomeCorpus(measured), executor, hooks);
+               SomeCorpus(measured), *executor, hooks);
   const std::vector<double>& seconds = log.steps.step_seconds;
   const double least = *std::min_element(seconds.begin(), seconds.end());
   return {FlopsPerToken(measured) * TokensPerStep(measured) / least,
@@ -232,12 +268,16 @@ double EstimatedSeconds(const Experiment& experiment,
     thread_seconds += EstimatedThreadSeconds(experiment, rate);
   }
   const Crew crew = CrewFor(experiment, runs.size());
+  // Rates are those of a thread, or of a device.
+  const int at_once = crew.make_executor
+                          ? device::FindDevice(experiment.parallel.on).count
+                          : crew.workers;
   // The last round of runs does not fill all places.
   const double rounds = std::ceil(static_cast<double>(runs.size()) /
                                   static_cast<double>(crew.side_by_side));
   const double filled =
       rounds * crew.side_by_side / static_cast<double>(runs.size());
-  return thread_seconds * filled / crew.workers;
+  return thread_seconds * filled / at_once;
 }
 
 }  // namespace isoloss::train

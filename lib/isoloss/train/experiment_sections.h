@@ -11,6 +11,7 @@
 #include "isoloss/base/named.h"
 #include "isoloss/config/reader.h"
 #include "isoloss/config/writer.h"
+#include "isoloss/device/devices.h"
 #include "isoloss/expert_parallel/payload.h"
 #include "isoloss/model/config.h"
 #include "isoloss/precision/recipe.h"
@@ -176,6 +177,7 @@ void Visit(Fields& fields, ParallelConfig& parallel) {
   fields.Integer("dispatch_units", parallel.dispatch_units, 1, kMaxSize);
   Visit(fields, parallel.exchange);
   fields.OneOf("transport", parallel.transport, kTransports);
+  fields.OneOf("on", parallel.on, device::DeviceNames());
   fields.Integer("workers", parallel.workers, 0, 4096);
   fields.Real("deadline_seconds", parallel.deadline_seconds, kDeadline);
   fields.Integer("shuffle_seed", parallel.shuffle_seed, 0, kMaxInt);

@@ -5,7 +5,9 @@
 #include <optional>
 #include <utility>
 
+#include "isoloss/base/error.h"
 #include "isoloss/expert_parallel/collectives.h"
+#include "isoloss/kernels/rowwise.h"
 #include "isoloss/model/announce.h"
 #include "isoloss/optim/clip.h"
 #include "isoloss/optim/expert_bias.h"
@@ -36,21 +38,32 @@ std::vector<optim::Tensor> Pair(std::span<model::Parameter> parameters,
   return tensors;
 }
 
-void Copy(const model::ParameterSet& from, model::ParameterSet& to) {
+/// Computes to = from - to.
+void SubtractFrom(const model::ParameterSet& from, model::ParameterSet& to,
+                  Executor& executor) {
   for (size_t i = 0; i < from.parameters().size(); ++i) {
-    to.parameters()[i].values.CopyFrom(from.parameters()[i].values);
+    const MatrixView<float> difference = to.parameters()[i].values.view();
+    kernels::Subtract(from.parameters()[i].values.view(), difference,
+                      difference, executor);
   }
 }
 
-/// Computes to = from - to.
-void SubtractFrom(const model::ParameterSet& from, model::ParameterSet& to) {
-  for (size_t i = 0; i < from.parameters().size(); ++i) {
-    const Matrix<float>& minuend = from.parameters()[i].values;
-    Matrix<float>& difference = to.parameters()[i].values;
-    for (size_t j = 0; j < difference.size(); ++j) {
-      difference.data()[j] = minuend.data()[j] - difference.data()[j];
-    }
+/// Refuses what works on elements where only kernels can reach them.
+void RequireHost(const Seams& seams, const expert_parallel::Mesh& mesh) {
+  const auto refuse = [](const char* what) {
+    ThrowError(ErrorKind::kConfig,
+               "Learner: there is {}, but the tensors are not in the host's "
+               "memory. Train with parallel.on = \"cpu\".",
+               what);
+  };
+  if (seams.gemm_engine) refuse("an engine for products (gemm_engine)");
+  if (seams.decorate_exchange) {
+    refuse("a wrapped exchange (decorate_exchange)");
   }
+  if (seams.before_optimizer) {
+    refuse("a changed update (before_optimizer)");
+  }
+  if (mesh.processes() > 1) refuse("a mesh of several processes");
 }
 
 }  // namespace
@@ -64,16 +77,18 @@ Learner::Learner(const model::ModelConfig& model, const TrainConfig& train,
       seams_(seams),
       mesh_(mesh),
       seed_(seed),
-      parameters_(config_, mesh_.experts()),
-      gradients_(config_, mesh_.experts()),
+      parameters_(config_, mesh_.experts(), executor.memory()),
+      gradients_(config_, mesh_.experts(), executor.memory()),
       expert_bias_(config_.n_moe_layers(), config_.num_experts),
       phases_(std::move(phases)),
       adamw_({.beta1 = train_.beta1,
               .beta2 = train_.beta2,
               .eps = train_.eps,
               .weight_decay = train_.weight_decay},
-             Pair(parameters_.parameters(), gradients_.parameters())),
+             Pair(parameters_.parameters(), gradients_.parameters()),
+             executor.memory()),
       schedule_(MakeSchedule(train_)) {
+  if (!executor.memory().is_host()) RequireHost(seams, mesh);
   MakeModel();
   model::InitializeParameters(seed, parameters_);
   LoadWeights();
@@ -105,7 +120,7 @@ void Learner::BeginStep(int64_t step) {
 
 void Learner::EditInitialWeights(
     const std::function<void(model::ParameterSet&)>& edit) {
-  edit(parameters_);
+  model::EditOnHost(parameters_, edit);
   LoadWeights();
 }
 
@@ -128,16 +143,23 @@ double Learner::Differentiate(int64_t step, const model::TokenBatch& tokens,
   }
   const double loss = transformer_->Forward(tokens, tap);
   transformer_->Backward(tokens, gradients_, tap);
-  if (seams_.after_backward) seams_.after_backward(step, gradients_);
+  EditGradients(seams_.after_backward, step);
   SumGradients(gradients_, mesh_);
   transformer_->RoundWeightGradients(gradients_);
   mesh_.exchanges().CheckConservation();
-  if (seams_.before_update) seams_.before_update(step, gradients_);
+  EditGradients(seams_.before_update, step);
   if (tap != nullptr) {
     model::AnnounceParameters(model::TensorKind::kWgrad, gradients_, mesh_,
                               *tap);
   }
   return loss;
+}
+
+void Learner::EditGradients(const Seams::ParameterEdit& edit, int64_t step) {
+  if (!edit) return;
+  model::EditOnHost(gradients_, [&](model::ParameterSet& gradients) {
+    edit(step, gradients);
+  });
 }
 
 StepFigures Learner::Step(int64_t step, const model::TokenBatch& tokens,
@@ -178,9 +200,7 @@ std::vector<double> Learner::Update(int64_t step, double lr, double norm,
   // A seam may change parameters as well; otherwise the optimizer keeps the
   // values.
   std::optional<model::ParameterSet> copy;
-  if (tap != nullptr && seams_.before_optimizer) {
-    Copy(parameters_, copy.emplace(config_, mesh_.experts()));
-  }
+  if (tap != nullptr && seams_.before_optimizer) copy = parameters_.HostCopy();
   update_squares_.resize(parameters_.parameters().size());
   OptimizerInputs inputs = {lr, optim::ClipCoefficient(norm, train_.clip_norm),
                             adamw_};
@@ -192,13 +212,15 @@ std::vector<double> Learner::Update(int64_t step, double lr, double norm,
     adamw_.Step(inputs.lr, inputs.clip_coefficient, executor_, update_squares_);
   }
   if (seams_.after_update) {
-    seams_.after_update(step, parameters_, expert_bias_.view());
+    model::EditOnHost(parameters_, [&](model::ParameterSet& weights) {
+      seams_.after_update(step, weights, expert_bias_.view());
+    });
   }
   if (tap != nullptr) {
     model::AnnounceParameters(model::TensorKind::kParameter, parameters_, mesh_,
                               *tap);
     model::ParameterSet& change = copy ? *copy : gradients_;
-    SubtractFrom(parameters_, change);
+    SubtractFrom(parameters_, change, executor_);
     model::AnnounceParameters(model::TensorKind::kUpdate, change, mesh_, *tap);
   }
   constexpr int64_t kReplicaCheckEvery = 10;
@@ -224,7 +246,7 @@ void Learner::Load(const checkpoint::Checkpoint& checkpoint,
 }
 
 void Learner::GoOnFrom(TrainingState other) {
-  Copy(other.parameters, parameters_);
+  parameters_.CopyFrom(other.parameters);
   const auto copy = [](std::span<Matrix<float>> from,
                        std::span<Matrix<float>> to) {
     for (size_t i = 0; i < to.size(); ++i) to[i].CopyFrom(from[i]);

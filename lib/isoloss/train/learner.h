@@ -38,7 +38,8 @@ struct StepFigures {
 };
 
 /// Trains with the processes of a mesh. All of them must call every method at
-/// the same point, each with its share of a batch.
+/// the same point, each with its share of a batch. Tensors lie in the
+/// executor's memory; listeners and seams of the host get copies.
 class Learner {
  public:
   /// Each step is computed with the recipe of its phase.
@@ -48,6 +49,9 @@ class Learner {
   };
 
   /// Prepares the first step. All references must stay valid.
+  /// Errors   ConfigError that names what cannot be had if the executor's
+  ///          memory is not the host's: several processes, and the seams
+  ///          gemm_engine, decorate_exchange and before_optimizer.
   Learner(const model::ModelConfig& model, const TrainConfig& train,
           std::vector<Phase> phases, uint64_t seed, Executor& executor,
           const Seams& seams, expert_parallel::Mesh& mesh);
@@ -89,6 +93,7 @@ class Learner {
  private:
   void MakeModel();
   void LoadWeights();
+  void EditGradients(const Seams::ParameterEdit& edit, int64_t step);
   std::vector<double> Update(int64_t step, double lr, double norm,
                              model::TapSink* tap);
 

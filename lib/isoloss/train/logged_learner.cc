@@ -114,7 +114,7 @@ LoggedLearner::LoggedLearner(const Experiment& experiment, const Arm& arm,
   }
   provenance_ =
       DescribeRun(experiment, arm, seed, corpus, learner_.parameters(),
-                  replay_ ? &*replay_ : nullptr, executor.size(), mesh_);
+                  replay_ ? &*replay_ : nullptr, executor, mesh_);
   for (const runlog::RecipePhase& phase : runlog::PhasesOf(provenance_.graph)) {
     planned_.push_back(
         {phase.first_step, runlog::CountGemms(phase.recipe).quantized});
@@ -198,9 +198,12 @@ bool LoggedLearner::Step(int64_t step, runlog::RunLog& rows) {
   const model::TokenBatch batch = Begin(step);
   const model::Transformer& transformer = learner_.transformer();
   const int64_t quantized_before = transformer.quantized_gemms();
+  const model::ParameterSet& parameters = learner_.parameters();
+  std::optional<model::ParameterSet> copy;  // for the host
   if (hooks_.on_inputs) {
-    hooks_.on_inputs(step,
-                     {batch, learner_.parameters(), learner_.expert_bias()});
+    if (!parameters.memory().is_host()) copy = parameters.HostCopy();
+    hooks_.on_inputs(
+        step, {batch, copy ? *copy : parameters, learner_.expert_bias()});
   }
   const StepFigures figures = learner_.Step(step, batch, tap.IfHeard());
   if (probe_.Wants(step)) probe_.EndStep(rows);
@@ -217,7 +220,7 @@ bool LoggedLearner::Step(int64_t step, runlog::RunLog& rows) {
   RecordMoe(step, transformer, learner_.expert_bias(), log_config_.routing,
             replay_.has_value(), mesh_, rows.moe);
   RecordExchange(step, transformer, mesh_, bytes_by_pair_, rows.exchange);
-  RecordParameters(step, learner_.parameters(), figures.gradient_squares,
+  RecordParameters(step, parameters, figures.gradient_squares,
                    figures.update_ratios, rows.parameters);
   rows.steps.Append(
       {.step = step,
@@ -238,7 +241,7 @@ bool LoggedLearner::Step(int64_t step, runlog::RunLog& rows) {
 std::vector<probes::NonFinite> LoggedLearner::LocateNonFinite(int64_t step) {
   probes::NonFiniteCounter counter(executor_);
   learner_.Differentiate(step, Begin(step), &counter);
-  if (mesh_.transport() != nullptr) mesh_.transport()->TakeCounters();
+  if (mesh_.transport() != nullptr) mesh_.exchanges().TakeCounters();
   return counter.Finish(mesh_);
 }
 
@@ -267,7 +270,7 @@ void LoggedLearner::Evaluate(int64_t step, runlog::EvalColumns& eval) {
     losses.insert(losses.end(), all.begin(), all.end());
   }
   mesh_.exchanges().CheckConservation();
-  if (mesh_.transport() != nullptr) mesh_.transport()->TakeCounters();
+  if (mesh_.transport() != nullptr) mesh_.exchanges().TakeCounters();
   double sum = 0;
   for (const double loss : losses) sum += loss;
   eval.sequences = static_cast<int64_t>(sequences);

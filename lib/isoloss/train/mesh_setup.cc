@@ -4,6 +4,7 @@
 #include <string>
 
 #include "isoloss/base/error.h"
+#include "isoloss/device/devices.h"
 #include "isoloss/kernels/rowwise.h"
 #include "isoloss/transport/launch.h"
 
@@ -119,7 +120,18 @@ void CheckProcesses(const Experiment& experiment, size_t processes) {
 }
 
 void CheckLaunch(const Experiment& experiment) {
-  if (experiment.parallel.transport != "mpi") return;
+  const ParallelConfig& parallel = experiment.parallel;
+  if (parallel.on != device::kCpu &&
+      (parallel.transport != "loop" ||
+       transport::DetectLaunch().processes > 1)) {
+    ThrowError(ErrorKind::kConfig,
+               "{}: parallel.on is `{}` with transport `{}` and {} processes, "
+               "but all ranks of a run share one device, in one process. Use "
+               "transport = \"loop\", or parallel.on = \"cpu\".",
+               experiment.path.string(), parallel.on, parallel.transport,
+               transport::DetectLaunch().processes);
+  }
+  if (parallel.transport != "mpi") return;
   CheckProcesses(experiment,
                  static_cast<size_t>(transport::DetectLaunch().processes));
 }

@@ -170,7 +170,8 @@ uint64_t DigestOfRecipe(const Arm& arm, Executor& executor) {
     include(figures.loss_nats);
     include(figures.grad_norm);
     for (size_t layer = 0; layer < model.n_moe_layers(); ++layer) {
-      const auto ids = learner.transformer().expert_ids(layer);
+      const HostRows<int32_t> rows = learner.transformer().expert_ids(layer);
+      const MatrixView<const int32_t> ids = rows.view();
       digest.Update(ids.data(), ids.rows() * ids.cols() * sizeof(int32_t));
     }
     const MatrixView<const float> bias = learner.expert_bias();

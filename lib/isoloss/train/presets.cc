@@ -243,12 +243,60 @@ Preset Dsv3LayerOf16b() {
   };
 }
 
+/// Has DeepSeek-V3's features at a size for a GPU: heads of 64 + 32 and 64
+/// columns, a dense layer four times and an expert half as wide as the model,
+/// compressed queries and rows of half and a quarter of its width. The rates
+/// fall with the size; a sweep (`isoloss study rates`) finds better ones.
+Preset Dsv3ForGpu(std::string name, std::string summary, size_t dim,
+                  size_t layers, size_t experts, size_t top_k,
+                  size_t vocabulary, size_t sequence_length, double rate) {
+  constexpr size_t kHeadWidth = 64;
+  return {
+      .name = std::move(name),
+      .summary = std::move(summary),
+      .model = {.vocab_size = vocabulary,
+                .dim = dim,
+                .n_layers = layers,
+                .n_dense_layers = 1,
+                .n_heads = dim / kHeadWidth,
+                .q_lora_rank = dim / 2,
+                .kv_lora_rank = dim / 4,
+                .qk_nope_head_dim = kHeadWidth,
+                .qk_rope_head_dim = kHeadWidth / 2,
+                .v_head_dim = kHeadWidth,
+                .dense_hidden_dim = 4 * dim,
+                .moe_hidden_dim = dim / 2,
+                .num_experts = experts,
+                .num_shared_experts = 1,
+                .top_k = top_k},
+      .sequence_length = sequence_length,
+      .train = {.steps = 5000,
+                .sequences_per_batch = 16,
+                .lr = rate,
+                .warmup_steps = 500,
+                .min_lr_factor = 0,
+                .load_balance_coeff = 0.003},
+  };
+}
+
 }  // namespace
 
 std::span<const Preset> AllPresets() {
-  static const Preset kPresets[] = {Dsv3Nano(),          Dsv3Small(),
-                                    TorchtitanDebug(),   Dsv3TopologyOf671b(),
-                                    Dsv3TopologyOf16b(), Dsv3LayerOf16b()};
+  static const Preset kPresets[] = {
+      Dsv3Nano(),
+      Dsv3Small(),
+      TorchtitanDebug(),
+      Dsv3TopologyOf671b(),
+      Dsv3TopologyOf16b(),
+      Dsv3LayerOf16b(),
+      Dsv3ForGpu("dsv3-30m", "30 M parameters, for a GPU", 384, 6, 16, 4, 8192,
+                 512, 1e-3),
+      Dsv3ForGpu("dsv3-100m", "98 M parameters, for a GPU", 512, 9, 24, 4, 8192,
+                 1024, 8e-4),
+      Dsv3ForGpu("dsv3-300m", "297 M parameters, for a GPU", 768, 12, 24, 4,
+                 16384, 1024, 6e-4),
+      Dsv3ForGpu("dsv3-1b", "1.0 G parameters, for a GPU", 1024, 16, 36, 6,
+                 32768, 2048, 4e-4)};
   return kPresets;
 }
 

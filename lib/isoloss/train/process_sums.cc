@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "isoloss/base/digest.h"
@@ -41,15 +42,18 @@ double WholeSum(const model::Parameter& parameter, std::vector<double> leaves,
 std::vector<double> GradientSquares(const model::ParameterSet& gradients,
                                     expert_parallel::Mesh& mesh,
                                     Executor& executor) {
+  const std::span<const model::Parameter> parameters = gradients.parameters();
+  std::vector<std::vector<double>> leaves(parameters.size());
+  std::vector<kernels::TensorSquares> tensors;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const Matrix<float>& values = parameters[i].values;
+    leaves[i].resize(kernels::SquaresLeaves(values.size()));
+    tensors.push_back({{values.data(), values.size()}, leaves[i]});
+  }
+  kernels::SquaresOfTensors(tensors, executor);
   std::vector<double> squares;
-  std::vector<double> leaves;
-  for (const model::Parameter& gradient : gradients.parameters()) {
-    const std::span<const float> values(gradient.values.data(),
-                                        gradient.values.size());
-    leaves.resize((values.size() + kernels::kSquaresLeaf - 1) /
-                  kernels::kSquaresLeaf);
-    kernels::SumOfSquaresLeaves(values, leaves, executor);
-    squares.push_back(WholeSum(gradient, leaves, mesh));
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    squares.push_back(WholeSum(parameters[i], std::move(leaves[i]), mesh));
   }
   return squares;
 }
@@ -76,7 +80,8 @@ uint64_t WholeDigest(const model::ModelConfig& config,
     const model::Parameter& mine = parameters.parameters()[i];
     Matrix<float>& values = whole.parameters()[i].values;
     if (mine.of_experts) {
-      expert_parallel::GatherExperts(mesh, mine.values.view(), values.view());
+      const HostRows<float> rows(mine.values.view(), parameters.memory());
+      expert_parallel::GatherExperts(mesh, rows.view(), values.view());
     } else {
       values.CopyFrom(mine.values);
     }
@@ -91,9 +96,9 @@ void CheckReplicas(const model::ParameterSet& parameters,
   Digest replicated;
   Digest of_experts;
   for (const model::Parameter& parameter : parameters.parameters()) {
+    const HostRows<float> values(parameter.values.view(), parameters.memory());
     (parameter.of_experts ? of_experts : replicated)
-        .Update(parameter.values.data(),
-                parameter.values.size() * sizeof(float));
+        .Update(values.view().data(), parameter.values.size() * sizeof(float));
   }
   replicated.Update(expert_bias.data(),
                     expert_bias.rows() * expert_bias.cols() * sizeof(float));

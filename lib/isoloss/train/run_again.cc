@@ -10,6 +10,7 @@
 #include "isoloss/probes/dump.h"
 #include "isoloss/runlog/recorder.h"
 #include "isoloss/train/continuation.h"
+#include "isoloss/train/cost.h"
 #include "isoloss/train/trainer.h"
 
 namespace isoloss::train {
@@ -73,11 +74,8 @@ fs::path RunAgain(const Experiment& experiment, const corpus::Corpus& corpus,
                           .recorded = recorded,
                           .checkpoints = recorded_paths.Checkpoints(),
                           .last_step = step - 1}};
-  Executor executor(experiment.parallel.workers > 0
-                        ? experiment.parallel.workers
-                        : AvailableProcessors());
-  TrainRun(closer, arm, static_cast<uint64_t>(recorded.seed), corpus, executor,
-           run_hooks, files);
+  TrainRun(closer, arm, static_cast<uint64_t>(recorded.seed), corpus,
+           *MakeExecutor(CrewFor(experiment, 1)), run_hooks, files);
   runlog::RemoveLiveFiles(files.paths);
   fs::remove(files.paths.Log());
   return reached

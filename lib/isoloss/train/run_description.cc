@@ -123,6 +123,23 @@ runlog::ModelGraph DescribeModel(const Experiment& experiment, const Arm& arm) {
   return columns;
 }
 
+namespace {
+
+/// Refuses a device that computes something else than this processor: nothing
+/// that is known of the host's runs would hold for its runs.
+void RequireHostsBits(const runlog::Provenance& host, const Arm& arm,
+                      Executor& executor) {
+  const std::string digest = DigestToHex(NumericsDigest(arm, executor));
+  if (digest == host.numerics_digest) return;
+  ThrowError(ErrorKind::kDevice,
+             "{}: three small steps of arm `{}` have the digest {} there, but "
+             "{} on this machine's processor. Run `isoloss doctor`, and train "
+             "with --on cpu.",
+             executor.device(), arm.name, digest, host.numerics_digest);
+}
+
+}  // namespace
+
 std::string ConfigDigest(const Experiment& experiment) {
   return DigestToHex(DigestOf(experiment.ConfigText()));
 }
@@ -154,15 +171,19 @@ runlog::Provenance DescribePlannedRun(const Experiment& experiment,
 runlog::Provenance DescribeRun(const Experiment& experiment, const Arm& arm,
                                uint64_t seed, const corpus::Corpus& corpus,
                                const model::ParameterSet& initial,
-                               const RoutingReplay* replay, int workers,
+                               const RoutingReplay* replay, Executor& executor,
                                expert_parallel::Mesh& mesh) {
   runlog::Provenance provenance =
       DescribePlannedRun(experiment, arm, seed, corpus);
+  if (!executor.device().empty()) {
+    provenance.cpu_target = executor.device();
+    RequireHostsBits(provenance, arm, executor);
+  }
   provenance.parameters =
       static_cast<int64_t>(model::ParameterSet(experiment.model).value_count());
   provenance.initial_weights_digest =
       DigestToHex(WholeDigest(experiment.model, initial, mesh));
-  provenance.workers = workers;
+  provenance.workers = executor.size();
   DescribeMesh(experiment, arm, mesh, provenance);
   provenance.routing = DescribeRouting(experiment, replay);
   return provenance;

@@ -21,8 +21,8 @@
 
 namespace isoloss::train {
 
-/// A process computes a training step from these inputs. They are valid until
-/// the step's update.
+/// A process computes a training step from these inputs, in the host's memory.
+/// They are valid until the step's update.
 struct StepInputs {
   const model::TokenBatch& tokens;
   const model::ParameterSet& parameters;
@@ -64,8 +64,11 @@ struct OptimizerInputs {
 };
 
 /// Faults are injected, and runs are perturbed on purpose, with these
-/// functions. Seams that compute take effect below the options of a log.
+/// functions. Seams that compute take effect below the options of a log. A seam
+/// that gets tensors gets them in the host's memory.
 struct Seams {
+  using ParameterEdit = std::function<void(int64_t step, model::ParameterSet&)>;
+
   TransportFactory make_transport = {};
   /// The text of an event `mutant` with which the log of a new run begins. It
   /// names what the seams perturb on purpose. An execution that goes on with a
@@ -91,8 +94,8 @@ struct Seams {
   std::function<void(model::ParameterSet&)> edit_initial_weights = {};
   /// Get the gradients of this process, as Backward left them and as they will
   /// update the weights. They may change them.
-  std::function<void(int64_t step, model::ParameterSet&)> after_backward = {};
-  std::function<void(int64_t step, model::ParameterSet&)> before_update = {};
+  ParameterEdit after_backward = {};
+  ParameterEdit before_update = {};
   /// Gets the weights and expert biases [MoE layers, E] of this process, as the
   /// next step will use them. May change them.
   std::function<void(int64_t step, model::ParameterSet& weights,

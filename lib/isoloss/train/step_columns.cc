@@ -91,7 +91,8 @@ void RecordMoe(int64_t step, const model::Transformer& transformer,
     moe.dropped_tokens.push_back(0);
     moe.padding_rows.push_back(transformer.dispatch_counts(layer).padding_rows);
     if (!with_ids) continue;
-    const MatrixView<const int32_t> mine = transformer.expert_ids(layer);
+    const HostRows<int32_t> rows = transformer.expert_ids(layer);
+    const MatrixView<const int32_t> mine = rows.view();
     const std::vector<int32_t> ids =
         expert_parallel::Gather(mesh, {mine.data(), mine.rows() * mine.cols()});
     moe.expert_ids.insert(moe.expert_ids.end(), ids.begin(), ids.end());
@@ -107,7 +108,7 @@ void RecordExchange(int64_t step, const model::Transformer& transformer,
   if (mesh.transport() == nullptr) return;
   const Topology& topology = mesh.config().topology;
   const std::vector<int64_t> values =
-      expert_parallel::SumToFirst(mesh, Pack(mesh.transport()->TakeCounters()));
+      expert_parallel::SumToFirst(mesh, Pack(mesh.exchanges().TakeCounters()));
   const size_t ranks = topology.ranks;
   x.step.push_back(step);
   x.ranks = static_cast<int64_t>(ranks);

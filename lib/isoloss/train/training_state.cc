@@ -30,7 +30,12 @@ constexpr std::string_view kBytesByPair = "exchange.bytes_by_pair";
 struct LocalTensor {
   TensorInfo info;  // of the whole
   std::span<float> values;
+  Memory& memory = kHostMemory;
   size_t first_element = 0;
+
+  HostRows<float> OnHost() const {
+    return {MatrixView<const float>(values.data(), 1, values.size()), memory};
+  }
 };
 
 /// Returns flat views with one row per leading extent, so that experts are
@@ -47,6 +52,7 @@ std::vector<LocalTensor> LocalTensors(const TrainingState& state,
       LocalTensor tensor = {
           .info = {.name = group + parameter.name, .shape = parameter.shape},
           .values = {values.data(), values.size()},
+          .memory = values.memory(),
           .first_element = parameter.first_element};
       if (parameter.of_experts) tensor.info.shape[0] = experts;
       tensors.push_back(std::move(tensor));
@@ -74,9 +80,10 @@ std::vector<LocalTensor> LocalTensors(const TrainingState& state,
   return tensors;
 }
 
-bool AllFinite(std::span<const float> values) {
+bool AllFinite(const LocalTensor& tensor) {
+  const HostRows<float> row = tensor.OnHost();
   uint32_t largest = 0;
-  for (const float value : values) {
+  for (const float value : std::span(row.view().data(), tensor.values.size())) {
     largest = std::max(largest, std::bit_cast<uint32_t>(value) & 0x7fffffffu);
   }
   return largest < 0x7f800000u;
@@ -86,7 +93,7 @@ bool AllFinite(std::span<const float> values) {
 /// tensors.size() if all are finite.
 size_t FirstNonFinite(std::span<const LocalTensor> tensors, Mesh& mesh) {
   size_t first = 0;
-  while (first < tensors.size() && AllFinite(tensors[first].values)) ++first;
+  while (first < tensors.size() && AllFinite(tensors[first])) ++first;
   return tensors.size() - expert_parallel::Vote(mesh, tensors.size() - first);
 }
 
@@ -149,16 +156,31 @@ class FirstProcess {
   uint64_t code_ = 0;  // its kind + 1
 };
 
-/// Returns the whole tensor; `scratch` holds it if several processes hold its
-/// experts.
-std::span<const float> Gathered(const LocalTensor& tensor, Mesh& mesh,
-                                Matrix<float>& scratch) {
-  const size_t size = tensor.info.bytes() / sizeof(float);
-  if (tensor.values.size() == size) return tensor.values;
+/// Returns the whole tensor, of which `mine` is this process's part; `scratch`
+/// holds it if several processes hold its experts.
+std::span<const float> Gathered(MatrixView<const float> mine, size_t size,
+                                Mesh& mesh, Matrix<float>& scratch) {
+  if (mine.cols() == size) return {mine.data(), size};
   scratch.ResizeUninitialized(1, size);
-  expert_parallel::GatherExperts(
-      mesh, {tensor.values.data(), 1, tensor.values.size()}, scratch.view());
+  expert_parallel::GatherExperts(mesh, mine, scratch.view());
   return {scratch.data(), size};
+}
+
+/// Reads the whole tensor into `scratch`, unless its place takes it as it is.
+/// Keeps this process's part.
+void Read(const Checkpoint& checkpoint, const LocalTensor& tensor,
+          Matrix<float>& scratch) {
+  const size_t size = tensor.info.bytes() / sizeof(float);
+  if (tensor.values.size() == size && tensor.memory.is_host()) {
+    checkpoint.Read(tensor.info.name, tensor.info.shape, tensor.values);
+    return;
+  }
+  scratch.ResizeUninitialized(1, size);
+  checkpoint.Read(tensor.info.name, tensor.info.shape,
+                  std::span(scratch.data(), size));
+  ISOLOSS_ASSERT(tensor.first_element + tensor.values.size() <= size);
+  tensor.memory.CopyFromHost(scratch.data() + tensor.first_element,
+                             tensor.values.size_bytes(), tensor.values.data());
 }
 
 /// Throws FormatError unless the checkpoint's tensors are exactly `wanted`.
@@ -219,7 +241,9 @@ uint64_t SaveTrainingState(int64_t step, const model::ModelConfig& config,
   first.Agree(step);  // most disks that are full are found here
   Matrix<float> scratch;
   for (const LocalTensor& tensor : tensors) {
-    const std::span<const float> whole = Gathered(tensor, mesh, scratch);
+    const HostRows<float> mine = tensor.OnHost();
+    const std::span<const float> whole = Gathered(
+        mine.view(), tensor.info.bytes() / sizeof(float), mesh, scratch);
     first.Try([&] { writer->Add(whole); });
   }
   std::array<uint64_t, 1> digest = {};
@@ -261,19 +285,7 @@ void LoadTrainingState(const Checkpoint& checkpoint,
   }
   Matrix<float> scratch;
   state.adamw.Restore(steps[0]);
-  for (const LocalTensor& tensor : tensors) {
-    const size_t size = tensor.info.bytes() / sizeof(float);
-    if (tensor.values.size() == size) {
-      checkpoint.Read(tensor.info.name, tensor.info.shape, tensor.values);
-      continue;
-    }
-    scratch.ResizeUninitialized(1, size);
-    checkpoint.Read(tensor.info.name, tensor.info.shape,
-                    std::span(scratch.data(), size));
-    ISOLOSS_ASSERT(tensor.first_element + tensor.values.size() <= size);
-    std::copy_n(scratch.data() + tensor.first_element, tensor.values.size(),
-                tensor.values.data());
-  }
+  for (const LocalTensor& tensor : tensors) Read(checkpoint, tensor, scratch);
   state.bytes_by_pair = std::move(bytes_by_pair);
 }
 

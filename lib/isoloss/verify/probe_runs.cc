@@ -15,6 +15,7 @@
 #include "isoloss/step_checks/probe.h"
 #include "isoloss/system/interrupt.h"
 #include "isoloss/system/output_file.h"
+#include "isoloss/train/cost.h"
 #include "isoloss/train/run_description.h"
 #include "isoloss/train/runner.h"
 
@@ -119,7 +120,7 @@ ProbedRuns ProbeArms(const train::Experiment& experiment,
   const fs::path probes = folder / logs::kProbeFolder;
   fs::create_directories(probes);
   const bool done = campaign::RunJobs(
-      "probes", arms.size(), experiment.parallel.workers,
+      "probes", arms.size(), train::CrewFor(experiment, arms.size()),
       system::InterruptFlag(), [&](size_t i, Executor& executor) {
         probed.files[i] = ProbeOneArm(experiment, arms[i], corpus, probes,
                                       settings, executor);

@@ -7,6 +7,7 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/formats/mx_block.h"
+#include "isoloss/kernels/piece_sum.h"
 #include "isoloss/kernels/rounding.h"
 #include "isoloss/kernels/row_tasks.h"
 #include "isoloss/kernels/tree.h"
@@ -58,21 +59,16 @@ float SumOfPiece(const Steps& a, const Steps& b, size_t begin, size_t end,
 /// tree.
 float Dot(const Steps& a, const Steps& b, const Pieces& pieces,
           const Accumulation& accumulation) {
-  const bool scaled =
-      a.operand.factors.size() > 0 || b.operand.factors.size() > 0;
+  const PieceSum adder{
+      a.operand.factors.size() > 0 || b.operand.factors.size() > 0,
+      accumulation.outer};
   AlignedTree<float, std::plus<float>> tree{std::plus<float>()};
   float sum = 0.0f;
   size_t piece = 0;
   pieces.ForEach([&](size_t segment, size_t begin, size_t end) {
-    const bool first = begin == pieces.SegmentBegin(segment);
-    const float part = SumOfPiece(a, b, begin, end, accumulation.accumulator);
-    if (scaled) {
-      const float factor = a.Factor(piece) * b.Factor(piece);
-      sum = first ? part * factor : std::fma(part, factor, sum);
-    } else {
-      sum = first ? part : sum + part;
-    }
-    sum = Rounded(sum, accumulation.outer);
+    sum = adder.Add(begin == pieces.SegmentBegin(segment), sum,
+                    SumOfPiece(a, b, begin, end, accumulation.accumulator),
+                    a.Factor(piece) * b.Factor(piece));
     ++piece;
     if (end == pieces.segment_ends[segment]) tree.Push(sum);
   });

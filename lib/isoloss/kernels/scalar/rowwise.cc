@@ -223,6 +223,13 @@ void Add(MatrixView<const float> x, MatrixView<const float> y,
   }
 }
 
+void Subtract(MatrixView<const float> x, MatrixView<const float> y,
+              MatrixView<float> out) {
+  for (size_t t = 0; t < x.rows(); ++t) {
+    for (size_t j = 0; j < x.cols(); ++j) out(t, j) = x(t, j) - y(t, j);
+  }
+}
+
 void Cast(MatrixView<const float> source, Rounding rounding,
           MatrixView<float> out) {
   for (size_t t = 0; t < source.rows(); ++t) {
@@ -273,6 +280,27 @@ void AdamWUpdate(std::span<float> parameter, std::span<float> first_moment,
   for (size_t i = 0; i < parameter.size(); ++i) {
     UpdateByAdamW(scalars, gradient[i], parameter[i], first_moment[i],
                   second_moment[i]);
+  }
+}
+
+void MeasuredAdamWUpdate(const MeasuredAdamW& update) {
+  const size_t size = update.parameter.size();
+  const std::vector<float> before(update.parameter.begin(),
+                                  update.parameter.end());
+  AdamWUpdate(update.parameter, update.first_moment, update.second_moment,
+              update.gradient, update.scalars);
+  std::vector<float> change(size);
+  for (size_t i = 0; i < size; ++i) change[i] = update.parameter[i] - before[i];
+  for (size_t first = 0; first < size; first += kSquaresLeaf) {
+    const size_t count = std::min(kSquaresLeaf, size - first);
+    const size_t leaf = first / kSquaresLeaf;
+    update.parameter_squares[leaf] =
+        SumOfSquaresLeaf(std::span(before).subspan(first, count));
+    update.update_squares[leaf] =
+        SumOfSquaresLeaf(std::span(change).subspan(first, count));
+  }
+  if (update.keeps_parameter) {
+    std::copy(before.begin(), before.end(), update.gradient.begin());
   }
 }
 

@@ -47,6 +47,8 @@ void CrossEntropy(MatrixView<const float> logits,
 
 void Add(MatrixView<const float> x, MatrixView<const float> y,
          Rounding rounding, MatrixView<float> out);
+void Subtract(MatrixView<const float> x, MatrixView<const float> y,
+              MatrixView<float> out);
 void Cast(MatrixView<const float> source, Rounding rounding,
           MatrixView<float> out);
 void GatherCombine(MatrixView<const float> rows,
@@ -64,6 +66,9 @@ void AdamWUpdate(std::span<float> parameter, std::span<float> first_moment,
                  std::span<float> second_moment,
                  std::span<const float> gradient, const AdamWScalars& scalars);
 
+void MeasuredAdamWUpdate(const MeasuredAdamW& update);
+
+/// Computes FiniteAmaxes of one group.
 float FiniteAmax(MatrixView<const float> values, Rounding rounding);
 
 double SumOfSquares(std::span<const float> values);

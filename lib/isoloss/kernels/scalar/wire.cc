@@ -10,6 +10,7 @@
 #include "isoloss/formats/bf16.h"
 #include "isoloss/formats/format.h"
 #include "isoloss/formats/mx_block.h"
+#include "isoloss/kernels/travel.h"
 
 namespace isoloss::kernels::scalar {
 namespace {
@@ -31,30 +32,13 @@ T Get(const std::byte* bytes, size_t index) {
   return value;
 }
 
-/// Values are multiplied by `encode` before they are sent and by `decode` on
-/// arrival.
-struct Factors {
-  float encode;
-  float decode;
-};
-
-/// Returns a value that is not finite if one of the values is not.
-float LargestMagnitude(std::span<const float> run) {
-  float largest = 1e-4f;
+/// Returns the bits of the largest magnitude: finite < infinity < NaN.
+uint32_t LargestMagnitude(std::span<const float> run) {
+  uint32_t largest = 0;
   for (const float value : run) {
-    if (!std::isfinite(value)) return std::nanf("");
-    largest = std::max(largest, std::fabs(value));
+    largest = std::max(largest, std::bit_cast<uint32_t>(std::fabs(value)));
   }
   return largest;
-}
-
-Factors FactorsOf(float amax, RunScale run_scale) {
-  const float max = formats::MaxFinite(E4m3());
-  if (run_scale == RunScale::kFp32) return {max / amax, amax / max};
-  const int exponent = std::ilogb(amax) - E4m3().emax;
-  float scale = std::ldexp(1.0f, exponent);
-  if (max * scale < amax) scale *= 2;
-  return {1 / scale, scale};
 }
 
 }  // namespace
@@ -94,21 +78,17 @@ void DecodeMxRow(const std::byte* bytes, size_t width, Rounding rounding,
 
 void EncodeE4m3Row(const float* row, size_t width, RunScale run_scale,
                    std::byte* bytes) {
+  const RowFormat format = run_scale == RunScale::kFp32 ? RowFormat::kE4m3Fp32
+                                                        : RowFormat::kE4m3Pow2;
   std::byte* const scales = bytes + width;
   for (size_t first = 0; first < width; first += kScaledRun) {
     const size_t count = std::min(kScaledRun, width - first);
-    const float amax = LargestMagnitude({row + first, count});
-    const bool finite = std::isfinite(amax);
-    const Factors factors = FactorsOf(finite ? amax : 1.0f, run_scale);
+    const RunFactors factors =
+        FactorsOfRun(format, LargestMagnitude({row + first, count}));
     for (size_t i = first; i < first + count; ++i) {
-      const uint32_t code =
-          finite ? formats::Encode(E4m3(), row[i] * factors.encode,
-                                   formats::Overflow::kSaturate)
-                 : E4m3().nan_code;
-      bytes[i] = static_cast<std::byte>(code);
+      bytes[i] = static_cast<std::byte>(WireCode(row[i], factors));
     }
-    Put(finite ? factors.decode : std::bit_cast<float>(0x7FC00000u), scales,
-        first / kScaledRun);
+    Put(factors.decode, scales, first / kScaledRun);
   }
 }
 

@@ -1,0 +1,114 @@
+// A GPU runs kernels as device/kernel.h describes them.
+#pragma once
+
+#include <cuda_pipeline_primitives.h>
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <limits>
+#include <set>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "isoloss/base/error.h"
+#include "isoloss/device/cuda/errors.cuh"
+#include "isoloss/device/cuda/memory.cuh"
+
+namespace isoloss::device {
+
+/// Kernel::Shared of the block that runs.
+extern __shared__ __align__(128) unsigned char shared_room[];
+
+template <typename Kernel>
+class CudaBlock {
+ public:
+  /// A thread sees its own.
+  template <typename T>
+  class PerThread {
+   public:
+    __device__ T& operator[](size_t /*thread*/) { return value_; }
+
+   private:
+    T value_;
+  };
+
+  __device__ size_t index() const { return blockIdx.x; }
+  __device__ typename Kernel::Shared& shared() {
+    return *reinterpret_cast<typename Kernel::Shared*>(shared_room);
+  }
+  template <typename Step>
+  __device__ void Each(const Step& step) {
+    step(threadIdx.x);
+    __syncthreads();
+  }
+  template <size_t kCount>
+  __device__ void Copy(const float* from, float* to) {
+    __pipeline_memcpy_async(to, from, kCount * sizeof(float));
+  }
+  __device__ void CommitCopies() { __pipeline_commit(); }
+  template <size_t kPending>
+  __device__ void AwaitCopies() {
+    __pipeline_wait_prior(kPending);
+  }
+};
+
+template <typename Kernel>
+constexpr unsigned BlocksOfProcessor() {
+  if constexpr (requires { Kernel::kBlocksOfProcessor; }) {
+    return Kernel::kBlocksOfProcessor;
+  }
+  return 0;  // any number
+}
+
+template <typename Kernel>
+__global__ void __launch_bounds__(Kernel::kThreads, BlocksOfProcessor<Kernel>())
+    RunKernel(const __grid_constant__ Kernel kernel) {
+  CudaBlock<Kernel> block;
+  kernel(block);
+}
+
+class Cuda {
+ public:
+  Cuda(int device, std::string name)
+      : memory_(device), name_(std::move(name)) {}
+
+  Memory& memory() { return memory_; }
+  const std::string& name() const { return name_; }
+
+  template <typename Kernel>
+  void Launch(const Kernel& kernel) {
+    static_assert(std::is_trivially_copyable_v<Kernel>);
+    static_assert(sizeof(Kernel) <= kMostArgumentBytes);
+    const size_t blocks = kernel.blocks();
+    ISOLOSS_ASSERT(blocks <= std::numeric_limits<int>::max());
+    memory_.Use();
+    const auto run = &RunKernel<Kernel>;
+    constexpr size_t kShared = sizeof(typename Kernel::Shared);
+    if constexpr (kShared > kUsualSharedBytes) {
+      Allow(reinterpret_cast<const void*>(run), kShared);
+    }
+    run<<<static_cast<unsigned>(blocks), Kernel::kThreads, kShared,
+          memory_.stream()>>>(kernel);
+    Require(memory_.device(), "cudaLaunchKernel", cudaGetLastError());
+  }
+
+ private:
+  static constexpr size_t kMostArgumentBytes = 4096;
+  static constexpr size_t kUsualSharedBytes = 48 << 10;
+
+  /// Lets a kernel have more shared memory than is usual.
+  void Allow(const void* kernel, size_t bytes) {
+    if (!allowed_.insert(kernel).second) return;
+    Require(memory_.device(), "cudaFuncSetAttribute",
+            cudaFuncSetAttribute(kernel,
+                                 cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 static_cast<int>(bytes)));
+  }
+
+  CudaMemory memory_;
+  std::string name_;
+  std::set<const void*> allowed_;
+};
+
+}  // namespace isoloss::device

@@ -1,0 +1,219 @@
+// The device's form of kernels::GemmBatch: products of one kind are computed by
+// one launch.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "isoloss/base/error.h"
+#include "isoloss/base/executor.h"
+#include "isoloss/device/executor.h"
+#include "isoloss/device/form_table.h"
+#include "isoloss/device/gemm_kernels.h"
+#include "isoloss/device/gemm_operands.h"
+#include "isoloss/device/prepare_forms.h"
+#include "isoloss/kernels/gemm.h"
+
+namespace isoloss::device {
+
+/// An H100 has so many processors. Results do not depend on the number.
+inline constexpr double kProcessors = 132;
+/// From so many tasks on, a task computes several segments: more tasks would
+/// not occupy the processors any better.
+inline constexpr size_t kManyTasks = 1024;
+
+template <typename Shape>
+size_t TilesOf(const Product& product) {
+  return CeilOf(product.result.c.rows(), Shape::kRows) *
+         CeilOf(product.result.c.cols(), Shape::kCols);
+}
+
+/// Estimates the time that products take with tiles of a shape, if a processor
+/// needs `cycles` for a step of a tile.
+template <typename Shape>
+double CyclesOf(std::span<const Product> products,
+                std::span<const size_t> depths, double cycles) {
+  double work = 0;
+  double longest = 0;
+  for (size_t i = 0; i < products.size(); ++i) {
+    const auto steps = static_cast<double>(depths[i]);
+    work += static_cast<double>(TilesOf<Shape>(products[i])) * steps;
+    longest = std::max(longest,
+                       steps / static_cast<double>(products[i].segment_count));
+  }
+  return cycles * std::max(work / kProcessors, longest);
+}
+
+/// Lists products of one kind and launches them together.
+template <typename Target>
+class ProductList {
+ public:
+  ProductList(Call<Target>& call, Rooms<Target>& rooms)
+      : call_(call), rooms_(rooms) {}
+
+  void Add(const Product& product, size_t depth) {
+    products_.push_back(product);
+    depths_.push_back(depth);
+  }
+
+  /// Launches chains, in tiles of the shape that is best for them.
+  template <bool kPieces>
+  void Multiply() {
+    constexpr double kLarge = 135;
+    constexpr double kMedium = 38;
+    constexpr double kSmall = 13;
+    const double large = CyclesOf<LargeTile>(products_, depths_, kLarge);
+    const double medium = CyclesOf<MediumTile>(products_, depths_, kMedium);
+    const double small = CyclesOf<SmallTile>(products_, depths_, kSmall);
+    if (large <= std::min(medium, small)) return Multiply<LargeTile, kPieces>();
+    if (medium <= small) return Multiply<MediumTile, kPieces>();
+    Multiply<SmallTile, kPieces>();
+  }
+
+  /// Launches sums by accumulators.
+  void Accumulate() {
+    SetElementEnds([](const Product&) { return true; });
+    const auto elements = Uploaded<&Product::elements_end>();
+    call_.Launch(ForEachElement<AccumulateElement>{{elements}, elements.total});
+  }
+
+ private:
+  template <typename Shape, bool kPieces>
+  void Multiply() {
+    const size_t group = GroupOf<Shape>();
+    size_t tasks = 0;
+    for (Product& product : products_) {
+      product.group = std::min(group, std::bit_ceil(product.segment_count));
+      const size_t segments = std::min(product.group, product.segment_count);
+      const size_t groups = product.group_count();
+      const size_t count = TilesOf<Shape>(product) * groups;
+      product.tasks_end = tasks += count;
+      product.stack_depth = static_cast<size_t>(std::bit_width(segments - 1));
+      product.stack = rooms_.template Take<float>(count * product.stack_depth *
+                                                  Shape::kRows * Shape::kCols);
+      if (groups > 1) {
+        product.subtrees = rooms_.template Take<float>(
+            groups * product.result.c.rows() * product.result.c.cols());
+      }
+    }
+    SetElementEnds(
+        [](const Product& product) { return product.group_count() > 1; });
+    const auto tiles = Uploaded<&Product::tasks_end>();
+    call_.Launch(MultiplyTiles<Shape, kPieces>{tiles});
+    const auto elements = TableOf<&Product::elements_end>(
+        std::span<const Product>(products_), tiles.entries);
+    call_.Launch(ForEachElement<FoldElement>{{elements}, elements.total});
+  }
+
+  /// Returns the number of segments of a task, a power of two.
+  template <typename Shape>
+  size_t GroupOf() const {
+    size_t most = 1;
+    for (const Product& product : products_) {
+      most = std::max(most, std::bit_ceil(product.segment_count));
+    }
+    size_t group = 1;
+    while (group < most) {
+      size_t tasks = 0;
+      for (const Product& product : products_) {
+        tasks +=
+            TilesOf<Shape>(product) * CeilOf(product.segment_count, 2 * group);
+      }
+      if (tasks < kManyTasks) break;
+      group *= 2;
+    }
+    return group;
+  }
+
+  /// Shares out the elements of those products that `is_meant` is true of.
+  template <typename IsMeant>
+  void SetElementEnds(const IsMeant& is_meant) {
+    size_t elements = 0;
+    for (Product& product : products_) {
+      if (is_meant(product)) {
+        elements += product.result.c.rows() * product.result.c.cols();
+      }
+      product.elements_end = elements;
+    }
+  }
+
+  template <auto kEnd>
+  Table<Product, kEnd> Uploaded() {
+    const std::span<const Product> host(products_);
+    return TableOf<kEnd>(host, call_.Upload(host));
+  }
+
+  Call<Target>& call_;
+  Rooms<Target>& rooms_;
+  std::vector<Product> products_;
+  std::vector<size_t> depths_;
+};
+
+/// Returns a product without its operands and segments.
+inline Product ProductOf(const kernels::GemmProblem& problem,
+                         const Axis& axis) {
+  Product product;
+  product.result = {problem.c, problem.addend, problem.rounding};
+  product.adder.outer = problem.accumulation.outer;
+  if (problem.accumulation.accumulator != nullptr) {
+    product.accumulator = *problem.accumulation.accumulator;
+  }
+  product.segment_count = axis.segments.size();
+  product.piece_steps = axis.pieces.length;
+  return product;
+}
+
+template <typename Target>
+void GemmBatchForm(std::span<const kernels::GemmProblem> problems,
+                   Executor& executor) {
+  Call<Target> call(executor);
+  Rooms<Target> rooms(call);
+  std::vector<const kernels::GemmProblem*> listed;
+  std::vector<Axis> axes;
+  std::vector<Segment> segments;
+  for (const kernels::GemmProblem& problem : problems) {
+    ISOLOSS_ASSERT(problem.packed_b == nullptr);
+    if (problem.c.empty()) continue;
+    listed.push_back(&problem);
+    const Axis& axis = axes.emplace_back(AxisOf(problem));
+    segments.insert(segments.end(), axis.segments.begin(), axis.segments.end());
+  }
+
+  Operands<Target> operands(call, rooms);
+  ProductList<Target> chains(call, rooms);
+  ProductList<Target> sums_of_pieces(call, rooms);
+  ProductList<Target> accumulated(call, rooms);
+  const Segment* segment = call.Upload(std::span<const Segment>(segments));
+  for (size_t i = 0; i < listed.size(); ++i) {
+    const kernels::GemmProblem& problem = *listed[i];
+    const bool accumulates = problem.accumulation.accumulator != nullptr;
+    Product product = ProductOf(problem, axes[i]);
+    product.a = operands.SideOf(problem.a, axes[i], accumulates);
+    product.b = operands.SideOf(problem.b, axes[i], accumulates);
+    product.adder.scaled =
+        product.a.factors.data != nullptr || product.b.factors.data != nullptr;
+    product.segments = segment;
+    segment += product.segment_count;
+    const bool is_chain = !product.adder.scaled &&
+                          problem.accumulation == kernels::Accumulation{};
+    ProductList<Target>& list = accumulates ? accumulated
+                                : is_chain  ? chains
+                                            : sums_of_pieces;
+    list.Add(product, axes[i].pieces.depth());
+  }
+  operands.Run();
+  chains.template Multiply<false>();
+  sums_of_pieces.template Multiply<true>();
+  accumulated.Accumulate();
+}
+
+template <typename Target>
+void AddGemmForms(Forms& forms) {
+  AddForm(&kernels::GemmBatch, &GemmBatchForm<Target>, forms);
+  AddForm(&kernels::QuantizeTensors, &QuantizeTensorsForm<Target>, forms);
+}
+
+}  // namespace isoloss::device
