@@ -121,7 +121,7 @@ Timed TimeSteps(const Case& kind, Executor& gpu) {
     timed.figure.absolute = fmt::format("{:.1f} ms", 1e3 * timed.seconds);
   } catch (const Error& error) {
     // Another figure may still fit into the memory.
-    if (error.kind() != ErrorKind::kDevice) throw;
+    if (error.kind() != ErrorKind::kConfig) throw;
     timed.figure.absolute = error.what();
   }
   return timed;

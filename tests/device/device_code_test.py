@@ -1,4 +1,4 @@
-"""Compiles the device's code as for a GPU, where nvcc is installed: no GPU is needed.
+"""Compiles the device's code as for GPUs, where nvcc is installed: no GPU is needed.
 
 Usage: device_code_test.py NVCC SOURCE_ROOT OPTION…
 
@@ -6,23 +6,26 @@ nvcc makes a trap of what it cannot run on a GPU, without a word; and what it fl
 approximates, has other bits than the CPU. Exit code 77: there is no nvcc.
 """
 
+import itertools
 import pathlib
 import re
 import subprocess
 import sys
 import tempfile
 
+# A build with ISOLOSS_CUDA is for these.
+ARCHITECTURES = ("sm_80", "sm_90")
 WRONG = re.compile(r"\btrap;|\.ftz\b|\.approx\b")
 
 
-def ptx_of(source, nvcc, root, options):
-    with tempfile.TemporaryDirectory(prefix="isoloss-ptx-") as folder:
-        out = pathlib.Path(folder) / "code.ptx"
-        done = subprocess.run([nvcc, "-std=c++20", "-arch=sm_90", "-ptx", *options,
-                               f"-I{root}/include", f"-I{root}/lib", source, "-o", out], check=False)
+def ptx_of(source, nvcc, root, architecture, options):
+    with tempfile.TemporaryDirectory(prefix="isoloss-gpu-code-") as folder:
+        done = subprocess.run([nvcc, "-std=c++20", f"-arch={architecture}", "-cubin", "-keep",
+                               f"-keep-dir={folder}", *options, f"-I{root}/include",
+                               f"-I{root}/lib", source, "-o", f"{folder}/code.cubin"], check=False)
         if done.returncode != 0:
-            sys.exit(f"{source}: nvcc refuses it")
-        return out.read_text(encoding="utf-8")
+            sys.exit(f"{source}: nvcc refuses it for {architecture}")
+        return pathlib.Path(folder, source.stem + ".ptx").read_text(encoding="utf-8")
 
 
 def faults(ptx):
@@ -45,11 +48,12 @@ def main():
     sources = [source for folder in ("lib", "tests")
                for source in sorted(pathlib.Path(root, folder).rglob("*.cu"))]
     total, wrong = 0, []
-    for source in sources:
-        kernels, found = faults(ptx_of(source, nvcc, root, options))
+    for source, architecture in itertools.product(sources, ARCHITECTURES):
+        kernels, found = faults(ptx_of(source, nvcc, root, architecture, options))
         total += kernels
-        wrong += found
-    print(*wrong, f"{total} kernels of {len(sources)} files, {len(wrong)} faults", sep="\n")
+        wrong += [f"{architecture}: {fault}" for fault in found]
+    print(*wrong, f"{total} kernels of {len(sources)} files for {len(ARCHITECTURES)} kinds of GPUs, "
+          f"{len(wrong)} faults", sep="\n")
     return 0 if total and not wrong else 1
 
 

@@ -67,7 +67,7 @@ TEST(GpuMemory, SaysWhatIsMissingAndStaysUsable) {
     values.Resize(size_t{1} << 20, size_t{1} << 24);
     FAIL() << "64 TiB were given";
   } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kDevice);
+    EXPECT_EQ(error.kind(), ErrorKind::kConfig);
     EXPECT_THAT(error.what(),
                 testing::HasSubstr("67108864.0 MiB more are needed, but "));
   }

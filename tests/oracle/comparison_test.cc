@@ -28,6 +28,31 @@ TEST(Comparison, EqualNeedsTheBitsOfTheRoundedValue) {
   EXPECT_EQ(RowOf(Grid::kFp32, kNan, {.exact = std::nan("")}).equal, 1);
 }
 
+TEST(Comparison, CountsWhatASampleLeavesOut) {
+  const Sample sample(20, 10, 50, CounterRng(1, 1));
+  Comparison seen(Grid::kBf16);
+  sample.ForEach([&](size_t row, size_t column) {
+    seen.AddExact(row, column, 1.0f, 1.0f);
+  });
+  seen.AddUnseen(sample);
+  Comparison all(Grid::kBf16);
+  all.AddExact(20, 0, 1.0f, 1.0f);
+  all.AddUnseen(Sample(1, 1));
+  Comparison fewer(Grid::kBf16);
+  fewer.AddUnseen(30, 5);
+
+  EXPECT_EQ(all.Row().draws, 0);
+  EXPECT_EQ(all.Row().unseen_elements, 0);
+  EXPECT_EQ(seen.tensor_elements(), 200);
+  all.Merge(seen);
+  EXPECT_EQ(all.tensor_elements(), 201);
+  EXPECT_EQ(all.elements(), static_cast<int64_t>(sample.seen()) + 1);
+  EXPECT_EQ(all.Row().draws, 50) << "what is seen as a whole has none";
+  all.Merge(fewer);
+  EXPECT_EQ(all.Row().draws, 5) << "wrong elements may all lie there";
+  EXPECT_EQ(all.tensor_elements(), 231);
+}
+
 TEST(Comparison, FlipNeedsABoundThatReachesTheBoundary) {
   // The border to 1 + 2^-7 is 1 + 2^-8; the exact value is 1e-4 below it.
   const Estimate near = {.exact = 1.0 + 0x1p-8 - 1e-4, .bound = 2e-4};

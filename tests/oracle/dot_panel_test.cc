@@ -173,16 +173,17 @@ TEST_P(DotPanelOf, WhatIsNotUncertainIsEqualWithoutAFlip) {
   Comparison all(Grid::kBf16);
   Comparison uncertain(Grid::kBf16);
   size_t certain = kLeft * kRight;
-  std::vector<DotPanel::Pair> pairs;
+  DotPairs some;
+  std::vector<DotPairs::Pair> pairs;
   std::vector<Estimate> dots;
   for (size_t first = 0; first < kRight; first += kDotLanes) {
     panel_.Pack(b_, first);
-    panel_.FindUncertain(a_, values.view(), first, pairs);
-    panel_.DotsOf(a_, pairs, dots);
+    panel_.FindUncertain(a_, values.view(), pairs);
+    some.Dots(a_, b_, 0, kDepth, pairs, dots);
     for (size_t n = 0; n < pairs.size(); ++n) {
-      const auto [i, lane] = pairs[n];
-      ExpectSame(dots[n], DotOf(i, first + lane), Param().name);
-      uncertain.Add(i, first + lane, values(i, first + lane), dots[n]);
+      const auto [i, j] = pairs[n];
+      ExpectSame(dots[n], DotOf(i, j), Param().name);
+      uncertain.Add(i, j, values(i, j), dots[n]);
     }
     certain -= pairs.size();
     for (size_t i = 0; i < kLeft; ++i) {
@@ -229,10 +230,10 @@ TEST(FindUncertain, LeavesOutMostOfAnOrdinaryProduct) {
   const DotSide a(left.view());
   const DotSide b(right.view());
   DotPanel panel;
-  std::vector<DotPanel::Pair> uncertain;
+  std::vector<DotPairs::Pair> uncertain;
 
   panel.Pack(b, 0);
-  panel.FindUncertain(a, values.view(), 0, uncertain);
+  panel.FindUncertain(a, values.view(), uncertain);
 
   EXPECT_LT(uncertain.size(), values.size() / 8);
 }

@@ -203,6 +203,40 @@ TEST(ScalarProduct, ExplainsEveryKindOfProduct) {
   }
 }
 
+TEST(ScalarProduct, ChosenSumsAreThoseOfAll) {
+  const Sample sample(37, 18, 100, CounterRng(1, 1));
+  for (const Case& of : Cases()) {
+    for (const bool down : {false, true}) {
+      const Product product = down ? Columnwise() : Rowwise();
+      const ScalarOperand a = {.values = product.a.view(),
+                               .down = down,
+                               .quantization = of.a ? &*of.a : nullptr,
+                               .state = product.a_state.common};
+      const ScalarOperand b = {.values = product.b.view(),
+                               .down = down,
+                               .quantization = of.b ? &*of.b : nullptr,
+                               .state = product.b_state.common};
+      const precision::GemmPrecision precision = {
+          .left = of.a, .right = of.b, .accumulation = of.accumulation};
+      const ScalarProduct sums(a, b, precision, product.segments);
+      std::vector<Estimate> all(37 * 18);
+      sums.ForEach([&](size_t i, size_t j, const Estimate& sum) {
+        all[i * 18 + j] = sum;
+      });
+      size_t seen = 0;
+      sums.ForEachOf(sample.In(0, 37), 0,
+                     [&](size_t i, size_t j, const Estimate& sum) {
+                       ++seen;
+                       EXPECT_TRUE(sample.Sees(i, j));
+                       EXPECT_EQ(sum.exact, all[i * 18 + j].exact) << of.name;
+                       EXPECT_EQ(sum.bound, all[i * 18 + j].bound) << of.name;
+                       EXPECT_EQ(sum.noise, all[i * 18 + j].noise) << of.name;
+                     });
+      EXPECT_EQ(seen, sample.seen());
+    }
+  }
+}
+
 // Only sums of few bits whose scale is no power of two are rounded by bits that
 // all of them share.
 TEST(ScalarProduct, LetsSumsUnderAScaleInFp32Lean) {

@@ -168,7 +168,9 @@ void ExpectSame(const Matrix<float>& values, const Quantization& q,
       ASSERT_TRUE(SameBits(ours.codes(row, col), codes(row, col)))
           << where << ": " << ours.codes(row, col) << ", not "
           << codes(row, col);
-      ASSERT_TRUE(SameBits(ours.Value(row, col), cells(row, col))) << where;
+      ASSERT_TRUE(SameBits(ours.codes(row, col) * ours.ScaleAt(row, col).decode,
+                           cells(row, col)))
+          << where;
       ASSERT_TRUE(SameBits(dequantized(row, col), all(row, col))) << where;
     }
   }

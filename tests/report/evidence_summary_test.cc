@@ -7,6 +7,7 @@
 #include <limits>
 #include <string>
 
+#include "isoloss/document/json.h"
 #include "isoloss/document/text.h"
 
 namespace isoloss::report::evidence_summary_test {
@@ -65,12 +66,38 @@ TEST(ProbeSummary, CountsByCaseAndNamesNothingWorstWhereNothingIsWrong) {
   const std::string text = document::RenderText(DocumentOf(summary));
   EXPECT_THAT(text,
               AllOf(Not(HasSubstr("wq_output")), Not(HasSubstr("oracle"))));
-  // The head, a line for each case, and routing: the sum of all has none.
-  EXPECT_EQ(std::ranges::count(text, '\n'), 4) << text;
+  // The head, a line for each case, what was seen, and routing.
+  EXPECT_EQ(std::ranges::count(text, '\n'), 5) << text;
+  EXPECT_THAT(
+      document::RenderText(ProbeVerdict(summary, "arm a")),
+      AllOf(::testing::StartsWith("PASS: arm a: "),
+            HasSubstr("all 4 flips among all 300 elements of 3 tensors"),
+            ::testing::EndsWith("(exit code 0)\n")));
+}
+
+TEST(ProbeSummary, SaysWhatASampleSawAndMayHaveMissed) {
+  runlog::ProbeLog log = Log();
+  EXPECT_THAT(document::RenderText(DocumentOf(SummarizeProbe(log))),
+              HasSubstr("seen         all 300 elements\n"));
+  runlog::OracleRow row = Row(1, 2, 0, 0, 0, 0);
+  row.unseen_elements = 9600;
+  row.draws = 688;
+  log.oracle.Append(row);
+
+  const ProbeSummary summary = SummarizeProbe(log);
+
+  EXPECT_EQ(summary.cases[0].unseen, 0);
+  EXPECT_EQ(summary.cases[1].unseen, 9600);
+  EXPECT_THAT(
+      document::RenderText(DocumentOf(summary)),
+      HasSubstr("seen         400 of 10000 elements; if 1 % of a tensor "
+                "were wrong, all of them would be missed with a chance "
+                "of 0.1 %\n"));
   EXPECT_THAT(document::RenderText(ProbeVerdict(summary, "arm a")),
-              AllOf(::testing::StartsWith("PASS: arm a: "),
-                    HasSubstr("all 4 flips among 300 elements of 3 tensors"),
-                    ::testing::EndsWith("(exit code 0)\n")));
+              HasSubstr("among 400 of 10000 elements of 4 tensors"));
+  const auto json = document::ToJson(DocumentOf(summary));
+  EXPECT_NEAR(json["missed_share"].get<double>(), 0.009990, 1e-6);
+  EXPECT_EQ(json["total"]["unseen_elements"], 9600);
 }
 
 TEST(ProbeSummary, NamesTheWorstOfTheElementsThatAreNotExplained) {

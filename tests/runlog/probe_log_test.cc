@@ -51,7 +51,9 @@ ProbeLog Sample() {
                        .noisiest_row = i - 1,
                        .noisy_elements = 10 * i,
                        .signed_error = i == 0 ? kNan : -0.0625,
-                       .tensor_noise_ratio = i == 0 ? kNan : 1.125});
+                       .tensor_noise_ratio = i == 0 ? kNan : 1.125,
+                       .unseen_elements = 1000 * i,
+                       .draws = 200 * i});
   }
   log.plain_steps = {{1, 2},   {3.5, kNan}, {0.5, kInf},
                      {11, 12}, {13, 14},    {15, 16}};
@@ -216,6 +218,28 @@ TEST_F(ProbeLogTest, RejectsImpossibleExpectedFlips) {
   }
 }
 
+TEST(ProbeLog, TellsWhichShareOfWrongElementsDrawsMiss) {
+  ProbeLog log = Sample();
+  EXPECT_EQ(log.oracle.MissedShare(0), 0.0) << "all elements were seen";
+  for (const size_t i : {1, 5}) {
+    const double right = 1.0 - log.oracle.MissedShare(i);
+    EXPECT_NEAR(std::pow(right, log.oracle.draws[i]), kMissChance, 1e-12);
+  }
+  EXPECT_NEAR(log.oracle.MissedShare(5), 0.0068839, 1e-7);
+  EXPECT_EQ(WorstMissedShare(log), log.oracle.MissedShare(1));
+  log.tensors[1] = "log./tensors/statistics";
+  EXPECT_EQ(WorstMissedShare(log), log.oracle.MissedShare(2));
+}
+
+TEST(ProbeLog, OfAnEarlierLayoutSawAllElements) {
+  ProbeLog log = Sample();
+  test_support::MakeFirstLayout(log);
+
+  EXPECT_EQ(log.oracle.UnseenElements(5), 0);
+  EXPECT_EQ(log.oracle.MissedShare(5), 0.0);
+  EXPECT_EQ(WorstMissedShare(log), 0.0);
+}
+
 TEST_F(ProbeLogTest, RejectsANewerVersion) {
   WriteProbeLog(Sample(), path_);
   Edit(path_, [](const hdf5::Handle& file) {
@@ -224,8 +248,8 @@ TEST_F(ProbeLogTest, RejectsANewerVersion) {
   });
 
   EXPECT_THAT(ErrorOfReadingProbe(ErrorKind::kFormat),
-              HasSubstr("probe_schema_version is 4, but this program reads 1 "
-                        "to 3"));
+              HasSubstr("probe_schema_version is 5, but this program reads 1 "
+                        "to 4"));
 }
 
 TEST_F(ProbeLogTest, RejectsColumnsThatDisagree) {

@@ -167,7 +167,7 @@ int64_t OthersOfSpoiltLog(const std::string& recipe,
     others += log.oracle.other[i];
     if (log.oracle.other[i] == 0) continue;
     EXPECT_EQ(log.tensors[static_cast<size_t>(log.oracle.tensor[i])],
-              std::string(kLogPrefix) + "/tensors/statistics");
+              std::string(runlog::kLogPrefix) + "/tensors/statistics");
   }
   return others;
 }

@@ -45,7 +45,9 @@ int64_t Others(const runlog::ProbeLog& log) {
 }
 
 /// Of a row, or of a name: what compares the run's log, not a tensor.
-bool IsOfLog(const std::string& name) { return name.starts_with(kLogPrefix); }
+bool IsOfLog(const std::string& name) {
+  return name.starts_with(runlog::kLogPrefix);
+}
 bool IsOfLog(const runlog::ProbeLog& log, size_t row) {
   return IsOfLog(log.tensors[static_cast<size_t>(log.oracle.tensor[row])]);
 }

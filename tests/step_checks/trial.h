@@ -125,14 +125,17 @@ class FirstStep {
   void Expect(const precision::Recipe& recipe) { expected_.Use(recipe); }
   /// … of this seed.
   void ExpectSeed(uint64_t seed) { expected_seed_ = seed; }
+  /// The oracle looks at a sample.
+  void Sample() { sampled_ = true; }
 
-  void Check(ReportSink& sink) {
+  void Check(ReportSink& sink) { Check(executor_, sink); }
+  void Check(Executor& executor, ReportSink& sink) {
     outcome_.expert_bias = bias_.view();
     outcome_.tokens_per_expert = {log_.moe.tokens_per_expert.data(),
                                   experiment_.model.n_moe_layers(),
                                   experiment_.model.num_experts};
-    StepOracle(experiment_, expected_, expected_seed_, initial_)
-        .Check(record_, batch_, outcome_, executor_, sink);
+    StepOracle(experiment_, expected_, expected_seed_, initial_, sampled_)
+        .Check(record_, batch_, outcome_, executor, sink);
   }
   /// Elements that no order of sums explains.
   int64_t Others() {
@@ -181,6 +184,7 @@ class FirstStep {
   const train::Arm& arm_;
   train::Arm expected_;
   uint64_t expected_seed_ = 1;
+  bool sampled_ = false;
   Executor executor_;
   model::ParameterSet initial_;
   corpus::Batch batch_;

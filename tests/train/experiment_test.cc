@@ -312,7 +312,7 @@ TEST(ExperimentError, NamesLineAndNearestKeyOfAnUnknownKey) {
             "experiment.toml:15:1: unknown key `parallel.rank`. Known keys of "
             "parallel: ranks, expert_data_parallel, ranks_per_node, "
             "dispatch_units, exchange, payload, gradient_payload, weight_site, "
-            "combine_order, expert_padding, transport, workers, "
+            "combine_order, expert_padding, transport, on, workers, "
             "deadline_seconds, shuffle_seed. Did you mean `ranks`?");
 }
 
@@ -514,7 +514,8 @@ TEST(ExperimentError, NamesTheOverrideInsteadOfALine) {
   EXPECT_EQ(ErrorOf(kText, {"model.preset=dsv3-nanno"}),
             "--set model.preset=dsv3-nanno: `model.preset` is \"dsv3-nanno\", "
             "but must be one of dsv3-nano, dsv3-small, torchtitan-debug, "
-            "dsv3-671b-topology, dsv3-16b-topology, dsv3-16b-layer. Did you "
+            "dsv3-671b-topology, dsv3-16b-topology, dsv3-16b-layer, dsv3-30m, "
+            "dsv3-100m, dsv3-300m, dsv3-1b. Did you "
             "mean `dsv3-nano`?");
   EXPECT_EQ(ErrorOf(kText, {"train.steps"}),
             "--set train.steps: an override must have the form "

@@ -100,11 +100,11 @@ TEST(Presets, SuggestTheNearestName) {
     PresetByName("dsv3-smal");
     FAIL();
   } catch (const Error& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "unknown preset `dsv3-smal`. Known presets: dsv3-nano, "
-        "dsv3-small, torchtitan-debug, dsv3-671b-topology, "
-        "dsv3-16b-topology, dsv3-16b-layer. Did you mean `dsv3-small`?");
+    EXPECT_STREQ(error.what(),
+                 "unknown preset `dsv3-smal`. Known presets: dsv3-nano, "
+                 "dsv3-small, torchtitan-debug, dsv3-671b-topology, "
+                 "dsv3-16b-topology, dsv3-16b-layer, dsv3-30m, dsv3-100m, "
+                 "dsv3-300m, dsv3-1b. Did you mean `dsv3-small`?");
   }
 }
 

@@ -11,6 +11,7 @@
 #include "arguments.h"
 #include "commands.h"
 #include "isoloss/base/printable.h"
+#include "isoloss/device/devices.h"
 #include "isoloss/document/text_layout.h"
 #include "isoloss/init/new_experiment.h"
 #include "isoloss/report/live_view.h"
@@ -120,6 +121,10 @@ Action DeclareInit(CLI::App& app) {
       .ShowDefault();
   AddOption(app, "--preset", request.preset, "Model to train")
       .TypeName(kPresetName)
+      .ShowDefault();
+  AddOption(app, "--on", request.on,
+            "Where models compute: cpu, or gpu; the cost is told for it")
+      .OneOf(device::DeviceNames())
       .ShowDefault();
   AddOption(app, "--budget", request.budget_minutes,
             "Minutes that `isoloss verify` may take on this machine")

@@ -199,10 +199,14 @@ Failure FailureOf() {
     throw;
   } catch (const Error& error) {
     const char* kind = ErrorKindName(error.kind());
+    // A run goes on from its checkpoint, on another GPU if need be.
+    if (error.kind() == ErrorKind::kDevice) {
+      return failure(static_cast<ExitCode>(transport::kStartAgain), kind,
+                     error.what());
+    }
     // The caller is not to blame for ranks that lose each other, or whose rows
-    // change on the way, nor for a GPU that fails.
-    if (error.kind() == ErrorKind::kTransport ||
-        error.kind() == ErrorKind::kDevice) {
+    // change on the way.
+    if (error.kind() == ErrorKind::kTransport) {
       return {ExitCode::kInternal, kind, error.what(), transport::kStartAgain};
     }
     return failure(ExitCode::kInvalid, kind, error.what());

@@ -132,6 +132,9 @@ Action DeclareProbe(CLI::App& app) {
   AddOption(app, "--plain-steps", arguments->request.plain_steps,
             "Steps of case plain, if more: up to where two runs part")
       .IntegerIn(1, kMostSteps);
+  AddFlag(app, "--full", arguments->request.full,
+          "Look at all elements; without it steps of more than 0.55 TFLOP are "
+          "sampled");
   std::string cases = "Probe this case only; repeatable. Cases:";
   for (const step_checks::ProbeCase& probe_case : step_checks::ProbeCases()) {
     cases += fmt::format("\n{}: {}", probe_case.name, probe_case.purpose);

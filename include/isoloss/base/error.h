@@ -18,7 +18,7 @@ enum class ErrorKind {
   kFormat,     ///< bytes are not what their format promises
   kIo,         ///< the operating system refused a file operation
   kTransport,  ///< ranks could not exchange messages
-  kDevice,     ///< a device reported an error or lacks memory
+  kDevice,     ///< a device reported an error
 };
 
 /// Returns "shape", "config", "format", "io", "transport" or "device".

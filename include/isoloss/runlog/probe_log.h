@@ -14,7 +14,7 @@
 
 namespace isoloss::runlog {
 
-inline constexpr int64_t kProbeSchemaVersion = 3;
+inline constexpr int64_t kProbeSchemaVersion = 4;
 
 /// Compares one tensor of one step with the oracle. The oracle is a scalar
 /// computation in double precision from the inputs that the step itself
@@ -35,8 +35,19 @@ inline constexpr double kRowChance = 1e-12;
 
 using OracleRow = OracleFields<One>;
 
+/// Sampled checks tell which share of wrong elements they miss this often.
+inline constexpr double kMissChance = 0.001;
+/// Names of figures of a run log begin like this: "log./moe/routing_digest".
+inline constexpr const char* kLogPrefix = "log.";
+
 struct OracleColumns : OracleFields<Many> {
   void Append(const OracleRow& row);
+
+  /// Both functions know that logs of earlier versions saw all elements.
+  int64_t UnseenElements(size_t i) const;
+  /// Returns the share of wrong elements that row i would have missed with a
+  /// probability of kMissChance, wherever they are; 0 if it saw all.
+  double MissedShare(size_t i) const;
 };
 
 /// Counts tokens whose experts are not those that the oracle chooses from the
@@ -107,6 +118,10 @@ struct ProbeLog {
   int64_t operations = 0;
   hdf5::ReadCharge charge = {};
 };
+
+/// Returns the largest MissedShare of the log's tensors. Figures of a run log
+/// are no elements of a tensor, so they do not count.
+double WorstMissedShare(const ProbeLog& log);
 
 /// Writes `log` to `path`, which appears only when it is whole.
 /// Errors   IoError; ShapeError if columns disagree or a place is outside its

@@ -9,8 +9,9 @@ namespace isoloss {
 std::unique_ptr<Executor> MakeExecutor(const Crew& crew, int worker) {
   // A crew that was measured by the jobs is empty if there are none.
   const int side_by_side = std::max(1, crew.side_by_side);
-  const int threads = crew.workers / side_by_side +
-                      (worker < crew.workers % side_by_side ? 1 : 0);
+  const int threads =
+      std::max(1, crew.workers / side_by_side +
+                      (worker < crew.workers % side_by_side ? 1 : 0));
   return crew.make_executor ? crew.make_executor(worker, threads)
                             : std::make_unique<Executor>(threads);
 }

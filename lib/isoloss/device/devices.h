@@ -22,8 +22,8 @@ bool IsHere(const std::string& name);
 /// Describes what a run finds there.
 struct Device {
   int count = 1;     ///< GPUs of this machine
-  size_t bytes = 0;  ///< of memory that one has free; 0: that of the host
-  /// Empty for the CPU. Workers take the GPUs in turn.
+  size_t bytes = 0;  ///< of memory of each; 0: that of the host
+  /// Empty for the CPU. Executors take the GPUs in turn.
   ExecutorMaker make_executor = {};
 };
 

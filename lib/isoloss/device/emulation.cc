@@ -83,6 +83,19 @@ void EmulatedMemory::CopyFromHost(const void* host, size_t bytes, void* to) {
   std::memcpy(to, host, bytes);
 }
 
+void BegunCopies::Await(size_t pending) {
+  if (group_ends_.size() <= pending) return;
+  const auto groups = static_cast<std::ptrdiff_t>(group_ends_.size() - pending);
+  const size_t count = group_ends_[static_cast<size_t>(groups) - 1];
+  for (size_t i = 0; i < count; ++i) {
+    std::memcpy(copies_[i].to, copies_[i].from, copies_[i].bytes);
+  }
+  copies_.erase(copies_.begin(),
+                copies_.begin() + static_cast<std::ptrdiff_t>(count));
+  group_ends_.erase(group_ends_.begin(), group_ends_.begin() + groups);
+  for (size_t& end : group_ends_) end -= count;
+}
+
 std::unique_ptr<Executor> MakeEmulation(EmulationOrder order) {
   return std::make_unique<DeviceExecutor<Emulation>>(
       1, std::make_unique<Emulation>(order));

@@ -4,13 +4,16 @@
 // ends the program.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "isoloss/base/error.h"
 #include "isoloss/base/memory.h"
 #include "isoloss/device/executor.h"
 
@@ -60,6 +63,35 @@ class EmulatedMemory final : public Memory {
   std::map<size_t, size_t> blocks_;  // where each one begins and ends
 };
 
+/// The copies that a thread began. They arrive as late as a device may let
+/// them; until then their destination holds NaN.
+class BegunCopies {
+ public:
+  void Begin(const float* from, size_t count, float* to) {
+    const size_t bytes = count * sizeof(float);
+    ISOLOSS_ASSERT(reinterpret_cast<uintptr_t>(from) % bytes == 0);
+    ISOLOSS_ASSERT(reinterpret_cast<uintptr_t>(to) % bytes == 0);
+    std::memset(to, 0xFF, bytes);
+    copies_.push_back({from, bytes, to});
+  }
+  void Commit() { group_ends_.push_back(copies_.size()); }
+  /// Leaves the last `pending` groups, and copies of no group, on their way.
+  void Await(size_t pending);
+  void Clear() {
+    copies_.clear();
+    group_ends_.clear();
+  }
+
+ private:
+  struct Copy {
+    const float* from;
+    size_t bytes;
+    float* to;
+  };
+  std::vector<Copy> copies_;
+  std::vector<size_t> group_ends_;
+};
+
 class Emulation {
  public:
   explicit Emulation(EmulationOrder order)
@@ -72,9 +104,13 @@ class Emulation {
   void Launch(const Kernel& kernel) {
     const EmulatedMemory::Opened opened(memory_);
     auto shared = std::make_unique<typename Kernel::Shared>();
+    if (copies_.size() < Kernel::kThreads) copies_.resize(Kernel::kThreads);
     const size_t count = kernel.blocks();
     for (size_t i = 0; i < count; ++i) {
-      Block<Kernel> block(InOrder(i, count), order_, *shared);
+      // A block finds NaN where others would find what an earlier one left.
+      std::memset(static_cast<void*>(shared.get()), 0xFF, sizeof *shared);
+      for (BegunCopies& copies : copies_) copies.Clear();
+      Block<Kernel> block(InOrder(i, count), order_, *shared, copies_);
       kernel(block);
     }
   }
@@ -84,10 +120,18 @@ class Emulation {
   class Block {
    public:
     template <typename T>
-    using PerThread = std::array<T, Kernel::kThreads>;
+    class PerThread {
+     public:
+      PerThread() { std::memset(static_cast<void*>(&of_), 0xFF, sizeof of_); }
+      T& operator[](size_t thread) { return of_[thread]; }
 
-    Block(size_t index, EmulationOrder order, typename Kernel::Shared& shared)
-        : index_(index), order_(order), shared_(shared) {}
+     private:
+      std::array<T, Kernel::kThreads> of_;
+    };
+
+    Block(size_t index, EmulationOrder order, typename Kernel::Shared& shared,
+          std::vector<BegunCopies>& copies)
+        : index_(index), order_(order), shared_(shared), copies_(copies) {}
 
     size_t index() const { return index_; }
     typename Kernel::Shared& shared() { return shared_; }
@@ -95,21 +139,26 @@ class Emulation {
     void Each(const Step& step) {
       constexpr size_t kThreads = Kernel::kThreads;
       for (size_t i = 0; i < kThreads; ++i) {
-        step(order_ == EmulationOrder::kAscending ? i : kThreads - 1 - i);
+        thread_ = order_ == EmulationOrder::kAscending ? i : kThreads - 1 - i;
+        step(thread_);
       }
     }
     template <size_t kCount>
     void Copy(const float* from, float* to) {
-      std::copy_n(from, kCount, to);
+      copies_[thread_].Begin(from, kCount, to);
     }
-    void CommitCopies() {}
+    void CommitCopies() { copies_[thread_].Commit(); }
     template <size_t kPending>
-    void AwaitCopies() {}
+    void AwaitCopies() {
+      copies_[thread_].Await(kPending);
+    }
 
    private:
     size_t index_;
     EmulationOrder order_;
     typename Kernel::Shared& shared_;
+    std::vector<BegunCopies>& copies_;
+    size_t thread_ = 0;  // that runs
   };
 
   size_t InOrder(size_t i, size_t count) const {
@@ -118,6 +167,7 @@ class Emulation {
 
   const EmulationOrder order_;
   EmulatedMemory memory_;
+  std::vector<BegunCopies> copies_;  // of the block's threads
 };
 
 /// Returns an executor of an emulated device.

@@ -2,14 +2,15 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <cstring>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "isoloss/base/error.h"
 #include "isoloss/base/executor.h"
 #include "isoloss/base/matrix.h"
 
@@ -53,7 +54,11 @@ class Call {
   /// Runs a kernel; one without blocks has nothing to do.
   template <typename Kernel>
   void Launch(const Kernel& kernel) {
-    if (kernel.blocks() > 0) target_.Launch(kernel);
+    static_assert(std::is_trivially_copyable_v<Kernel>);
+    static_assert(sizeof(Kernel) <= kMostArgumentBytes);
+    const size_t blocks = kernel.blocks();
+    ISOLOSS_ASSERT(blocks <= std::numeric_limits<int>::max());
+    if (blocks > 0) target_.Launch(kernel);
   }
 
   /// Returns room of the device's memory, whose content is unspecified.
@@ -66,12 +71,6 @@ class Call {
   template <typename T>
   MatrixView<T> Room(size_t rows, size_t cols) {
     return {Room<T>(rows * cols), rows, cols};
-  }
-  template <typename T>
-  T* ZeroedRoom(size_t count) {
-    T* const room = Room<T>(count);
-    if (count > 0) memory().SetZero(room, count * sizeof(T));
-    return room;
   }
   /// Returns a copy of the host's values in the device's memory.
   template <typename T>
@@ -89,6 +88,9 @@ class Call {
   }
 
  private:
+  /// CUDA promises so much to each kernel.
+  static constexpr size_t kMostArgumentBytes = 4096;
+
   Target& target_;
   std::vector<void*> rooms_;
 };

@@ -86,6 +86,7 @@ class ProductList {
     const size_t group = GroupOf<Shape>();
     size_t tasks = 0;
     for (Product& product : products_) {
+      ISOLOSS_ASSERT(product.segment_count > 0);
       product.group = std::min(group, std::bit_ceil(product.segment_count));
       const size_t segments = std::min(product.group, product.segment_count);
       const size_t groups = product.group_count();

@@ -76,6 +76,12 @@ struct Place {
 };
 
 constexpr Place PlaceOf(size_t index, size_t cols) {
+  if ((index | cols) <= UINT32_MAX) {
+    // A device has no instruction that divides numbers of 64 bits.
+    const auto number = static_cast<uint32_t>(index);
+    const auto divisor = static_cast<uint32_t>(cols);
+    return {number / divisor, number % divisor};
+  }
   return {index / cols, index % cols};
 }
 

@@ -161,7 +161,7 @@ struct SquaresOfLeaves {
   size_t blocks() const { return CeilOf(tasks.total, kRowsOfBlock); }
   template <typename Block>
   constexpr void operator()(Block& block) const {
-    SumRows(
+    FoldRows(
         block, tasks.total,
         [this](size_t number, size_t lane) {
           const auto [task, leaf] = tasks.Find(number);

@@ -22,7 +22,7 @@ inline constexpr size_t kRowsOfBlock = 8;
 inline constexpr size_t kRowThreads = kRowsOfBlock * kLanes;
 
 /// The threads of a block that has kRowsOfBlock rows share this.
-struct RowSums {
+struct SharedRows {
   float lanes[kRowsOfBlock][kLanes];
   float first[kRowsOfBlock];
   float second[kRowsOfBlock];
@@ -44,14 +44,14 @@ constexpr RowPlace RowPlaceOf(const Block& block, size_t thread) {
 /// Base of kernels whose blocks have kRowsOfBlock rows.
 struct RowKernel {
   static constexpr size_t kThreads = kRowThreads;
-  using Shared = RowSums;
+  using Shared = SharedRows;
 };
 
-/// Writes sum a(i) * b(i) of each row of the block into sums.first, `of_row`
-/// of it: lanes, then the tree over them.
+/// Calls use(row, local, sum) for each row of the block. The sum is the tree
+/// over the row's lanes, which lane_sum(row, lane) gives.
 template <typename Block, typename Lane, typename Use>
-constexpr void SumRows(Block& block, size_t rows, const Lane& lane_sum,
-                       const Use& use) {
+constexpr void FoldRows(Block& block, size_t rows, const Lane& lane_sum,
+                        const Use& use) {
   block.Each([&block, rows, &lane_sum](size_t thread) {
     const auto [local, lane, row] = RowPlaceOf(block, thread);
     if (row < rows) block.shared().lanes[local][lane] = lane_sum(row, lane);
@@ -75,7 +75,7 @@ struct RmsNormForwardRows : RowKernel {
   template <typename Block>
   constexpr void operator()(Block& block) const {
     const size_t d = x.cols();
-    SumRows(
+    FoldRows(
         block, x.rows(),
         [this, d](size_t row, size_t lane) {
           const auto of = [values = x.Row(row)](size_t i) { return values[i]; };
@@ -110,7 +110,7 @@ struct RmsNormBackwardRows : RowKernel {
   template <typename Block>
   constexpr void operator()(Block& block) const {
     const size_t d = x.cols();
-    SumRows(
+    FoldRows(
         block, x.rows(),
         [this, d](size_t row, size_t lane) {
           return kernels::SumOfLane<float>(
@@ -170,7 +170,7 @@ struct SoftmaxForwardRows : RowKernel {
       }
       block.shared().first[local] = largest;
     });
-    SumRows(
+    FoldRows(
         block, rows.count(),
         [this, &block](size_t number, size_t lane) {
           const SoftmaxRow row = rows.Of(number);
@@ -248,7 +248,7 @@ struct CausalSoftmaxBackwardRows : RowKernel {
   size_t blocks() const { return CeilOf(rows.count(), kRowsOfBlock); }
   template <typename Block>
   constexpr void operator()(Block& block) const {
-    SumRows(
+    FoldRows(
         block, rows.count(),
         [this](size_t number, size_t lane) {
           const auto [place, row] = rows.BlockOf(number);
@@ -310,7 +310,7 @@ struct CrossEntropyRows : RowKernel {
       }
       block.shared().first[local] = largest;
     });
-    SumRows(
+    FoldRows(
         block, logits.rows(),
         [this, v, &block](size_t row, size_t lane) {
           const float largest = block.shared().first[row % kRowsOfBlock];
@@ -367,7 +367,7 @@ struct CombineBackwardRows : RowKernel {
   constexpr void operator()(Block& block) const {
     const size_t d = dout.cols();
     const size_t slots = index.rows() * index.cols();
-    SumRows(
+    FoldRows(
         block, slots,
         [this, d](size_t number, size_t lane) {
           const auto [t, k] = PlaceOf(number, index.cols());

@@ -34,14 +34,15 @@ struct SelfTest {
   std::vector<std::string> targets;  ///< the kernels' in use first; GPUs last
   std::vector<int> threads;          ///< of the executors
   std::vector<WrongNumerics> wrong;
-  std::vector<std::string> failures;  ///< of GPUs
+  std::vector<std::string> failures;  ///< of GPUs, which were not tested
 };
 
 /// Trains the small model of train::NumericsDigest with each recipe; the scalar
 /// code, which is slow, takes the first two only. Trains on each kernel target
 /// that this processor has with one thread, and on the target in use with
 /// executors of several, then on each GPU. The target in use stays what it was.
-/// No other thread may compute meanwhile. Cost     about a second.
+/// No other thread may compute meanwhile.
+/// Cost     about a second, and some seconds more for each GPU.
 SelfTest RunSelfTest(std::span<const KnownNumerics> known = AllKnownNumerics());
 
 /// Says whether all trainings are wrong, those of one target, or those of

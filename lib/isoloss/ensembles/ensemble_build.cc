@@ -19,6 +19,7 @@
 #include "isoloss/campaign/watched_sweep.h"
 #include "isoloss/config/writer.h"
 #include "isoloss/corpus/corpus.h"
+#include "isoloss/device/devices.h"
 #include "isoloss/ensembles/benign_variants.h"
 #include "isoloss/step_checks/precision_probe.h"
 #include "isoloss/step_checks/predicted_products.h"
@@ -47,6 +48,13 @@ class EnsembleBuilder {
             plan.experiment, IsBenign() ? plan.arm : plan.baseline_arm)),
         planned_(Planned(arm_)),
         planned_reference_(Planned(reference_arm_)) {
+    if (plan.experiment.parallel.on != device::kCpu) {
+      ThrowError(ErrorKind::kConfig,
+                 "ensemble: parallel.on is `{}`, but members are made on the "
+                 "host, which sums their products in other orders. Use --on "
+                 "cpu.",
+                 plan.experiment.parallel.on);
+    }
     if (!IsBenign()) {
       products_ = step_checks::PredictedProducts(train::ArmRecipe(arm_),
                                                  plan.experiment.model);

@@ -16,7 +16,8 @@ CountFloors::CountFloors(const runlog::ProbeLog& log) {
   for (size_t i = 0; i < oracle.step.size(); ++i) {
     if (!is_plain(oracle.probe_case[i])) continue;
     counts_[log.tensors[static_cast<size_t>(oracle.tensor[i])]] =
-        static_cast<double>(oracle.elements[i]);
+        static_cast<double>(oracle.elements[i]) +
+        static_cast<double>(oracle.UnseenElements(i));
   }
   const runlog::GraphColumns& tensors = log.provenance.graph.tensors;
   for (size_t i = 0; i < tensors.name.size(); ++i) {

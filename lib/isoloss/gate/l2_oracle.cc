@@ -127,14 +127,29 @@ std::string OfFewerCases(const Policy& policy) {
   return fmt::format(" of cases {}", fmt::join(policy.probe_cases, ", "));
 }
 
+/// Returns how many elements a sample is of, and what it may miss.
+std::string OfAllElements(int64_t elements, int64_t unseen,
+                          double missed_share) {
+  if (unseen == 0) return {};
+  return fmt::format(
+      " of {}, among which {:.3g} % wrong ones of a tensor would have been "
+      "missed with a chance of {:.3g} %",
+      SaturatingAdd(elements, unseen), 100 * missed_share,
+      100 * runlog::kMissChance);
+}
+
 Check CheckElements(const Probes& probes, const Policy& policy) {
   std::vector<ProbeRow> wrong;
   int64_t elements = 0;
+  int64_t unseen = 0;
+  double missed_share = 0;
   int64_t others = 0;
   for (const Probe* probe : probes) {
     const auto& oracle = probe->log.oracle;
+    missed_share = std::max(missed_share, runlog::WorstMissedShare(probe->log));
     for (size_t i = 0; i < oracle.step.size(); ++i) {
       elements = SaturatingAdd(elements, oracle.elements[i]);
+      unseen = SaturatingAdd(unseen, oracle.UnseenElements(i));
       others = SaturatingAdd(others, oracle.other[i]);
       if (oracle.other[i] > 0) wrong.push_back({probe, i});
     }
@@ -146,7 +161,9 @@ Check CheckElements(const Probes& probes, const Policy& policy) {
       .value = static_cast<double>(others),
       .relation = "at most ",
       .limit = 0,
-      .evidence = fmt::format("{} elements{}", elements, OfFewerCases(policy))};
+      .evidence = fmt::format("{} elements{}{}", elements,
+                              OfAllElements(elements, unseen, missed_share),
+                              OfFewerCases(policy))};
   if (wrong.empty()) return check;
   const auto ratio = [](const ProbeRow& w) {
     return w.oracle().worst_ratio[w.row];

@@ -217,7 +217,8 @@ void ReportBadSizes(const ProbeLog& log, const Steps& steps,
     for (const auto& [tensor, row] : rows) {
       const auto known = graph.Find(TensorOf(log, row));
       if (!known || tensors.rows_of[*known] != kOfParameter) continue;
-      const int64_t found = log.oracle.elements[row];
+      const int64_t found = SaturatingAdd(log.oracle.elements[row],
+                                          log.oracle.UnseenElements(row));
       const auto size = sizes.emplace(tensors.parameter[*known], found).first;
       const int64_t due = plain ? SaturatingMultiply(tensors.rows[*known],
                                                      tensors.columns[*known])

@@ -88,11 +88,12 @@ fs::path FolderOf(const Case& one, const Lane& lane) {
 /// Each job has a thread of its own.
 using LaneJob = std::function<void(Executor& executor)>;
 
-/// Returns false if a signal ended the jobs, whose executors are of a device.
+/// Gives the jobs executors by `make_executor`, as Crew. Returns false if a
+/// signal ended them.
 bool RunSideBySide(const char* title, const std::vector<LaneJob>& jobs,
-                   const std::string& on) {
+                   const ExecutorMaker& make_executor) {
   Crew crew = campaign::OneThreadEach(jobs.size(), 0);
-  crew.make_executor = device::FindDevice(on).make_executor;
+  crew.make_executor = make_executor;
   const bool done = campaign::RunJobs(
       title, jobs.size(), crew, system::InterruptFlag(),
       [&](size_t i, Executor& executor) { jobs[i](executor); });
@@ -344,9 +345,10 @@ bool CheckGoldens(
   const TemporaryFolder temporary;
   std::vector<std::unique_ptr<Case>> cases =
       OpenCases(plan, plan.out.empty() ? temporary.path() : plan.out);
-  if (!RunSideBySide("runs", TrainingJobs(cases, plan), plan.on)) return false;
+  if (!RunSideBySide("runs", TrainingJobs(cases, plan), {})) return false;
   for (const auto& one : cases) CompareWithGoldens(*one);
-  if (!RunSideBySide("probes", ProbingJobs(cases, plan.plant), plan.on))
+  if (!RunSideBySide("probes", ProbingJobs(cases, plan.plant),
+                     device::FindDevice(plan.on).make_executor))
     return false;
   for (const auto& one : cases) {
     one->found.folder = one->folder.path;

@@ -44,6 +44,15 @@ preset = {}
   return section;
 }
 
+/// Names the device that the budget was planned for.
+std::string ParallelSection(const ExperimentText& text) {
+  if (text.on == device::kCpu) return "";
+  return fmt::format(
+      "\n[parallel]\n# Where models compute: it changes the time, but no bit. "
+      "docs/gpu.md.\non = {}\n",
+      Quoted(text.on));
+}
+
 std::string DataSection(const ExperimentText& text) {
   const bool tokens = !text.token_type.empty();
   std::string section = fmt::format(
@@ -184,7 +193,7 @@ name = {}
 {}{}{})",
       candidate, baseline, Quoted(name), ModelSection(*this),
       DataSection(*this), TrainSection(*this), GateSection(*this),
-      ArmSections(*this), TuningSection(*this));
+      ArmSections(*this) + ParallelSection(*this), TuningSection(*this));
 }
 
 }  // namespace isoloss::init

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "isoloss/device/devices.h"
 #include "isoloss/gate/policy.h"
 
 namespace isoloss::init {
@@ -18,6 +19,7 @@ constexpr int64_t EvalEvery(int64_t steps) { return steps / 5; }
 struct ExperimentText {
   std::string name;
   std::string preset;
+  std::string on = device::kCpu;
   size_t vocab_size = 0;        ///< 0: the preset's
   std::string token_type = {};  ///< "uint16", "uint32", or "": text
   std::vector<std::string> paths = {};

@@ -123,6 +123,7 @@ ExperimentText TextFor(const NewExperiment& request, const fs::path& file) {
   ExperimentText text;
   text.name = request.name;
   text.preset = request.preset;
+  text.on = request.on;
   text.vocab_size = VocabularyFor(request);
   text.token_type = request.token_type;
   text.paths = PathsFrom(file.parent_path(), request.paths);

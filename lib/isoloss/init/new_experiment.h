@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "isoloss/campaign/run_cost.h"
+#include "isoloss/device/devices.h"
 #include "isoloss/gate/policy.h"
 #include "isoloss/init/pilot.h"
 #include "isoloss/train/experiment.h"
@@ -21,6 +22,7 @@ struct NewExperiment {
   std::string name = {};                  ///< "": CANDIDATE_vs_bf16
   std::string candidate = "mxfp8_rceil";  ///< a registered recipe
   std::string preset = "dsv3-nano";
+  std::string on = device::kCpu;
   /// With "uint16" or "uint32", `paths` are token files; with "" they are text.
   std::string token_type = {};
   double budget_minutes = 10;

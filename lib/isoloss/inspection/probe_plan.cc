@@ -46,6 +46,7 @@ step_checks::ProbeOptions ProbeOptionsOf(const ProbeRequest& request,
                       ? request.steps
                       : std::min(options.steps, experiment.train.steps);
   options.plain_steps = request.plain_steps;
+  options.full = request.full;
   options.cases = request.cases;
   options.hooks.stop = &system::InterruptFlag();
   if (request.reference.empty()) return options;

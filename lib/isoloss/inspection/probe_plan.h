@@ -20,6 +20,7 @@ struct ProbeRequest {
   std::optional<uint64_t> seed = {};          ///< empty: the experiment's first
   int64_t plain_steps = 0;
   int64_t steps = 0;  ///< 0: the oracle's, or all if there are fewer
+  bool full = false;  ///< no samples of large tensors
   std::vector<std::string> cases = {};  ///< empty: all
   std::filesystem::path out = {};  ///< "": probes in campaign::ResultsFolder
 

@@ -14,16 +14,20 @@
 
 namespace isoloss::kernels {
 
-/// Runs the executor's own form of a kernel; false: it has none. The last
-/// argument is the executor.
+/// Runs the executor's own form of a kernel; false: it has none, and the kernel
+/// runs on the host. The last argument is the executor. One whose memory is not
+/// the host's must have a form of every kernel that gets it.
 template <typename... Parameters>
 bool RanElsewhere(void (*kernel)(Parameters...),
                   std::type_identity_t<Parameters>... arguments) {
-  const Executor& executor =
+  Executor& executor =
       std::get<sizeof...(Parameters) - 1>(std::tie(arguments...));
   const ErasedKernel form =
       executor.FormOf(reinterpret_cast<ErasedKernel>(kernel));
-  if (form == nullptr) return false;
+  if (form == nullptr) {
+    ISOLOSS_ASSERT(executor.memory().is_host());
+    return false;
+  }
   reinterpret_cast<void (*)(Parameters...)>(form)(arguments...);
   return true;
 }

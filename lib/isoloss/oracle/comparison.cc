@@ -141,6 +141,12 @@ void Comparison::AddOther(size_t row, size_t column, float value,
             finite ? 1.0 + difference / Ulp(expected) : kInfinity);
 }
 
+void Comparison::AddUnseen(int64_t elements, int64_t draws) {
+  row_.unseen_elements += elements;
+  // Wrong elements may all lie in the part that has the fewest draws.
+  if (draws > 0 && (row_.draws == 0 || draws < row_.draws)) row_.draws = draws;
+}
+
 void Comparison::CountOther(size_t row) {
   ++row_.other;
   if (row >= wrong_rows_.size()) wrong_rows_.resize(row + 1);
@@ -168,7 +174,10 @@ void Comparison::Merge(const Comparison& part) {
   sum.other = row_.other + part.row_.other;
   sum.flips_toward_zero = row_.flips_toward_zero + part.row_.flips_toward_zero;
   sum.expected_flips = row_.expected_flips + part.row_.expected_flips;
+  sum.unseen_elements = row_.unseen_elements;
+  sum.draws = row_.draws;
   row_ = sum;
+  AddUnseen(part.row_.unseen_elements, part.row_.draws);
   has_worst_ = has_worst_ || part.has_worst_;
   if (part.wrong_rows_.size() > wrong_rows_.size()) {
     wrong_rows_.resize(part.wrong_rows_.size());

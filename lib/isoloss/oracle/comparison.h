@@ -9,6 +9,7 @@
 #include "isoloss/oracle/estimate.h"
 #include "isoloss/oracle/flip_clusters.h"
 #include "isoloss/oracle/noise_sums.h"
+#include "isoloss/oracle/sample.h"
 #include "isoloss/runlog/probe_log.h"
 
 namespace isoloss::oracle {
@@ -61,10 +62,23 @@ class Comparison {
   /// such as a missing tensor or an undeclared format.
   void AddOther(size_t row, size_t column, float value, double expected);
 
+  /// Adds the elements that a sample of the tensor, or of a part of it, does
+  /// not see.
+  void AddUnseen(const Sample& sample) {
+    AddUnseen(static_cast<int64_t>(sample.size() - sample.seen()),
+              static_cast<int64_t>(sample.draws()));
+  }
+  /// `draws` chose what was compared; 0 means that nothing was left out.
+  void AddUnseen(int64_t elements, int64_t draws);
+
   /// Adds the counts of `part`, which belongs to the same tensor.
   void Merge(const Comparison& part);
 
   int64_t elements() const { return row_.elements; }
+  /// Returns how many elements were compared or are unseen.
+  int64_t tensor_elements() const {
+    return row_.elements + row_.unseen_elements;
+  }
   int64_t other() const { return row_.other; }
   /// Says for each row whether it has an element that is other. It ends with
   /// the last row that has one.

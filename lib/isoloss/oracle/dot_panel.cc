@@ -9,6 +9,53 @@
 #include "isoloss/oracle/exact_dot.h"
 
 namespace isoloss::oracle {
+namespace {
+
+/// Returns whether all terms are multiples of 1 / 2^24 of `size` or more, so
+/// that no order of adding them rounds.
+bool AnyOrderFits(const float* left, const float* right, size_t depth,
+                  double size) {
+  for (size_t k = 0; k < depth; ++k) {
+    const double term =
+        static_cast<double>(left[k]) * static_cast<double>(right[k]);
+    if (size > LowestBit(term) * 0x1p24) return false;
+  }
+  return true;
+}
+
+/// Returns the dot product of two rows whose terms are multiples of `unit`. Its
+/// sums are at [i, j].
+Estimate DotOf(const float* left, const float* right, size_t depth, double unit,
+               const TermSums& sums, size_t i, size_t j) {
+  const double size = sums.size[i][j];
+  // Near FP32's limits Dot goes through the terms one by one.
+  if (!(size <= kMostSize && unit >= kTiny)) return Dot(left, right, depth);
+  const auto n = static_cast<double>(depth);
+  const double squares = sums.squares[i][j];
+  const double spacing = size > 0.0 ? Ulp(sums.largest[i][j]) : 0.0;
+  const double others = n / 12.0 * spacing * spacing;
+  // If the ascending order rounded, some order rounds.
+  const bool rounds =
+      others > squares && size > unit * 0x1p24 &&
+      (squares > 0.0 || !AnyOrderFits(left, right, depth, size));
+  return {.exact = sums.exact[i][j],
+          .bound = Gamma(depth) * size + (size > 0.0 ? n * kTiny : 0.0),
+          .noise = std::sqrt(rounds ? others : squares)};
+}
+
+/// Sets lanes(k, n) = rows[n][k].
+void PackLanes(const float* const* rows, Matrix<float>& lanes) {
+  // A block's lines of `lanes` stay in the cache while rows are read.
+  constexpr size_t kBlock = 16;
+  for (size_t begin = 0; begin < lanes.rows(); begin += kBlock) {
+    const size_t end = std::min(begin + kBlock, lanes.rows());
+    for (size_t n = 0; n < kDotLanes; ++n) {
+      for (size_t k = begin; k < end; ++k) lanes(k, n) = rows[n][k];
+    }
+  }
+}
+
+}  // namespace
 
 DotSide::DotSide(MatrixView<const float> values) : rows(values) {
   facts.reserve(rows.rows());
@@ -47,45 +94,30 @@ std::array<const float*, kDotRows> DotPanel::RowsFrom(const DotSide& a,
   return rows;
 }
 
-/// Returns whether all terms are multiples of 1 / 2^24 of `size` or more, so
-/// that no order of adding them rounds.
-bool DotPanel::AnyOrderFits(const float* left, const float* right,
-                            double size) const {
-  for (size_t k = 0; k < steps_.rows(); ++k) {
-    const double term =
-        static_cast<double>(left[k]) * static_cast<double>(right[k]);
-    if (size > LowestBit(term) * 0x1p24) return false;
-  }
-  return true;
-}
-
-Estimate DotPanel::Result(const DotSide& a, size_t row, size_t lane, size_t i,
-                          size_t j) const {
-  const float* left = a.rows.Row(row) + begin_;
-  const float* right = b_->rows.Row(first_ + lane) + begin_;
-  const double size = sums_.size[i][j];
-  const double unit = a.facts[row].lowest_bit * facts_.lowest_bit[lane];
-  // Near FP32's limits Dot goes through the terms one by one.
-  if (!(size <= kMostSize && unit >= kTiny)) {
-    return Dot(left, right, steps_.rows());
-  }
-  const auto n = static_cast<double>(steps_.rows());
-  const double squares = sums_.squares[i][j];
-  const double spacing = size > 0.0 ? Ulp(sums_.largest[i][j]) : 0.0;
-  const double others = n / 12.0 * spacing * spacing;
-  const bool rounds = others > squares && size > unit * 0x1p24 &&
-                      !AnyOrderFits(left, right, size);
-  return {.exact = sums_.exact[i][j],
-          .bound = Gamma(steps_.rows()) * size + (size > 0.0 ? n * kTiny : 0.0),
-          .noise = std::sqrt(rounds ? others : squares)};
-}
-
 void DotPanel::Dots(const DotSide& a, size_t first, DotEstimates& out) {
   SumTerms(RowsFrom(a, first).data(), steps_.view(), scratch_.data(), sums_);
   const size_t rows = std::min(kDotRows, a.rows.rows() - first);
   for (size_t i = 0; i < rows; ++i) {
     for (size_t j = 0; j < count_; ++j) {
-      out[i][j] = Result(a, first + i, j, i, j);
+      out[i][j] = DotOf(a.rows.Row(first + i) + begin_,
+                        b_->rows.Row(first_ + j) + begin_, steps_.rows(),
+                        a.facts[first + i].lowest_bit * facts_.lowest_bit[j],
+                        sums_, i, j);
+    }
+  }
+}
+
+void DotPanel::RoughDots(const DotSide& a, size_t first, DotEstimates& out) {
+  SumExactly(RowsFrom(a, first).data(), steps_.view(), scratch_.data(), exact_);
+  const size_t rows = std::min(kDotRows, a.rows.rows() - first);
+  const auto n = static_cast<double>(steps_.rows());
+  const double roundings = std::sqrt(n / 12.0);
+  for (size_t i = 0; i < rows; ++i) {
+    for (size_t j = 0; j < count_; ++j) {
+      const double size = a.facts[first + i].norm * facts_.norm[j];
+      out[i][j] = {.exact = exact_.exact[i][j],
+                   .bound = Gamma(steps_.rows()) * size + n * kTiny,
+                   .noise = roundings * Ulp(exact_.highest[i][j])};
     }
   }
 }
@@ -95,7 +127,7 @@ void DotPanel::RoundedDots(const DotSide& a, size_t first, size_t end,
   // Bounds on partial sums hold for runs that begin where the row begins.
   ISOLOSS_ASSERT(begin_ % kPrefixTerms == 0);
   out.resize((end - first) * kDotLanes);
-  std::vector<Pair> unsure;
+  std::vector<DotPairs::Pair> unsure;
   for (size_t begin = first; begin < end; begin += kDotRows) {
     SumExactly(RowsFrom(a, begin).data(), steps_.view(), scratch_.data(),
                exact_);
@@ -105,20 +137,20 @@ void DotPanel::RoundedDots(const DotSide& a, size_t first, size_t end,
           exact_.exact[row - begin], a.facts[row], facts_, steps_.rows(), want);
       for (size_t j = 0; j < count_; ++j) {
         out[(row - first) * kDotLanes + j] = {.exact = want[j]};
-        if ((sure >> j & 1) == 0) unsure.emplace_back(row, j);
+        if ((sure >> j & 1) == 0) unsure.emplace_back(row, first_ + j);
       }
     }
   }
   std::vector<Estimate> estimates;
-  DotsOf(a, unsure, estimates);
+  pairs_.Dots(a, *b_, begin_, begin_ + steps_.rows(), unsure, estimates);
   for (size_t n = 0; n < unsure.size(); ++n) {
-    const auto [row, lane] = unsure[n];
-    out[(row - first) * kDotLanes + lane] = estimates[n];
+    const auto [row, column] = unsure[n];
+    out[(row - first) * kDotLanes + column - first_] = estimates[n];
   }
 }
 
 void DotPanel::FindUncertain(const DotSide& a, MatrixView<const float> values,
-                             size_t column, std::vector<Pair>& uncertain) {
+                             std::vector<DotPairs::Pair>& uncertain) {
   // Bounds on partial sums hold for runs that begin where the row begins.
   ISOLOSS_ASSERT(begin_ % kPrefixTerms == 0);
   uncertain.clear();
@@ -129,40 +161,43 @@ void DotPanel::FindUncertain(const DotSide& a, MatrixView<const float> values,
     const size_t rows = std::min(kDotRows, a.rows.rows() - first);
     for (size_t i = 0; i < rows; ++i) {
       alignas(64) float row[kDotLanes] = {};
-      std::copy_n(values.Row(first + i) + column, count_, row);
+      std::copy_n(values.Row(first + i) + first_, count_, row);
       const unsigned certain =
           CannotFlip(exact_.exact[i], exact_.highest[i], a.facts[first + i],
                      facts_, steps_.rows(), row);
       for (unsigned left = all & ~certain; left != 0; left &= left - 1) {
-        uncertain.emplace_back(first + i,
-                               static_cast<size_t>(std::countr_zero(left)));
+        uncertain.emplace_back(
+            first + i, first_ + static_cast<size_t>(std::countr_zero(left)));
       }
     }
   }
 }
 
-void DotPanel::DotsOf(const DotSide& a, const std::vector<Pair>& pairs,
-                      std::vector<Estimate>& out) {
+void DotPairs::Dots(const DotSide& a, const DotSide& b, size_t begin,
+                    size_t end, std::span<const Pair> pairs,
+                    std::vector<Estimate>& out) {
   out.resize(pairs.size());
-  const size_t depth = steps_.rows();
+  const size_t depth = end - begin;
   left_.ResizeUninitialized(depth, kDotLanes);
   right_.ResizeUninitialized(depth, kDotLanes);
-  for (size_t begin = 0; begin < pairs.size(); begin += kDotLanes) {
-    const size_t count = std::min(kDotLanes, pairs.size() - begin);
+  const float* left[kDotLanes];
+  const float* right[kDotLanes];
+  for (size_t first = 0; first < pairs.size(); first += kDotLanes) {
+    const size_t count = std::min(kDotLanes, pairs.size() - first);
     // Missing lanes compute the first pair again.
     for (size_t n = 0; n < kDotLanes; ++n) {
-      const auto [row, lane] = pairs[begin + (n < count ? n : 0)];
-      const float* left = a.rows.Row(row) + begin_;
-      const float* right = b_->rows.Row(first_ + lane) + begin_;
-      for (size_t k = 0; k < depth; ++k) {
-        left_(k, n) = left[k];
-        right_(k, n) = right[k];
-      }
+      const auto [row, column] = pairs[first + (n < count ? n : 0)];
+      left[n] = a.rows.Row(row) + begin;
+      right[n] = b.rows.Row(column) + begin;
     }
+    PackLanes(left, left_);
+    PackLanes(right, right_);
     SumPairs(left_.view(), right_.view(), sums_);
     for (size_t n = 0; n < count; ++n) {
-      const auto [row, lane] = pairs[begin + n];
-      out[begin + n] = Result(a, row, lane, 0, n);
+      const auto [row, column] = pairs[first + n];
+      out[first + n] = DotOf(
+          left[n], right[n], depth,
+          a.facts[row].lowest_bit * b.facts[column].lowest_bit, sums_, 0, n);
     }
   }
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -23,6 +24,22 @@ struct DotSide {
 
 using DotEstimates = std::array<std::array<Estimate, kDotLanes>, kDotRows>;
 
+/// Computes dot products of chosen pairs of rows.
+class DotPairs {
+ public:
+  /// A pair is a row of a and a row of b.
+  using Pair = std::pair<size_t, size_t>;
+
+  /// Sets out[n] = Dot of pair n over steps [begin, end).
+  void Dots(const DotSide& a, const DotSide& b, size_t begin, size_t end,
+            std::span<const Pair> pairs, std::vector<Estimate>& out);
+
+ private:
+  TermSums sums_;
+  Matrix<float> left_;  // of pairs, [depth, kDotLanes]
+  Matrix<float> right_;
+};
+
 /// Packs kDotLanes rows of b side by side, to multiply them by one row of a
 /// after another.
 class DotPanel {
@@ -40,33 +57,26 @@ class DotPanel {
   /// the packed steps and for the rows that exist.
   void Dots(const DotSide& a, size_t first, DotEstimates& out);
 
+  /// Sets out[i][j] to the same sum with a larger bound and more noise, which
+  /// take a fraction of the time: those of factors at their norms and of a
+  /// chain that is always at its highest.
+  void RoughDots(const DotSide& a, size_t first, DotEstimates& out);
+
   /// Computes the dots of rows [first, end) of a, [end - first, kDotLanes]. If
   /// the rounding to BF16 can give only one number, the estimate is this number
   /// without any error.
   void RoundedDots(const DotSide& a, size_t first, size_t end,
                    std::vector<Estimate>& out);
 
-  /// A pair is a row of a and a row of the panel.
-  using Pair = std::pair<size_t, size_t>;
-
-  /// Finds the pairs whose product may differ from `values` in a bit because of
-  /// FP32 arithmetic (CannotFlip). Rows of a ascend.
-  /// Shapes   values [a.rows, columns]; the panel's begin at `column`.
+  /// Finds the rows of a and b whose product may differ from `values` in a bit
+  /// because of FP32 arithmetic (CannotFlip). Rows of a ascend.
+  /// Shapes   values [a.rows, b.rows].
   void FindUncertain(const DotSide& a, MatrixView<const float> values,
-                     size_t column, std::vector<Pair>& uncertain);
-  /// Sets out[n] = Dot of pair n.
-  void DotsOf(const DotSide& a, const std::vector<Pair>& pairs,
-              std::vector<Estimate>& out);
+                     std::vector<DotPairs::Pair>& uncertain);
 
  private:
   std::array<const float*, kDotRows> RowsFrom(const DotSide& a,
                                               size_t first) const;
-  /// Returns the dot of row `row` of a with row `lane` of the panel; its sums
-  /// are at [i, j].
-  Estimate Result(const DotSide& a, size_t row, size_t lane, size_t i,
-                  size_t j) const;
-  bool AnyOrderFits(const float* left, const float* right, double size) const;
-
   const DotSide* b_ = nullptr;
   size_t first_ = 0;
   size_t count_ = 0;
@@ -76,8 +86,7 @@ class DotPanel {
   std::vector<double> scratch_;
   TermSums sums_;
   ExactSums exact_;
-  Matrix<float> left_;  // of pairs, [depth, kDotLanes]
-  Matrix<float> right_;
+  DotPairs pairs_;
 };
 
 }  // namespace isoloss::oracle

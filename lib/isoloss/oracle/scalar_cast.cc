@@ -88,6 +88,27 @@ float ElementCast::Cast(float value, bool overflows, uint32_t random,
   return static_cast<float>(std::copysign(result, value));
 }
 
+void ElementCast::CastToNearest(const float* values, float factor, size_t count,
+                                float* codes) const {
+  constexpr uint64_t kExponent = 0x7FF0'0000'0000'0000;
+  const double least = PowerOfTwo(least_exponent_);
+  // Added to a number, 1.5 * 2^52 of its steps leave no bits below one step.
+  const double steps = 1.5 * PowerOfTwo(52 - format_.mantissa_bits);
+  const double most = 2.0 * largest_;
+  for (size_t i = 0; i < count; ++i) {
+    const float value = values[i] * factor;
+    const double size = std::fabs(static_cast<double>(value));
+    const double limited = size < most ? size : most;
+    const auto power =
+        std::bit_cast<double>(std::bit_cast<uint64_t>(limited) & kExponent);
+    const double all = (power > least ? power : least) * steps;
+    const double rounded = limited + all - all;
+    const double result = rounded < largest_ ? rounded : largest_;
+    const float code = std::copysign(static_cast<float>(result), value);
+    codes[i] = format_.twos_complement && code == 0.0f ? 0.0f : code;
+  }
+}
+
 float NearestE4m3(float value) {
   static const ElementCast cast(formats::FormatByName("e4m3"),
                                 formats::RoundingMode::kNearestEven);

@@ -2,6 +2,7 @@
 // oracle alone.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "isoloss/formats/format.h"
@@ -32,6 +33,11 @@ class ElementCast {
   ///          largest value. NaN becomes NaN, or +0 where the format has none.
   /// Source   docs/numerics.md, sections 2 and 13.
   float Cast(float value, bool overflows, uint32_t random, int bits) const;
+
+  /// Sets codes[i] = Cast(values[i] * factor) for finite values, rounded to the
+  /// nearest, ties to even, which saturate.
+  void CastToNearest(const float* values, float factor, size_t count,
+                     float* codes) const;
 
  private:
   formats::Format format_;

@@ -74,16 +74,19 @@ void Write(const ScalarTensor& tensor, const Quantization& quantization,
            PreparedSide& side) {
   const bool scales_sums = quantization.scale_format == ScaleFormat::kFp32;
   const int least = LeastExponent(*quantization.element);
-  for (size_t i = 0; i < tensor.codes.rows(); ++i) {
-    for (size_t k = 0; k < tensor.codes.cols(); ++k) {
-      side.values(row + i, step + k) =
-          scales_sums ? tensor.codes(i, k) : tensor.Value(i, k);
-      if (side.exponents.size() == 0) continue;
-      side.exponents(row + i, step + k) = static_cast<int16_t>(
-          ExponentOf(tensor.codes(i, k), least) +
-          ExponentOfScale(quantization, tensor.ScaleAt(i, k).decode));
-    }
-  }
+  const bool has_exponents = side.exponents.size() > 0;
+  tensor.ForEachRun(
+      [&](size_t i, size_t first, size_t end, const ScalarScale& scale) {
+        const float factor = scales_sums ? 1.0f : scale.decode;
+        const float* codes = tensor.codes.Row(i);
+        float* values = side.values.Row(row + i) + step;
+        for (size_t k = first; k < end; ++k) values[k] = codes[k] * factor;
+        for (size_t k = first; has_exponents && k < end; ++k) {
+          side.exponents(row + i, step + k) =
+              static_cast<int16_t>(ExponentOf(codes[k], least) +
+                                   ExponentOfScale(quantization, scale.decode));
+        }
+      });
   if (side.factors.size() == 0) return;
   for (size_t p = 0; p < pieces.pieces.size(); ++p) {
     const auto [segment, begin, end] = pieces.pieces[p];
@@ -187,12 +190,10 @@ PreparedSide PrepareSide(const ScalarOperand& operand,
       continue;
     }
     for (size_t i = 0; i < part.rows(); ++i) {
-      for (size_t k = 0; k < part.cols(); ++k) {
-        side.values(row + i, step + k) = part(i, k);
-        if (exponents) {
-          side.exponents(row + i, step + k) =
-              static_cast<int16_t>(ExponentOf(part(i, k), -126));
-        }
+      std::copy_n(part.Row(i), part.cols(), side.values.Row(row + i) + step);
+      for (size_t k = 0; exponents && k < part.cols(); ++k) {
+        side.exponents(row + i, step + k) =
+            static_cast<int16_t>(ExponentOf(part(i, k), -126));
       }
     }
   }

@@ -20,8 +20,10 @@ Grid OuterGrid(const precision::GemmPrecision& precision) {
                                                          : Grid::kFp32;
 }
 
+}  // namespace
+
 /// Adds up one output element, piece by piece.
-class PieceSum {
+class ScalarProduct::PieceSum {
  public:
   PieceSum(Grid outer, size_t pieces) : outer_(outer), pieces_(pieces) {}
 
@@ -82,6 +84,8 @@ class PieceSum {
   Estimate total_;
   double largest_ = 0.0;  ///< M of ScalarProduct::ForEach
 };
+
+namespace {
 
 // ---- tensor cores -----------------------------------------------------------
 
@@ -222,24 +226,70 @@ size_t ScalarProduct::ForEachUncertain(MatrixView<const float> values,
   const DotSide a(a_.values.view());
   const DotSide b(b_.values.view());
   DotPanel panel;
-  std::vector<DotPanel::Pair> pairs;
+  DotPairs some;
+  std::vector<DotPairs::Pair> pairs;
   std::vector<Estimate> dots;
   size_t certain = rows() * cols();
   for (size_t first = 0; first < cols(); first += kDotLanes) {
     panel.Pack(b, first);
-    panel.FindUncertain(a, values, first, pairs);
-    panel.DotsOf(a, pairs, dots);
+    panel.FindUncertain(a, values, pairs);
+    some.Dots(a, b, 0, a.rows.cols(), pairs, dots);
     for (size_t n = 0; n < pairs.size(); ++n) {
-      use(pairs[n].first, first + pairs[n].second, dots[n]);
+      use(pairs[n].first, pairs[n].second, dots[n]);
     }
     certain -= pairs.size();
   }
   return certain;
 }
 
-void ScalarProduct::ForEachScaled(const Use& use) const {
+void ScalarProduct::ForEachOf(std::span<const Place> places, size_t first,
+                              const Use& use) const {
+  std::vector<DotPairs::Pair> pairs;
+  for (const Place& place : places) {
+    pairs.emplace_back(place.row - first, place.column);
+  }
+  if (has_bits()) {
+    for (const auto& [i, j] : pairs) {
+      use(i, j, {.exact = static_cast<double>(Bits(i, j))});
+    }
+    return;
+  }
+  const DotSide a(a_.values.view());
+  const DotSide b(b_.values.view());
+  DotPairs some;
+  std::vector<Estimate> dots;
+  if (IsPlain()) {
+    some.Dots(a, b, 0, a.rows.cols(), pairs, dots);
+    for (size_t n = 0; n < pairs.size(); ++n) {
+      use(pairs[n].first, pairs[n].second, dots[n]);
+    }
+    return;
+  }
+  std::vector<PieceSum> sums(
+      pairs.size(), PieceSum(OuterGrid(precision_), pieces_.pieces.size()));
+  for (size_t p = 0; p < pieces_.pieces.size(); ++p) {
+    some.Dots(a, b, pieces_.pieces[p].begin, pieces_.pieces[p].end, pairs,
+              dots);
+    for (size_t n = 0; n < pairs.size(); ++n) {
+      AddPiece(p, pairs[n].first, pairs[n].second, dots[n], sums[n]);
+    }
+  }
+  for (size_t n = 0; n < pairs.size(); ++n) {
+    use(pairs[n].first, pairs[n].second, sums[n].Finish());
+  }
+}
+
+/// Adds piece p of the sum of rows i and j.
+void ScalarProduct::AddPiece(size_t p, size_t i, size_t j, const Estimate& dot,
+                             PieceSum& sum) const {
   const size_t factors = (a_.factors.size() > 0 ? size_t{1} : 0) +
                          (b_.factors.size() > 0 ? size_t{1} : 0);
+  const ScalarPieces::Piece& piece = pieces_.pieces[p];
+  sum.Add(piece.begin == pieces_.begins[piece.segment], dot,
+          a_.Factor(i, p) * b_.Factor(j, p), factors);
+}
+
+void ScalarProduct::ForEachScaled(const Use& use) const {
   const PieceSum none(OuterGrid(precision_), pieces_.pieces.size());
   const DotSide a(a_.values.view());
   const DotSide b(b_.values.view());
@@ -249,14 +299,11 @@ void ScalarProduct::ForEachScaled(const Use& use) const {
     const size_t count = std::min(kDotLanes, cols() - first);
     std::vector<PieceSum> sums(rows() * count, none);
     for (size_t p = 0; p < pieces_.pieces.size(); ++p) {
-      const auto [segment, begin, end] = pieces_.pieces[p];
-      panel.Pack(b, first, begin, end);
+      panel.Pack(b, first, pieces_.pieces[p].begin, pieces_.pieces[p].end);
       for (size_t i = 0; i < rows(); ++i) {
         if (i % kDotRows == 0) panel.Dots(a, i, dots);
         for (size_t j = 0; j < count; ++j) {
-          sums[i * count + j].Add(
-              begin == pieces_.begins[segment], dots[i % kDotRows][j],
-              a_.Factor(i, p) * b_.Factor(first + j, p), factors);
+          AddPiece(p, i, first + j, dots[i % kDotRows][j], sums[i * count + j]);
         }
       }
     }

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "isoloss/oracle/estimate.h"
+#include "isoloss/oracle/sample.h"
 #include "isoloss/oracle/scalar_operand.h"
 
 namespace isoloss::oracle {
@@ -55,6 +56,9 @@ class ScalarProduct {
   /// many are left out.
   /// Shapes   values [rows(), cols()].
   size_t ForEachUncertain(MatrixView<const float> values, const Use& use) const;
+  /// Does what ForEach does for chosen sums, whose rows count from `first` on.
+  void ForEachOf(std::span<const Place> places, size_t first,
+                 const Use& use) const;
 
  private:
   /// These numbers describe an accumulator.
@@ -66,7 +70,11 @@ class ScalarProduct {
   };
   static const TensorCore* CoreOf(const precision::GemmPrecision& precision);
 
+  class PieceSum;
+
   bool IsPlain() const;
+  void AddPiece(size_t p, size_t i, size_t j, const Estimate& dot,
+                PieceSum& sum) const;
   void ForEachPlain(const Use& use) const;
   void ForEachScaled(const Use& use) const;
   float Bits(size_t i, size_t j) const;

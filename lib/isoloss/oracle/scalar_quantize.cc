@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <span>
@@ -79,18 +80,20 @@ Matrix<float> Transformed(MatrixView<const float> values,
 /// Returns the largest magnitude in a rectangle. It is infinite or NaN if an
 /// element is, unless NaN is skipped.
 float MagnitudeOf(MatrixView<const float> cell, bool skip_nan) {
-  float largest = 0.0f;
+  // Magnitudes are ordered as their bits, infinity and NaN after all others.
+  constexpr int32_t kInfinity = 0x7F800000;
+  int32_t largest = 0;
+  int32_t number = 0;  // the largest that is no NaN
   for (size_t row = 0; row < cell.rows(); ++row) {
+    const float* values = cell.Row(row);
     for (size_t col = 0; col < cell.cols(); ++col) {
-      const float value = cell(row, col);
-      if (std::isnan(value)) {
-        if (!skip_nan) return kNan;
-      } else {
-        largest = std::max(largest, std::fabs(value));
-      }
+      const int32_t bits = std::bit_cast<int32_t>(values[col]) & 0x7FFFFFFF;
+      largest = std::max(largest, bits);
+      number = std::max(number, bits > kInfinity ? 0 : bits);
     }
   }
-  return largest;
+  if (largest > kInfinity && !skip_nan) return kNan;
+  return std::bit_cast<float>(number);
 }
 
 /// Calls use(first row, first column, cell) for all cells of x, row by row.
@@ -139,6 +142,15 @@ float ScalarCoder::Code(float value, const ScalarScale& scale,
                     quantization_.random_bits);
 }
 
+void ScalarCoder::Codes(const float* values, size_t count,
+                        const ScalarScale& scale, float* codes) const {
+  if (quantization_.rounding == formats::RoundingMode::kNearestEven &&
+      !quantization_.element->has_infinity) {
+    return cast_.CastToNearest(values, scale.encode, count, codes);
+  }
+  for (size_t i = 0; i < count; ++i) codes[i] = Code(values[i], scale, 0);
+}
+
 formats::TensorState StateOfTensor(uint64_t seed, uint64_t step,
                                    const std::string& operand, size_t number) {
   constexpr uint64_t kGroups = 1 << 24;
@@ -161,46 +173,59 @@ ScalarTensor ScalarQuantize(MatrixView<const float> values,
   tensor.cell_rows = Extent(quantization.cell.rows, x.rows());
   tensor.cell_cols = Extent(quantization.cell.cols, x.cols());
   TensorMagnitudes magnitudes = {0.0f, state.history};
-  ForEachCell(x, tensor, [&](size_t, size_t, MatrixView<const float> cell) {
-    const float largest = MagnitudeOf(cell, true);
-    // TransformerEngine takes the maximum over the whole tensor, with
-    // infinities.
-    if (std::isfinite(largest) ||
-        quantization.non_finite == NonFinitePolicy::kTe) {
-      magnitudes.current = std::max(magnitudes.current, largest);
-    }
-  });
+  if (quantization.scaling == formats::Scaling::kTwoLevel) {
+    ForEachCell(x, tensor, [&](size_t, size_t, MatrixView<const float> cell) {
+      const float largest = MagnitudeOf(cell, true);
+      // TransformerEngine takes the maximum over the whole tensor, with
+      // infinities.
+      if (std::isfinite(largest) ||
+          quantization.non_finite == NonFinitePolicy::kTe) {
+        magnitudes.current = std::max(magnitudes.current, largest);
+      }
+    });
+  }
   tensor.tensor_scale = ScaleOfTensor(quantization, magnitudes);
   tensor.codes.ResizeUninitialized(x.rows(), x.cols());
   const bool skip_nan = quantization.non_finite == NonFinitePolicy::kTe;
   const ScalarCoder coder(quantization);
-  ForEachCell(
-      x, tensor, [&](size_t row, size_t col, MatrixView<const float> cell) {
-        const ScalarScale scale =
-            ScaleOfCell(quantization, MagnitudeOf(cell, skip_nan), magnitudes);
-        tensor.scales.push_back(scale);
-        for (size_t i = 0; i < cell.rows(); ++i) {
-          for (size_t j = 0; j < cell.cols(); ++j) {
-            const uint32_t random =
-                quantization.random_bits == 0
-                    ? 0
-                    : ScalarRandom(state, row + i, col + j,
-                                   quantization.random_bits);
-            tensor.codes(row + i, col + j) =
-                coder.Code(cell(i, j), scale, random);
-          }
-        }
-      });
+  ForEachCell(x, tensor,
+              [&](size_t row, size_t col, MatrixView<const float> cell) {
+                const float largest = MagnitudeOf(cell, skip_nan);
+                const ScalarScale scale =
+                    ScaleOfCell(quantization, largest, magnitudes);
+                tensor.scales.push_back(scale);
+                const bool is_simple = quantization.random_bits == 0 &&
+                                       !skip_nan && std::isfinite(largest) &&
+                                       !std::isnan(scale.decode);
+                for (size_t i = 0; i < cell.rows(); ++i) {
+                  if (is_simple) {
+                    coder.Codes(cell.Row(i), cell.cols(), scale,
+                                tensor.codes.Row(row + i) + col);
+                    continue;
+                  }
+                  for (size_t j = 0; j < cell.cols(); ++j) {
+                    const uint32_t random =
+                        quantization.random_bits == 0
+                            ? 0
+                            : ScalarRandom(state, row + i, col + j,
+                                           quantization.random_bits);
+                    tensor.codes(row + i, col + j) =
+                        coder.Code(cell(i, j), scale, random);
+                  }
+                }
+              });
   return tensor;
 }
 
 Matrix<float> ScalarDequantize(const ScalarTensor& tensor, size_t cols) {
   Matrix<float> values(tensor.codes.rows(), cols);
-  for (size_t row = 0; row < values.rows(); ++row) {
-    for (size_t col = 0; col < cols; ++col) {
-      values(row, col) = tensor.Value(row, col) * tensor.tensor_scale;
-    }
-  }
+  tensor.ForEachRun(
+      [&](size_t row, size_t first, size_t end, const ScalarScale& scale) {
+        for (size_t col = first; col < std::min(end, cols); ++col) {
+          values(row, col) =
+              tensor.codes(row, col) * scale.decode * tensor.tensor_scale;
+        }
+      });
   return values;
 }
 

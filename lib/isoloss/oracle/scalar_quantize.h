@@ -2,6 +2,7 @@
 // here calls formats::Quantize, Encode or a scaling, rounding or transform.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -29,9 +30,16 @@ struct ScalarTensor {
     const size_t across = (codes.cols() + cell_cols - 1) / cell_cols;
     return scales[row / cell_rows * across + col / cell_cols];
   }
-  /// Returns code times scale of its cell, one FP32 multiplication.
-  float Value(size_t row, size_t col) const {
-    return codes(row, col) * ScaleAt(row, col).decode;
+  /// Calls use(row, first, end, scale) for the columns of each row in each
+  /// cell.
+  template <typename Use>
+  void ForEachRun(const Use& use) const {
+    for (size_t row = 0; row < codes.rows(); ++row) {
+      for (size_t first = 0; first < codes.cols(); first += cell_cols) {
+        use(row, first, std::min(first + cell_cols, codes.cols()),
+            ScaleAt(row, first));
+      }
+    }
   }
 };
 
@@ -57,6 +65,11 @@ class ScalarCoder {
 
   /// Returns the code as a number; `random` comes from ScalarRandom.
   float Code(float value, const ScalarScale& scale, uint32_t random) const;
+
+  /// Sets the codes of finite numbers under a scale that is no NaN. They need
+  /// no random bits.
+  void Codes(const float* values, size_t count, const ScalarScale& scale,
+             float* codes) const;
 
  private:
   const formats::Quantization& quantization_;

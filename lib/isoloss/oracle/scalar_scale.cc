@@ -27,7 +27,7 @@ float Largest(const Quantization& quantization) {
   return static_cast<float>(LargestOf(*quantization.element));
 }
 
-ScalarScale PowerOfTwo(int exponent) {
+ScalarScale ScaleOfPower(int exponent) {
   // E8M0 has 2^-127 to 2^127.
   const int clamped = std::clamp(exponent, -127, 127);
   return {std::ldexp(1.0f, -clamped), std::ldexp(1.0f, clamped)};
@@ -41,18 +41,18 @@ int CeilLog2(double value) {
 
 ScalarScale E8m0Scale(const Quantization& quantization, float amax) {
   const formats::Format& element = *quantization.element;
-  if (amax == 0.0f) return PowerOfTwo(-127);
+  if (amax == 0.0f) return ScaleOfPower(-127);
   const auto size = static_cast<double>(amax);
   switch (quantization.scale_rule) {
     case ScaleRule::kCeil:
-      return PowerOfTwo(CeilLog2(size) - element.emax);
+      return ScaleOfPower(CeilLog2(size) - element.emax);
     case ScaleRule::kEven: {
       // Half a step of a significand as long as an element's is added first.
       const int m = element.twos_complement ? 6 : element.mantissa_bits;
       const int exponent = std::max(std::ilogb(size), -126);
       const int rounded = std::ilogb(size + std::ldexp(1.0, exponent - m - 1));
       if (rounded > 127) return {kNanScale, kNanScale};
-      return PowerOfTwo(rounded - element.emax);
+      return ScaleOfPower(rounded - element.emax);
     }
     case ScaleRule::kRceil: {
       const float largest = Largest(quantization);
@@ -61,10 +61,10 @@ ScalarScale E8m0Scale(const Quantization& quantization, float amax) {
           element.twos_complement
               ? size / static_cast<double>(largest)
               : static_cast<double>(amax * (1.0f / largest));
-      return PowerOfTwo(quotient == 0.0 ? -127 : CeilLog2(quotient));
+      return ScaleOfPower(quotient == 0.0 ? -127 : CeilLog2(quotient));
     }
     default:
-      return PowerOfTwo(std::ilogb(size) - element.emax);
+      return ScaleOfPower(std::ilogb(size) - element.emax);
   }
 }
 
@@ -155,7 +155,7 @@ ScalarScale NonFiniteScale(const Quantization& quantization) {
   if (quantization.non_finite == NonFinitePolicy::kBlockNan) {
     return {kNanScale, kNanScale};
   }
-  if (quantization.scale_format == ScaleFormat::kE8m0) return PowerOfTwo(127);
+  if (quantization.scale_format == ScaleFormat::kE8m0) return ScaleOfPower(127);
   if (quantization.scale_format == ScaleFormat::kE4m3) {
     return {1.0f / kLargestE4m3, kLargestE4m3};
   }

@@ -33,6 +33,7 @@ void AddElements(const runlog::ProbeLog& log, size_t i,
   const runlog::OracleColumns& rows = log.oracle;
   ++summary.tensors;
   summary.elements = SaturatingAdd(summary.elements, rows.elements[i]);
+  summary.unseen = SaturatingAdd(summary.unseen, rows.UnseenElements(i));
   summary.flips = SaturatingAdd(summary.flips, rows.flips[i]);
   summary.expected_flips += rows.expected_flips[i];
   summary.other = SaturatingAdd(summary.other, rows.other[i]);
@@ -53,6 +54,22 @@ void AddTokens(const runlog::OracleRoutingColumns& rows, size_t i,
   summary.tokens = SaturatingAdd(summary.tokens, rows.tokens[i]);
   summary.token_flips = SaturatingAdd(summary.token_flips, rows.flips[i]);
   summary.token_other = SaturatingAdd(summary.token_other, rows.other[i]);
+}
+
+/// Says how many elements were seen.
+std::string SeenText(const ProbeCaseSummary& of) {
+  if (of.unseen == 0) return fmt::format("all {} elements", of.elements);
+  return fmt::format("{} of {} elements", of.elements,
+                     SaturatingAdd(of.elements, of.unseen));
+}
+
+std::string MissedText(const ProbeSummary& summary) {
+  if (summary.missed_share == 0) return "";
+  return fmt::format(
+      "; if {:.3g} % of a tensor were wrong, all of them would be missed with "
+      "a "
+      "chance of {:.3g} %",
+      100 * summary.missed_share, 100 * runlog::kMissChance);
 }
 
 std::string WorstText(const ProbeCaseSummary& of) {
@@ -96,6 +113,7 @@ Document CaseMembers(const ProbeCaseSummary& of) {
   row.Put("steps", of.steps);
   row.Put("tensors", of.tensors);
   row.Put("elements", of.elements);
+  row.Put("unseen_elements", of.unseen);
   row.Put("flips", of.flips);
   row.Put("expected_flips", of.expected_flips);
   row.Put("other", of.other);
@@ -154,6 +172,7 @@ ProbeSummary SummarizeProbe(const runlog::ProbeLog& log) {
   summary.complete = log.provenance.complete;
   summary.total.name = "all";
   summary.unprobed = gate::UnprobedPhases(log);
+  summary.missed_share = runlog::WorstMissedShare(log);
   std::vector<std::set<int64_t>> steps(log.cases.size());
   for (const std::string& name : log.cases) {
     summary.cases.emplace_back().name = name;
@@ -200,6 +219,8 @@ Document DocumentOf(const ProbeSummary& summary) {
   }
   document.Add(std::move(table));
   const ProbeCaseSummary& total = summary.total;
+  document.Say("seen         " + SeenText(total) + MissedText(summary));
+  document.Put("missed_share", summary.missed_share);
   document.Say(fmt::format("routing      {} tokens, {} flips, {} other",
                            total.tokens, total.token_flips, total.token_other));
   document.PutObject("total", CaseMembers(total));
@@ -213,9 +234,9 @@ Document DocumentOf(const ProbeSummary& summary) {
 Document ProbeVerdict(const ProbeSummary& summary, const std::string& what) {
   const ProbeCaseSummary& total = summary.total;
   std::string text = fmt::format(
-      "{}: rounding explains all {} flips among {} elements of {} tensors, and "
-      "{} among {} tokens (exit code 0)",
-      what, total.flips, total.elements, total.tensors, total.token_flips,
+      "{}: rounding explains all {} flips among {} of {} tensors, and {} among "
+      "{} tokens (exit code 0)",
+      what, total.flips, SeenText(total), total.tensors, total.token_flips,
       total.tokens);
   if (!summary.complete) {
     text = fmt::format(

@@ -29,8 +29,9 @@ struct WorstElement {
 struct ProbeCaseSummary {
   std::string name;
   int64_t steps = 0;
-  int64_t tensors = 0;  ///< compared, each step for itself
-  int64_t elements = 0;
+  int64_t tensors = 0;   ///< compared, each step for itself
+  int64_t elements = 0;  ///< compared
+  int64_t unseen = 0;    ///< elements that a sample left out
   int64_t flips = 0;
   double expected_flips = 0;
   int64_t other = 0;          ///< elements
@@ -46,7 +47,10 @@ struct ProbeCaseSummary {
 struct ProbeSummary {
   std::vector<ProbeCaseSummary> cases;
   ProbeCaseSummary total;  ///< over all cases; its name is "all"
-  bool complete = false;   ///< all cases were probed to their last step
+  /// The share of a tensor's elements that could be wrong and were missed with
+  /// a chance of runlog::kMissChance; 0 if all were seen.
+  double missed_share = 0;
+  bool complete = false;  ///< all cases were probed to their last step
   /// Names later recipes that no case looked at (gate::UnprobedPhases).
   std::vector<std::string> unprobed;
 

@@ -133,6 +133,18 @@ std::string WrongTensorNoise(const OracleColumns& oracle, size_t i) {
       ratio, beyond_chance, least);
 }
 
+/// Finds a contradiction of the columns that came with layout 4. Draws leave
+/// elements out, and nothing else does.
+std::string WrongSample(const OracleColumns& oracle, size_t i) {
+  const int64_t unseen = oracle.unseen_elements[i];
+  const int64_t draws = oracle.draws[i];
+  if ((unseen > 0) == (draws > 0)) return "";
+  return fmt::format(
+      "{} unseen_elements after {} draws, but there are some after draws and "
+      "none without",
+      unseen, draws);
+}
+
 std::string WrongRoutingRow(const OracleRoutingColumns& routing, size_t i) {
   const double parts = static_cast<double>(routing.flips[i]) +
                        static_cast<double>(routing.other[i]);
@@ -245,6 +257,9 @@ void CheckComparisons(const ProbeLog& log, std::vector<Violation>& violations) {
   }
   if (log.schema_version >= 3) {
     CheckRows("oracle", log.oracle, &WrongTensorNoise, violations);
+  }
+  if (log.schema_version >= 4) {
+    CheckRows("oracle", log.oracle, &WrongSample, violations);
   }
   CheckRows("routing", log.routing, &WrongRoutingRow, violations);
   CheckOrder(log, violations);

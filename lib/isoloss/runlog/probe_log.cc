@@ -55,6 +55,16 @@ void CheckExpectedFlips(const std::string& file, const OracleColumns& oracle) {
 
 }  // namespace
 
+double WorstMissedShare(const ProbeLog& log) {
+  double worst = 0.0;
+  for (size_t i = 0; i < log.oracle.step.size(); ++i) {
+    const auto tensor = static_cast<size_t>(log.oracle.tensor[i]);
+    if (log.tensors[tensor].starts_with(kLogPrefix)) continue;
+    worst = std::max(worst, log.oracle.MissedShare(i));
+  }
+  return worst;
+}
+
 void WriteProbeLog(const ProbeLog& log, const std::filesystem::path& path) {
   CheckPlaces(ErrorKind::kShape, path.string(), log);
   hdf5::WriteSealedFile(

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "isoloss/base/portable_math.h"
+
 namespace isoloss::runlog {
 namespace {
 
@@ -9,6 +11,8 @@ namespace {
 constexpr int64_t kShape = 2;
 /// Likewise the error of a tensor whose elements have unequal variances.
 constexpr int64_t kUnequal = 3;
+/// Likewise what a sample left out.
+constexpr int64_t kSampled = 4;
 
 }  // namespace
 
@@ -157,6 +161,17 @@ const Schema& SchemaOf<ProbeLog>() {
 
 void OracleColumns::Append(const OracleRow& row) {
   AppendRow(ColumnsOf<OracleColumns>(), View(row), MutableView(*this));
+}
+
+int64_t OracleColumns::UnseenElements(size_t i) const {
+  return unseen_elements.empty() ? 0 : unseen_elements[i];
+}
+
+double OracleColumns::MissedShare(size_t i) const {
+  if (draws.empty() || draws[i] == 0) return 0.0;
+  const double of_draw =
+      portable::Log(kMissChance) / static_cast<double>(draws[i]);
+  return -portable::Expm1(of_draw);
 }
 
 void OracleRoutingColumns::Append(const OracleRoutingRow& row) {

@@ -14,6 +14,7 @@ namespace {
 using oracle::Comparison;
 using oracle::Estimate;
 using oracle::Grid;
+using oracle::Sample;
 
 /// Returns each token's position in its document. It does not read
 /// batch.positions, which are part of what is checked.
@@ -66,6 +67,11 @@ class AttentionOracle {
   size_t tokens() const { return positions_.size(); }
   size_t value_stride() const { return c_.qk_nope_head_dim + c_.v_head_dim; }
 
+  Sample SampleOf(const std::string& tensor) const {
+    return formats_.sampling.Of(name_ + tensor, Of(tensor).rows(),
+                                Of(tensor).cols());
+  }
+
   void CheckRotated(const char* tensor, MatrixView<const float> source,
                     size_t heads, size_t stride, size_t offset);
   void CheckKeyCopies();
@@ -88,21 +94,24 @@ void AttentionOracle::CheckRotated(const char* tensor,
                                    size_t stride, size_t offset) {
   const MatrixView<const float> values = Of(tensor);
   const size_t width = c_.qk_rope_head_dim;
+  const Sample sample = SampleOf(tensor);
   Comparison comparison(grid_);
   std::vector<Estimate> x(width);
-  std::vector<Estimate> y(width);
+  std::vector<Estimate> y(heads * width);
   for (size_t t = 0; t < tokens(); ++t) {
+    if (!sample.Sees(t)) continue;
     for (size_t h = 0; h < heads; ++h) {
       for (size_t i = 0; i < width; ++i) {
         x[i] = oracle::Exactly(
             static_cast<double>(source(t, h * stride + offset + i)));
       }
-      rotation_.Turn(positions_[t], /*inverse=*/false, x.data(), y.data());
-      for (size_t i = 0; i < width; ++i) {
-        comparison.Add(t, h * width + i, values(t, h * width + i), y[i]);
-      }
+      rotation_.Turn(positions_[t], /*inverse=*/false, x.data(),
+                     y.data() + h * width);
     }
+    sample.ForEachIn(
+        t, [&](size_t, size_t i) { comparison.Add(t, i, values(t, i), y[i]); });
   }
+  comparison.AddUnseen(sample);
   sink_.Add(name_ + tensor, comparison);
 }
 
@@ -130,25 +139,30 @@ void AttentionOracle::CheckQueryGradient() {
   const MatrixView<const float> values = Of(tensor);
   const size_t nope = c_.qk_nope_head_dim;
   const size_t rope = c_.qk_rope_head_dim;
+  const Sample sample = SampleOf(tensor);
   Comparison comparison(grid_);
   std::vector<Estimate> x(rope);
-  std::vector<Estimate> y(rope);
+  std::vector<Estimate> y(c_.n_heads * rope);
   for (size_t t = 0; t < tokens(); ++t) {
+    if (!sample.Sees(t)) continue;
     for (size_t h = 0; h < c_.n_heads; ++h) {
-      const size_t first = h * c_.qk_head_dim();
-      for (size_t i = first; i < first + nope; ++i) {
-        comparison.AddExact(t, i, values(t, i), dq(t, i));
-      }
+      const size_t first = h * c_.qk_head_dim() + nope;
       for (size_t i = 0; i < rope; ++i) {
-        x[i] = oracle::Exactly(static_cast<double>(dq(t, first + nope + i)));
+        x[i] = oracle::Exactly(static_cast<double>(dq(t, first + i)));
       }
-      rotation_.Turn(positions_[t], /*inverse=*/true, x.data(), y.data());
-      for (size_t i = 0; i < rope; ++i) {
-        const size_t column = first + nope + i;
-        comparison.Add(t, column, values(t, column), y[i]);
-      }
+      rotation_.Turn(positions_[t], /*inverse=*/true, x.data(),
+                     y.data() + h * rope);
     }
+    sample.ForEachIn(t, [&](size_t, size_t i) {
+      const size_t of_head = i % c_.qk_head_dim();
+      if (of_head < nope) {
+        return comparison.AddExact(t, i, values(t, i), dq(t, i));
+      }
+      comparison.Add(t, i, values(t, i),
+                     y[i / c_.qk_head_dim() * rope + of_head - nope]);
+    });
   }
+  comparison.AddUnseen(sample);
   sink_.Add(name_ + tensor, comparison);
 }
 
@@ -158,21 +172,25 @@ void AttentionOracle::CheckKeyRotaryGradient() {
   const MatrixView<const float> dk = Of("inner_attention.k_gradient");
   const MatrixView<const float> values = Of("wkv_a_gradient");
   const size_t rope = c_.qk_rope_head_dim;
+  const Sample sample =
+      formats_.sampling.Of(name_ + "wkv_a_gradient", tokens(), rope);
   Comparison comparison(grid_);
   std::vector<Estimate> x(rope);
   std::vector<Estimate> y(rope);
   for (size_t t = 0; t < tokens(); ++t) {
+    if (!sample.Sees(t)) continue;
     for (size_t i = 0; i < rope; ++i) {
       const size_t column = c_.qk_nope_head_dim + i;
       x[i] = RoundedOnTheWay(
           grid_, oracle::Sum(dk.Row(t) + column, c_.n_heads, c_.qk_head_dim()));
     }
     rotation_.Turn(positions_[t], /*inverse=*/true, x.data(), y.data());
-    for (size_t i = 0; i < rope; ++i) {
+    sample.ForEachIn(t, [&](size_t, size_t i) {
       const size_t column = c_.kv_lora_rank + i;
       comparison.Add(t, column, values(t, column), y[i]);
-    }
+    });
   }
+  comparison.AddUnseen(sample);
   sink_.Add(name_ + "wkv_a_gradient", comparison);
 }
 

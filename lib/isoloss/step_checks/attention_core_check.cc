@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -25,6 +26,7 @@ using oracle::Grid;
 using oracle::kRoundingVariance;
 using oracle::kTiny;
 using oracle::RootOfSquares;
+using oracle::Sample;
 using oracle::Uncertain;
 
 /// The relative error of the model's Exp is at most 2 ulp.
@@ -71,7 +73,9 @@ class CoreOracle {
         batch_(batch),
         grid_(grid),
         sink_(sink),
-        scale_(static_cast<double>(OracleSoftmaxScale(config))) {}
+        scale_(static_cast<double>(OracleSoftmaxScale(config))),
+        seen_queries_(Draw("inner_attention_output")),
+        seen_keys_(Draw("inner_attention.k_gradient")) {}
 
   void Run() {
     Assemble();
@@ -92,8 +96,17 @@ class CoreOracle {
     MatrixView<const float> dout;
   };
 
+  /// Draws tokens under heads, [tokens, heads].
+  Sample Draw(const char* tensor) const {
+    const bool quantizes = formats_.precision.quantizes();
+    return formats_.sampling.Of(name_ + tensor, batch_.tokens.size(),
+                                c_.n_heads,
+                                quantizes ? kQuantizedHeadDraws : kDraws);
+  }
   void Assemble();
   void CheckCore();
+  void AddToSink(const char* tensor, size_t width, const Sample& sample,
+                 Comparison& comparison) const;
   void CheckHead(size_t begin, size_t end, size_t head);
   void CheckQuantizedHead(size_t begin, size_t end, size_t head);
   void CompareHead(size_t begin, size_t head, const HeadSums& sums,
@@ -110,6 +123,8 @@ class CoreOracle {
   const Grid grid_;
   ReportSink& sink_;
   const double scale_;
+  const Sample seen_queries_;
+  const Sample seen_keys_;
 
   Matrix<float> queries_;  // [T, H (dn + dr)]
   Matrix<float> keys_;     // [T, H (dn + dr)]
@@ -159,10 +174,32 @@ void CoreOracle::CheckCore() {
     for (size_t h = 0; h < c_.n_heads; ++h) CheckHead(begin, end, h);
     begin = end;
   }
-  sink_.Add(name_ + "inner_attention_output", output_);
-  sink_.Add(name_ + "inner_attention.q_gradient", dqueries_);
-  sink_.Add(name_ + "inner_attention.k_gradient", dkeys_);
-  sink_.Add(name_ + "wkv_b_gradient", dvalues_);
+  const size_t width = c_.qk_head_dim();
+  const size_t v_width = c_.v_head_dim;
+  AddToSink("inner_attention_output", v_width, seen_queries_, output_);
+  AddToSink("inner_attention.q_gradient", width, seen_queries_, dqueries_);
+  AddToSink("inner_attention.k_gradient", width, seen_keys_, dkeys_);
+  AddToSink("wkv_b_gradient", v_width, seen_keys_, dvalues_);
+}
+
+/// A head has `width` columns of the tensor.
+void CoreOracle::AddToSink(const char* tensor, size_t width,
+                           const Sample& sample, Comparison& comparison) const {
+  comparison.AddUnseen(
+      static_cast<int64_t>(sample.size() * width) - comparison.elements(),
+      static_cast<int64_t>(sample.draws()));
+  sink_.Add(name_ + tensor, comparison);
+}
+
+/// Returns those of tokens [begin, end) that a sample sees under a head,
+/// counted from `begin`.
+std::vector<size_t> SeenTokens(const Sample& sample, size_t begin, size_t end,
+                               size_t head) {
+  std::vector<size_t> tokens;
+  for (size_t t = begin; t < end; ++t) {
+    if (sample.Sees(t, head)) tokens.push_back(t - begin);
+  }
+  return tokens;
 }
 
 /// Verifies document [begin, end) under one head, forward and backward.
@@ -172,13 +209,19 @@ void CoreOracle::CheckHead(size_t begin, size_t end, size_t head) {
   }
   const size_t tokens = end - begin;
   const HeadViews views = ViewsOf(begin, end, head);
-  CausalDots scores(views.q, views.k);
-  CausalDots dp(views.dout, views.v);
+  HeadSums sums(SeenTokens(seen_queries_, begin, end, head),
+                SeenTokens(seen_keys_, begin, end, head), views.q.cols(),
+                views.v.cols());
+  if (sums.queries.empty() && sums.keys.empty()) return;
+  // A sample needs the probabilities of all queries, for whatever keys it has.
+  const bool rough = !seen_keys_.all();
+  CausalDots scores(views.q, views.k, rough);
+  CausalDots dp(views.dout, views.v, rough);
   const Matrix<double> q = Widened(views.q);
   const Matrix<double> k = Widened(views.k);
   const Matrix<double> v = Widened(views.v);
   const Matrix<double> dout = Widened(views.dout);
-  HeadSums sums(tokens, views.q.cols(), views.v.cols());
+  size_t query = 0;  // the next one of sums.queries
   Matrix<Uncertain> p(std::min(kQueries, tokens), tokens);
   Matrix<Uncertain> ds(p.rows(), tokens);
   for (size_t first = 0; first < tokens; first += kQueries) {
@@ -190,15 +233,18 @@ void CoreOracle::CheckHead(size_t begin, size_t end, size_t head) {
       ScoreGradients(p_.data(), p_.data());
       std::copy_n(p_.data(), i + 1, p.Row(i - first));
       std::copy_n(ds_.data(), i + 1, ds.Row(i - first));
-      AddFactors(p_.data(), 1, v.view().Rows(0, i + 1), sums.out[i]);
-      AddFactors(ds_.data(), 1, k.view().Rows(0, i + 1), sums.dq[i]);
+      if (query == sums.queries.size() || sums.queries[query] != i) continue;
+      AddFactors(p_.data(), 1, v.view().Rows(0, i + 1), sums.out[query]);
+      AddFactors(ds_.data(), 1, k.view().Rows(0, i + 1), sums.dq[query]);
+      ++query;
     }
-    for (size_t j = 0; j < last; ++j) {
+    for (size_t n = 0; n < sums.keys.size() && sums.keys[n] < last; ++n) {
+      const size_t j = sums.keys[n];
       const size_t i = std::max(first, j);
       AddFactors(&p(i - first, j), tokens, dout.view().Rows(i, last - i),
-                 sums.dv[j]);
+                 sums.dv[n]);
       AddFactors(&ds(i - first, j), tokens, q.view().Rows(i, last - i),
-                 sums.dk[j]);
+                 sums.dk[n]);
     }
   }
   CompareHead(begin, head, sums, 0);
@@ -222,6 +268,7 @@ CoreOracle::HeadViews CoreOracle::ViewsOf(size_t begin, size_t end,
 /// score under a NaN scale is not zero.
 void CoreOracle::CheckQuantizedHead(size_t begin, size_t end, size_t head) {
   const size_t tokens = end - begin;
+  if (SeenTokens(seen_queries_, begin, end, head).empty()) return;
   const auto [q, k, v, dout] = ViewsOf(begin, end, head);
   const precision::AttentionPrecision& f = formats_.precision;
   const HeadOperands operands(formats_, name_ + "inner_attention.",
@@ -262,7 +309,9 @@ void CoreOracle::CheckQuantizedHead(size_t begin, size_t end, size_t head) {
   const auto ds_of_dk =
       operands.Read(f.d_scores, ds, true, "scores/wgrad/left");
   const auto q_of_dk = operands.Read(dk_q, q, true, "scores/wgrad/right");
-  HeadSums sums(tokens, q.cols(), v.cols());
+  std::vector<size_t> all(tokens);
+  std::iota(all.begin(), all.end(), size_t{0});
+  HeadSums sums(all, all, q.cols(), v.cols());
   for (size_t t = 0; t < tokens; ++t) {
     AddFactors(p_of_o.Row(t), 1, v_of_o.view(), sums.out[t]);
     AddFactors(ds_of_dq.Row(t), 1, k_of_dq.view(), sums.dq[t]);
@@ -275,25 +324,27 @@ void CoreOracle::CheckQuantizedHead(size_t begin, size_t end, size_t head) {
 void CoreOracle::CompareHead(size_t begin, size_t head, const HeadSums& sums,
                              size_t more) {
   const auto compare = [&](MatrixView<const float> values, size_t first,
-                           size_t width, const std::vector<FactorSums>& rows,
+                           size_t width, const std::vector<size_t>& tokens,
+                           const std::vector<FactorSums>& rows,
                            Comparison& comparison) {
-    for (size_t t = 0; t < rows.size(); ++t) {
+    for (size_t n = 0; n < rows.size(); ++n) {
+      const size_t t = begin + tokens[n];
       for (size_t c = 0; c < width; ++c) {
-        comparison.Add(begin + t, first + c, values(begin + t, first + c),
-                       SumAt(rows[t], c, more));
+        comparison.Add(t, first + c, values(t, first + c),
+                       SumAt(rows[n], c, more));
       }
     }
   };
   const size_t width = c_.qk_head_dim();
   const size_t v_width = c_.v_head_dim;
-  compare(Of("inner_attention_output"), head * v_width, v_width, sums.out,
-          output_);
-  compare(Of("inner_attention.q_gradient"), head * width, width, sums.dq,
-          dqueries_);
-  compare(Of("inner_attention.k_gradient"), head * width, width, sums.dk,
-          dkeys_);
+  compare(Of("inner_attention_output"), head * v_width, v_width, sums.queries,
+          sums.out, output_);
+  compare(Of("inner_attention.q_gradient"), head * width, width, sums.queries,
+          sums.dq, dqueries_);
+  compare(Of("inner_attention.k_gradient"), head * width, width, sums.keys,
+          sums.dk, dkeys_);
   compare(Of("wkv_b_gradient"), head * value_stride() + c_.qk_nope_head_dim,
-          v_width, sums.dv, dvalues_);
+          v_width, sums.keys, sums.dv, dvalues_);
 }
 
 /// Computes p_ of one query from dots_. An error that shifts all exponents

@@ -10,6 +10,7 @@
 #include "isoloss/oracle/estimate.h"
 #include "isoloss/precision/recipe.h"
 #include "isoloss/step_checks/report_sink.h"
+#include "isoloss/step_checks/sampling.h"
 #include "isoloss/step_checks/step_record.h"
 
 namespace isoloss::step_checks {
@@ -23,6 +24,7 @@ struct AttentionFormats {
   precision::AttentionPrecision precision = {};
   uint64_t seed = 0;
   uint64_t step = 0;
+  Sampling sampling = {};
 };
 
 /// Verifies what the attention of that name ("layers.0.attention.") announced
@@ -32,6 +34,10 @@ struct AttentionFormats {
 /// Probabilities are recomputed from queries and keys, with their errors. A
 /// recipe may quantise P or dS, which no run announces; an error may then
 /// change a code (QuantizedUncertain).
+///
+/// A sample has the outputs of drawn queries and the gradients of drawn keys,
+/// each under one head. If the recipe quantises, it has the whole document of a
+/// drawn query under its head.
 /// Errors   FormatError if the step did not announce one of them.
 /// Cost     O(sum over documents of length^2 * heads * width); memory of
 ///          O(length * width), of O(length^2) where the recipe quantises.

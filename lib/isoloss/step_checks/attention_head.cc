@@ -19,9 +19,9 @@ size_t Padded(size_t width) {
   return (width + kFactorLanes - 1) / kFactorLanes * kFactorLanes;
 }
 
-std::vector<FactorSums> NoSums(size_t tokens, size_t width) {
+std::vector<FactorSums> NoSums(size_t rows, size_t width) {
   std::vector<FactorSums> sums;
-  for (size_t t = 0; t < tokens; ++t) sums.emplace_back(Padded(width));
+  for (size_t n = 0; n < rows; ++n) sums.emplace_back(Padded(width));
   return sums;
 }
 
@@ -56,15 +56,18 @@ void QuantizedDots(const double* left, const Matrix<double>& rows, size_t width,
   }
 }
 
-HeadSums::HeadSums(size_t tokens, size_t width, size_t value_width)
-    : out(NoSums(tokens, value_width)),
-      dq(NoSums(tokens, width)),
-      dk(NoSums(tokens, width)),
-      dv(NoSums(tokens, value_width)) {}
+HeadSums::HeadSums(std::vector<size_t> of_queries, std::vector<size_t> of_keys,
+                   size_t width, size_t value_width)
+    : queries(std::move(of_queries)),
+      keys(std::move(of_keys)),
+      out(NoSums(queries.size(), value_width)),
+      dq(NoSums(queries.size(), width)),
+      dk(NoSums(keys.size(), width)),
+      dv(NoSums(keys.size(), value_width)) {}
 
 CausalDots::CausalDots(MatrixView<const float> left,
-                       MatrixView<const float> right)
-    : left_(left), right_(right) {
+                       MatrixView<const float> right, bool rough)
+    : left_(left), right_(right), rough_(rough) {
   for (size_t first = 0; first < right.rows(); first += kDotLanes) {
     panels_.emplace_back().Pack(right_, first);
   }
@@ -74,7 +77,11 @@ void CausalDots::At(size_t row, std::vector<Estimate>& dots) {
   if (row % oracle::kDotRows == 0) {
     tiles_.resize(row / kDotLanes + 1);
     for (size_t n = 0; n < tiles_.size(); ++n) {
-      panels_[n].Dots(left_, row, tiles_[n]);
+      if (rough_) {
+        panels_[n].RoughDots(left_, row, tiles_[n]);
+      } else {
+        panels_[n].Dots(left_, row, tiles_[n]);
+      }
     }
   }
   dots.resize(row + 1);

@@ -31,20 +31,27 @@ Matrix<double> Widened(MatrixView<const float> values);
 void QuantizedDots(const double* left, const Matrix<double>& rows, size_t width,
                    std::vector<oracle::Estimate>& dots);
 
-/// The core gives these sums for one head of a document, one per token.
+/// The core gives these sums for one head of a document.
 struct HeadSums {
-  HeadSums(size_t tokens, size_t width, size_t value_width);
+  /// `of_queries` and `of_keys` are ascending tokens of the document.
+  HeadSums(std::vector<size_t> of_queries, std::vector<size_t> of_keys,
+           size_t width, size_t value_width);
 
-  std::vector<oracle::FactorSums> out;
+  std::vector<size_t> queries;
+  std::vector<size_t> keys;
+
+  std::vector<oracle::FactorSums> out;  ///< of queries, as dq
   std::vector<oracle::FactorSums> dq;
-  std::vector<oracle::FactorSums> dk;
+  std::vector<oracle::FactorSums> dk;  ///< of keys, as dv
   std::vector<oracle::FactorSums> dv;
 };
 
 /// Computes dot products of queries with the keys that they see.
 class CausalDots {
  public:
-  CausalDots(MatrixView<const float> left, MatrixView<const float> right);
+  /// `rough` ones have larger errors than they might (DotPanel::RoughDots).
+  CausalDots(MatrixView<const float> left, MatrixView<const float> right,
+             bool rough);
   CausalDots(const CausalDots&) = delete;
   CausalDots& operator=(const CausalDots&) = delete;
 
@@ -55,6 +62,7 @@ class CausalDots {
  private:
   const oracle::DotSide left_;
   const oracle::DotSide right_;
+  const bool rough_;
   std::vector<oracle::DotPanel> panels_;
   std::vector<oracle::DotEstimates> tiles_;
 };

@@ -153,13 +153,13 @@ void CheckAdd(const StepInputs& inputs, const AddPlace& place,
   const MatrixView<const float> x = inputs.Values(place.x);
   const MatrixView<const float> y = inputs.Values(place.y);
   const Grid grid = inputs.activations;
+  const oracle::Sample sample = inputs.SampleOf(place.sum);
   Comparison comparison(grid);
-  for (size_t i = 0; i < sum.rows(); ++i) {
-    for (size_t j = 0; j < sum.cols(); ++j) {
-      comparison.Add(i, j, sum(i, j),
-                     BeforeGrid(grid, Input(x(i, j)) + Input(y(i, j))));
-    }
-  }
+  sample.ForEach([&](size_t i, size_t j) {
+    comparison.Add(i, j, sum(i, j),
+                   BeforeGrid(grid, Input(x(i, j)) + Input(y(i, j))));
+  });
+  comparison.AddUnseen(sample);
   sink.Add(place.sum, comparison);
 }
 
@@ -186,19 +186,19 @@ void CheckSwigluForward(const StepInputs& inputs, const std::string& name,
   const MatrixView<const float> hidden = inputs.Values(name + ".w2_activation");
   const std::vector<float> weights = RowWeights(inputs, name);
   const Grid grid = inputs.activations;
+  const oracle::Sample sample = inputs.SampleOf(name + ".w2_activation");
   Comparison comparison(grid);
-  for (size_t i = 0; i < hidden.rows(); ++i) {
-    for (size_t j = 0; j < hidden.cols(); ++j) {
-      const auto z = static_cast<double>(gate(i, j));
-      Estimate product =
-          Silu(grid, z, Sigmoids(z)) * static_cast<double>(up(i, j));
-      if (!weights.empty()) {
-        product = RoundedOnTheWay(grid, Rounded32(product)) *
-                  static_cast<double>(weights[i]);
-      }
-      comparison.Add(i, j, hidden(i, j), BeforeGrid(grid, product));
+  sample.ForEach([&](size_t i, size_t j) {
+    const auto z = static_cast<double>(gate(i, j));
+    Estimate product =
+        Silu(grid, z, Sigmoids(z)) * static_cast<double>(up(i, j));
+    if (!weights.empty()) {
+      product = RoundedOnTheWay(grid, Rounded32(product)) *
+                static_cast<double>(weights[i]);
     }
-  }
+    comparison.Add(i, j, hidden(i, j), BeforeGrid(grid, product));
+  });
+  comparison.AddUnseen(sample);
   sink.Add(name + ".w2_activation", comparison);
 }
 
@@ -213,28 +213,29 @@ void CheckSwigluBackward(const StepInputs& inputs, const std::string& name,
   const Grid grid = inputs.activations;
   Comparison of_gate(grid);
   Comparison of_up(grid);
-  for (size_t i = 0; i < dh.rows(); ++i) {
-    for (size_t j = 0; j < dh.cols(); ++j) {
-      const auto z = static_cast<double>(gate(i, j));
-      const Sigmoids sigmoids(z);
-      const Estimate q = WithinUlps(sigmoids.of_z, kSigmoidUlps);
-      Estimate rest = Rounded32(oracle::Exactly(1.0) + q * -1.0);
-      // This is exact where 1 - sigmoid(z) cancels all digits.
-      rest.exact = sigmoids.of_minus_z;
-      const Estimate slope = Rounded32(
-          Product(q, Rounded32(Rounded32(rest * z) + oracle::Exactly(1.0))));
-      Estimate dhidden = Input(dh(i, j));
-      if (!weights.empty()) {
-        dhidden = RoundedOnTheWay(
-            grid, Rounded32(dhidden * static_cast<double>(weights[i])));
-      }
-      const Estimate ds = RoundedOnTheWay(
-          grid, Rounded32(dhidden * static_cast<double>(up(i, j))));
-      of_gate.Add(i, j, dgate(i, j), BeforeGrid(grid, Product(ds, slope)));
-      of_up.Add(i, j, dup(i, j),
-                BeforeGrid(grid, Product(Silu(grid, z, sigmoids), dhidden)));
+  const oracle::Sample sample = inputs.SampleOf(name + ".w1_gradient");
+  sample.ForEach([&](size_t i, size_t j) {
+    const auto z = static_cast<double>(gate(i, j));
+    const Sigmoids sigmoids(z);
+    const Estimate q = WithinUlps(sigmoids.of_z, kSigmoidUlps);
+    Estimate rest = Rounded32(oracle::Exactly(1.0) + q * -1.0);
+    // This is exact where 1 - sigmoid(z) cancels all digits.
+    rest.exact = sigmoids.of_minus_z;
+    const Estimate slope = Rounded32(
+        Product(q, Rounded32(Rounded32(rest * z) + oracle::Exactly(1.0))));
+    Estimate dhidden = Input(dh(i, j));
+    if (!weights.empty()) {
+      dhidden = RoundedOnTheWay(
+          grid, Rounded32(dhidden * static_cast<double>(weights[i])));
     }
-  }
+    const Estimate ds = RoundedOnTheWay(
+        grid, Rounded32(dhidden * static_cast<double>(up(i, j))));
+    of_gate.Add(i, j, dgate(i, j), BeforeGrid(grid, Product(ds, slope)));
+    of_up.Add(i, j, dup(i, j),
+              BeforeGrid(grid, Product(Silu(grid, z, sigmoids), dhidden)));
+  });
+  of_gate.AddUnseen(sample);
+  of_up.AddUnseen(sample);
   sink.Add(name + ".w1_gradient", of_gate);
   sink.Add(name + ".w3_gradient", of_up);
 }
@@ -253,9 +254,10 @@ void CheckEmbedding(const StepInputs& inputs, ReportSink& sink) {
 void CheckEmbeddingGradient(const StepInputs& inputs, ReportSink& sink) {
   const MatrixView<const float> dx = inputs.Values("tok_embeddings_gradient");
   const MatrixView<const float> table = inputs.Values("tok_embeddings_wgrad");
+  const oracle::Sample sample = inputs.SampleOf("tok_embeddings_wgrad");
   std::vector<Estimate> head;
   for (const LinearSite& site : LinearSites(inputs)) {
-    if (site.tied) head = WeightGradient(inputs, site);
+    if (site.tied) head = WeightGradient(inputs, site, sample);
   }
   std::vector<std::vector<size_t>> places(table.rows());
   for (size_t t = 0; t < inputs.tokens(); ++t) {
@@ -263,15 +265,15 @@ void CheckEmbeddingGradient(const StepInputs& inputs, ReportSink& sink) {
   }
   Comparison comparison(Grid::kFp32);
   std::vector<float> terms;
-  for (size_t id = 0; id < table.rows(); ++id) {
-    for (size_t j = 0; j < table.cols(); ++j) {
-      terms.clear();
-      for (const size_t t : places[id]) terms.push_back(dx(t, j));
-      Estimate value = oracle::Sum(terms.data(), terms.size());
-      if (!head.empty()) value = head[id * table.cols() + j] + value;
-      comparison.Add(id, j, table(id, j), value);
-    }
-  }
+  size_t next = 0;
+  sample.ForEach([&](size_t id, size_t j) {
+    terms.clear();
+    for (const size_t t : places[id]) terms.push_back(dx(t, j));
+    Estimate value = oracle::Sum(terms.data(), terms.size());
+    if (!head.empty()) value = head[next++] + value;
+    comparison.Add(id, j, table(id, j), value);
+  });
+  comparison.AddUnseen(sample);
   sink.Add("tok_embeddings_wgrad", comparison);
 }
 

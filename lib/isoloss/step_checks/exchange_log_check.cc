@@ -123,7 +123,7 @@ class Exchange {
 };
 
 std::string ExchangeColumn(const char* column) {
-  return std::string(kLogPrefix) + "/exchange/" + column;
+  return std::string(runlog::kLogPrefix) + "/exchange/" + column;
 }
 
 /// Returns the bytes that all MoE layers send over each link.

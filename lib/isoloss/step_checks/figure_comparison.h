@@ -14,14 +14,19 @@ namespace isoloss::step_checks {
 /// Compares one column of a log; its destructor adds the result to the sink.
 class FigureComparison {
  public:
-  FigureComparison(std::string name, ReportSink& sink)
-      : name_(std::move(name)), sink_(sink) {}
+  /// The figures stand in this row of what is reported.
+  FigureComparison(std::string name, ReportSink& sink, size_t row = 0)
+      : name_(std::move(name)), sink_(sink), row_(row) {}
   ~FigureComparison() {
-    if (comparison_.elements() > 0) sink_.Add(name_, comparison_);
+    if (comparison_.tensor_elements() > 0) sink_.Add(name_, comparison_);
   }
   FigureComparison(const FigureComparison&) = delete;
   FigureComparison& operator=(const FigureComparison&) = delete;
 
+  /// Adds figures that `draws` left out.
+  void AddUnseen(int64_t figures, int64_t draws) {
+    comparison_.AddUnseen(figures, draws);
+  }
   void AddCount(int64_t logged, int64_t expected) {
     Add(logged == expected, static_cast<double>(logged),
         static_cast<double>(expected));
@@ -44,14 +49,16 @@ class FigureComparison {
  private:
   void Add(bool same, double logged, double expected) {
     if (same) {
-      comparison_.AddExact(0, place_++, 0.0f, 0.0f);
+      comparison_.AddExact(row_, place_++, 0.0f, 0.0f);
     } else {
-      comparison_.AddOther(0, place_++, static_cast<float>(logged), expected);
+      comparison_.AddOther(row_, place_++, static_cast<float>(logged),
+                           expected);
     }
   }
 
   const std::string name_;
   ReportSink& sink_;
+  const size_t row_;
   oracle::Comparison comparison_{oracle::Grid::kFp32};
   size_t place_ = 0;
 };

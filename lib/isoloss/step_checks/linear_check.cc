@@ -13,6 +13,7 @@ namespace {
 using oracle::Comparison;
 using oracle::Estimate;
 using oracle::Grid;
+using oracle::Sample;
 using oracle::ScalarOperand;
 using oracle::ScalarProduct;
 
@@ -187,15 +188,31 @@ void Compare(const ScalarProduct& product, Grid grid, size_t row, size_t column,
   }
 }
 
-/// Compares all elements of a product with the rows of `values` from `begin`
-/// on.
-void CompareAll(const ScalarProduct& product, Grid grid,
-                const Matrix<float>& values, size_t begin,
-                Comparison& comparison) {
+/// Calls use(i, j, sum) for each sum that the sample sees. The product's rows
+/// are those of the tensor from `begin` on. If the sums are rounded to `grid`,
+/// they may be rounded before.
+void ForEachSum(const ScalarProduct& product, Grid grid, const Sample& sample,
+                size_t begin, const ScalarProduct::Use& use) {
+  if (!sample.all()) {
+    product.ForEachOf(sample.In(begin, begin + product.rows()), begin, use);
+  } else if (grid == Grid::kBf16) {
+    product.ForEachRounded(use);
+  } else {
+    product.ForEach(use);
+  }
+}
+
+/// Compares what the sample sees of a product with the rows of `values` from
+/// `begin` on.
+void CompareSums(const ScalarProduct& product, Grid grid,
+                 const Matrix<float>& values, size_t begin,
+                 const Sample& sample, Comparison& comparison) {
   const auto compare = [&](size_t i, size_t j, const Estimate& sum) {
     Compare(product, grid, begin + i, j, values(begin + i, j), sum, comparison);
   };
-  if (grid != Grid::kBf16) return product.ForEach(compare);
+  if (grid != Grid::kBf16 || !sample.all()) {
+    return ForEachSum(product, Grid::kFp32, sample, begin, compare);
+  }
   comparison.AddEqual(product.ForEachUncertain(
       values.view().Rows(begin, product.rows()), compare));
 }
@@ -274,14 +291,16 @@ void CheckFprop(const StepInputs& inputs, const LinearSite& site,
   RequireRows(x, groups, sink);
   RequireRows(y, groups, sink);
 
+  const Sample sample = inputs.SampleOf(y.name);
   Comparison comparison(site.output);
   for (size_t g = 0; g < groups.count(); ++g) {
     const size_t begin = groups.begins[g];
     const ScalarProduct product(operands.Rows(GemmRole::kFprop, x.values, g),
                                 operands.Weight(GemmRole::kFprop, w.values, g),
                                 operands.For(GemmRole::kFprop));
-    CompareAll(product, site.output, y.values, begin, comparison);
+    CompareSums(product, site.output, y.values, begin, sample, comparison);
   }
+  comparison.AddUnseen(sample);
   sink.Add(y.name, comparison);
 }
 
@@ -300,6 +319,7 @@ void CheckDgrad(const StepInputs& inputs, const LinearSite& site,
   const Matrix<float>* addend =
       site.dgrad_addend.empty() ? nullptr
                                 : &inputs.record.At(site.dgrad_addend).values;
+  const Sample sample = inputs.SampleOf(dx.name);
   Comparison comparison(inputs.activations);
   for (size_t g = 0; g < groups.count(); ++g) {
     const size_t begin = groups.begins[g];
@@ -307,7 +327,8 @@ void CheckDgrad(const StepInputs& inputs, const LinearSite& site,
                                 operands.Weight(GemmRole::kDgrad, w.values, g),
                                 operands.For(GemmRole::kDgrad));
     if (addend == nullptr) {
-      CompareAll(product, inputs.activations, dx.values, begin, comparison);
+      CompareSums(product, inputs.activations, dx.values, begin, sample,
+                  comparison);
       continue;
     }
     const auto compare = [&](size_t i, size_t j, const Estimate& dot) {
@@ -316,12 +337,9 @@ void CheckDgrad(const StepInputs& inputs, const LinearSite& site,
               Added(product, inputs.activations, (*addend)(row, j), dot),
               comparison);
     };
-    if (inputs.activations == Grid::kBf16) {
-      product.ForEachRounded(compare);
-    } else {
-      product.ForEach(compare);
-    }
+    ForEachSum(product, inputs.activations, sample, begin, compare);
   }
+  comparison.AddUnseen(sample);
   sink.Add(dx.name, comparison);
 }
 
@@ -334,19 +352,22 @@ void CheckWgrad(const StepInputs& inputs, const LinearSite& site,
   const SiteGroups& groups = operands.groups();
   const size_t out = dw.values.rows() / site.groups;
   const Grid grid = WgradGrid(inputs);
+  const Sample sample = inputs.SampleOf(dw.name);
   Comparison comparison(grid);
   for (size_t g = 0; g < groups.count(); ++g) {
     const ScalarProduct product(operands.Columns(Side::kLeft, dy.values, g),
                                 operands.Columns(Side::kRight, x.values, g),
                                 operands.For(GemmRole::kWgrad),
                                 groups.SegmentsOf(g));
-    CompareAll(product, grid, dw.values, g * out, comparison);
+    CompareSums(product, grid, dw.values, g * out, sample, comparison);
   }
+  comparison.AddUnseen(sample);
   sink.Add(dw.name, comparison);
 }
 
 std::vector<Estimate> WeightGradient(const StepInputs& inputs,
-                                     const LinearSite& site) {
+                                     const LinearSite& site,
+                                     const Sample& sample) {
   ISOLOSS_ASSERT(site.groups == 1);
   const SiteOperands operands(inputs, site);
   const Matrix<float>& dy = inputs.record.At(site.name + "_gradient").values;
@@ -355,10 +376,13 @@ std::vector<Estimate> WeightGradient(const StepInputs& inputs,
                               operands.Columns(Side::kRight, x, 0),
                               operands.For(GemmRole::kWgrad),
                               operands.groups().SegmentsOf(0));
-  std::vector<Estimate> result(product.rows() * product.cols());
-  product.ForEach([&](size_t i, size_t j, const Estimate& dot) {
-    result[i * product.cols() + j] = RoundedOnTheWay(WgradGrid(inputs), dot);
-  });
+  std::vector<Estimate> result(sample.seen());
+  size_t next = 0;
+  const auto store = [&](size_t i, size_t j, const Estimate& dot) {
+    const size_t place = sample.all() ? i * product.cols() + j : next++;
+    result[place] = RoundedOnTheWay(WgradGrid(inputs), dot);
+  };
+  ForEachSum(product, Grid::kFp32, sample, 0, store);
   return result;
 }
 

@@ -46,10 +46,11 @@ void CheckDgrad(const StepInputs& inputs, const LinearSite& site,
 void CheckWgrad(const StepInputs& inputs, const LinearSite& site,
                 ReportSink& sink);
 
-/// Returns dy^T x of a site with one group, rounded as the recipe says, [out *
-/// in] row-major.
+/// Returns what a sample sees of dy^T x, row by row, of a site with one group.
+/// It is rounded as the recipe says.
 std::vector<oracle::Estimate> WeightGradient(const StepInputs& inputs,
-                                             const LinearSite& site);
+                                             const LinearSite& site,
+                                             const oracle::Sample& sample);
 
 /// Adds all three checks of all sites.
 void AddLinearParts(const StepInputs& inputs, std::vector<CheckPart>& parts);

@@ -17,7 +17,7 @@ namespace isoloss::step_checks {
 namespace {
 
 std::string LoggedDataset(const char* dataset) {
-  return std::string(kLogPrefix) + dataset;
+  return std::string(runlog::kLogPrefix) + dataset;
 }
 
 /// Returns how many tokens chose each expert of a MoE layer.
@@ -187,13 +187,15 @@ void CheckParameters(const StepInputs& inputs,
 
 }  // namespace
 
-void CheckLog(const StepInputs& inputs, const runlog::RunLog& rows,
-              ReportSink& sink) {
-  CheckSteps(inputs, rows.steps, sink);
-  CheckMoeColumns(inputs, rows.moe, sink);
-  CheckParameters(inputs, rows.parameters, sink);
-  CheckLoggedExchange(inputs, rows.exchange, sink);
-  CheckLoggedTensors(inputs, rows.tensors, sink);
+void AddLogParts(const StepInputs& inputs, const runlog::RunLog& rows,
+                 std::vector<CheckPart>& parts) {
+  parts.emplace_back([&rows](const StepInputs& step, ReportSink& sink) {
+    CheckSteps(step, rows.steps, sink);
+    CheckMoeColumns(step, rows.moe, sink);
+    CheckParameters(step, rows.parameters, sink);
+    CheckLoggedExchange(step, rows.exchange, sink);
+  });
+  AddLoggedTensorParts(inputs, rows.tensors, parts);
 }
 
 }  // namespace isoloss::step_checks

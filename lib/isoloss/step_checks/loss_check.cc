@@ -105,27 +105,34 @@ void CheckLoss(const StepInputs& inputs, ReportSink& sink) {
   // The kernel gets the scale in FP32.
   const auto scale = static_cast<double>(static_cast<float>(1.0 / counted));
 
+  // The losses of the rows in which it sees a gradient are compared.
+  const oracle::Sample sample = inputs.SampleOf("lm_head_gradient");
   Comparison of_losses(oracle::Grid::kFp32);
   Comparison of_gradient(inputs.activations);
   double sum = 0.0;
   for (size_t t = 0; t < logits.rows(); ++t) {
     sum += static_cast<double>(losses(t, 0));
+    if (!sample.Sees(t)) continue;
     if (labels[t] == kIgnoredLabel) {
       of_losses.AddExact(t, 0, losses(t, 0), 0.0f);
-      for (size_t j = 0; j < logits.cols(); ++j) {
+      sample.ForEachIn(t, [&](size_t, size_t j) {
         of_gradient.AddExact(t, j, gradient(t, j), 0.0f);
-      }
+      });
       continue;
     }
     const auto label = static_cast<size_t>(labels[t]);
     const LossRow row(logits.Row(t), logits.cols());
     of_losses.Add(t, 0, losses(t, 0), row.Loss(label));
     const Estimate factor = row.Factor(scale);
-    for (size_t j = 0; j < logits.cols(); ++j) {
+    sample.ForEachIn(t, [&](size_t, size_t j) {
       of_gradient.Add(t, j, gradient(t, j),
                       row.Gradient(j, label, scale, factor));
-    }
+    });
   }
+  of_losses.AddUnseen(
+      static_cast<int64_t>(losses.rows()) - of_losses.elements(),
+      static_cast<int64_t>(sample.draws()));
+  of_gradient.AddUnseen(sample);
   sink.Add("loss_output", of_losses);
   sink.Add("lm_head_gradient", of_gradient);
   CheckMeanLoss(inputs, sum, counted, sink);

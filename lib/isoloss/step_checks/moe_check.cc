@@ -25,6 +25,7 @@ using oracle::Comparison;
 using oracle::Estimate;
 using oracle::Exactly;
 using oracle::Grid;
+using oracle::Sample;
 using oracle::Sum32;
 
 using expert_parallel::Algorithm;
@@ -180,12 +181,14 @@ class Combiner {
 class MoeOracle {
  public:
   MoeOracle(const StepRecord& record, const model::ModelConfig& config,
-            size_t layer, const MeshConfig& mesh, Grid grid, ReportSink& sink)
+            size_t layer, const MeshConfig& mesh, Grid grid, ReportSink& sink,
+            const Sampling& sampling)
       : record_(record),
         c_(config),
         mesh_(mesh),
         grid_(grid),
         sink_(sink),
+        sampling_(sampling),
         layer_("layers." + std::to_string(layer)),
         experts_(layer_ + ".moe.routed_experts"),
         ids_(record.ExpertIds(layer_ + ".moe.router")),
@@ -206,7 +209,9 @@ class MoeOracle {
   MatrixView<const float> Of(const std::string& tensor) const {
     return record_.At(tensor).values.view();
   }
-  size_t tokens() const { return ids_.rows(); }
+  Sample SampleOf(const std::string& tensor) const {
+    return sampling_.Of(tensor, Of(tensor).rows(), Of(tensor).cols());
+  }
   std::span<const int32_t> IdsOf(size_t t) const {
     return {ids_.Row(t), ids_.cols()};
   }
@@ -229,6 +234,7 @@ class MoeOracle {
   const MeshConfig& mesh_;
   const Grid grid_;
   ReportSink& sink_;
+  const Sampling& sampling_;
   const std::string layer_;
   const std::string experts_;
   const MatrixView<const int32_t> ids_;    // [T, K]
@@ -276,23 +282,23 @@ void MoeOracle::CheckCombine() {
   const MatrixView<const float> rows = Of(experts_ + ".w2_output");
   const MatrixView<const float> values = Of(experts_ + "_output");
   const WeightSite site = mesh_.options.weight_site;
+  const Sample sample = SampleOf(experts_ + "_output");
   Comparison comparison(grid_);
   std::vector<Estimate> terms(c_.top_k);
-  for (size_t t = 0; t < tokens(); ++t) {
-    for (size_t i = 0; i < values.cols(); ++i) {
-      for (size_t k = 0; k < c_.top_k; ++k) {
-        Estimate& term = terms[k];
-        term = Exactly(static_cast<double>(rows(RowOf(t, k), i)));
-        if (site == WeightSite::kBeforeFc2) continue;
-        term = term * static_cast<double>(weights_(t, k));
-        if (site == WeightSite::kSource) continue;
-        term = RoundedOnTheWay(grid_, Operation32(term));
-      }
-      const size_t roundings = site == WeightSite::kSource ? 1 : 0;
-      comparison.Add(t, i, values(t, i),
-                     combiner_.Combine(t, IdsOf(t), terms, roundings));
+  sample.ForEach([&](size_t t, size_t i) {
+    for (size_t k = 0; k < c_.top_k; ++k) {
+      Estimate& term = terms[k];
+      term = Exactly(static_cast<double>(rows(RowOf(t, k), i)));
+      if (site == WeightSite::kBeforeFc2) continue;
+      term = term * static_cast<double>(weights_(t, k));
+      if (site == WeightSite::kSource) continue;
+      term = RoundedOnTheWay(grid_, Operation32(term));
     }
-  }
+    const size_t roundings = site == WeightSite::kSource ? 1 : 0;
+    comparison.Add(t, i, values(t, i),
+                   combiner_.Combine(t, IdsOf(t), terms, roundings));
+  });
+  comparison.AddUnseen(sample);
   sink_.Add(experts_ + "_output", comparison);
 }
 
@@ -319,29 +325,31 @@ void MoeOracle::CheckOutputGradients() {
   const MatrixView<const float> dweights = Of(of_weights);
   const Matrix<float> sent = AfterPayload(
       Of(layer_ + "_gradient"), mesh_.options.gradient_payload, grid_);
+  const Sample of_gradients = SampleOf(experts_ + ".w2_gradient");
   Comparison gradients(grid_);
-  Comparison weights(Grid::kFp32);
-  for (size_t r = 0; r < rows_.rows(); ++r) {
+  of_gradients.ForEach([&](size_t r, size_t i) {
     if (rows_.token_of_row[r] < 0) {
-      for (size_t i = 0; i < dout.cols(); ++i) {
-        gradients.AddExact(r, i, dout(r, i), 0.0f);
-      }
-      continue;
+      return gradients.AddExact(r, i, dout(r, i), 0.0f);
     }
     const auto t = static_cast<size_t>(rows_.token_of_row[r]);
     const auto k = static_cast<size_t>(rows_.slot_of_row[r]);
-    for (size_t i = 0; i < dout.cols(); ++i) {
-      if (BeforeFc2()) {
-        gradients.AddExact(r, i, dout(r, i), sent(t, i));
-        continue;
-      }
-      const Estimate row = Exactly(static_cast<double>(sent(t, i)));
-      gradients.Add(
-          r, i, dout(r, i),
-          LastOperation32(grid_, row * static_cast<double>(weights_(t, k))));
-    }
+    if (BeforeFc2()) return gradients.AddExact(r, i, dout(r, i), sent(t, i));
+    const Estimate row = Exactly(static_cast<double>(sent(t, i)));
+    gradients.Add(
+        r, i, dout(r, i),
+        LastOperation32(grid_, row * static_cast<double>(weights_(t, k))));
+  });
+  gradients.AddUnseen(of_gradients);
+  const Sample some = SampleOf(of_weights);
+  Comparison weights(Grid::kFp32);
+  for (size_t r = 0; r < rows_.rows(); ++r) {
+    if (rows_.token_of_row[r] < 0) continue;
+    const auto t = static_cast<size_t>(rows_.token_of_row[r]);
+    const auto k = static_cast<size_t>(rows_.slot_of_row[r]);
+    if (!some.Sees(t, k)) continue;
     weights.Add(t, k, dweights(t, k), WeightGradient(sent.Row(t), r));
   }
+  weights.AddUnseen(some);
   sink_.Add(experts_ + ".w2_gradient", gradients);
   sink_.Add(of_weights, weights);
 }
@@ -353,22 +361,22 @@ void MoeOracle::CheckInputGradient() {
   const RecordedTensor* shared =
       record_.Find(layer_ + ".moe.shared_experts.w3_dgrad");
   const MatrixView<const float> values = Of(layer_ + ".ffn_norm_gradient");
+  const Sample sample = SampleOf(layer_ + ".ffn_norm_gradient");
   Comparison comparison(grid_);
   std::vector<Estimate> terms(c_.top_k);
-  for (size_t t = 0; t < tokens(); ++t) {
-    for (size_t i = 0; i < values.cols(); ++i) {
-      for (size_t k = 0; k < c_.top_k; ++k) {
-        terms[k] = Exactly(static_cast<double>(rows(RowOf(t, k), i)));
-      }
-      Estimate rest = Exactly(static_cast<double>(gate(t, i)));
-      if (shared != nullptr) {
-        const auto addend = static_cast<double>(shared->values(t, i));
-        rest = oracle::Operation32(rest + Exactly(addend));
-      }
-      const Estimate sum = combiner_.Combine(t, IdsOf(t), terms, 0);
-      comparison.Add(t, i, values(t, i), LastOperation32(grid_, sum + rest));
+  sample.ForEach([&](size_t t, size_t i) {
+    for (size_t k = 0; k < c_.top_k; ++k) {
+      terms[k] = Exactly(static_cast<double>(rows(RowOf(t, k), i)));
     }
-  }
+    Estimate rest = Exactly(static_cast<double>(gate(t, i)));
+    if (shared != nullptr) {
+      const auto addend = static_cast<double>(shared->values(t, i));
+      rest = oracle::Operation32(rest + Exactly(addend));
+    }
+    const Estimate sum = combiner_.Combine(t, IdsOf(t), terms, 0);
+    comparison.Add(t, i, values(t, i), LastOperation32(grid_, sum + rest));
+  });
+  comparison.AddUnseen(sample);
   sink_.Add(layer_ + ".ffn_norm_gradient", comparison);
 }
 
@@ -459,8 +467,8 @@ Matrix<float> AfterPayload(MatrixView<const float> rows,
 
 void CheckMoe(const StepRecord& record, const model::ModelConfig& config,
               size_t layer, const MeshConfig& mesh, Grid activations,
-              ReportSink& sink) {
-  MoeOracle(record, config, layer, mesh, activations, sink).Run();
+              ReportSink& sink, const Sampling& sampling) {
+  MoeOracle(record, config, layer, mesh, activations, sink, sampling).Run();
 }
 
 }  // namespace isoloss::step_checks

@@ -9,6 +9,7 @@
 #include "isoloss/model/config.h"
 #include "isoloss/oracle/estimate.h"
 #include "isoloss/step_checks/report_sink.h"
+#include "isoloss/step_checks/sampling.h"
 #include "isoloss/step_checks/step_record.h"
 
 namespace isoloss::step_checks {
@@ -57,6 +58,7 @@ Matrix<float> AfterPayload(MatrixView<const float> rows,
 /// Errors   FormatError if the step did not announce one of them.
 void CheckMoe(const StepRecord& record, const model::ModelConfig& config,
               size_t layer, const expert_parallel::MeshConfig& mesh,
-              oracle::Grid activations, ReportSink& sink);
+              oracle::Grid activations, ReportSink& sink,
+              const Sampling& sampling = {});
 
 }  // namespace isoloss::step_checks

@@ -51,9 +51,10 @@ Estimate InverseRoot(const float* x, size_t width, float eps) {
 /// Computes the gradients of one row.
 class RowBackward {
  public:
+  /// `r` is the row's InverseRoot.
   RowBackward(const float* x, const float* dy, const float* weight,
-              size_t width, float eps)
-      : x_(x), dy_(dy), r_(InverseRoot(x, width, eps)) {
+              size_t width, const Estimate& r)
+      : x_(x), r_(r) {
     g_.reserve(width);
     oracle::Sum32 dot;
     for (size_t i = 0; i < width; ++i) {
@@ -73,20 +74,19 @@ class RowBackward {
     const Estimate inner = Difference(g_[i], Rounded32(Product(c_, X(i))));
     return Rounded32(Product(r_, Rounded32(inner)));
   }
-  /// Returns what this token adds to the weight's gradient.
-  Estimate WeightTerm(size_t i) const {
-    const Estimate product = Rounded32(
-        Exactly(static_cast<double>(dy_[i]) * static_cast<double>(x_[i])));
-    return Product(product, r_);
-  }
 
  private:
   const float* x_;
-  const float* dy_;
   std::vector<Estimate> g_;  // dy * weight
   Estimate r_;
   Estimate c_;
 };
+
+/// Returns what an element of a row adds to the weight's gradient.
+Estimate WeightTerm(float x, float dy, const Estimate& r) {
+  return Product(
+      Rounded32(Exactly(static_cast<double>(dy) * static_cast<double>(x))), r);
+}
 
 /// The layer gets the output of the module `below`.
 void AddPlacesOfLayer(const model::ModelConfig& config,
@@ -149,17 +149,20 @@ void CheckNormForward(const StepInputs& inputs, const NormPlace& place,
   const MatrixView<const float> y = ColumnsOf(inputs, place.out);
   const Matrix<float> w = GainsOf(inputs, place);
   const auto eps = static_cast<float>(inputs.config.norm_eps);
+  const oracle::Sample sample = inputs.SampleOf(place.out.name);
   Comparison comparison(inputs.activations);
   for (size_t t = 0; t < x.rows(); ++t) {
+    if (!sample.Sees(t)) continue;
     const Estimate r = InverseRoot(x.Row(t), x.cols(), eps);
-    for (size_t i = 0; i < x.cols(); ++i) {
+    sample.ForEachIn(t, [&](size_t, size_t i) {
       const Estimate scaled = Rounded32(r * static_cast<double>(x(t, i)));
       Estimate value = scaled * static_cast<double>(w(0, i));
       // On FP32's grid the last operation's rounding is the tensor's own.
       if (inputs.activations == oracle::Grid::kBf16) value = Rounded32(value);
       comparison.Add(t, i, y(t, i), value);
-    }
+    });
   }
+  comparison.AddUnseen(sample);
   sink.Add(place.out.name, comparison);
 }
 
@@ -174,20 +177,28 @@ void CheckNormBackward(const StepInputs& inputs, const NormPlace& place,
   if (!place.addend.empty()) addend = inputs.Values(place.addend);
   const auto eps = static_cast<float>(inputs.config.norm_eps);
 
+  // The tensor may have other columns, which another check looks at.
+  const oracle::Sample sample = inputs.sampling.Of(
+      place.in_gradient.name + "/" + place.name, dx.rows(), dx.cols());
   Comparison comparison(inputs.activations);
   std::vector<oracle::Sum32> sums(x.cols());
   for (size_t t = 0; t < x.rows(); ++t) {
-    const RowBackward row(x.Row(t), dy.Row(t), w.Row(0), x.cols(), eps);
+    const Estimate r = InverseRoot(x.Row(t), x.cols(), eps);
     for (size_t i = 0; i < x.cols(); ++i) {
+      sums[i].Add(WeightTerm(x(t, i), dy(t, i), r));
+    }
+    if (!sample.Sees(t)) continue;
+    const RowBackward row(x.Row(t), dy.Row(t), w.Row(0), x.cols(), r);
+    sample.ForEachIn(t, [&](size_t, size_t i) {
       Estimate value = row.Dx(i);
       if (!addend.empty()) {
         value = Rounded32(RoundedOnTheWay(inputs.activations, value) +
                           Exactly(static_cast<double>(addend(t, i))));
       }
       comparison.Add(t, place.in_gradient.first + i, dx(t, i), value);
-      sums[i].Add(row.WeightTerm(i));
-    }
+    });
   }
+  comparison.AddUnseen(sample);
   sink.Add(place.in_gradient.name, comparison);
 
   Comparison weights(oracle::Grid::kFp32);

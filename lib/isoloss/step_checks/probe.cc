@@ -17,6 +17,7 @@
 #include "isoloss/step_checks/precision_probe.h"
 #include "isoloss/step_checks/probe_cases.h"
 #include "isoloss/step_checks/probe_log_builder.h"
+#include "isoloss/step_checks/sampling.h"
 #include "isoloss/step_checks/step_oracle.h"
 #include "isoloss/train/arm_recipes.h"
 #include "isoloss/train/continuation.h"
@@ -165,6 +166,10 @@ struct Subject {
   const ProbeOptions& options;
 };
 
+bool IsSampled(const Subject& subject, const train::Experiment& experiment) {
+  return !subject.options.full && IsLarge(experiment);
+}
+
 /// Each function returns whether the run finished its last step with finite
 /// numbers.
 using CaseFunction = bool (*)(const Subject& subject,
@@ -194,11 +199,16 @@ bool ProbeExchange(const Subject& subject, const ProbeCase& probe_case,
         const size_t phase = runlog::PhaseAt(phases, rows.steps.step.back());
         const oracle::Grid activations =
             oracle::ActivationGrid(train::ArmRecipe(phases[phase].arm));
+        const int64_t step = rows.steps.step.back();
+        const Sampling sampling =
+            IsSampled(subject, experiment)
+                ? Sampling(subject.seed, static_cast<uint64_t>(step))
+                : Sampling();
         for (size_t layer = config.n_dense_layers; layer < config.n_layers;
              ++layer) {
-          CheckMoe(record, config, layer, mesh, activations, sink);
+          CheckMoe(record, config, layer, mesh, activations, sink, sampling);
         }
-        builder.Add(rows.steps.step.back(), sink);
+        builder.Add(step, sink);
       });
   const runlog::RunLog log =
       Train(options, experiment, arm, subject.seed, subject.corpus,
@@ -225,7 +235,10 @@ bool ProbeSteps(const Subject& subject, const ProbeCase& probe_case,
       options.steps, plain ? options.plain_steps : StepsOfPhases(subject.arm));
   const int64_t steps = std::min(wanted, experiment.train.steps);
   std::optional<Executor> own_team;
-  if (probe_case.threads > 0) own_team.emplace(probe_case.threads);
+  // A device computes all cases itself.
+  if (probe_case.threads > 0 && subject.executor.memory().is_host()) {
+    own_team.emplace(probe_case.threads);
+  }
   Executor& executor = own_team ? *own_team : subject.executor;
   const train::RunHooks caller =
       HooksOf(options, experiment, subject.arm, subject.seed);
@@ -254,7 +267,8 @@ bool ProbeSteps(const Subject& subject, const ProbeCase& probe_case,
   listener.hooks().edit_initial_weights = [&](model::ParameterSet& weights) {
     if (probe_case.edit != nullptr) probe_case.edit(experiment.model, weights);
     if (caller.edit_initial_weights) caller.edit_initial_weights(weights);
-    oracle.emplace(experiment, arm, subject.seed, weights);
+    oracle.emplace(experiment, arm, subject.seed, weights,
+                   IsSampled(subject, experiment));
   };
   const runlog::RunLog log = Train(options, experiment, arm, subject.seed,
                                    subject.corpus, executor, listener.hooks());

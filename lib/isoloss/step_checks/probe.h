@@ -30,6 +30,8 @@ struct ProbeOptions {
   /// not show what makes two runs differ, nor an error that this difference
   /// hides.
   int64_t plain_steps = 0;
+  /// Looks at all elements of each tensor, even of large steps (sampling.h).
+  bool full = false;
   /// Cases that only check the exchange have this many steps.
   int64_t exchange_steps = 32;
   /// They are names of ProbeCases; empty means all.
@@ -65,7 +67,7 @@ struct ProbeOptions {
 /// Errors   ConfigError for an unknown case, no steps, or if `corpus` or an arm
 ///          do not fit the experiment; as ProbePrecision.
 /// Exact    rows depend on the experiment, the arm, the seed, the corpus and
-///          what `hooks` do; not on the executor.
+///          what `hooks` do; not on the executor. So do samples.
 /// Cost     memory: all tensors of one step, and 8 bytes a token of the corpus.
 runlog::ProbeLog ProbeArm(const train::Experiment& experiment,
                           const train::Arm& arm, uint64_t seed,

@@ -17,6 +17,7 @@
 #include "isoloss/precision/recipe.h"
 #include "isoloss/step_checks/moe_check.h"
 #include "isoloss/step_checks/report_sink.h"
+#include "isoloss/step_checks/sampling.h"
 #include "isoloss/step_checks/step_record.h"
 
 namespace isoloss::step_checks {
@@ -43,10 +44,16 @@ struct StepInputs {
   uint64_t step = 0;
   /// An operand that is missing here has no history.
   const OperandHistories& histories;
+  Sampling sampling = {};
 
   size_t tokens() const { return batch.tokens.size(); }
   MatrixView<const float> Values(const std::string& name) const {
     return record.At(name).values.view();
+  }
+  /// Returns the elements of an announced tensor that are looked at.
+  oracle::Sample SampleOf(const std::string& name) const {
+    const Matrix<float>& values = record.At(name).values;
+    return sampling.Of(name, values.rows(), values.cols());
   }
 };
 

@@ -82,14 +82,16 @@ std::vector<StepOracle::Phase> StepOracle::MakePhases(
 
 StepOracle::StepOracle(const train::Experiment& experiment,
                        const train::Arm& arm, uint64_t seed,
-                       const model::ParameterSet& initial)
+                       const model::ParameterSet& initial, bool sampled)
     : config_(experiment.model),
       seed_(seed),
       routing_(experiment.routing.mode),
+      is_sampled_(sampled),
       phases_(MakePhases(experiment, arm)),
       mesh_(MeshOf(experiment, arm)),
       amax_(RecipesOf(phases_)),
-      update_(experiment.model, experiment.train, initial) {
+      update_(experiment.model, experiment.train, initial,
+              is_sampled_ ? Sampling(seed, 0) : Sampling()) {
   if (routing_ == model::RoutingMode::kReplay) {
     replay_.emplace(experiment.ReplayPath(seed), train::ShapeOf(experiment));
   }
@@ -105,24 +107,26 @@ void StepOracle::Check(const StepRecord& record, const corpus::Batch& batch,
   }
   const size_t place = runlog::PhaseAt(phases_, outcome.row.step);
   const Phase& phase = phases_[place];
-  const StepInputs inputs = {.record = record,
-                             .config = config_,
-                             .recipe = phase.recipe,
-                             .activations = phase.activations,
-                             .batch = batch,
-                             .mesh = mesh_,
-                             .expert_rows = expert_rows,
-                             .loss = outcome.row.loss_nats,
-                             .seed = seed_,
-                             .step = static_cast<uint64_t>(outcome.row.step),
-                             .histories = amax_.histories(place)};
+  const auto step = static_cast<uint64_t>(outcome.row.step);
+  const StepInputs inputs = {
+      .record = record,
+      .config = config_,
+      .recipe = phase.recipe,
+      .activations = phase.activations,
+      .batch = batch,
+      .mesh = mesh_,
+      .expert_rows = expert_rows,
+      .loss = outcome.row.loss_nats,
+      .seed = seed_,
+      .step = step,
+      .histories = amax_.histories(place),
+      .sampling = is_sampled_ ? Sampling(seed_, step) : Sampling()};
   next_step_ = outcome.row.step + 1;
   CheckFormats(sink);
   // If a tensor is missing, some check could not read its input.
   if (!HasAllTensors(inputs, sink)) return;
   RunParts(Parts(inputs, outcome), inputs, executor, sink);
   update_.Check(record, outcome, phase.activations, executor, sink);
-  if (outcome.log != nullptr) CheckLog(inputs, *outcome.log, sink);
   if (!expert_rows.empty()) sink.SetBytes(CountExchangeBytes(inputs));
   RequireAllChecked(inputs, sink);
   amax_.EndStep(inputs);
@@ -154,7 +158,8 @@ std::vector<CheckPart> StepOracle::Parts(const StepInputs& inputs,
     parts.emplace_back([layer](const StepInputs& step, ReportSink& sink) {
       CheckAttention(step.record, step.config, layer, step.batch,
                      step.activations, sink,
-                     {step.recipe.recipe().attention, step.seed, step.step});
+                     {step.recipe.recipe().attention, step.seed, step.step,
+                      step.sampling});
     });
   }
   AddLinearParts(inputs, parts);
@@ -162,7 +167,7 @@ std::vector<CheckPart> StepOracle::Parts(const StepInputs& inputs,
        ++layer) {
     parts.emplace_back([layer](const StepInputs& step, ReportSink& sink) {
       CheckMoe(step.record, step.config, layer, step.mesh, step.activations,
-               sink);
+               sink, step.sampling);
     });
     const size_t moe_layer = layer - config_.n_dense_layers;
     const std::span counts(outcome.tokens_per_expert.Row(moe_layer),
@@ -175,6 +180,7 @@ std::vector<CheckPart> StepOracle::Parts(const StepInputs& inputs,
   parts.emplace_back(CheckLoss);
   AddNormParts(inputs, parts);
   AddElementwiseParts(inputs, parts);
+  if (outcome.log != nullptr) AddLogParts(inputs, *outcome.log, parts);
   return parts;
 }
 
@@ -191,8 +197,9 @@ void StepOracle::RequireAllChecked(const StepInputs& inputs,
   for (const RecordedTensor* tensor : inputs.record.tensors()) {
     const auto found = sink.comparisons().find(tensor->name);
     const auto size = static_cast<int64_t>(tensor->values.size());
-    if (found == sink.comparisons().end() ? size > 0
-                                          : found->second.elements() < size) {
+    if (found == sink.comparisons().end()
+            ? size > 0
+            : found->second.tensor_elements() < size) {
       ReportFault(tensor->name, sink);
     }
   }

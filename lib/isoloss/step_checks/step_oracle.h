@@ -37,11 +37,13 @@ expert_parallel::MeshConfig MeshOf(const train::Experiment& experiment,
 class StepOracle {
  public:
   /// `initial` are the master weights before the first step. `seed` selects the
-  /// random bits and names the log of a replayed routing.
-  /// Errors   ConfigError if the arm's recipe does not fit the model; those of
+  /// random bits and names the log of a replayed routing. If `sampled`, it
+  /// looks at some elements of each large tensor (sampling.h). Errors
+  /// ConfigError if the arm's recipe does not fit the model; those of
   ///          train::RoutingReplay.
   StepOracle(const train::Experiment& experiment, const train::Arm& arm,
-             uint64_t seed, const model::ParameterSet& initial);
+             uint64_t seed, const model::ParameterSet& initial,
+             bool sampled = false);
 
   /// Verifies the next step, which a single process announced as `record` of
   /// `batch`. A tensor of the model is `other` if it was not announced, was
@@ -75,6 +77,7 @@ class StepOracle {
   const model::ModelConfig config_;
   const uint64_t seed_;
   const model::RoutingMode routing_;
+  const bool is_sampled_;
   const std::vector<Phase> phases_;
   int64_t next_step_ = 1;
   const expert_parallel::MeshConfig mesh_;

@@ -18,6 +18,8 @@ void StepRecord::OnTensor(const model::Tensor& tensor) {
   RecordedTensor& copy = place->second;
   copy.name = name;
   copy.kind = tensor.kind;
+  const auto before = before_.find(name);
+  if (before != before_.end()) copy.values = std::move(before->second.values);
   copy.values.ResizeUninitialized(tensor.values.rows(), tensor.values.cols());
   for (size_t row = 0; row < tensor.values.rows(); ++row) {
     std::copy_n(tensor.values.Row(row), tensor.values.cols(),
@@ -82,7 +84,7 @@ MatrixView<const int32_t> StepRecord::ExpertIds(
 }
 
 void StepRecord::Clear() {
-  tensors_.clear();
+  before_ = std::exchange(tensors_, {});
   routings_.clear();
   order_.clear();
   repeated_.clear();

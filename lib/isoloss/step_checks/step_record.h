@@ -50,10 +50,12 @@ class StepRecord : public model::TapSink {
   const std::vector<const RecordedTensor*>& tensors() const { return order_; }
   /// These names were announced more than once; only the first tensor is kept.
   const std::vector<std::string>& repeated() const { return repeated_; }
+  /// Forgets the step. The next one takes its memory.
   void Clear();
 
  private:
   std::map<std::string, RecordedTensor> tensors_;
+  std::map<std::string, RecordedTensor> before_;  // whose memory serves again
   std::map<std::string, Matrix<int32_t>> routings_;
   std::vector<const RecordedTensor*> order_;
   std::vector<std::string> repeated_;

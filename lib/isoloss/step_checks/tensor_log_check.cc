@@ -16,6 +16,11 @@
 namespace isoloss::step_checks {
 namespace {
 
+const std::string kLoggedDigests =
+    std::string(runlog::kLogPrefix) + "/tensors/digest";
+const std::string kLoggedStatistics =
+    std::string(runlog::kLogPrefix) + "/tensors/statistics";
+
 constexpr double kUndefinedStatistic = std::numeric_limits<double>::quiet_NaN();
 constexpr double kUnboundedStatistic = std::numeric_limits<double>::infinity();
 
@@ -264,25 +269,45 @@ const ExpertRows* ListsOf(const StepInputs& inputs,
   return nullptr;
 }
 
+/// Compares digest and statistics number `place` of the log.
+void CheckLoggedTensor(const StepInputs& inputs,
+                       const runlog::TensorColumns& tensors, size_t place,
+                       const oracle::Sample& of_statistics, ReportSink& sink) {
+  const RecordedTensor* tensor = inputs.record.Find(tensors.names[place]);
+  if (tensor == nullptr) return;  // a router's choice: only a digest
+  const std::vector<Segment> segments =
+      SegmentsOf(*tensor, ListsOf(inputs, *tensor));
+  if (!tensors.digest.empty()) {
+    FigureComparison(kLoggedDigests, sink, place)
+        .AddDigest(tensors.digest[place], DigestOfTensor(*tensor, segments));
+  }
+  if (tensors.statistics[runlog::kStat_numel].empty()) return;
+  FigureComparison statistics(kLoggedStatistics, sink, place);
+  if (of_statistics.Sees(place)) {
+    CheckStatistics(*tensor, segments, place, tensors, statistics);
+    return;
+  }
+  statistics.AddUnseen(
+      std::ranges::count_if(tensors.statistics,
+                            [place](const std::vector<double>& column) {
+                              return !column.empty() &&
+                                     !std::isnan(column[place]);
+                            }),
+      static_cast<int64_t>(of_statistics.draws()));
+}
+
 }  // namespace
 
-void CheckLoggedTensors(const StepInputs& inputs,
-                        const runlog::TensorColumns& tensors,
-                        ReportSink& sink) {
-  FigureComparison digests(std::string(kLogPrefix) + "/tensors/digest", sink);
-  FigureComparison statistics(std::string(kLogPrefix) + "/tensors/statistics",
-                              sink);
-  for (size_t i = 0; i < tensors.names.size(); ++i) {
-    const RecordedTensor* tensor = inputs.record.Find(tensors.names[i]);
-    if (tensor == nullptr) continue;  // a router's choice: only a digest
-    const std::vector<Segment> segments =
-        SegmentsOf(*tensor, ListsOf(inputs, *tensor));
-    if (!tensors.digest.empty()) {
-      digests.AddDigest(tensors.digest[i], DigestOfTensor(*tensor, segments));
-    }
-    if (!tensors.statistics[runlog::kStat_numel].empty()) {
-      CheckStatistics(*tensor, segments, i, tensors, statistics);
-    }
+void AddLoggedTensorParts(const StepInputs& inputs,
+                          const runlog::TensorColumns& tensors,
+                          std::vector<CheckPart>& parts) {
+  const oracle::Sample of_statistics = inputs.sampling.Of(
+      kLoggedStatistics, tensors.names.size(), 1, kStatisticsDraws);
+  for (size_t place = 0; place < tensors.names.size(); ++place) {
+    parts.emplace_back([&tensors, place, of_statistics](const StepInputs& step,
+                                                        ReportSink& sink) {
+      CheckLoggedTensor(step, tensors, place, of_statistics, sink);
+    });
   }
 }
 

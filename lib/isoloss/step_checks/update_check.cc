@@ -90,16 +90,21 @@ double OracleLearningRate(const train::TrainConfig& train, int64_t step) {
 
 UpdateOracle::UpdateOracle(const model::ModelConfig& config,
                            const train::TrainConfig& train,
-                           const model::ParameterSet& initial)
+                           const model::ParameterSet& initial,
+                           const Sampling& sampling)
     : train_(train),
       dense_layers_(config.n_dense_layers),
       expert_bias_(config.n_moe_layers(), config.num_experts) {
   for (const model::Parameter& parameter : initial.parameters()) {
-    Tensor& tensor = tensors_.emplace_back();
-    tensor.module = parameter.module;
-    tensor.parameter.CopyFrom(parameter.values);
-    tensor.first.resize(parameter.values.size());
-    tensor.second.resize(parameter.values.size());
+    const Matrix<float>& values = parameter.values;
+    Tensor& tensor = tensors_.emplace_back(
+        parameter.module, sampling.Of(parameter.module + "_parameter",
+                                      values.rows(), values.cols()));
+    tensor.sample.ForEach([&](size_t row, size_t column) {
+      tensor.parameter.push_back(values(row, column));
+    });
+    tensor.first.resize(tensor.parameter.size());
+    tensor.second.resize(tensor.parameter.size());
   }
 }
 
@@ -212,13 +217,13 @@ void UpdateOracle::CheckWeight(const StepRecord& record, const Tensor& tensor,
                                Grid activations, ReportSink& sink) const {
   const Matrix<float>& values = record.At(tensor.module + "_weight").values;
   Comparison comparison(activations);
-  for (size_t r = 0; r < values.rows(); ++r) {
-    for (size_t c = 0; c < values.cols(); ++c) {
-      comparison.AddExact(
-          r, c, values(r, c),
-          RoundTo(activations, static_cast<double>(tensor.parameter(r, c))));
-    }
-  }
+  size_t i = 0;
+  tensor.sample.ForEach([&](size_t r, size_t c) {
+    comparison.AddExact(
+        r, c, values(r, c),
+        RoundTo(activations, static_cast<double>(tensor.parameter[i++])));
+  });
+  comparison.AddUnseen(tensor.sample);
   sink.Add(tensor.module + "_weight", comparison);
 }
 
@@ -291,21 +296,22 @@ void UpdateOracle::CheckTensor(const StepRecord& record, const Scalars* scalars,
   const Matrix<float>& change = record.At(tensor.module + "_update").values;
   Comparison parameters(Grid::kFp32);
   Comparison changes(Grid::kFp32);
-  for (size_t r = 0; r < after.rows(); ++r) {
-    for (size_t c = 0; c < after.cols(); ++c) {
-      float& before = tensor.parameter(r, c);
-      const size_t i = r * after.cols() + c;
-      if (scalars != nullptr) {
-        parameters.Add(r, c, after(r, c),
-                       Updated(*scalars, before, gradient(r, c),
-                               tensor.first[i], tensor.second[i]));
-      } else {
-        parameters.AddExact(r, c, after(r, c), before);
-      }
-      changes.AddExact(r, c, change(r, c), after(r, c) - before);
-      before = after(r, c);
+  size_t i = 0;
+  tensor.sample.ForEach([&](size_t r, size_t c) {
+    float& before = tensor.parameter[i];
+    if (scalars != nullptr) {
+      parameters.Add(r, c, after(r, c),
+                     Updated(*scalars, before, gradient(r, c), tensor.first[i],
+                             tensor.second[i]));
+    } else {
+      parameters.AddExact(r, c, after(r, c), before);
     }
-  }
+    changes.AddExact(r, c, change(r, c), after(r, c) - before);
+    before = after(r, c);
+    ++i;
+  });
+  parameters.AddUnseen(tensor.sample);
+  changes.AddUnseen(tensor.sample);
   sink.Add(tensor.module + "_parameter", parameters);
   sink.Add(tensor.module + "_update", changes);
 }

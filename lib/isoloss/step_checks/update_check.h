@@ -12,8 +12,10 @@
 #include "isoloss/model/config.h"
 #include "isoloss/model/parameters.h"
 #include "isoloss/oracle/estimate.h"
+#include "isoloss/oracle/sample.h"
 #include "isoloss/runlog/run_log.h"
 #include "isoloss/step_checks/report_sink.h"
+#include "isoloss/step_checks/sampling.h"
 #include "isoloss/step_checks/step_record.h"
 #include "isoloss/train/config.h"
 
@@ -34,14 +36,16 @@ struct StepOutcome {
   const runlog::RunLog* log = nullptr;
 };
 
-/// Follows a run from its first step. Weights and biases are those that the run
+/// Follows a run from its first step. A sample has the same elements in all
+/// steps, whose moments are known. Weights and biases are those that the run
 /// announced. The announced gradients feed the moments in a double recursion,
 /// with the error that FP32 storage may have accumulated.
 class UpdateOracle {
  public:
   UpdateOracle(const model::ModelConfig& config,
                const train::TrainConfig& train,
-               const model::ParameterSet& initial);
+               const model::ParameterSet& initial,
+               const Sampling& sampling = {});
 
   /// The next step to be checked uses these selection biases, [MoE layers, E].
   MatrixView<const float> expert_bias() const { return expert_bias_.view(); }
@@ -67,7 +71,9 @@ class UpdateOracle {
   };
   struct Tensor {
     std::string module;
-    Matrix<float> parameter;
+    oracle::Sample sample;
+    // What is seen has these values, in the order of the sample.
+    std::vector<float> parameter;
     std::vector<Number> first;
     std::vector<Number> second;
   };

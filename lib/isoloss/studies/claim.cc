@@ -185,7 +185,11 @@ class Claim : public Study {
                      "from their first on: fewer make a pilot, which "
                      "finds the spread and decides nothing",
              .least = 2,
-             .most = 10'000}};
+             .most = 10'000},
+            {.name = "--on",
+             .value = &on_,
+             .help = "Where the models compute: cpu, or gpu",
+             .type_name = "DEVICE"}};
   }
 
   /// Leaves out arms that no contrast names.
@@ -279,7 +283,8 @@ class Claim : public Study {
                 .experiment =
                     campaign::ExperimentSource{
                         .file = (folder_ / cell.experiment).string(),
-                        .overrides = cell.overrides}
+                        .overrides = cell.overrides,
+                        .on = on_}
                         .Load()};
     train::Experiment& experiment = result.experiment;
     experiment.name = NameOf(folder_) + "-" + cell.name;
@@ -293,6 +298,7 @@ class Claim : public Study {
   }
 
   fs::path folder_;
+  std::string on_;
   size_t seeds_ = 0;               ///< 0: the experiments' own
   std::vector<size_t> own_seeds_;  ///< that each cell's experiment has
 

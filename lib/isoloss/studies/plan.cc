@@ -14,6 +14,7 @@
 #include "isoloss/campaign/plan_file.h"
 #include "isoloss/campaign/run_cost.h"
 #include "isoloss/compare/integrity.h"
+#include "isoloss/device/devices.h"
 #include "isoloss/logs/log_files.h"
 #include "isoloss/runlog/recorder.h"
 #include "isoloss/stats/divergence.h"
@@ -163,7 +164,7 @@ std::string CostText(const Plan& plan) {
 void EstimateCosts(std::vector<Cell>& cells) {
   campaign::ArmRates rates;
   for (Cell& cell : cells) {
-    if (cell.execute) continue;
+    if (cell.execute || !device::IsHere(cell.experiment.parallel.on)) continue;
     std::vector<train::Run> unknown = train::PlanRuns(cell.experiment);
     std::erase_if(unknown, [&](const train::Run& run) {
       return rates.contains(run.arm->name);
@@ -179,9 +180,12 @@ campaign::RunList ListRuns(const Plan& plan) {
   for (const Cell& cell : plan.cells) {
     list.on = cell.experiment.parallel.on;  // of all cells
     const std::vector<train::Run> runs = train::PlanRuns(cell.experiment);
-    const Crew crew = train::CrewFor(cell.experiment, runs.size());
-    const double thread_seconds =
-        cell.seconds * crew.workers / static_cast<double>(runs.size());
+    double thread_seconds = 0;
+    if (device::IsHere(list.on)) {
+      const Crew crew = train::CrewFor(cell.experiment, runs.size());
+      thread_seconds =
+          cell.seconds * crew.workers / static_cast<double>(runs.size());
+    }
     for (const train::Run& run : runs) {
       list.runs.push_back(
           {.name = cell.NameOf(run),

@@ -26,7 +26,8 @@ size_t CountOf(const Runs& runs, const Division& division) {
                                runs, {}, &campaign::ListedRun::thread_seconds))
                               ->thread_seconds;
   size_t count = runs.size();
-  if (shortest < division.least_seconds) {
+  // Without times each run is an element.
+  if (SecondsOfAll(runs) > 0 && shortest < division.least_seconds) {
     const double by_time =
         std::ceil(SecondsOfAll(runs) / division.least_seconds);
     count = std::min(count, static_cast<size_t>(std::max(1.0, by_time)));

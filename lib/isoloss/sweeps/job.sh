@@ -107,7 +107,7 @@ case $launcher in
 esac
 # Before the first step the nodes examine themselves and each other, as the job will be started. One node
 # alone has nobody to ask, so that once an hour is enough for all jobs that it gets from here.
-healthy=$record/../healthy.$SLURMD_NODENAME
+healthy=$record/../healthy.$SLURMD_NODENAME${SLURM_JOB_GPUS:+.gpu$SLURM_JOB_GPUS}
 if [ ${#check[@]} -gt 0 ] && { [ "$processes" -gt 1 ] || [ -z "$(find "$healthy" -mmin -60 2>/dev/null)" ]; }; then
   timeout --kill-after=10 180 "${start[@]}" "${check[@]}" --sick-file "$state/sick" </dev/null
   examined=$?

@@ -37,6 +37,7 @@ std::string Directives(const Sweep& sweep, const std::string& name,
       fmt::format("--job-name=isoloss-{}", name),
       fmt::format("--cpus-per-task={}", sweep.request.cpus), "--requeue",
       "--open-mode=append"};
+  if (sweep.list.on == "gpu") options.emplace_back("--gres=gpu:1");
   options.insert(options.end(), own.begin(), own.end());
   options.insert(options.end(), sweep.request.sbatch.begin(),
                  sweep.request.sbatch.end());
@@ -52,7 +53,6 @@ std::string ArrayDirectives(const Sweep& sweep) {
       fmt::format("--ntasks={}", sweep.request.processes),
       fmt::format("--time={}", MinutesOf(sweep)),
       fmt::format("--signal=B:USR1@{}", kWarningSeconds)};
-  if (sweep.list.on == "gpu") options.emplace_back("--gres=gpu:1");
   if (sweep.request.processes == 1) {
     options.emplace_back("--nodes=1");
   } else {
@@ -93,7 +93,8 @@ std::vector<std::string> CheckCommand(const Sweep& sweep) {
     words.insert(words.end(), {"--set", "parallel.transport=mpi"});
   }
   if (sweep.list.on != device::kCpu) {
-    words.insert(words.end(), {"--on", sweep.list.on});
+    words.insert(words.end(),
+                 {"--set", fmt::format("parallel.on={}", sweep.list.on)});
   }
   // The check asks for the disk of few runs, as most runs are there already.
   words.insert(words.end(), {"--set", "train.seeds=[1]"});

@@ -264,6 +264,12 @@ Sweep PlanSweep(const SweepRequest& request) {
                "to tell how long they take. Give --minutes.",
                sweep.list.on);
   }
+  if (request.processes > 1 && sweep.list.on != device::kCpu) {
+    ThrowError(ErrorKind::kConfig,
+               "submit: --processes is {}, but a run on `{}` has one process. "
+               "Leave it out.",
+               request.processes, sweep.list.on);
+  }
   if (request.processes > 1) {
     sweep.make.insert(sweep.make.end(), {"--set", "parallel.transport=mpi"});
   }
@@ -284,13 +290,18 @@ std::string DescribeSweep(const Sweep& sweep) {
   for (const Element& element : sweep.elements) {
     left += element.thread_seconds;
   }
-  return fmt::format(
-      "{} runs in {}: {} finished, {} to be made by {} processes. On "
-      "one processor they would take {} of {}, and the longest process {}.\n",
+  std::string text = fmt::format(
+      "{} runs in {}: {} finished, {} to be made by {} processes.",
       sweep.list.runs.size(), Printable(sweep.list.folder.string()), finished,
-      sweep.list.runs.size() - finished, sweep.elements.size(),
-      report::DurationText(left), report::DurationText(all),
-      report::DurationText(sweep.LongestSeconds()));
+      sweep.list.runs.size() - finished, sweep.elements.size());
+  if (all > 0) {
+    text += fmt::format(
+        " On one processor they would take {} of {}, and the longest process "
+        "{}.",
+        report::DurationText(left), report::DurationText(all),
+        report::DurationText(sweep.LongestSeconds()));
+  }
+  return text + "\n";
 }
 
 Descriptor LockSweep(const Sweep& sweep) {

@@ -92,12 +92,21 @@ corpus::Corpus SomeCorpus(const Experiment& experiment) {
       kHeldOut);
 }
 
-/// Returns how many runs have room side by side in the device's memory, at
+/// Returns the bytes of a device that a run needs: there are also rounded
+/// operands of a layer's products, about a fifth of the rest, waves of
+/// attention, and what the driver takes.
+double BytesOnDevice(const Experiment& experiment) {
+  constexpr double kOperands = 1.2;
+  constexpr double kFixed = 0x1p30;
+  return kOperands * EstimatedBytes(experiment) + kFixed;
+}
+
+/// Returns how many runs have room side by side in the devices' memories, at
 /// least one on each.
 int RunsThatFit(const Experiment& experiment, const device::Device& device) {
   if (device.bytes == 0) return std::numeric_limits<int>::max();
   const double fit =
-      static_cast<double>(device.bytes) / EstimatedBytes(experiment);
+      static_cast<double>(device.bytes) / BytesOnDevice(experiment);
   return device.count * std::clamp(static_cast<int>(fit), 1, 4096);
 }
 
@@ -110,7 +119,7 @@ Crew CrewFor(const Experiment& experiment, size_t runs) {
   if (experiment.parallel.on != device::kCpu) {
     const device::Device device = device::FindDevice(experiment.parallel.on);
     return {workers,
-            std::min({workers, static_cast<int>(runs),
+            std::min({std::max(workers, device.count), static_cast<int>(runs),
                       RunsThatFit(experiment, device)}),
             device.make_executor};
   }
@@ -169,13 +178,12 @@ double EstimatedCheckpointBytes(const Experiment& experiment, size_t runs) {
 void CheckMemory(const Experiment& experiment, const Crew& crew) {
   if (experiment.parallel.on != device::kCpu) {
     const size_t bytes = device::FindDevice(experiment.parallel.on).bytes;
-    const double needed = EstimatedBytes(experiment);
+    const double needed = BytesOnDevice(experiment);
     if (bytes == 0 || needed <= static_cast<double>(bytes)) return;
     ThrowError(ErrorKind::kConfig,
-               "{}: a run needs at least {:.1f} GiB on its GPU, which has "
-               "{:.1f} GiB free. Lower the sizes of [model], "
-               "train.sequences_per_batch or data.sequence_length, or end "
-               "whatever else uses the GPU.",
+               "{}: a run needs about {:.1f} GiB on its GPU, which has "
+               "{:.1f} GiB. Lower the sizes of [model], "
+               "train.sequences_per_batch or data.sequence_length.",
                experiment.path.string(), needed / 0x1p30,
                static_cast<double>(bytes) / 0x1p30);
   }
@@ -269,9 +277,11 @@ double EstimatedSeconds(const Experiment& experiment,
   }
   const Crew crew = CrewFor(experiment, runs.size());
   // Rates are those of a thread, or of a device.
-  const int at_once = crew.make_executor
-                          ? device::FindDevice(experiment.parallel.on).count
-                          : crew.workers;
+  const int at_once =
+      crew.make_executor
+          ? std::min(crew.side_by_side,
+                     device::FindDevice(experiment.parallel.on).count)
+          : crew.workers;
   // The last round of runs does not fill all places.
   const double rounds = std::ceil(static_cast<double>(runs.size()) /
                                   static_cast<double>(crew.side_by_side));

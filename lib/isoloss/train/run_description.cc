@@ -131,7 +131,7 @@ void RequireHostsBits(const runlog::Provenance& host, const Arm& arm,
                       Executor& executor) {
   const std::string digest = DigestToHex(NumericsDigest(arm, executor));
   if (digest == host.numerics_digest) return;
-  ThrowError(ErrorKind::kDevice,
+  ThrowError(ErrorKind::kConfig,
              "{}: three small steps of arm `{}` have the digest {} there, but "
              "{} on this machine's processor. Run `isoloss doctor`, and train "
              "with --on cpu.",
@@ -176,7 +176,7 @@ runlog::Provenance DescribeRun(const Experiment& experiment, const Arm& arm,
   runlog::Provenance provenance =
       DescribePlannedRun(experiment, arm, seed, corpus);
   if (!executor.device().empty()) {
-    provenance.cpu_target = executor.device();
+    provenance.cpu_target += "; " + executor.device();
     RequireHostsBits(provenance, arm, executor);
   }
   provenance.parameters =

@@ -22,7 +22,7 @@ std::string ConfigDigest(const Experiment& experiment);
 /// Describes everything except `complete` and the digest of the final weights.
 /// Collective over the mesh. `initial` are the weights before step 1; `recipe`
 /// is the arm's; `replay` may be null.
-/// Errors   DeviceError if the executor's device does not compute the bits of
+/// Errors   ConfigError if the executor's device does not compute the bits of
 ///          the host.
 runlog::Provenance DescribeRun(const Experiment& experiment, const Arm& arm,
                                uint64_t seed, const corpus::Corpus& corpus,

@@ -79,22 +79,17 @@ std::string CudaProblem() {
 
 CudaInfo DescribeCuda(int device) {
   RequireDevice(device);
-  // Several runs may wait for one GPU: a thread that waits yields its processor
-  // to others. That can be ignored where the GPU is open already.
-  cudaInitDevice(device, cudaDeviceScheduleYield, cudaInitDeviceFlagsAreValid);
-  cudaGetLastError();
   cudaDeviceProp properties = {};
   Require(device, "cudaGetDeviceProperties",
           cudaGetDeviceProperties(&properties, device));
   CudaInfo info = {};
   info.name = properties.name;
   info.uuid = UuidText(properties.uuid);
+  info.memory = properties.totalGlobalMem;
   info.multiprocessors = properties.multiProcessorCount;
   info.major = properties.major;
   info.minor = properties.minor;
   Require(device, "cudaDriverGetVersion", cudaDriverGetVersion(&info.driver));
-  Require(device, "cudaSetDevice", cudaSetDevice(device));
-  Require(device, "cudaMemGetInfo", cudaMemGetInfo(&info.free, &info.memory));
   return info;
 }
 
@@ -106,6 +101,10 @@ std::unique_ptr<Executor> MakeCuda(int device, int host_threads) {
                "needed. Take a newer GPU.",
                device, info.name, info.major, info.minor, kOldestMajor);
   }
+  // Several runs may wait for one GPU: a thread that waits yields its processor
+  // to others. That can be ignored where the GPU is open already.
+  cudaInitDevice(device, cudaDeviceScheduleYield, cudaInitDeviceFlagsAreValid);
+  cudaGetLastError();
   return std::make_unique<DeviceExecutor<Cuda>>(
       host_threads, std::make_unique<Cuda>(
                         device, fmt::format("{} ({})", info.name, info.uuid)));

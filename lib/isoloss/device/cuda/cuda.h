@@ -20,13 +20,13 @@ struct CudaInfo {
   std::string uuid;  ///< as nvidia-smi prints it: "GPU-…"
   int multiprocessors;
   size_t memory;  ///< bytes
-  size_t free;    ///< bytes that nobody holds now
   int driver;  ///< the newest CUDA that it runs, as 1000 * major + 10 * minor
   int major;   ///< of the compute capability
   int minor;
 };
 
-/// Describes GPU `device`, counted from 0 as CUDA counts them.
+/// Describes GPU `device`, counted from 0 as CUDA counts them, without opening
+/// it.
 /// Errors   ConfigError if there is no such GPU; DeviceError if it does not
 ///          answer.
 CudaInfo DescribeCuda(int device);
@@ -35,8 +35,8 @@ CudaInfo DescribeCuda(int device);
 /// calls. `host_threads` serve what stays on the host. One thread at a time may
 /// use it. Several may share a GPU.
 /// Errors   as DescribeCuda; ConfigError if the GPU is older than Ampere.
-///          Whatever uses it later may end in a DeviceError: memory does not
-///          suffice, or the GPU failed.
+///          Whatever uses it later may end in a ConfigError, if memory does not
+///          suffice, or in a DeviceError, if the GPU failed.
 std::unique_ptr<Executor> MakeCuda(int device, int host_threads);
 
 }  // namespace isoloss::device

@@ -9,13 +9,11 @@
 namespace isoloss::device {
 namespace {
 
-cudaMemPool_t MakePool(int device) {
-  cudaMemPoolProps properties = {};
-  properties.allocType = cudaMemAllocationTypePinned;
-  properties.location.type = cudaMemLocationTypeDevice;
-  properties.location.id = device;
+/// Returns the pool that all of the process shares.
+cudaMemPool_t PoolOf(int device) {
   cudaMemPool_t pool = nullptr;
-  Require(device, "cudaMemPoolCreate", cudaMemPoolCreate(&pool, &properties));
+  Require(device, "cudaDeviceGetDefaultMemPool",
+          cudaDeviceGetDefaultMemPool(&pool, device));
   // It keeps all of its memory when the host waits for the GPU.
   uint64_t kept = UINT64_MAX;
   Require(
@@ -35,10 +33,11 @@ double MebiBytes(size_t bytes) {
   Require(device, "cudaMemGetInfo", cudaMemGetInfo(&free, &total));
   Require(device, "cudaMemPoolGetAttribute",
           cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemCurrent, &held));
-  ThrowError(ErrorKind::kDevice,
+  ThrowError(ErrorKind::kConfig,
              "GPU {}: {:.1f} MiB more are needed, but {:.1f} of its {:.1f} MiB "
-             "are free. This run holds {:.1f} MiB. Take smaller micro-batches, "
-             "a GPU with more memory, or one that nobody else uses.",
+             "are free. This process holds {:.1f} MiB. Take smaller "
+             "micro-batches, a GPU with more memory, or one that nobody else "
+             "uses.",
              device, MebiBytes(bytes), MebiBytes(free), MebiBytes(total),
              MebiBytes(held));
 }
@@ -51,7 +50,7 @@ CudaMemory::CudaMemory(int device) : device_(device) {
   Require(device, "cudaStreamCreateWithFlags",
           cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   stream_.reset(stream);
-  pool_.reset(MakePool(device));
+  pool_ = PoolOf(device);
   void* pinned = nullptr;
   Require(device, "cudaMallocHost",
           cudaMallocHost(&pinned, kPieces * kPieceBytes));
@@ -76,7 +75,7 @@ void CudaMemory::Use() const {
 
 cudaError_t CudaMemory::Take(size_t bytes, void** room) {
   const cudaError_t result =
-      cudaMallocFromPoolAsync(room, bytes, pool_.get(), stream());
+      cudaMallocFromPoolAsync(room, bytes, pool_, stream());
   if (result == cudaErrorMemoryAllocation) cudaGetLastError();
   return result;
 }
@@ -87,14 +86,13 @@ void* CudaMemory::Allocate(size_t bytes) {
   void* room = nullptr;
   cudaError_t result = Take(asked, &room);
   if (result == cudaErrorMemoryAllocation) {
-    // Freed room may lie in the pool in pieces that are all too small.
-    Require(device_, "cudaStreamSynchronize", cudaStreamSynchronize(stream()));
-    Require(device_, "cudaMemPoolTrimTo", cudaMemPoolTrimTo(pool_.get(), 0));
+    // Freed room may lie in the pool in pieces that are all too small, or
+    // another stream may not have come to its end yet.
+    Require(device_, "cudaDeviceSynchronize", cudaDeviceSynchronize());
+    Require(device_, "cudaMemPoolTrimTo", cudaMemPoolTrimTo(pool_, 0));
     result = Take(asked, &room);
   }
-  if (result == cudaErrorMemoryAllocation) {
-    ThrowNoRoom(device_, asked, pool_.get());
-  }
+  if (result == cudaErrorMemoryAllocation) ThrowNoRoom(device_, asked, pool_);
   Require(device_, "cudaMallocFromPoolAsync", result);
   return room;
 }

@@ -21,7 +21,8 @@ struct Destroyed {
 };
 
 /// All that it does, and all kernels in its stream, happens in the order of the
-/// calls. Freed room is used again in that order, without waiting for the GPU.
+/// calls. Freed room is used again in that order, without waiting for the GPU;
+/// it stays with the process, all of whose executors share it.
 class CudaMemory final : public Memory {
  public:
   /// Errors   DeviceError.
@@ -29,7 +30,7 @@ class CudaMemory final : public Memory {
   ~CudaMemory();
 
   bool is_host() const override { return false; }
-  /// Errors   DeviceError if the GPU has no such room.
+  /// Errors   ConfigError if the GPU has no such room.
   void* Allocate(size_t bytes) override;
   void Free(void* memory) noexcept override;
   void SetZero(void* memory, size_t bytes) override;
@@ -60,7 +61,7 @@ class CudaMemory final : public Memory {
 
   int device_;
   std::unique_ptr<CUstream_st, Destroyed<cudaStreamDestroy>> stream_;
-  std::unique_ptr<CUmemPoolHandle_st, Destroyed<cudaMemPoolDestroy>> pool_;
+  cudaMemPool_t pool_ = nullptr;
   std::unique_ptr<std::byte, Destroyed<cudaFreeHost>> pinned_;
   std::array<Piece, kPieces> pieces_;
   size_t next_ = 0;  // piece of the next upload

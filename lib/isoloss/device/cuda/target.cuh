@@ -5,13 +5,10 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
-#include <limits>
 #include <set>
 #include <string>
-#include <type_traits>
 #include <utility>
 
-#include "isoloss/base/error.h"
 #include "isoloss/device/cuda/errors.cuh"
 #include "isoloss/device/cuda/memory.cuh"
 
@@ -78,23 +75,18 @@ class Cuda {
 
   template <typename Kernel>
   void Launch(const Kernel& kernel) {
-    static_assert(std::is_trivially_copyable_v<Kernel>);
-    static_assert(sizeof(Kernel) <= kMostArgumentBytes);
-    const size_t blocks = kernel.blocks();
-    ISOLOSS_ASSERT(blocks <= std::numeric_limits<int>::max());
     memory_.Use();
     const auto run = &RunKernel<Kernel>;
     constexpr size_t kShared = sizeof(typename Kernel::Shared);
     if constexpr (kShared > kUsualSharedBytes) {
       Allow(reinterpret_cast<const void*>(run), kShared);
     }
-    run<<<static_cast<unsigned>(blocks), Kernel::kThreads, kShared,
+    run<<<static_cast<unsigned>(kernel.blocks()), Kernel::kThreads, kShared,
           memory_.stream()>>>(kernel);
     Require(memory_.device(), "cudaLaunchKernel", cudaGetLastError());
   }
 
  private:
-  static constexpr size_t kMostArgumentBytes = 4096;
   static constexpr size_t kUsualSharedBytes = 48 << 10;
 
   /// Lets a kernel have more shared memory than is usual.
