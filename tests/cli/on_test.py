@@ -16,10 +16,14 @@ class On(ProgramTest):
     def has_gpu(self):
         return "without CUDA" not in self.run_isoloss("run", self.tiny, "--on", "gpu", "--dry-run").stderr
 
-    def test_the_emulation_leaves_the_logs_of_the_cpu(self):
-        settings = ("--set", "parallel.ranks=2", "--set", "log.digests_every=1")
-        logs = self.make_logs("cpu", "parallel.ranks=2", "log.digests_every=1")
-        for name, path in self.run_on("emulation", "emulated", *settings).items():
+    def test_the_emulation_leaves_the_logs_of_the_cpu_also_in_micro_batches(self):
+        settings = ("parallel.ranks=2", "parallel.dispatch_units=4", "train.sequences_per_batch=4",
+                    "log.digests_every=1")
+        logs = self.make_logs("cpu", *settings)
+        emulated = self.run_on("emulation", "emulated", "--set", "parallel.micro_batches=2",
+                               *(word for setting in settings for word in ("--set", setting)))
+        self.assertEqual(emulated.keys(), logs.keys())
+        for name, path in emulated.items():
             self.assertEqual(same_bits(path), same_bits(logs[name]))
             with h5py.File(path) as log:
                 self.assertIn("emulation of a GPU", log.attrs["cpu_target"])
@@ -44,7 +48,7 @@ class On(ProgramTest):
     def test_a_gpu_that_is_not_there_is_named(self):
         if self.has_gpu():
             self.skipTest("this build has CUDA")
-        for command in (("run",), ("verify",), ("probe",), ("sites",), ("run", "--dry-run"), ("parity",)):
+        for command in (("run",), ("verify",), ("probe",), ("run", "--dry-run"), ("parity",)):
             self.assert_refused(self.run_isoloss(command[0], self.tiny, *command[1:], "--on", "gpu"),
                                 "gpu", "-DISOLOSS_CUDA=ON")
 

@@ -138,7 +138,7 @@ class Scripts(CopyTest):
     def test_demo_passes_on_exactly_the_options_of_verify(self):
         helped = subprocess.run([os.environ["ISOLOSS_BINARY"], "verify", "--help"], text=True,
                                 capture_output=True, check=True).stdout
-        options = dict(re.findall(r"(?m)^  (?:-\w,)?(--[a-z-]+)( [A-Z]{2,})?", helped))
+        options = dict(re.findall(r"(?m)^  (?:-\w,)?(--[a-z-]+)( [A-Z]{2,}| [a-z]+\|)?", helped))
         self.assertIn("--set", options)
         del options["--help"]
         for option, value in options.items():

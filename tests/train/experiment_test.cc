@@ -312,8 +312,8 @@ TEST(ExperimentError, NamesLineAndNearestKeyOfAnUnknownKey) {
             "experiment.toml:15:1: unknown key `parallel.rank`. Known keys of "
             "parallel: ranks, expert_data_parallel, ranks_per_node, "
             "dispatch_units, exchange, payload, gradient_payload, weight_site, "
-            "combine_order, expert_padding, transport, on, workers, "
-            "deadline_seconds, shuffle_seed. Did you mean `ranks`?");
+            "combine_order, expert_padding, transport, on, micro_batches, "
+            "workers, deadline_seconds, shuffle_seed. Did you mean `ranks`?");
 }
 
 TEST(ExperimentError, NamesLineValueAndRuleOfABadValue) {

@@ -89,7 +89,10 @@ struct ParallelConfig {
   // The following keys set how the run is executed.
   std::string transport = "loop";
   std::string on = "cpu";  ///< device::DeviceNames
-  int workers = 0;         ///< threads in all; 0: one per available processor
+  /// A step computes its batch in this many consecutive equal shares, one after
+  /// the other, so that it needs memory for the activations of one.
+  size_t micro_batches = 1;
+  int workers = 0;  ///< threads in all; 0: one per available processor
   double deadline_seconds = 60;  ///< longest wait of one operation
   uint64_t shuffle_seed = 0;     ///< transport "shuffled"
 };

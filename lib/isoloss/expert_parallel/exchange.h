@@ -17,8 +17,19 @@
 
 namespace isoloss::expert_parallel {
 
-/// Counts what one dispatch moved, over all ranks. The counts depend on the
-/// routing alone.
+/// Names one of the consecutive equal shares (micro-batches) that a process
+/// computes one after the other. Each is whole sequences and dispatch units.
+struct BatchShare {
+  size_t index = 0;
+  size_t count = 1;
+
+  /// Return where the share begins and ends among `total` tokens or units.
+  size_t Begin(size_t total) const { return total * index / count; }
+  size_t End(size_t total) const { return total * (index + 1) / count; }
+};
+
+/// Counts what the dispatches of a batch moved so far, over all ranks: a later
+/// share adds to the counts. They depend on the routing alone.
 struct DispatchCounts {
   int64_t assignments = 0;    ///< (token, slot) pairs
   int64_t dispatch_rows = 0;  ///< rows that travelled to an expert's rank
@@ -91,8 +102,8 @@ class Exchange {
   virtual void DispatchBackward(MatrixView<const float> addend,
                                 MatrixView<float> dsource) = 0;
 
-  /// Returns how many tokens each of the model's experts got in the last
-  /// Dispatch, over all ranks, [E].
+  /// Returns how many of the batch's tokens each of the model's experts got so
+  /// far, over all ranks, [E].
   virtual std::span<const int64_t> tokens_per_expert() const = 0;
   virtual const DispatchCounts& counts() const = 0;
 };

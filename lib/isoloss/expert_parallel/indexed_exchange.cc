@@ -103,9 +103,10 @@ void IndexedExchange::Place(int rank) {
   for (const Assignment& tag : book_.At(rank, book_.last_hop()).receive.tags) {
     const size_t row =
         book_.layout().Place(tag.expert, tag.token, static_cast<size_t>(rank));
-    row_of_slot_(tag.token, tag.slot) = static_cast<int32_t>(row);
-    token_of_row_[row] = static_cast<int32_t>(tag.token);
-    slot_of_row_[row] = static_cast<int32_t>(tag.token * slots + tag.slot);
+    const size_t token = tag.token - book_.first_token();
+    row_of_slot_(token, tag.slot) = static_cast<int32_t>(row);
+    token_of_row_[row] = static_cast<int32_t>(token);
+    slot_of_row_[row] = static_cast<int32_t>(token * slots + tag.slot);
   }
 }
 
@@ -114,7 +115,7 @@ void IndexedExchange::AddLevels(int rank) {
   const ReceiveSide& arrived = book_.At(rank, book_.last_hop()).receive;
   const auto place = [&](size_t tag) {
     const Assignment& at = arrived.tags[tag];
-    return row_of_slot_(at.token, at.slot);
+    return row_of_slot_(at.token - book_.first_token(), at.slot);
   };
   if (levels_.size() == 1) {  // one row for each assignment
     const SendSide& send = book_.At(rank, 0).send;
@@ -134,16 +135,24 @@ void IndexedExchange::AddLevels(int rank) {
   }
 }
 
-/// Counts what the ranks would send each other.
+/// Counts what the ranks would send each other. Later shares only lengthen a
+/// message: no count depends on the number of shares.
 void IndexedExchange::CountMessages(OpKind kind) {
+  const size_t ranks = setup_.topology.ranks;
+  std::vector<bool>& begun = begun_[kind];
+  if (setup_.share == nullptr || setup_.share->index == 0) {
+    begun.assign(book_.hops() * ranks * ranks, false);
+  }
   for (size_t hop = 0; hop < book_.hops(); ++hop) {
-    for (size_t from = 0; from < setup_.topology.ranks; ++from) {
-      for (size_t to = 0; to < setup_.topology.ranks; ++to) {
+    for (size_t from = 0; from < ranks; ++from) {
+      for (size_t to = 0; to < ranks; ++to) {
         const transport::MessageSize size =
             book_.MessageOf(kind, hop, from, to, width_);
         if (size.rows == 0) continue;
         counters_.bytes(from, to) += static_cast<int64_t>(size.bytes);
-        ++counters_.messages;
+        const size_t message = (hop * ranks + from) * ranks + to;
+        if (!begun[message]) ++counters_.messages;
+        begun[message] = true;
       }
     }
   }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <vector>
@@ -20,7 +21,7 @@ namespace isoloss::expert_parallel {
 /// All matrices, those of the interface too, lie in the executor's memory;
 /// only the ids of a Dispatch are copied to the host. Routes, and with them
 /// places, counts and sizes of messages, come from the RouteBook. The gather of
-/// counts is the only operation of the transport.
+/// counts is the only operation of the transport. A batch may come in shares.
 class IndexedExchange : public Exchange {
  public:
   /// `layer` is the number among the MoE layers, for messages. `counters`
@@ -103,7 +104,7 @@ class IndexedExchange : public Exchange {
   transport::Counters& counters_;
   RouteBook book_;
 
-  // These belong to the running step.
+  // These belong to the running share of the step. T is its tokens.
   std::optional<HostRows<int32_t>> expert_ids_;
   MatrixView<const float> weights_;
   size_t width_ = 0;                   // D
@@ -111,6 +112,8 @@ class IndexedExchange : public Exchange {
   std::vector<int32_t> slot_of_row_;   // [R] t * K + k; 0 for padding
   std::vector<int32_t> token_of_row_;  // [R]; 0 for padding
   std::vector<Level> levels_;
+  /// Messages of the batch that have rows, [hops, from, to].
+  std::map<transport::OpKind, std::vector<bool>> begun_;
 
   Matrix<float> expert_in_{memory()};             // [R, D]
   Matrix<float> row_weights_{memory()};           // [R, 1]

@@ -20,13 +20,24 @@ LayerExchanges::LayerExchanges(const MeshConfig& config,
     : config_(config), transport_(transport), executor_(executor) {
   const size_t ranks = config.topology.ranks;
   spared_.bytes.Resize(ranks, ranks);
-  if (transport == nullptr || executor.memory().is_host()) return;
+  if (transport == nullptr || RowsTravel()) return;
   if (std::string_view(transport->name()) == "loop") return;
+  if (!executor.memory().is_host()) {
+    ThrowError(ErrorKind::kConfig,
+               "transport: `{}` was given, but it moves rows of the host's "
+               "memory, and a run on a device is one process whose rows stay "
+               "on the device. Use the transport `loop`, or run on the CPU.",
+               transport->name());
+  }
   ThrowError(ErrorKind::kConfig,
-             "transport: `{}` was given, but it moves rows of the host's "
-             "memory, and a run on a device is one process whose rows stay on "
-             "the device. Use the transport `loop`, or run on the CPU.",
-             transport->name());
+             "transport: `{}` was given, but it moves the rows of whole "
+             "batches, and parallel.micro_batches is {}. Use the transport "
+             "`loop`, or micro_batches = 1.",
+             transport->name(), config.micro_batches);
+}
+
+bool LayerExchanges::RowsTravel() const {
+  return executor_.memory().is_host() && config_.micro_batches == 1;
 }
 
 std::unique_ptr<Exchange> LayerExchanges::Make(kernels::Rounding rounding) {
@@ -50,8 +61,9 @@ std::unique_ptr<Exchange> LayerExchanges::MakePlain(
                                .dispatch_units = config_.dispatch_units,
                                .rounding = rounding,
                                .transport = *transport_,
-                               .executor = executor_};
-  if (!executor_.memory().is_host()) {
+                               .executor = executor_,
+                               .share = &share_};
+  if (!RowsTravel()) {
     return std::make_unique<IndexedExchange>(setup, layer, spared_);
   }
   return std::make_unique<RankedExchange>(setup, layer, conservation);

@@ -23,13 +23,15 @@ struct MeshConfig {
   Topology topology;
   ExchangeOptions options;
   size_t dispatch_units = 1;
+  /// A process computes its part of a batch in so many shares.
+  size_t micro_batches = 1;
 };
 
 class LayerExchanges {
  public:
   /// Keeps references. `transport` is null if nothing travels.
   /// Errors   ConfigError if `transport` would move rows of memory that is not
-  ///          the host's.
+  ///          the host's, or rows of a share of a batch.
   LayerExchanges(const MeshConfig& config, transport::Transport* transport,
                  Executor& executor);
 
@@ -42,6 +44,9 @@ class LayerExchanges {
     made_ = 0;
     conservation_.clear();
   }
+  /// Dispatches are of `share` of the batch from now on.
+  void BeginShare(const BatchShare& share) { share_ = share; }
+  const BatchShare& share() const { return share_; }
   /// Decorates the exchanges made from now on; an empty function ends that.
   void Decorate(ExchangeDecorator decorator) {
     decorator_ = std::move(decorator);
@@ -58,12 +63,16 @@ class LayerExchanges {
   transport::Counters TakeCounters();
 
  private:
+  /// Returns whether a transport moves rows; otherwise they are found where
+  /// they lie.
+  bool RowsTravel() const;
   std::unique_ptr<Exchange> MakePlain(kernels::Rounding rounding);
   [[noreturn]] void ReportLoss(size_t layer, size_t source);
 
   const MeshConfig& config_;
   transport::Transport* transport_;
   Executor& executor_;
+  BatchShare share_;
   ExchangeDecorator decorator_;
   size_t made_ = 0;
   std::deque<Conservation> conservation_;  // one per exchange

@@ -46,7 +46,13 @@ Layout::Layout(const Topology& topology, size_t units, size_t padding,
   list_begins_.resize(local_experts_ * sources_ * units_.slices_per_rank());
   next_row_.resize(list_begins_.size());
   tokens_per_expert_.resize(topology.experts);
+  received_.resize(topology.ranks);
   rows_per_unit_.Resize(units, topology.experts);
+}
+
+size_t Layout::TokenBegin(size_t rank, size_t tokens) const {
+  return std::clamp(topology_.TokenBegin(rank, tokens), share_.Begin(tokens),
+                    share_.End(tokens));
 }
 
 size_t Layout::contribution_bytes() const {
@@ -67,7 +73,7 @@ void Layout::Count(size_t rank, size_t tokens,
   const auto rank_marks = std::span(marks).subspan(rank_rows_at_);
   const auto node_marks = std::span(marks).subspan(node_rows_at_);
 
-  const size_t begin = topology_.TokenBegin(rank, tokens);
+  const size_t begin = TokenBegin(rank, tokens);
   size_t slice = 0;
   for (size_t t = 0; t < expert_ids.rows(); ++t) {
     // Slices are whole units, whose ends follow the same formula as those of
@@ -106,12 +112,15 @@ void Layout::Build(std::span<const std::byte> contributions, size_t tokens,
 
 /// Adds up the contributions and computes the counts.
 void Layout::AddUp(size_t slots) {
-  counts_ = {};
+  if (share_.index == 0) {
+    counts_ = {};
+    std::fill(tokens_per_expert_.begin(), tokens_per_expert_.end(), 0);
+    std::fill(received_.begin(), received_.end(), 0);
+  }
   rows_per_unit_.SetZero();
   for (size_t source = 0; source < topology_.ranks; ++source) {
     AddUpSource(source, slots);
   }
-  std::fill(tokens_per_expert_.begin(), tokens_per_expert_.end(), 0);
   for (size_t unit = 0; unit < units_.units; ++unit) {
     for (size_t e = 0; e < topology_.experts; ++e) {
       const uint32_t rows = rows_per_unit_(unit, e);
@@ -125,12 +134,12 @@ void Layout::AddUp(size_t slots) {
       std::count(tokens_per_expert_.begin(), tokens_per_expert_.end(), 0);
   for (size_t rank = 0; rank < topology_.ranks; ++rank) {
     const size_t first = topology_.GroupOf(rank) * topology_.group_ranks();
-    int64_t received = 0;
     for (size_t i = 0; i < topology_.group_ranks(); ++i) {
-      received += static_cast<int64_t>(Assignments(first + i, rank));
+      received_[rank] += static_cast<int64_t>(Assignments(first + i, rank));
     }
-    counts_.max_rows_per_rank = std::max(counts_.max_rows_per_rank, received);
   }
+  counts_.max_rows_per_rank =
+      *std::max_element(received_.begin(), received_.end());
 }
 
 void Layout::AddUpSource(size_t source, size_t slots) {
@@ -147,8 +156,8 @@ void Layout::AddUpSource(size_t source, size_t slots) {
   }
   const size_t sum =
       std::accumulate(to_target, to_target + assignments_.cols(), size_t{0});
-  const size_t owned = topology_.TokenBegin(source + 1, tokens_) -
-                       topology_.TokenBegin(source, tokens_);
+  const size_t owned =
+      TokenBegin(source + 1, tokens_) - TokenBegin(source, tokens_);
   if (sum != owned * slots) {
     ThrowError(ErrorKind::kTransport,
                "count exchange: rank {} announces {} assignments, but owns {} "
@@ -181,6 +190,10 @@ void Layout::PlaceLists() {
       list_begins_[SlotOf(e, source, i % slices)] = static_cast<uint32_t>(next);
       next += Of(source)[CountAt(i % slices, first_expert_ + e)];
       const size_t unit = units_.UnitOf(source, i % slices);
+      if (unit < share_.Begin(units_.units) ||
+          unit >= share_.End(units_.units)) {
+        continue;  // no row of this share is in the unit
+      }
       const bool last = i + 1 == sources_ * slices;
       if (!last && units_.UnitOf(first_source_ + (i + 1) / slices,
                                  (i + 1) % slices) == unit) {

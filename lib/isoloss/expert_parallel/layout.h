@@ -30,7 +30,8 @@ struct DispatchUnits {
 };
 
 /// A layout is built from the counts that all ranks exchange, and is identical
-/// on all of them.
+/// on all of them. It places the rows of one share of a batch; its counts of
+/// tokens and rows add up over the shares.
 class Layout {
  public:
   /// `local` are the ranks of this process: whole groups, or an equal part of
@@ -38,10 +39,16 @@ class Layout {
   Layout(const Topology& topology, size_t units, size_t padding,
          transport::RankRange local);
 
+  /// The following calls work on `share` of the batch.
+  void BeginShare(const BatchShare& share) { share_ = share; }
+  /// Returns the first token of the share that `rank`, or a higher one, owns.
+  /// `tokens` are the batch's.
+  size_t TokenBegin(size_t rank, size_t tokens) const;
+
   /// Returns the size of one rank's contribution to the count exchange.
   size_t contribution_bytes() const;
   /// Writes the contribution of `rank`.
-  /// Shapes   expert_ids: the rank's own tokens, [its share, K].
+  /// Shapes   expert_ids: the rank's own tokens of the share, [tokens, K].
   /// Errors   none; asserts that ids are in [0, E) and distinct within a token.
   void Count(size_t rank, size_t tokens, MatrixView<const int32_t> expert_ids,
              std::span<std::byte> contribution) const;
@@ -53,9 +60,9 @@ class Layout {
   void Build(std::span<const std::byte> contributions, size_t tokens,
              size_t slots);
 
-  // These counts belong to the last Build. `source` is the rank of a token, in
-  // the whole mesh; `target` is the rank of an expert, in the group of
-  // `source`.
+  // These counts belong to the last Build, tokens() to the batch. `source` is
+  // the rank of a token, in the whole mesh; `target` is the rank of an expert,
+  // in the group of `source`.
   size_t tokens() const { return tokens_; }
   size_t Assignments(size_t source, size_t target) const {
     return assignments_(source, InGroup(target));
@@ -136,7 +143,8 @@ class Layout {
   size_t first_source_;  // ranks of this process's groups
   size_t sources_;
 
-  size_t tokens_ = 0;
+  BatchShare share_;
+  size_t tokens_ = 0;  // of the batch
   // Row `rank` holds the assignments per expert, [slices, E], then the distinct
   // tokens per rank, [group ranks], and per node, [group nodes].
   Matrix<uint32_t> contributions_;
@@ -148,7 +156,9 @@ class Layout {
   std::vector<Run> padding_runs_;
   std::vector<uint32_t> list_begins_;  // [local experts, sources, slices]
   std::vector<uint32_t> next_row_;     // the same, moved on by Place
+  // These two have the counts of the batch up to this share.
   std::vector<int64_t> tokens_per_expert_;
+  std::vector<int64_t> received_;  // [V] assignments to experts of the rank
   DispatchCounts counts_;
 };
 

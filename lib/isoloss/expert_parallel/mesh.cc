@@ -59,7 +59,8 @@ size_t Mesh::first_unit() const {
   const Topology& topology = config_.topology;
   const size_t first_rank = process() * (topology.ranks / processes());
   return first_rank / topology.group_ranks() *
-         (config_.dispatch_units / topology.replicas);
+             (config_.dispatch_units / topology.replicas) +
+         share().Begin(config_.dispatch_units);
 }
 
 std::vector<size_t> Mesh::AllProcesses() const {

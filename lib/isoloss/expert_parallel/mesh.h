@@ -45,13 +45,20 @@ class Mesh {
     if (transport_ != nullptr) transport_->BeginStep(step);
   }
 
+  /// The tokens of the following calls are `share` of the process's batch.
+  void BeginShare(const BatchShare& share) { exchanges_.BeginShare(share); }
+  const BatchShare& share() const { return exchanges_.share(); }
+  /// Returns how many equal parts come before the share in the whole batch.
+  size_t part() const { return process() * share().count + share().index; }
+
   size_t processes() const;
   size_t process() const;
   /// Returns the experts that this process holds in every layer.
   ExpertShard experts() const;
   /// Returns true if no lower process holds the same experts.
   bool HoldsFirstCopyOfExperts() const;
-  /// Returns the first dispatch unit whose rows this process's experts get.
+  /// Returns the first dispatch unit whose rows this process's experts get in
+  /// the share.
   size_t first_unit() const;
 
   std::vector<size_t> AllProcesses() const;

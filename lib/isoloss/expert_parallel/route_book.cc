@@ -10,6 +10,7 @@ RouteBook::RouteBook(const ExchangeSetup& setup, int layer)
     : topology_(setup.topology),
       options_(setup.options),
       transport_(setup.transport),
+      share_(setup.share),
       layer_(layer),
       local_(setup.transport.local_ranks()),
       payload_(PayloadByName(setup.options.payload, setup.rounding)),
@@ -35,7 +36,7 @@ FoldOrder RouteBook::fold_order() const {
 }
 
 size_t RouteBook::FirstToken(int rank) const {
-  return topology_.TokenBegin(static_cast<size_t>(rank), layout_.tokens()) -
+  return layout_.TokenBegin(static_cast<size_t>(rank), layout_.tokens()) -
          first_token_;
 }
 
@@ -94,18 +95,19 @@ void RouteBook::Count(MatrixView<const int32_t> expert_ids,
                       MatrixView<const float> weights) {
   expert_ids_ = expert_ids;
   weights_ = weights;
-  const Topology& mesh = topology_;
-  // Every process has an equal share of the batch.
-  const size_t tokens =
-      expert_ids.rows() * static_cast<size_t>(transport_.processes());
-  first_token_ = mesh.TokenBegin(static_cast<size_t>(local_.first), tokens);
-  ISOLOSS_ASSERT(mesh.TokenBegin(static_cast<size_t>(local_.end), tokens) -
+  const BatchShare share = share_ != nullptr ? *share_ : BatchShare();
+  // Every process has an equal part of the batch, and shares are equal.
+  const size_t tokens = expert_ids.rows() * share.count *
+                        static_cast<size_t>(transport_.processes());
+  layout_.BeginShare(share);
+  first_token_ = layout_.TokenBegin(static_cast<size_t>(local_.first), tokens);
+  ISOLOSS_ASSERT(layout_.TokenBegin(static_cast<size_t>(local_.end), tokens) -
                      first_token_ ==
                  expert_ids.rows());
   const auto count = [&](int rank, std::span<std::byte> mine) {
     const auto r = static_cast<size_t>(rank);
-    const size_t begin = mesh.TokenBegin(r, tokens);
-    const size_t end = mesh.TokenBegin(r + 1, tokens);
+    const size_t begin = layout_.TokenBegin(r, tokens);
+    const size_t end = layout_.TokenBegin(r + 1, tokens);
     layout_.Count(r, tokens, expert_ids.Rows(begin - first_token_, end - begin),
                   mine);
   };

@@ -30,6 +30,8 @@ struct ExchangeSetup {
   kernels::Rounding rounding = kernels::Rounding::kBf16;  ///< of activations
   transport::Transport& transport;
   Executor& executor;
+  /// Says which share of the batch a dispatch is of; null: always the whole.
+  const BatchShare* share = nullptr;
 };
 
 /// Returns how many bytes an operation sends of each assignment beside rows: a
@@ -69,8 +71,8 @@ class RouteBook {
   /// Returns the order in which the rows of a hop come back and are added.
   FoldOrder fold_order() const;
 
-  /// Begins a step: gathers the counts of all ranks. Keeps both views. Without
-  /// weights, assignments have the weight 0.
+  /// Begins a step or a share of it: gathers the counts of all ranks. Keeps
+  /// both views. Without weights, assignments have the weight 0.
   /// Errors   TransportError if counts do not add up.
   void Count(MatrixView<const int32_t> expert_ids,
              MatrixView<const float> weights);
@@ -78,6 +80,8 @@ class RouteBook {
   const Layout& layout() const { return layout_; }
   Layout& layout() { return layout_; }
   const DispatchCounts& counts() const { return counts_; }
+  /// Returns the number of this process's first token in the global batch.
+  size_t first_token() const { return first_token_; }
   size_t slots() const { return expert_ids_.cols(); }
   MatrixView<const float> weights() const { return weights_; }
 
@@ -133,6 +137,7 @@ class RouteBook {
   const Topology topology_;
   const ExchangeOptions options_;
   transport::Transport& transport_;
+  const BatchShare* share_;
   const int layer_;
   const transport::RankRange local_;
   const Payload& payload_;           // of token rows

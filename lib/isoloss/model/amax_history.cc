@@ -69,7 +69,8 @@ void AmaxHistory::Note(std::string_view site, SiteTensor tensor, size_t group,
                        float amax) {
   const Entry* entry = Find(site, tensor);
   if (entry == nullptr) return;
-  current_[entry->first + group] = amax;
+  float& noted = current_[entry->first + group];
+  noted = tensor == SiteTensor::kWeight ? amax : std::max(noted, amax);
 }
 
 std::optional<float> AmaxHistory::Of(std::string_view site, SiteTensor tensor,

@@ -31,7 +31,8 @@ class AmaxHistory {
               std::span<const precision::ResolvedRecipe> recipes);
 
   bool empty() const { return entries_.empty(); }
-  /// Sets a magnitude of the running step and ignores a tensor without a
+  /// Sets the magnitude of a weight in the running step, or raises that of
+  /// another tensor, whose rows may come in shares. Ignores a tensor without a
   /// history. `group` counts in the whole model.
   void Note(std::string_view site, SiteTensor tensor, size_t group, float amax);
   /// Returns whether Note keeps anything of this tensor.
@@ -44,7 +45,7 @@ class AmaxHistory {
                           size_t group, int length) const;
 
   /// Forgets what the running step noted of activations and gradients, because
-  /// a pass begins.
+  /// a batch begins.
   void BeginPass();
   /// Makes the running step the newest one. Collective: all processes call it.
   void EndStep(const expert_parallel::Mesh& mesh);

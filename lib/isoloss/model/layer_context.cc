@@ -49,7 +49,7 @@ void LayerContext::Begin(const TokenBatch& token_batch, TapSink* tap_sink,
   gradients = gradient_set;
   operand_states.clear();
   const size_t tokens = batch.tokens.size();
-  first_token = mesh.process() * tokens;
+  first_token = mesh.part() * tokens;
   all_tokens_.assign({0, tokens});
   token_leaf_ends_.clear();
   for (size_t end = 0; end < tokens;) {

@@ -92,7 +92,7 @@ struct LayerContext {
 
   // The following members belong to the running call.
   TokenBatch batch;
-  size_t first_token = 0;  ///< of this process, in the whole batch
+  size_t first_token = 0;                  ///< of this call, in the whole batch
   const RoutingSource* routing = nullptr;  ///< null: the router's own choice
   RoutingEdit edit_routing;                ///< may be empty
   TapSink* tap = nullptr;

@@ -169,9 +169,8 @@ const kernels::OperandState* Linear::StateOf(
     const RowGroups& groups, size_t group) const {
   if (quantization == nullptr || !quantization->needs_state()) return nullptr;
   const size_t leaves = LeavesOf(groups, group).size();
-  const size_t first_tensor = groups.of_experts
-                                  ? context_.mesh.first_unit()
-                                  : context_.mesh.process() * leaves;
+  const size_t first_tensor = groups.of_experts ? context_.mesh.first_unit()
+                                                : context_.mesh.part() * leaves;
   const size_t first_group =
       groups.of_experts ? context_.mesh.experts().first : 0;
   kernels::OperandState& state =

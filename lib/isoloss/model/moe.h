@@ -47,9 +47,10 @@ class MixtureOfExperts {
   void Backward(MatrixView<const float> b, MatrixView<const float> dy,
                 MatrixView<float> db);
 
-  /// The following values belong to the last Forward.
+  /// The following values belong to the batch up to the last Forward, whose
+  /// rows the exchange holds.
   const expert_parallel::Exchange& exchange() const { return *exchange_; }
-  MatrixView<const int32_t> expert_ids() const { return router_.expert_ids(); }
+  MatrixView<const int32_t> expert_ids() const { return router_.chosen(); }
   RouterSums::Totals router_figures() const { return router_.figures(); }
 
  private:

@@ -111,7 +111,11 @@ void Router::SumFigures() {
   entropies_.resize(scores_.rows());
   kernels::ScoreEntropies(scores_.view(), entropies_, context_.executor);
   const HostRows<int32_t> ids(expert_ids_.view(), context_.memory());
-  sums_.Begin(scores_.rows());
+  const bool goes_on = context_.mesh.share().index > 0;
+  if (!goes_on) chosen_.clear();
+  chosen_.insert(chosen_.end(), ids.view().data(),
+                 ids.view().data() + expert_ids_.size());
+  sums_.Begin(scores_.rows(), goes_on);
   kernels::ForEqualRuns(
       scores_.rows(), scores_.rows() / kernels::kMinRowsPerRun,
       kernels::kTokenLeaf, context_.executor, [&](size_t first, size_t count) {

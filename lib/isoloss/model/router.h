@@ -36,10 +36,17 @@ class Router {
   /// rounds them.
   /// Shapes   b [T, D].
   void Forward(MatrixView<const float> b);
-  /// Return the choice and the weights of the last Forward, [T, K].
+  /// Return the choice and the weights of the last Forward, [T, K], in the
+  /// executor's memory.
   MatrixView<const int32_t> expert_ids() const { return expert_ids_.view(); }
   MatrixView<const float> weights() const { return weights_.view(); }
-  /// Returns the figures of this process's tokens.
+  /// Returns the choices of the batch's shares up to the last Forward, [T of
+  /// all of them, K].
+  MatrixView<const int32_t> chosen() const {
+    const size_t slots = context_.config.top_k;
+    return {chosen_.data(), chosen_.size() / slots, slots};
+  }
+  /// Returns the figures of the same tokens.
   RouterSums::Totals figures() const { return sums_.Sum(); }
 
   /// db = the gate's contribution, rounded like an activation.
@@ -64,8 +71,9 @@ class Router {
   Matrix<float> scores_{context_.memory()};        // [T, E]
   Matrix<int32_t> expert_ids_{context_.memory()};  // [T, K]
   Matrix<float> weights_{context_.memory()};       // [T, K]
-  std::vector<int64_t> flips_;                     // [T]
-  std::vector<double> entropies_;                  // [T]
+  std::vector<int32_t> chosen_;
+  std::vector<int64_t> flips_;     // [T]
+  std::vector<double> entropies_;  // [T]
   RouterSums sums_;
 };
 

@@ -24,13 +24,16 @@ uint64_t RoutingDigest(size_t token, std::span<const int32_t> expert_ids) {
 
 }  // namespace
 
-void RouterSums::Begin(size_t tokens) {
-  leaves_.assign((tokens + kernels::kTokenLeaf - 1) / kernels::kTokenLeaf, {});
+void RouterSums::Begin(size_t tokens, bool goes_on) {
+  if (!goes_on) leaves_.clear();
+  first_leaf_ = leaves_.size();
+  leaves_.resize(first_leaf_ +
+                 (tokens + kernels::kTokenLeaf - 1) / kernels::kTokenLeaf);
 }
 
 void RouterSums::Add(size_t token, size_t global_token, double entropy,
                      std::span<const int32_t> expert_ids, int64_t flips) {
-  Totals& leaf = leaves_[token / kernels::kTokenLeaf];
+  Totals& leaf = leaves_[first_leaf_ + token / kernels::kTokenLeaf];
   leaf.entropy += entropy;
   leaf.digest += RoutingDigest(global_token, expert_ids);
   leaf.flips += flips;

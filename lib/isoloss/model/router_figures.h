@@ -24,15 +24,16 @@ struct RouterFigures {
   int64_t flips = 0;
 };
 
-/// Sums one layer's figures of this process's tokens. Threads may take the
-/// leaves of kernels::kTokenLeaf tokens in any order. Memory is reused.
+/// Sums one layer's figures of this process's tokens, which may come in shares.
+/// Threads may take the leaves of kernels::kTokenLeaf tokens in any order.
+/// Memory is reused.
 class RouterSums {
  public:
-  /// Forgets the last batch.
-  void Begin(size_t tokens);
+  /// Forgets the last batch, unless it `goes_on` with these tokens.
+  void Begin(size_t tokens, bool goes_on = false);
 
   size_t leaves() const { return leaves_.size(); }
-  /// Adds token `token` of this process, which is `global_token` of the batch,
+  /// Adds token `token` since Begin, which is `global_token` of the batch,
   /// to its leaf. Tokens of one leaf come in ascending order.
   void Add(size_t token, size_t global_token, double entropy,
            std::span<const int32_t> expert_ids, int64_t flips);
@@ -48,6 +49,7 @@ class RouterSums {
 
  private:
   std::vector<Totals> leaves_;
+  size_t first_leaf_ = 0;  // since Begin
 };
 
 /// Merges the sums of all processes' layers in one collective call. Each

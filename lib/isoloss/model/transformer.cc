@@ -96,6 +96,10 @@ struct Transformer::Impl {
     return layer == 0 ? embedded.view() : block_outputs[layer - 1];
   }
 
+  std::span<float> LossesOfShare() {
+    return std::span(token_losses).last(logits.rows());
+  }
+
   double Forward();
   void Backward();
   void BackwardHead();
@@ -116,7 +120,7 @@ struct Transformer::Impl {
   Matrix<float> normalised{context.memory()};          // [T, D]
   // [T, V]; Backward turns it into its gradient
   Matrix<float> logits{context.memory()};
-  std::vector<float> token_losses;    // [T]
+  std::vector<float> token_losses;    // [T of the shares so far]
   Matrix<int64_t> tokens_per_expert;  // [MoE layers, E]
   size_t counted_labels = 0;
   bool ready_for_backward = false;
@@ -156,12 +160,13 @@ double Transformer::Impl::Forward() {
                     context.rounding, logits.view());
   context.gemms.Run();
 
-  token_losses.resize(tokens);
+  if (context.mesh.share().index == 0) token_losses.clear();
+  token_losses.resize(token_losses.size() + tokens);
   kernels::CrossEntropy(logits.view(), batch.labels, 0.0f, context.rounding,
-                        token_losses, MatrixView<float>(), context.executor);
+                        LossesOfShare(), MatrixView<float>(), context.executor);
   if (context.tap != nullptr) {
     Announce({.module = "loss",
-              .values = {token_losses.data(), tokens, 1},
+              .values = {LossesOfShare().data(), tokens, 1},
               .rows = context.RowsInBatch(context.SequenceLeaves())},
              kHostMemory, *context.tap);
   }
@@ -186,7 +191,7 @@ void Transformer::Impl::BackwardHead() {
   const auto grad_scale =
       static_cast<float>(1.0 / static_cast<double>(counted_labels));
   kernels::CrossEntropy(logits.view(), context.batch.labels, grad_scale,
-                        context.rounding, token_losses, logits.view(),
+                        context.rounding, LossesOfShare(), logits.view(),
                         context.executor);
   dnormalised.ResizeUninitialized(dx.rows(), dx.cols());
   head.QueueBackward(normalised.view(), logits.view(), context.SequenceLeaves(),
@@ -300,11 +305,11 @@ void Transformer::SetGemmEngine(GemmEngine engine) {
 
 double Transformer::Forward(const TokenBatch& batch, TapSink* tap) {
   CheckBatch(impl_->context.config, batch);
-  const int64_t counted = std::ranges::count_if(
-      batch.labels,
-      [](int32_t label) { return label != kernels::kIgnoredLabel; });
-  impl_->counted_labels =
-      static_cast<size_t>(expert_parallel::Sum(impl_->context.mesh, counted));
+  impl_->counted_labels = batch.counted_labels;
+  if (batch.counted_labels == 0) {
+    impl_->counted_labels = static_cast<size_t>(
+        expert_parallel::Sum(impl_->context.mesh, CountedLabels(batch.labels)));
+  }
   if (impl_->counted_labels == 0) {
     ThrowError(ErrorKind::kShape,
                "Transformer::Forward: none of {} labels counts (all are {}), "
@@ -313,7 +318,7 @@ double Transformer::Forward(const TokenBatch& batch, TapSink* tap) {
                batch.labels.size(), kernels::kIgnoredLabel);
   }
   impl_->context.Begin(batch, tap, nullptr);
-  impl_->context.amax.BeginPass();
+  if (impl_->context.mesh.share().index == 0) impl_->context.amax.BeginPass();
   const double loss = impl_->Forward();
   impl_->ready_for_backward = true;
   return loss;
@@ -346,7 +351,7 @@ MatrixView<const int64_t> Transformer::tokens_per_expert() const {
 }
 
 HostRows<int32_t> Transformer::expert_ids(size_t moe_layer) const {
-  return {impl_->moe_layers[moe_layer]->expert_ids(), impl_->context.memory()};
+  return {impl_->moe_layers[moe_layer]->expert_ids(), kHostMemory};
 }
 
 const expert_parallel::DispatchCounts& Transformer::dispatch_counts(

@@ -34,10 +34,10 @@ class Transformer {
   Transformer(const ModelConfig& config, const precision::Recipe& recipe,
               Executor& executor);
   /// Makes this process's share of a model on a mesh of ranks. Batches are the
-  /// process's share of the global batch; experts and their parameters are
-  /// those of mesh.experts(). All processes call every method at the same
-  /// point. The history of delayed scaling is kept for `other_phases`, too: a
-  /// run with several recipes makes a model of each.
+  /// process's part of the global batch, or mesh.share() of it; experts and
+  /// their parameters are those of mesh.experts(). All processes call every
+  /// method at the same point. The history of delayed scaling is kept for
+  /// `other_phases`, too: a run with several recipes makes a model of each.
   Transformer(const ModelConfig& config, const precision::Recipe& recipe,
               Executor& executor, expert_parallel::Mesh& mesh,
               std::span<const precision::Recipe> other_phases = {});
@@ -78,8 +78,9 @@ class Transformer {
   AmaxHistory& amax_history();
 
   /// Returns the mean cross-entropy in nats over the labels that count, in all
-  /// processes. Token losses are FP32; leaves of 32 tokens and their tree are
-  /// FP64.
+  /// processes; of a share, the part of the mean that the batch has up to it.
+  /// Each share goes forward and backward before the next. Token losses are
+  /// FP32; leaves of 32 tokens and their tree are FP64.
   /// Errors   ShapeError if spans disagree, a token is outside the vocabulary
   ///          or no label counts.
   double Forward(const TokenBatch& batch, TapSink* tap = nullptr);
@@ -91,21 +92,20 @@ class Transformer {
   void Backward(const TokenBatch& batch, ParameterSet& gradients,
                 TapSink* tap = nullptr);
 
-  /// Returns the loss of each token in the last Forward (0 if it is ignored),
-  /// [T].
+  // These functions tell of the batch: of its shares up to the last Forward.
+
+  /// Returns the loss of each token (0 if it is ignored), [T].
   std::span<const float> token_losses() const;
-  /// Returns the counts of the last Forward over all processes, [MoE layers,
-  /// experts]. Each row sums to the global batch's tokens * top_k.
+  /// Returns the counts over all processes, [MoE layers, experts]. Each row
+  /// sums to the global batch's tokens * top_k.
   MatrixView<const int64_t> tokens_per_expert() const;
-  /// Returns the choice of this process's tokens in the last Forward, [T,
-  /// top_k].
+  /// Returns the choice of this process's tokens, [T, top_k].
   HostRows<int32_t> expert_ids(size_t moe_layer) const;
   const expert_parallel::DispatchCounts& dispatch_counts(
       size_t moe_layer) const;
 
-  /// Returns the figures of the last Forward over all processes, one for each
-  /// MoE layer. All processes call this at the same point; each gets the
-  /// result.
+  /// Returns the figures over all processes, one for each MoE layer. All
+  /// processes call this at the same point; each gets the result.
   std::vector<RouterFigures> MergeRouterFigures() const;
 
   /// Return the number of GEMM calls in this process so far: with a quantised
@@ -113,7 +113,8 @@ class Transformer {
   /// attention's inner products don't count.
   int64_t quantized_gemms() const;
   int64_t gemms() const;
-  /// One Forward + Backward must add these to the two numbers above.
+  /// One Forward + Backward, of a batch or a share, must add these to the two
+  /// numbers above.
   int64_t quantized_gemms_per_step() const;
   int64_t gemms_per_step() const;
 

@@ -198,8 +198,9 @@ void Quantize(const model::Tensor& tensor,
 
 void TensorDumper::Begin(int64_t step, std::vector<std::string> patterns) {
   patterns_ = std::move(patterns);
-  order_ = 0;
-  dump_ = {.step = step};
+  step_ = step;
+  orders_.clear();
+  collected_.clear();
 }
 
 bool TensorDumper::Matches(std::string_view name) const {
@@ -225,23 +226,11 @@ bool TensorDumper::MatchesRowsOf(const std::string& expert_ids) const {
 
 void TensorDumper::Add(const model::Tensor& tensor,
                        expert_parallel::Mesh& mesh) {
-  const int64_t order = order_++;
   if (patterns_.empty()) return;
   const std::string name = tensor.Name();
-  if (!Matches(name)) return;
-
-  const std::vector<int32_t> words = GatherRows(tensor, mesh);
-  if (mesh.process() != 0) return;
-  runlog::DumpedTensor dumped = {
-      .name = name,
-      .module = std::string(tensor.module),
-      .kind = std::string(model::TensorKindName(tensor.kind)),
-      .order = order,
-      .cols = static_cast<int64_t>(tensor.values.cols())};
-  const auto rows = InOrder(words, kHeadWords + tensor.values.cols());
-  TakeRows(rows, dumped);
-  Quantize(tensor, StatesIn(rows), dumped);
-  dump_.tensors.push_back(std::move(dumped));
+  const auto next = static_cast<int64_t>(orders_.size());
+  const int64_t order = orders_.try_emplace(name, next).first->second;
+  if (Matches(name)) Collect(name, order, tensor, mesh);
 }
 
 void TensorDumper::AddRouting(std::string_view module,
@@ -254,30 +243,58 @@ void TensorDumper::AddRouting(std::string_view module,
   for (size_t row = 0; row < values.rows(); ++row) {
     std::copy_n(expert_ids.Row(row), values.cols(), values.Row(row));
   }
-  model::TensorRows rows;
-  rows.first_row = first_token;
-  const std::vector<int32_t> words = GatherRows(
-      {.module = module, .values = values.view(), .rows = rows}, mesh);
+  Collect(name, static_cast<int64_t>(orders_.size()),
+          {.module = module,
+           .kind = model::TensorKind::kExpertIds,
+           .values = values.view(),
+           .rows = {.first_row = first_token}},
+          mesh);
+}
+
+void TensorDumper::Collect(const std::string& name, int64_t order,
+                           const model::Tensor& tensor,
+                           expert_parallel::Mesh& mesh) {
+  const std::vector<int32_t> words = GatherRows(tensor, mesh);
   if (mesh.process() != 0) return;
-  runlog::DumpedTensor dumped = {.name = name,
-                                 .module = std::string(module),
-                                 .kind = "expert_ids",
-                                 .order = order_,
-                                 .cols = static_cast<int64_t>(values.cols())};
-  TakeRows(InOrder(words, kHeadWords + values.cols()), dumped);
-  // Each process begins a segment, but no operand has blocks here.
-  dumped.segment_ends = {dumped.rows};
-  dump_.tensors.push_back(std::move(dumped));
+  auto part = std::ranges::find(
+      collected_, name, [](const Collected& other) { return other.head.name; });
+  if (part == collected_.end()) {
+    const runlog::DumpedTensor head = {
+        .name = name,
+        .module = std::string(tensor.module),
+        .kind = std::string(model::TensorKindName(tensor.kind)),
+        .order = order,
+        .cols = static_cast<int64_t>(tensor.values.cols())};
+    part =
+        collected_.insert(part, {head,
+                                 {.kind = tensor.kind,
+                                  .rowwise = tensor.rowwise,
+                                  .columnwise = tensor.columnwise,
+                                  .columnwise_again = tensor.columnwise_again},
+                                 {}});
+  }
+  part->words.insert(part->words.end(), words.begin(), words.end());
 }
 
 void TensorDumper::Write(const std::filesystem::path& folder,
-                         const std::string& run) const {
-  if (dump_.tensors.empty()) return;
-  runlog::TensorDump dump = dump_;
-  dump.run = run;
-  dump.graph = runlog::GraphOfStep(graph_, dump.step);
+                         const std::string& run) {
+  if (collected_.empty()) return;
+  runlog::TensorDump dump = {
+      .run = run, .step = step_, .graph = runlog::GraphOfStep(graph_, step_)};
+  for (auto& [head, quantisation, words] : collected_) {
+    const auto rows =
+        InOrder(words, kHeadWords + static_cast<size_t>(head.cols));
+    TakeRows(rows, head);
+    if (quantisation.kind == model::TensorKind::kExpertIds) {
+      // Each part begins a segment, but no operand has blocks here.
+      head.segment_ends = {head.rows};
+    }
+    Quantize(quantisation, StatesIn(rows), head);
+    dump.tensors.push_back(std::move(head));
+    words = {};
+  }
   std::filesystem::create_directories(folder);
-  runlog::WriteTensorDump(dump, folder / DumpFileName(run, dump.step));
+  runlog::WriteTensorDump(dump, folder / DumpFileName(run, step_));
 }
 
 std::string DumpFileName(const std::string& run, int64_t step) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,8 +16,9 @@
 
 namespace isoloss::probes {
 
-/// Collects tensors of one step at a time. Rows stand in the order of the whole
-/// batch: tokens ascending, experts ascending and in each the dispatch units.
+/// Collects tensors of one step at a time; one may come in several parts, of
+/// shares of the batch. Rows stand in the order of the whole batch: tokens
+/// ascending, experts ascending and in each the dispatch units.
 /// A quantised operand's codes and scales are those that GEMMs compute with.
 class TensorDumper {
  public:
@@ -33,19 +35,28 @@ class TensorDumper {
   /// model and takes no place.
   void AddRouting(std::string_view module, MatrixView<const int32_t> expert_ids,
                   size_t first_token, expert_parallel::Mesh& mesh);
-  /// Process 0 writes folder/run.dump-000120.h5 if there is any tensor, and
-  /// makes the folder if need be.
+  /// Process 0 puts the parts together and writes folder/run.dump-000120.h5 if
+  /// there is any tensor, and makes the folder if need be.
   /// Errors   IoError naming the file.
-  void Write(const std::filesystem::path& folder, const std::string& run) const;
+  void Write(const std::filesystem::path& folder, const std::string& run);
 
  private:
+  struct Collected {
+    runlog::DumpedTensor head;   ///< without values
+    model::Tensor quantisation;  ///< without all else
+    std::vector<int32_t> words;  ///< its rows, as they travel
+  };
+
   bool Matches(std::string_view name) const;
   bool MatchesRowsOf(const std::string& expert_ids) const;
+  void Collect(const std::string& name, int64_t order,
+               const model::Tensor& tensor, expert_parallel::Mesh& mesh);
 
   const runlog::ModelGraph& graph_;
   std::vector<std::string> patterns_;
-  int64_t order_ = 0;  // of the next tensor of the step
-  runlog::TensorDump dump_;
+  int64_t step_ = 0;
+  std::map<std::string, int64_t> orders_;  // of all tensors of the step
+  std::vector<Collected> collected_;
 };
 
 /// Returns "NAME.dump-000120.h5".

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "isoloss/expert_parallel/collectives.h"
-#include "isoloss/probes/row_places.h"
 
 namespace isoloss::probes {
 namespace {
@@ -22,17 +21,6 @@ int64_t CountIn(const float* row, size_t cols) {
   int32_t count = 0;
   for (size_t i = 0; i < cols; ++i) count += IsNonFinite(row[i]) ? 1 : 0;
   return count;
-}
-
-/// Returns the number of row `row` (of `runs`) among the rows that are no
-/// padding.
-size_t NumberOfRow(const std::vector<RowRun>& runs, size_t row) {
-  size_t before = 0;
-  for (const RowRun& run : runs) {
-    if (row < run.end) return before + row - run.begin;
-    before += run.end - run.begin;
-  }
-  return before;
 }
 
 /// Processes send each other these facts on a tensor.
@@ -55,33 +43,62 @@ std::string NonFinite::Describe(size_t processes) const {
                      : fmt::format(" of process {}'s part", process));
 }
 
+NonFiniteCounter::Count& NonFiniteCounter::CountOf(const std::string& name) {
+  const size_t number =
+      numbers_.try_emplace(name, counts_.size()).first->second;
+  if (number == counts_.size()) counts_.push_back({.name = name});
+  return counts_[number];
+}
+
+/// Returns how many rows come before the first that is not finite, in the order
+/// of their places.
+int64_t NonFiniteCounter::RowNumber(const Count& count) {
+  size_t before = 0;
+  for (const RowRun& run : count.runs) {
+    RowPlace end = run.first;
+    end.position += run.end - run.begin;
+    if (end <= count.place) {
+      before += run.end - run.begin;
+    } else if (run.first <= count.place) {
+      before += count.place.position - run.first.position;
+    }
+  }
+  return static_cast<int64_t>(before);
+}
+
 void NonFiniteCounter::OnTensor(const model::Tensor& tensor) {
-  counts_.push_back({.name = tensor.Name()});
+  Count& count = CountOf(tensor.Name());
   if (!tensor.rows.counts) return;
-  Count& count = counts_.back();
   const MatrixView<const float> values = tensor.values;
   const std::vector<RowRun> runs = RunsOf(tensor.rows, values.rows());
+  count.runs.insert(count.runs.end(), runs.begin(), runs.end());
   struct Share {
     int64_t rows = 0;
     int64_t count = 0;
     size_t first_row = 0;
+    RowPlace place;
   };
   std::vector<Share> shares(static_cast<size_t>(executor_.size()));
   executor_.ParallelFor(shares.size(), [&](size_t i) {
     const size_t first = values.rows() * i / shares.size();
     const size_t end = values.rows() * (i + 1) / shares.size();
     Share& share = shares[i];
-    ForEachPlace(
-        runs, first, end, [&](size_t row, const RowPlace&, const RowRun&) {
-          const int64_t found = CountIn(values.Row(row), values.cols());
-          if (share.count == 0) share.first_row = row;
-          share.count += found;
-          ++share.rows;
-        });
+    ForEachPlace(runs, first, end,
+                 [&](size_t row, const RowPlace& place, const RowRun&) {
+                   const int64_t found =
+                       CountIn(values.Row(row), values.cols());
+                   if (share.count == 0) {
+                     share.first_row = row;
+                     share.place = place;
+                   }
+                   share.count += found;
+                   ++share.rows;
+                 });
   });
   for (const Share& share : shares) {
-    if (count.count == 0 && share.count > 0) {
-      count.row = NumberOfRow(runs, share.first_row);
+    if (share.count > 0 && (count.count == 0 || share.place < count.place)) {
+      count.place = share.place;
+      count.col = 0;
       while (!IsNonFinite(values(share.first_row, count.col))) ++count.col;
     }
     count.count += share.count;
@@ -94,8 +111,7 @@ std::vector<NonFinite> NonFiniteCounter::Finish(
   const size_t tensors = counts_.size();
   std::vector<Part> parts;
   for (const Count& count : counts_) {
-    parts.push_back({count.count, count.elements,
-                     static_cast<int64_t>(count.row),
+    parts.push_back({count.count, count.elements, RowNumber(count),
                      static_cast<int64_t>(count.col)});
   }
   std::vector<int32_t> words(tensors * sizeof(Part) / sizeof(int32_t));

@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "isoloss/base/executor.h"
 #include "isoloss/base/matrix.h"
 #include "isoloss/expert_parallel/mesh.h"
 #include "isoloss/model/tap.h"
+#include "isoloss/probes/row_places.h"
 
 namespace isoloss::probes {
 
@@ -31,8 +33,9 @@ struct NonFinite {
   std::string Describe(size_t processes) const;
 };
 
-/// Counts the values that are not finite in each tensor. A step whose
-/// loss or gradient norm is not finite is run again with this counter.
+/// Counts the values that are not finite in each tensor, which may come in
+/// several parts, of shares of the batch. A step whose loss or gradient norm is
+/// not finite is run again with this counter.
 class NonFiniteCounter : public model::TapSink {
  public:
   explicit NonFiniteCounter(Executor& executor) : executor_(executor) {}
@@ -52,12 +55,16 @@ class NonFiniteCounter : public model::TapSink {
     std::string name;
     int64_t count = 0;
     int64_t elements = 0;
-    size_t row = 0;
-    size_t col = 0;
+    std::vector<RowRun> runs = {};  ///< of all parts
+    RowPlace place = {};            ///< of the first row that is not finite
+    size_t col = 0;                 ///< in this row
   };
+  Count& CountOf(const std::string& name);
+  static int64_t RowNumber(const Count& count);
 
   Executor& executor_;
   std::vector<Count> counts_;
+  std::unordered_map<std::string, size_t> numbers_;  // of counts, by name
 };
 
 }  // namespace isoloss::probes

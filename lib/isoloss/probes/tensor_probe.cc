@@ -82,7 +82,7 @@ void TensorProbe::BeginStep(int64_t step) {
                           : std::vector<std::string>());
   for (Slot& slot : slots_) {
     slot.digest = 0;
-    slot.has_digest = slot.has_statistics = false;
+    slot.heard = slot.has_digest = slot.has_statistics = false;
     slot.statistics = {};
   }
 }
@@ -97,9 +97,9 @@ void TensorProbe::OnTensor(const model::Tensor& tensor) {
        precision::FirstMatch(options_.statistics_tensors, name) != nullptr);
   if (!of_statistics && !options_.digests.any()) return;
   if (!statistics_now_ && !digests_now_) return;
-  Slot& slot = NextSlot(name);
+  Slot& slot = SlotOf(name);
   if (digests_now_) {
-    slot.digest = DigestRows(tensor.values, tensor.rows, executor_);
+    slot.digest += DigestRows(tensor.values, tensor.rows, executor_);
     slot.has_digest = true;
   }
   if (statistics_now_ && of_statistics) {
@@ -114,17 +114,19 @@ void TensorProbe::OnRouting(std::string_view module,
   const Stopwatch stopwatch(seconds_);
   dumper_.AddRouting(module, expert_ids, first_token, mesh_);
   if (!options_.digests.any() || (!statistics_now_ && !digests_now_)) return;
-  Slot& slot = NextSlot(std::string(module).append("_expert_ids"));
+  Slot& slot = SlotOf(std::string(module).append("_expert_ids"));
   if (!digests_now_) return;
-  slot.digest = DigestRows(expert_ids, {.first_row = first_token}, executor_);
+  slot.digest += DigestRows(expert_ids, {.first_row = first_token}, executor_);
   slot.has_digest = true;
 }
 
-TensorProbe::Slot& TensorProbe::NextSlot(const std::string& name) {
-  const size_t slot = next_++;
-  if (slot == slots_.size()) slots_.push_back({.name = name});
-  ISOLOSS_ASSERT(slots_[slot].name == name);
-  return slots_[slot];
+TensorProbe::Slot& TensorProbe::SlotOf(const std::string& name) {
+  const size_t place = places_.try_emplace(name, slots_.size()).first->second;
+  if (place == slots_.size()) slots_.push_back({.name = name});
+  Slot& slot = slots_[place];
+  if (!slot.heard) ISOLOSS_ASSERT(place == next_++);
+  slot.heard = true;
+  return slot;
 }
 
 void TensorProbe::EndStep(runlog::RunLog& rows) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "isoloss/base/executor.h"
@@ -43,7 +44,8 @@ struct ProbeOptions {
 };
 
 /// The probe is collective over the processes of a mesh. In every step that it
-/// wants, all see the same tensors in the same order, each name once.
+/// wants, all see the same tensors in the same order. A name that comes again
+/// is the next share of the tensor.
 class TensorProbe : public model::TapSink {
  public:
   TensorProbe(ProbeOptions options, expert_parallel::Mesh& mesh,
@@ -80,14 +82,15 @@ class TensorProbe : public model::TapSink {
   /// A slot becomes one column.
   struct Slot {
     std::string name;
+    bool heard = false;   ///< in this step
     uint64_t digest = 0;  ///< of this process's rows; then of all
     bool has_digest = false;
     bool has_statistics = false;
     TensorAccumulator statistics = {};
   };
 
-  /// Returns the slot of the next tensor.
-  Slot& NextSlot(const std::string& name);
+  /// Returns the slot of a tensor: the next one, or that of an earlier share.
+  Slot& SlotOf(const std::string& name);
   void Merge();
   void AppendTo(runlog::TensorColumns& columns) const;
 
@@ -98,6 +101,7 @@ class TensorProbe : public model::TapSink {
   bool statistics_now_ = false;
   bool digests_now_ = false;
   std::vector<Slot> slots_;  // in the order of the first step
+  std::unordered_map<std::string, size_t> places_;  // of slots, by name
   size_t next_ = 0;
   TensorDumper dumper_;
   double seconds_ = 0;

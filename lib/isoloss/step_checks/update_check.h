@@ -72,7 +72,7 @@ class UpdateOracle {
   struct Tensor {
     std::string module;
     oracle::Sample sample;
-    // What is seen has these values, in the order of the sample.
+    // The elements that are seen have these values, in the order of the sample.
     std::vector<float> parameter;
     std::vector<Number> first;
     std::vector<Number> second;

@@ -55,6 +55,7 @@ Experiment SmallBatch(Experiment experiment) {
   const size_t ranks = experiment.parallel.mesh.ranks;
   sequences = std::min(sequences, units * ((ranks + length - 1) / length));
   experiment.parallel.transport = "loop";
+  experiment.parallel.micro_batches = 1;
   return experiment;
 }
 
@@ -180,12 +181,14 @@ void CheckMemory(const Experiment& experiment, const Crew& crew) {
     const size_t bytes = device::FindDevice(experiment.parallel.on).bytes;
     const double needed = BytesOnDevice(experiment);
     if (bytes == 0 || needed <= static_cast<double>(bytes)) return;
-    ThrowError(ErrorKind::kConfig,
-               "{}: a run needs about {:.1f} GiB on its GPU, which has "
-               "{:.1f} GiB. Lower the sizes of [model], "
-               "train.sequences_per_batch or data.sequence_length.",
-               experiment.path.string(), needed / 0x1p30,
-               static_cast<double>(bytes) / 0x1p30);
+    ThrowError(
+        ErrorKind::kConfig,
+        "{}: a run needs about {:.1f} GiB on its GPU, which has "
+        "{:.1f} GiB. Raise parallel.micro_batches, which is {}, or lower "
+        "the sizes of [model], train.sequences_per_batch or "
+        "data.sequence_length.",
+        experiment.path.string(), needed / 0x1p30,
+        static_cast<double>(bytes) / 0x1p30, experiment.parallel.micro_batches);
   }
   const double available = static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
                            static_cast<double>(sysconf(_SC_PAGESIZE));
@@ -193,11 +196,11 @@ void CheckMemory(const Experiment& experiment, const Crew& crew) {
   if (needed <= available) return;
   ThrowError(ErrorKind::kConfig,
              "{}: {} runs side by side need at least {:.1f} GiB, but this "
-             "machine has {:.1f} GiB. Lower the sizes of [model], "
-             "train.sequences_per_batch, data.sequence_length or "
-             "parallel.workers.",
+             "machine has {:.1f} GiB. Raise parallel.micro_batches, which is "
+             "{}, or lower the sizes of [model], train.sequences_per_batch, "
+             "data.sequence_length or parallel.workers.",
              experiment.path.string(), crew.side_by_side, needed / 0x1p30,
-             available / 0x1p30);
+             available / 0x1p30, experiment.parallel.micro_batches);
 }
 
 namespace {

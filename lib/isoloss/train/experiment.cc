@@ -14,6 +14,7 @@
 #include "isoloss/runlog/recording.h"
 #include "isoloss/runlog/run_log.h"
 #include "isoloss/runlog/tuning.h"
+#include "isoloss/train/batch_shares.h"
 #include "isoloss/train/experiment_arms.h"
 #include "isoloss/train/experiment_corpus.h"
 #include "isoloss/train/experiment_keys.h"
@@ -447,6 +448,7 @@ Experiment ParseExperiment(std::string_view text,
   CheckControl(gate, experiment);
   CheckMesh(parallel, experiment);
   CheckShares(parallel, experiment);
+  CheckMicroBatches(parallel, experiment);
   CheckLogSize(log, experiment);
   CheckMemory(experiment);
   return experiment;

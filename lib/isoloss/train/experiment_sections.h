@@ -178,6 +178,7 @@ void Visit(Fields& fields, ParallelConfig& parallel) {
   Visit(fields, parallel.exchange);
   fields.OneOf("transport", parallel.transport, kTransports);
   fields.OneOf("on", parallel.on, device::DeviceNames());
+  fields.Integer("micro_batches", parallel.micro_batches, 1, kMaxSize);
   fields.Integer("workers", parallel.workers, 0, 4096);
   fields.Real("deadline_seconds", parallel.deadline_seconds, kDeadline);
   fields.Integer("shuffle_seed", parallel.shuffle_seed, 0, kMaxInt);

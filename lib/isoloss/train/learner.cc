@@ -79,6 +79,7 @@ Learner::Learner(const model::ModelConfig& model, const TrainConfig& train,
       seed_(seed),
       parameters_(config_, mesh_.experts(), executor.memory()),
       gradients_(config_, mesh_.experts(), executor.memory()),
+      fold_(config_, executor_, gradients_),
       expert_bias_(config_.n_moe_layers(), config_.num_experts),
       phases_(std::move(phases)),
       adamw_({.beta1 = train_.beta1,
@@ -141,8 +142,13 @@ double Learner::Differentiate(int64_t step, const model::TokenBatch& tokens,
     // tensors that are announced.
     transformer_->AnnounceWeights(parameters_, gradients_, *tap);
   }
-  const double loss = transformer_->Forward(tokens, tap);
-  transformer_->Backward(tokens, gradients_, tap);
+  double loss = 0;
+  fold_.Run(
+      tokens, mesh_,
+      [&](const model::TokenBatch& share, model::ParameterSet& gradients) {
+        loss = transformer_->Forward(share, tap);
+        transformer_->Backward(share, gradients, tap);
+      });
   EditGradients(seams_.after_backward, step);
   SumGradients(gradients_, mesh_);
   transformer_->RoundWeightGradients(gradients_);

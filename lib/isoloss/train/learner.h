@@ -18,6 +18,7 @@
 #include "isoloss/optim/adamw.h"
 #include "isoloss/optim/schedule.h"
 #include "isoloss/precision/recipe.h"
+#include "isoloss/train/batch_shares.h"
 #include "isoloss/train/config.h"
 #include "isoloss/train/run_hooks.h"
 #include "isoloss/train/training_state.h"
@@ -38,7 +39,7 @@ struct StepFigures {
 };
 
 /// Trains with the processes of a mesh. All of them must call every method at
-/// the same point, each with its share of a batch. Tensors lie in the
+/// the same point, each with its part of a batch. Tensors lie in the
 /// executor's memory; listeners and seams of the host get copies.
 class Learner {
  public:
@@ -63,8 +64,9 @@ class Learner {
   void EditInitialWeights(
       const std::function<void(model::ParameterSet&)>& edit);
 
-  /// Runs the forward and backward pass. Returns the loss; gradients() are
-  /// those of the whole batch. `tap` may be null.
+  /// Runs the forward and backward pass, of one share of the batch after the
+  /// other. Returns the loss; gradients() are those of the whole batch. `tap`
+  /// may be null; it hears the shares in turn.
   double Differentiate(int64_t step, const model::TokenBatch& tokens,
                        model::TapSink* tap);
   /// Runs forward, backward and update (docs/model.md, section 11). Updates
@@ -105,6 +107,7 @@ class Learner {
   const uint64_t seed_;  ///< of the run
   model::ParameterSet parameters_;
   model::ParameterSet gradients_;
+  GradientFold fold_;
   Matrix<float> expert_bias_;  // [MoE layers, experts]
   const std::vector<Phase> phases_;
   size_t phase_ = 0;  // of transformer_

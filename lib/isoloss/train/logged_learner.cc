@@ -26,25 +26,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Returns the `share`-th of `shares` equal runs of a batch's sequences. Each
-/// sequence is one document; ends count from the first token of the share, in
-/// `ends`.
-model::TokenBatch ShareOf(const corpus::Batch& batch, size_t shares,
-                          size_t share, std::vector<size_t>& ends) {
-  const size_t sequences = batch.sequence_ends.size() / shares;
-  const size_t tokens = batch.tokens.size() / shares;
-  ends.assign(
-      batch.sequence_ends.begin(),
-      batch.sequence_ends.begin() + static_cast<std::ptrdiff_t>(sequences));
-  ISOLOSS_ASSERT(ends.back() == tokens);
-  const auto part = [&](const std::vector<int32_t>& values) {
-    return std::span(values).subspan(share * tokens, tokens);
-  };
-  return {.tokens = part(batch.tokens),
-          .labels = part(batch.labels),
-          .positions = part(batch.positions),
-          .document_ends = ends,
-          .sequence_ends = ends};
+/// Returns the whole batch. Each sequence is one document.
+model::TokenBatch WholeOf(const corpus::Batch& batch) {
+  return {.tokens = batch.tokens,
+          .labels = batch.labels,
+          .positions = batch.positions,
+          .document_ends = batch.sequence_ends,
+          .sequence_ends = batch.sequence_ends};
 }
 
 /// Throws ConfigError unless every pattern of log.`key` matches a name.
@@ -101,6 +89,7 @@ LoggedLearner::LoggedLearner(const Experiment& experiment, const Arm& arm,
   }
   SetRouting(experiment);
   CheckAgreement(experiment, arm, corpus);
+  CheckListeners(experiment);
   if (arm.perturb) {
     learner_.EditInitialWeights([&](model::ParameterSet& weights) {
       PerturbWeights(arm, seed, weights);
@@ -142,6 +131,18 @@ void LoggedLearner::SetRouting(const Experiment& experiment) {
   }
 }
 
+/// Refuses listeners that take a tensor for that of the whole batch. The probe
+/// puts the shares of each together.
+void LoggedLearner::CheckListeners(const Experiment& experiment) {
+  if (mesh_.config().micro_batches == 1) return;
+  if (!hooks_.on_tensor && !hooks_.on_routing) return;
+  ThrowError(ErrorKind::kConfig,
+             "{}: parallel.micro_batches is {}, but whoever listens to this "
+             "run's tensors needs those of whole batches. Set it to 1, which "
+             "changes no bit.",
+             experiment.path.string(), mesh_.config().micro_batches);
+}
+
 /// Refuses processes that were given different files: they would train a model
 /// that nobody asked for.
 void LoggedLearner::CheckAgreement(const Experiment& experiment, const Arm& arm,
@@ -178,8 +179,9 @@ void LoggedLearner::CheckPatterns(const Experiment& experiment) {
   RequireMatches(experiment, "dump_tensors", log.dump_tensors, names);
 }
 
-model::TokenBatch LoggedLearner::Share() {
-  return ShareOf(batch_, mesh_.processes(), mesh_.process(), share_ends_);
+model::TokenBatch LoggedLearner::Part() {
+  return ShareOf(WholeOf(batch_), {mesh_.process(), mesh_.processes()},
+                 part_ends_);
 }
 
 /// Makes the batch and the routing those of a training step.
@@ -188,7 +190,7 @@ model::TokenBatch LoggedLearner::Begin(int64_t step) {
   batches_.Training(seed_, step, train_.sequences_per_batch, batch_);
   learner_.BeginStep(step);
   learner_.transformer().SetRouting(routing_);
-  return Share();
+  return Part();
 }
 
 bool LoggedLearner::Step(int64_t step, runlog::RunLog& rows) {
@@ -211,10 +213,11 @@ bool LoggedLearner::Step(int64_t step, runlog::RunLog& rows) {
   const double seconds =
       std::chrono::duration<double>(Clock::now() - start).count();
   const int64_t tokens = provenance_.tokens_per_step;
+  const auto shares = static_cast<int64_t>(mesh_.config().micro_batches);
   // Counts the quantised GEMMs that any process should have computed, but left
   // out.
   const int64_t missing = expert_parallel::Sum(
-      mesh_, transformer.quantized_gemms_per_step() -
+      mesh_, transformer.quantized_gemms_per_step() * shares -
                  (transformer.quantized_gemms() - quantized_before));
   const MatrixView<const int64_t> counts = transformer.tokens_per_expert();
   RecordMoe(step, transformer, learner_.expert_bias(), log_config_.routing,
@@ -255,11 +258,13 @@ void LoggedLearner::Evaluate(int64_t step, runlog::EvalColumns& eval) {
     const size_t first = losses.size();
     batches_.HeldOut(
         first, std::min(train_.sequences_per_batch, sequences - first), batch_);
-    learner_.transformer().Forward(Share());
+    ForEachShare(Part(), mesh_, [&](const model::TokenBatch& share) {
+      learner_.transformer().Forward(share);
+    });
     const std::span<const float> tokens = learner_.transformer().token_losses();
     std::vector<double> mine;
     size_t begin = 0;
-    for (const size_t end : share_ends_) {
+    for (const size_t end : part_ends_.of_sequences) {
       double sum = 0;
       for (size_t t = begin; t < end; ++t)
         sum += static_cast<double>(tokens[t]);

@@ -16,6 +16,7 @@
 #include "isoloss/probes/nonfinite.h"
 #include "isoloss/probes/tensor_probe.h"
 #include "isoloss/runlog/run_log.h"
+#include "isoloss/train/batch_shares.h"
 #include "isoloss/train/experiment.h"
 #include "isoloss/train/learner.h"
 #include "isoloss/train/routing_replay.h"
@@ -64,9 +65,10 @@ class LoggedLearner {
   void SetRouting(const Experiment& experiment);
   void CheckAgreement(const Experiment& experiment, const Arm& arm,
                       const corpus::Corpus& corpus);
+  void CheckListeners(const Experiment& experiment);
   void CheckPatterns(const Experiment& experiment);
   /// Returns this process's part of the current batch.
-  model::TokenBatch Share();
+  model::TokenBatch Part();
   model::TokenBatch Begin(int64_t step);
 
   const model::ModelConfig& config_;
@@ -78,7 +80,7 @@ class LoggedLearner {
   expert_parallel::Mesh& mesh_;
   corpus::Batches batches_;
   corpus::Batch batch_;  // of all processes
-  std::vector<size_t> share_ends_;
+  ShareEnds part_ends_;
   std::optional<RoutingReplay> replay_;
   std::optional<ReplayedStep> replayed_step_;
   std::optional<model::ForcedBalance> forced_balance_;

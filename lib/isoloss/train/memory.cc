@@ -1,10 +1,12 @@
 // Implements EstimatedBytes of experiment.h, and what a token
 // takes by cost.h.
 #include <algorithm>
+#include <bit>
 #include <string>
 #include <vector>
 
 #include "isoloss/runlog/run_log.h"
+#include "isoloss/train/batch_shares.h"
 #include "isoloss/train/cost.h"
 #include "isoloss/train/experiment.h"
 
@@ -116,6 +118,19 @@ double LogBytes(const Sizes& s, const Experiment& experiment, double tokens) {
          EstimatedTensorRows(experiment) * kBytesPerTensor;
 }
 
+/// Returns the sequences of the largest share of a batch, also of the last
+/// batch of an evaluation.
+double SequencesAtOnce(const Experiment& experiment) {
+  const size_t sequences = experiment.train.sequences_per_batch;
+  const auto share = [&](size_t batch) {
+    return batch == 0
+               ? 0
+               : batch / SharesOf(experiment.parallel.micro_batches, batch);
+  };
+  return Sizes::Real(std::max(
+      share(sequences), share(experiment.log.eval_sequences % sequences)));
+}
+
 }  // namespace
 
 double EstimatedTensorRows(const Experiment& experiment) {
@@ -159,15 +174,20 @@ double FlopsPerToken(const Experiment& experiment) {
 
 double EstimatedBytes(const Experiment& experiment) {
   const Sizes s(experiment.model);
-  // The values are weights, gradients and two moments. Products round and
-  // quantise weights as they read them.
-  const double values_per_parameter = 4;
+  // The values are weights, gradients and two moments, and the gradients of
+  // earlier shares of the batch (GradientFold). Products round and quantise
+  // weights as they read them.
+  const size_t shares = experiment.parallel.micro_batches;
+  const double values_per_parameter =
+      Sizes::Real(4 + std::bit_width(shares - 1));
   const double tokens = Sizes::Real(experiment.train.sequences_per_batch) *
                         Sizes::Real(experiment.data.sequence_length);
+  const double at_once = SequencesAtOnce(experiment) *
+                         Sizes::Real(experiment.data.sequence_length);
   const double values =
       Parameters(s) * values_per_parameter +
-      tokens * (ActivationsPerToken(s) + GradientsPerToken(s));
-  return values * sizeof(float) + ExchangeBytes(s, tokens) +
+      at_once * (ActivationsPerToken(s) + GradientsPerToken(s));
+  return values * sizeof(float) + ExchangeBytes(s, at_once) +
          LogBytes(s, experiment, tokens);
 }
 

@@ -144,7 +144,8 @@ std::unique_ptr<expert_parallel::Mesh> MakeMesh(
   const expert_parallel::MeshConfig config = {
       .topology = parallel.mesh,
       .options = arm.exchange.Resolved(),
-      .dispatch_units = parallel.dispatch_units};
+      .dispatch_units = parallel.dispatch_units,
+      .micro_batches = parallel.micro_batches};
   std::unique_ptr<transport::Transport> transport;
   // Several processes need a transport even if rows stay where they are.
   // MakeTransport also refuses processes that the chosen transport would not

@@ -46,7 +46,8 @@ struct Observer {
   /// Decides whether on_tensor and on_routing hear a step; empty: they hear
   /// all. Announcing the tensors of a step takes time.
   std::function<bool(int64_t step)> hears = {};
-  /// Hears every tensor of a training step before any further listener does.
+  /// Hears every tensor of a training step before any further listener does. It
+  /// and on_routing are refused where steps are computed in shares.
   std::function<void(int64_t step, const model::Tensor& tensor)> on_tensor = {};
   std::function<void(int64_t step, std::string_view module,
                      MatrixView<const int32_t> expert_ids)>
