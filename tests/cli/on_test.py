@@ -17,8 +17,9 @@ class On(ProgramTest):
         return "without CUDA" not in self.run_isoloss("run", self.tiny, "--on", "gpu", "--dry-run").stderr
 
     def test_the_emulation_leaves_the_logs_of_the_cpu_also_in_micro_batches(self):
-        settings = ("parallel.ranks=2", "parallel.dispatch_units=4", "train.sequences_per_batch=4",
-                    "log.digests_every=1")
+        settings = ("parallel.ranks=2", "parallel.dispatch_units=4", "data.sequence_length=32",
+                    "train.sequences_per_batch=4", "train.steps=2", "train.warmup_steps=1", "train.seeds=[1]",
+                    "log.eval_sequences=1", "log.digests_every=1")
         logs = self.make_logs("cpu", *settings)
         emulated = self.run_on("emulation", "emulated", "--set", "parallel.micro_batches=2",
                                *(word for setting in settings for word in ("--set", setting)))
