@@ -44,7 +44,7 @@ class Probe(ProgramTest):
         result = self.probe("--arm", "mxfp8", "--out", "probes")
 
         self.assertEqual(result.returncode, PASS, result.stderr)
-        header, plain, routing, path, verdict = result.stdout.splitlines()
+        header, plain, seen, routing, path, verdict = result.stdout.splitlines()
         self.assertEqual(header.split()[:7], ["case", "steps", "tensors", "elements",
                                               "flips", "expected", "other"])
         self.assertEqual(plain.split()[:2], ["plain", "2"])
@@ -52,6 +52,7 @@ class Probe(ProgramTest):
         self.assertNotIn("oracle", plain, "nothing is worst where nothing is wrong")
         self.assertTrue(verdict.startswith("PASS: arm mxfp8, seed 1: "), verdict)
         self.assertTrue(verdict.endswith("(exit code 0)"), verdict)
+        self.assertRegex(seen, r"^seen         all [0-9]+ elements$")
         self.assertEqual(routing, "routing      114 tokens, 0 flips, 0 other")
         self.assertTrue(path.startswith("probes/mxfp8-seed1.probe.h5 ("), path)
         with h5py.File(self.folder / "probes/mxfp8-seed1.probe.h5", "r") as log:
@@ -138,7 +139,7 @@ class Probe(ProgramTest):
                                   *(f"--set={setting}" for setting in settings))
 
         self.assertEqual(result.returncode, FAIL, result.stderr)
-        _, plain, _, _, verdict = result.stdout.splitlines()
+        _, plain, _, _, _, verdict = result.stdout.splitlines()
         self.assertGreater(int(plain.split()[6]), 0)
         self.assertIn(", oracle ", plain)
         self.assertTrue(verdict.startswith("FAIL: arm mxfp8, seed 1: "), verdict)

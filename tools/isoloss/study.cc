@@ -45,6 +45,7 @@ void AddRules(const studies::Option& given, const Option& option,
       option.NumberIn(given.least, given.most);
     }
   }
+  if (!given.words.empty()) option.OneOf(given.words);
   if (given.type_name != nullptr) option.TypeName(given.type_name);
   if (given.required) option.Required();
   if (given.repeatable) option.Repeatable();

@@ -132,7 +132,7 @@ std::string OfAllElements(int64_t elements, int64_t unseen,
                           double missed_share) {
   if (unseen == 0) return {};
   return fmt::format(
-      " of {}, among which {:.3g} % wrong ones of a tensor would have been "
+      " of {}, among which {:.2g} % wrong ones of a tensor would have been "
       "missed with a chance of {:.3g} %",
       SaturatingAdd(elements, unseen), 100 * missed_share,
       100 * runlog::kMissChance);

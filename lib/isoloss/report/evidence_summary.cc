@@ -66,7 +66,7 @@ std::string SeenText(const ProbeCaseSummary& of) {
 std::string MissedText(const ProbeSummary& summary) {
   if (summary.missed_share == 0) return "";
   return fmt::format(
-      "; if {:.3g} % of a tensor were wrong, all of them would be missed with "
+      "; if {:.2g} % of a tensor were wrong, all of them would be missed with "
       "a "
       "chance of {:.3g} %",
       100 * summary.missed_share, 100 * runlog::kMissChance);

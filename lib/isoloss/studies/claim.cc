@@ -11,6 +11,7 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/text_file.h"
+#include "isoloss/device/devices.h"
 #include "isoloss/estimators/claim_file.h"
 #include "isoloss/estimators/claim_judge.h"
 #include "isoloss/studies/documents.h"
@@ -189,7 +190,7 @@ class Claim : public Study {
             {.name = "--on",
              .value = &on_,
              .help = "Where the models compute: cpu, or gpu",
-             .type_name = "DEVICE"}};
+             .words = device::DeviceNames()}};
   }
 
   /// Leaves out arms that no contrast names.

@@ -30,7 +30,8 @@ struct Option {
   /// A number must be at least the first and at most the second.
   double least = 0;
   double most = 0;
-  const char* type_name = nullptr;  ///< what help calls the value
+  std::vector<std::string> words = {};  ///< a text must be one of them
+  const char* type_name = nullptr;      ///< what help calls the value
   bool required = false;
   bool repeatable = false;
   bool not_quick = false;  ///< refused beside --quick
