@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "isoloss/device/devices.h"
+
 namespace isoloss::campaign {
 
 std::string SizeText(double bytes) {
@@ -64,6 +66,10 @@ size_t OracleSteps(size_t candidates, size_t cases) {
 
 std::string MemoryText(const train::Experiment& experiment,
                        const std::vector<train::Run>& runs) {
+  if (experiment.parallel.on != device::kCpu) {
+    return fmt::format("about {} a run on its device",
+                       SizeText(train::EstimatedDeviceBytes(experiment)));
+  }
   const double memory = train::EstimatedBytes(experiment);
   const Crew crew = train::CrewFor(experiment, runs.size());
   return fmt::format("at least {}, {} a run",

@@ -93,25 +93,24 @@ corpus::Corpus SomeCorpus(const Experiment& experiment) {
       kHeldOut);
 }
 
-/// Returns the bytes of a device that a run needs: there are also rounded
-/// operands of a layer's products, about a fifth of the rest, waves of
-/// attention, and what the driver takes.
-double BytesOnDevice(const Experiment& experiment) {
-  constexpr double kOperands = 1.2;
-  constexpr double kFixed = 0x1p30;
-  return kOperands * EstimatedBytes(experiment) + kFixed;
-}
-
 /// Returns how many runs have room side by side in the devices' memories, at
 /// least one on each.
 int RunsThatFit(const Experiment& experiment, const device::Device& device) {
   if (device.bytes == 0) return std::numeric_limits<int>::max();
   const double fit =
-      static_cast<double>(device.bytes) / BytesOnDevice(experiment);
+      static_cast<double>(device.bytes) / EstimatedDeviceBytes(experiment);
   return device.count * std::clamp(static_cast<int>(fit), 1, 4096);
 }
 
 }  // namespace
+
+double EstimatedDeviceBytes(const Experiment& experiment) {
+  // Rounded operands of a layer's products are about a fifth of the rest; waves
+  // of attention and the driver take what is fixed.
+  constexpr double kOperands = 1.2;
+  constexpr double kFixed = 0x1p30;
+  return kOperands * EstimatedBytes(experiment) + kFixed;
+}
 
 Crew CrewFor(const Experiment& experiment, size_t runs) {
   const int processes = transport::DetectLaunch().processes;
@@ -179,7 +178,7 @@ double EstimatedCheckpointBytes(const Experiment& experiment, size_t runs) {
 void CheckMemory(const Experiment& experiment, const Crew& crew) {
   if (experiment.parallel.on != device::kCpu) {
     const size_t bytes = device::FindDevice(experiment.parallel.on).bytes;
-    const double needed = BytesOnDevice(experiment);
+    const double needed = EstimatedDeviceBytes(experiment);
     if (bytes == 0 || needed <= static_cast<double>(bytes)) return;
     ThrowError(
         ErrorKind::kConfig,

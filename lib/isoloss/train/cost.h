@@ -17,6 +17,9 @@ namespace isoloss::train {
 /// assumed to share the machine's.
 Crew CrewFor(const Experiment& experiment, size_t runs);
 
+/// Returns the bytes that a run takes of a device's memory, about.
+double EstimatedDeviceBytes(const Experiment& experiment);
+
 /// Returns an upper estimate, in bytes, of the logs of `runs` runs while they
 /// are made.
 size_t EstimatedLogBytes(const Experiment& experiment, size_t runs);
