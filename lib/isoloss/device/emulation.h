@@ -143,6 +143,7 @@ class Emulation {
         step(thread_);
       }
     }
+    float* AddressOf(float* to) const { return to; }
     template <size_t kCount>
     void Copy(const float* from, float* to) {
       copies_[thread_].Begin(from, kCount, to);

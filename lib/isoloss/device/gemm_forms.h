@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <span>
 #include <vector>
@@ -32,19 +33,24 @@ size_t TilesOf(const Product& product) {
 }
 
 /// Estimates the time that products take with tiles of a shape, if a processor
-/// needs `cycles` for a step of a tile.
+/// needs `cycles` for a step of a tile. The busiest one has whole tiles.
 template <typename Shape>
 double CyclesOf(std::span<const Product> products,
                 std::span<const size_t> depths, double cycles) {
-  double work = 0;
+  double tasks = 0;
+  double steps = 0;
   double longest = 0;
   for (size_t i = 0; i < products.size(); ++i) {
-    const auto steps = static_cast<double>(depths[i]);
-    work += static_cast<double>(TilesOf<Shape>(products[i])) * steps;
-    longest = std::max(longest,
-                       steps / static_cast<double>(products[i].segment_count));
+    const auto tiles = static_cast<double>(TilesOf<Shape>(products[i]));
+    const auto segments = static_cast<double>(products[i].segment_count);
+    const auto depth = static_cast<double>(depths[i]);
+    tasks += tiles * segments;
+    steps += tiles * depth;
+    longest = std::max(longest, depth / segments);
   }
-  return cycles * std::max(work / kProcessors, longest);
+  if (tasks == 0) return 0;
+  return cycles *
+         std::max(std::ceil(tasks / kProcessors) * steps / tasks, longest);
 }
 
 /// Lists products of one kind and launches them together.
@@ -62,14 +68,27 @@ class ProductList {
   /// Launches chains, in tiles of the shape that is best for them.
   template <bool kPieces>
   void Multiply() {
-    constexpr double kLarge = 135;
-    constexpr double kMedium = 38;
-    constexpr double kSmall = 13;
-    const double large = CyclesOf<LargeTile>(products_, depths_, kLarge);
-    const double medium = CyclesOf<MediumTile>(products_, depths_, kMedium);
-    const double small = CyclesOf<SmallTile>(products_, depths_, kSmall);
-    if (large <= std::min(medium, small)) return Multiply<LargeTile, kPieces>();
-    if (medium <= small) return Multiply<MediumTile, kPieces>();
+    // An element takes an issue slot of a processor's 128 lanes; the rest is
+    // what else a tile's main loop issues, and how well few warps hide waits.
+    constexpr double kHuge = 256 * 1.09;
+    constexpr double kLarge = 128 * 1.14;
+    constexpr double kMedium = 32 * 1.25;
+    constexpr double kSmall = 8 * 1.65;
+    const auto cycles_of = [this]<typename Shape>(Shape, double cycles) {
+      return CyclesOf<Shape>(products_, depths_, cycles);
+    };
+    const double large = cycles_of(LargeTile(), kLarge);
+    const double medium = cycles_of(MediumTile(), kMedium);
+    const double small = cycles_of(SmallTile(), kSmall);
+    const double least = std::min({large, medium, small});
+    if constexpr (!kPieces) {
+      // Sums of pieces take the registers that it needs.
+      if (cycles_of(HugeTile(), kHuge) <= least) {
+        return Multiply<HugeTile, kPieces>();
+      }
+    }
+    if (large <= least) return Multiply<LargeTile, kPieces>();
+    if (medium <= least) return Multiply<MediumTile, kPieces>();
     Multiply<SmallTile, kPieces>();
   }
 
@@ -157,7 +176,8 @@ class ProductList {
 inline Product ProductOf(const kernels::GemmProblem& problem,
                          const Axis& axis) {
   Product product;
-  product.result = {problem.c, problem.addend, problem.rounding};
+  product.result = {problem.c, problem.addend, problem.rounding,
+                    AreQuads(problem.c)};
   product.adder.outer = problem.accumulation.outer;
   if (problem.accumulation.accumulator != nullptr) {
     product.accumulator = *problem.accumulation.accumulator;

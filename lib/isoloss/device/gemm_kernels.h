@@ -8,26 +8,27 @@
 
 #include "isoloss/device/gemm_products.h"
 #include "isoloss/device/kernel.h"
+#include "isoloss/device/quads.h"
 #include "isoloss/device/table.h"
 
 namespace isoloss::device {
 
-/// So many neighbours in memory are copied at once.
-inline constexpr uint32_t kQuad = 4;
 /// Blocks multiply slabs of this many steps.
 inline constexpr uint32_t kSlabSteps = 16;
 
 /// A block's tile of a result. Each warp has kWarpRows x kWarpCols of it, and
-/// of these each thread has quads that are 4 rows and 8 columns of quads apart.
+/// of these each thread has quads that are 8 rows and 4 columns of quads apart.
+/// kBlocks_: so many blocks are to fit on a processor.
 template <uint32_t kRows_, uint32_t kCols_, uint32_t kRowQuads,
-          uint32_t kColQuads>
+          uint32_t kColQuads, uint32_t kBlocks_>
 struct TileShape {
   static constexpr uint32_t kRows = kRows_;
   static constexpr uint32_t kCols = kCols_;
+  static constexpr uint32_t kBlocks = kBlocks_;
   static constexpr uint32_t kThreadRows = kRowQuads * kQuad;
   static constexpr uint32_t kThreadCols = kColQuads * kQuad;
-  static constexpr uint32_t kLanesDown = 4;
-  static constexpr uint32_t kLanesAlong = 8;
+  static constexpr uint32_t kLanesDown = 8;
+  static constexpr uint32_t kLanesAlong = 4;
   static constexpr uint32_t kWarp = kLanesDown * kLanesAlong;
   static constexpr uint32_t kWarpRows = kLanesDown * kThreadRows;
   static constexpr uint32_t kWarpCols = kLanesAlong * kThreadCols;
@@ -35,21 +36,24 @@ struct TileShape {
   static constexpr uint32_t kThreads =
       kWarp * (kRows / kWarpRows) * kWarpsAlong;
 
+  // Half a warp reads 8 quads of rows, each by two neighbours, and 2 of
+  // columns, each by every second lane: banks serve such a half in one turn.
   static constexpr uint32_t RowOf(uint32_t thread, uint32_t i) {
+    const uint32_t lane_down = thread % kWarp / 2 % kLanesDown;
     return thread / kWarp / kWarpsAlong * kWarpRows +
-           i / kQuad * (kLanesDown * kQuad) +
-           thread % kWarp / kLanesAlong * kQuad + i % kQuad;
+           i / kQuad * (kLanesDown * kQuad) + lane_down * kQuad + i % kQuad;
   }
   static constexpr uint32_t ColOf(uint32_t thread, uint32_t j) {
+    const uint32_t lane_along = thread % kWarp / 16 * 2 + thread % 2;
     return thread / kWarp % kWarpsAlong * kWarpCols +
-           j / kQuad * (kLanesAlong * kQuad) + thread % kLanesAlong * kQuad +
-           j % kQuad;
+           j / kQuad * (kLanesAlong * kQuad) + lane_along * kQuad + j % kQuad;
   }
 };
 
-using LargeTile = TileShape<128, 128, 2, 2>;
-using MediumTile = TileShape<64, 64, 1, 2>;
-using SmallTile = TileShape<32, 32, 1, 1>;
+using HugeTile = TileShape<128, 256, 2, 4, 1>;
+using LargeTile = TileShape<128, 128, 2, 2, 2>;
+using MediumTile = TileShape<64, 64, 2, 1, 4>;
+using SmallTile = TileShape<32, 32, 1, 1, 8>;
 
 /// Says what a block computes. Numbers of 32 bits save registers.
 struct TileTask {
@@ -67,14 +71,14 @@ constexpr uint32_t Clipped(size_t value, uint32_t most) {
 /// Returns a product's task of that number. Neighbours are in a band of tiles,
 /// so that blocks that run at once read the same operands.
 template <typename Shape>
-constexpr TileTask TaskOf(const Product& product, size_t number) {
+constexpr TileTask TaskOf(const Product& product, uint32_t number) {
   constexpr uint32_t kBand = 8;
   const auto rows = static_cast<uint32_t>(product.result.c.rows());
   const auto cols = static_cast<uint32_t>(product.result.c.cols());
   const uint32_t down = (rows + Shape::kRows - 1) / Shape::kRows;
   const uint32_t along = (cols + Shape::kCols - 1) / Shape::kCols;
-  const auto group = static_cast<uint32_t>(number / (down * along));
-  const uint32_t tile = static_cast<uint32_t>(number) - group * down * along;
+  const uint32_t group = number / (down * along);
+  const uint32_t tile = number % (down * along);
   const uint32_t top = tile / (kBand * along) * kBand;
   const uint32_t height = Clipped(down - top, kBand);
   const uint32_t in_band = tile - top * along;
@@ -84,64 +88,107 @@ constexpr TileTask TaskOf(const Product& product, size_t number) {
           Clipped(cols - col, Shape::kCols), group};
 }
 
-/// Copies the part of one side that a slab has into the block's memory.
-/// kInQuads: four rows at a time.
-template <uint32_t kRows, uint32_t kThreads, bool kInQuads>
-struct SlabSide {
-  using Rows = float[kSlabSteps][kRows + kQuad];
+/// A thread's copies of what slabs have of one side into the block's memory.
+/// Rows and steps that are missing leave it as it was.
+template <uint32_t kRows, uint32_t kThreads>
+class SideCopies {
+ public:
+  static constexpr uint32_t kStride = kRows + kQuad;
+  using Rows = float[kSlabSteps][kStride];
 
-  const float* first;  ///< of the tile's rows and all steps
-  uint32_t row_stride;
-  uint32_t step_stride;
-  uint32_t rows;  ///< that may be read
-  float missing;
-
-  constexpr SlabSide(const Side& side, uint32_t first_row, float of_missing)
-      : first(side.values.At(first_row, 0)),
-        row_stride(static_cast<uint32_t>(side.values.row_stride)),
-        step_stride(static_cast<uint32_t>(side.values.step_stride)),
-        rows(Clipped(side.readable_rows - first_row, kRows)),
-        missing(of_missing) {}
-
-  /// Begins a thread's copies of a slab's `steps` from `begin` on; the rest of
-  /// the slab is missing.
-  template <typename Block>
-  constexpr void Copy(Block& block, uint32_t thread, uint32_t begin,
-                      uint32_t steps, Rows& slab) const {
-    const float* const from = first + size_t{begin} * step_stride;
-    if constexpr (kInQuads) {
-      constexpr uint32_t kAlong = kRows / kQuad;
-      static_assert(kThreads % kAlong == 0);
-      const uint32_t row = thread % kAlong * kQuad;
-      ISOLOSS_UNROLL
-      for (uint32_t i = 0; i < kSlabSteps; i += kThreads / kAlong) {
-        const uint32_t step = i + thread / kAlong;
-        if (row < rows && step < steps) {
-          block.template Copy<kQuad>(from + (row + step * step_stride),
-                                     &slab[step][row]);
-        } else {
-          for (uint32_t j = 0; j < kQuad; ++j) slab[step][row + j] = missing;
-        }
-      }
-      return;
-    }
-    // Neighbouring threads copy neighbours in memory.
-    const bool along_steps = step_stride == 1;
-    const uint32_t rows_of_turn = along_steps ? kThreads / kSlabSteps : 0;
-    const uint32_t steps_of_turn = along_steps ? 0 : kThreads / kRows;
-    uint32_t row = along_steps ? thread / kSlabSteps : thread % kRows;
-    uint32_t step = along_steps ? thread % kSlabSteps : thread / kRows;
-    while (row < kRows && step < kSlabSteps) {
-      if (row < rows && step < steps) {
-        block.template Copy<1>(from + (row * row_stride + step * step_stride),
-                               &slab[step][row]);
-      } else {
-        slab[step][row] = missing;
-      }
-      row += rows_of_turn;
-      step += steps_of_turn;
+  constexpr SideCopies() = default;
+  /// The first slab begins at step `begin`.
+  constexpr SideCopies(const Side& side, uint32_t first_row, uint32_t begin,
+                       uint32_t thread)
+      : from_(side.values.At(first_row, begin)),
+        has_quads_(side.has_quads),
+        along_steps_(side.values.along_steps()) {
+    const uint32_t rows = Clipped(side.readable_rows - first_row, kRows);
+    if (has_quads_) {
+      SetFirst<kQuad, false>(side, rows, thread);
+    } else if (along_steps_) {
+      SetFirst<1, true>(side, rows, thread);
+    } else {
+      SetFirst<1, false>(side, rows, thread);
     }
   }
+
+  /// Begins the copies of the next slab, which has at most `steps`.
+  template <typename Block>
+  constexpr void Begin(Block& block, uint32_t thread, uint32_t steps,
+                       Rows& slab) {
+    if (has_quads_) {
+      Copy<kQuad, false>(block, thread, steps, slab);
+    } else if (along_steps_) {
+      Copy<1, true>(block, thread, steps, slab);
+    } else {
+      Copy<1, false>(block, thread, steps, slab);
+    }
+  }
+
+ private:
+  /// Neighbouring threads copy kCount neighbours in memory each, along steps or
+  /// along rows. In its next turn a thread is kTurn rows or steps further.
+  template <uint32_t kCount, bool kAlongSteps>
+  struct Order {
+    static constexpr uint32_t kAlong =
+        kAlongSteps ? kSlabSteps : kRows / kCount;
+    static constexpr uint32_t kTurn = kThreads / kAlong;
+    static constexpr uint32_t kTurns =
+        (kAlongSteps ? kRows : kSlabSteps) / kTurn;
+    static_assert(kThreads % kAlong == 0 &&
+                  kTurns * kThreads * kCount == kRows * kSlabSteps);
+
+    static constexpr uint32_t Along(uint32_t thread) {
+      return thread % kAlong * kCount;
+    }
+    static constexpr uint32_t Across(uint32_t thread) {
+      return thread / kAlong;
+    }
+  };
+
+  template <uint32_t kCount, bool kAlongSteps>
+  constexpr void SetFirst(const Side& side, uint32_t rows, uint32_t thread) {
+    using Order = Order<kCount, kAlongSteps>;
+    const uint32_t along = Order::Along(thread);
+    const uint32_t across = Order::Across(thread);
+    const size_t stride =
+        kAlongSteps ? side.values.row_stride : side.values.step_stride;
+    from_ += along + across * stride;
+    apart_ = static_cast<uint32_t>(Order::kTurn * stride);
+    if constexpr (kAlongSteps) {
+      left_ = across < rows ? rows - across : 0;
+    } else {
+      left_ = along < rows ? kSlabSteps - across : 0;
+    }
+  }
+
+  template <uint32_t kCount, bool kAlongSteps, typename Block>
+  constexpr void Copy(Block& block, uint32_t thread, uint32_t steps,
+                      Rows& slab) {
+    using Order = Order<kCount, kAlongSteps>;
+    const uint32_t along = Order::Along(thread);
+    const uint32_t across = Order::Across(thread);
+    uint32_t left = along < steps ? left_ : 0;
+    if constexpr (!kAlongSteps) {
+      left = Clipped(left_, across < steps ? steps - across : 0);
+    }
+    const auto to = block.AddressOf(kAlongSteps ? &slab[along][across]
+                                                : &slab[across][along]);
+    ISOLOSS_UNROLL
+    for (uint32_t i = 0; i < Order::kTurns; ++i) {
+      if (i * Order::kTurn >= left) continue;
+      constexpr uint32_t kTo = Order::kTurn * (kAlongSteps ? 1 : kStride);
+      block.template Copy<kCount>(from_ + size_t{i} * apart_, to + i * kTo);
+    }
+    from_ += kAlongSteps ? kSlabSteps : size_t{Order::kTurns} * apart_;
+  }
+
+  const float* from_ = nullptr;  // the thread's first element of a slab
+  uint32_t apart_ = 0;           // of two turns in memory
+  uint32_t left_ = 0;            // rows or steps from the first element on
+  bool has_quads_ = false;
+  bool along_steps_ = false;
 };
 
 /// Computes tiles of products whose sums are chains. kPieces: segments may have
@@ -151,16 +198,13 @@ struct MultiplyTiles {
   static constexpr uint32_t kThreads = Shape::kThreads;
   static constexpr uint32_t kThreadRows = Shape::kThreadRows;
   static constexpr uint32_t kThreadCols = Shape::kThreadCols;
-  template <bool kInQuads>
-  using SideOfA = SlabSide<Shape::kRows, kThreads, kInQuads>;
-  template <bool kInQuads>
-  using SideOfB = SlabSide<Shape::kCols, kThreads, kInQuads>;
+  using SideOfA = SideCopies<Shape::kRows, kThreads>;
+  using SideOfB = SideCopies<Shape::kCols, kThreads>;
   struct Slab {
-    alignas(16) typename SideOfA<true>::Rows a;
-    alignas(16) typename SideOfB<true>::Rows b;
+    alignas(16) typename SideOfA::Rows a;
+    alignas(16) typename SideOfB::Rows b;
   };
-  /// Two blocks of the largest tile hide each other's waits.
-  static constexpr uint32_t kBlocksOfProcessor = kPieces ? 1 : 512 / kThreads;
+  static constexpr uint32_t kBlocksOfProcessor = kPieces ? 1 : Shape::kBlocks;
   static constexpr uint32_t kSlabs = 3;
   struct Shared {
     Slab slabs[kSlabs];
@@ -168,6 +212,16 @@ struct MultiplyTiles {
   /// Holds a thread's elements of the tile.
   struct Sums {
     float of[kThreadRows][kThreadCols];
+  };
+  /// Holds what a thread multiplies in a step.
+  struct Factors {
+    float a[kThreadRows];
+    float b[kThreadCols];
+  };
+  struct Operands {
+    SideOfA a;
+    SideOfB b;
+    Factors factors;
   };
 
   Table<Product, &Product::tasks_end> products;
@@ -178,8 +232,8 @@ struct MultiplyTiles {
   constexpr void operator()(Block& block) const {
     const auto [entry, found] = products.Find(block.index());
     const Product& product = *entry;
-    const TileTask task = TaskOf<Shape>(product, found);
     const auto number = static_cast<uint32_t>(found);
+    const TileTask task = TaskOf<Shape>(product, number);
     const auto group = static_cast<uint32_t>(product.group);
     const auto segments = static_cast<uint32_t>(product.segment_count);
     const uint32_t first = task.group * group;
@@ -253,83 +307,112 @@ struct MultiplyTiles {
     }
   }
 
-  /// Sets sums to the chains over steps [begin, end).
+  /// Sets sums to the chains over steps [begin, end). One slab is multiplied
+  /// while the next ones are on their way.
   template <typename Block, typename PerThread>
   static constexpr void SumPiece(Block& block, const Product& product,
                                  const TileTask& task, uint32_t begin,
                                  uint32_t end, PerThread& sums) {
-    if (product.a.has_quads && product.b.has_quads) {
-      SumSlabs<true>(block, product, task, begin, end, sums);
-    } else {
-      SumSlabs<false>(block, product, task, begin, end, sums);
-    }
-  }
-
-  /// One slab is multiplied while the next ones are on their way.
-  template <bool kInQuads, typename Block, typename PerThread>
-  static constexpr void SumSlabs(Block& block, const Product& product,
-                                 const TileTask& task, uint32_t begin,
-                                 uint32_t end, PerThread& sums) {
-    // The product of what is missing is -0, which changes no sum.
-    const SideOfA<kInQuads> a(product.a, task.row, -0.0f);
-    const SideOfB<kInQuads> b(product.b, task.col, 0.0f);
-    block.Each([&block, &sums, &a, &b, begin, end](size_t thread) {
-      ForEachSum(
-          [&of = sums[thread].of](uint32_t i, uint32_t j) { of[i][j] = 0.0f; });
-      for (uint32_t i = 0; i + 1 < kSlabs; ++i) {
-        CopySlab(block, a, b, thread, begin + i * kSlabSteps, end, i);
-      }
-      block.template AwaitCopies<kSlabs - 2>();
-    });
+    typename Block::template PerThread<Operands> operands;
+    block.Each(
+        [&block, &product, &task, &sums, &operands, begin, end](size_t thread) {
+          const auto number = static_cast<uint32_t>(thread);
+          Operands& of = operands[thread];
+          of.a = SideOfA(product.a, task.row, begin, number);
+          of.b = SideOfB(product.b, task.col, begin, number);
+          SetZero(sums[thread], of.factors);
+          for (uint32_t i = 0; i + 1 < kSlabs; ++i) {
+            CopySlab(block, number, begin + i * kSlabSteps, end, i, of);
+          }
+          block.template AwaitCopies<kSlabs - 2>();
+        });
     uint32_t now = 0;
     for (uint32_t step = begin; step < end; step += kSlabSteps) {
       const uint32_t free = now == 0 ? kSlabs - 1 : now - 1;
-      const uint32_t next = step + (kSlabs - 1) * kSlabSteps;
-      block.Each(
-          [&block, &task, &sums, &a, &b, next, end, now, free](size_t thread) {
-            CopySlab(block, a, b, thread, next, end, free);
-            MultiplySlab(block.shared().slabs[now], task,
-                         static_cast<uint32_t>(thread), sums[thread]);
-            block.template AwaitCopies<kSlabs - 2>();
-          });
+      block.Each([&block, &task, &sums, &operands, step, end, now,
+                  free](size_t thread) {
+        const auto number = static_cast<uint32_t>(thread);
+        Operands& of = operands[thread];
+        CopySlab(block, number, step + (kSlabs - 1) * kSlabSteps, end, free,
+                 of);
+        if (HasElements(task, number)) {
+          MultiplySlab(block.shared().slabs[now], end - step, number,
+                       of.factors, sums[thread]);
+        }
+        block.template AwaitCopies<kSlabs - 2>();
+      });
       now = now + 1 == kSlabs ? 0 : now + 1;
     }
+    block.Each([&sums, &operands](size_t thread) {
+      Multiply(operands[thread].factors, sums[thread]);
+    });
   }
 
-  template <typename Block, bool kInQuads>
-  static constexpr void CopySlab(Block& block, const SideOfA<kInQuads>& a,
-                                 const SideOfB<kInQuads>& b, size_t thread,
-                                 uint32_t begin, uint32_t end, uint32_t slab) {
+  /// The product of the first factors is -0, which changes no sum.
+  static constexpr void SetZero(Sums& sums, Factors& factors) {
+    ForEachSum([&sums](uint32_t i, uint32_t j) { sums.of[i][j] = 0.0f; });
+    ISOLOSS_UNROLL
+    for (float& a : factors.a) a = -0.0f;
+    ISOLOSS_UNROLL
+    for (float& b : factors.b) b = 0.0f;
+  }
+
+  template <typename Block>
+  static constexpr void CopySlab(Block& block, uint32_t thread, uint32_t begin,
+                                 uint32_t end, uint32_t slab,
+                                 Operands& operands) {
     if (begin < end) {
-      const uint32_t steps = Clipped(end - begin, kSlabSteps);
       Slab& to = block.shared().slabs[slab];
-      a.Copy(block, static_cast<uint32_t>(thread), begin, steps, to.a);
-      b.Copy(block, static_cast<uint32_t>(thread), begin, steps, to.b);
+      operands.a.Begin(block, thread, end - begin, to.a);
+      operands.b.Begin(block, thread, end - begin, to.b);
     }
     block.CommitCopies();
   }
 
-  static constexpr void MultiplySlab(const Slab& slab, const TileTask& task,
-                                     uint32_t thread, Sums& sums) {
+  static constexpr bool HasElements(const TileTask& task, uint32_t thread) {
+    return Shape::RowOf(thread, 0) < task.rows &&
+           Shape::ColOf(thread, 0) < task.cols;
+  }
+
+  /// Multiplies as many `steps` as a slab has. Products lag one step behind the
+  /// factors, so that no thread waits for the slab.
+  static constexpr void MultiplySlab(const Slab& slab, uint32_t steps,
+                                     uint32_t thread, Factors& factors,
+                                     Sums& sums) {
     const uint32_t row = Shape::RowOf(thread, 0);
     const uint32_t col = Shape::ColOf(thread, 0);
-    if (row >= task.rows || col >= task.cols) return;
-    ISOLOSS_UNROLL
-    for (uint32_t step = 0; step < kSlabSteps; ++step) {
-      float a[kThreadRows];
-      float b[kThreadCols];
+    const auto multiply = [&](uint32_t step) {
+      const Factors next = FactorsOf(slab, step, row, col);
+      Multiply(factors, sums);
+      factors = next;
+    };
+    if (steps >= kSlabSteps) {
       ISOLOSS_UNROLL
-      for (uint32_t i = 0; i < kThreadRows; ++i) {
-        a[i] = slab.a[step][row + Shape::RowOf(0, i)];
-      }
-      ISOLOSS_UNROLL
-      for (uint32_t j = 0; j < kThreadCols; ++j) {
-        b[j] = slab.b[step][col + Shape::ColOf(0, j)];
-      }
-      ForEachSum([&a, &b, &sums](uint32_t i, uint32_t j) {
-        sums.of[i][j] = std::fma(a[i], b[j], sums.of[i][j]);
-      });
+      for (uint32_t step = 0; step < kSlabSteps; ++step) multiply(step);
+    } else {
+      ISOLOSS_KEEP_ROLLED
+      for (uint32_t step = 0; step < steps; ++step) multiply(step);
     }
+  }
+
+  static constexpr Factors FactorsOf(const Slab& slab, uint32_t step,
+                                     uint32_t row, uint32_t col) {
+    Factors factors;
+    ISOLOSS_UNROLL
+    for (uint32_t i = 0; i < kThreadRows; ++i) {
+      factors.a[i] = slab.a[step][row + Shape::RowOf(0, i)];
+    }
+    ISOLOSS_UNROLL
+    for (uint32_t j = 0; j < kThreadCols; ++j) {
+      factors.b[j] = slab.b[step][col + Shape::ColOf(0, j)];
+    }
+    return factors;
+  }
+
+  static constexpr void Multiply(const Factors& factors, Sums& sums) {
+    ForEachSum([&factors, &sums](uint32_t i, uint32_t j) {
+      sums.of[i][j] = std::fma(factors.a[i], factors.b[j], sums.of[i][j]);
+    });
   }
 
   /// Adds segment i of a task to those before as kernels::AlignedTree does.
@@ -348,13 +431,18 @@ struct MultiplyTiles {
       constexpr size_t kElements = Shape::kRows * Shape::kCols;
       float* const stack =
           product.stack + task * product.stack_depth * kElements + thread;
+      const auto at = [stack](uint32_t level, uint32_t row, uint32_t col) {
+        return stack + level * kElements + (row * kThreadCols + col) * kThreads;
+      };
+      auto& of = sums[thread].of;
+      for (uint32_t level = aside; level > aside - closed; --level) {
+        ForEachSum([&](uint32_t row, uint32_t col) {
+          of[row][col] = *at(level - 1, row, col) + of[row][col];
+        });
+      }
+      if (is_last) return;
       ForEachSum([&](uint32_t row, uint32_t col) {
-        float* const column = stack + (row * kThreadCols + col) * kThreads;
-        float& sum = sums[thread].of[row][col];
-        for (uint32_t level = aside; level > aside - closed; --level) {
-          sum = column[(level - 1) * kElements] + sum;
-        }
-        if (!is_last) column[(aside - closed) * kElements] = sum;
+        *at(aside - closed, row, col) = of[row][col];
       });
     });
     return aside - closed + 1;
@@ -365,20 +453,37 @@ struct MultiplyTiles {
     // Copies: writing to the result might change the product for all that a
     // compiler knows.
     const Result result = product.result;
-    float* const subtrees = product.subtrees;
-    ForEachSum([&](uint32_t i, uint32_t j) {
-      const uint32_t tile_row = Shape::RowOf(thread, i);
-      const uint32_t tile_col = Shape::ColOf(thread, j);
-      if (tile_row >= task.rows || tile_col >= task.cols) return;
-      const size_t row = size_t{task.row} + tile_row;
-      const size_t col = size_t{task.col} + tile_col;
-      if (subtrees == nullptr) {
-        result.Write(row, col, sums.of[i][j]);
-      } else {
-        const size_t first = size_t{task.group} * result.c.rows() + row;
-        subtrees[first * result.c.cols() + col] = sums.of[i][j];
+    const size_t cols = result.c.cols();
+    const bool is_subtree = product.subtrees != nullptr;
+    float* const c =
+        is_subtree ? product.subtrees + task.group * result.c.rows() * cols
+                   : result.c.data();
+    const size_t stride = is_subtree ? cols : result.c.stride();
+    const bool has_quads = is_subtree ? cols % kQuad == 0 : result.has_quads;
+    ISOLOSS_UNROLL
+    for (uint32_t i = 0; i < kThreadRows; ++i) {
+      const uint32_t row = task.row + Shape::RowOf(thread, i);
+      if (Shape::RowOf(thread, i) >= task.rows) return;
+      ISOLOSS_UNROLL
+      for (uint32_t j = 0; j < kThreadCols; j += kQuad) {
+        const uint32_t col = task.col + Shape::ColOf(thread, j);
+        const uint32_t end = task.col + task.cols;
+        const uint32_t count = col < end ? Clipped(end - col, kQuad) : 0;
+        float quad[kQuad];
+        ISOLOSS_UNROLL
+        for (uint32_t k = 0; k < kQuad; ++k) quad[k] = sums.of[i][j + k];
+        if (!is_subtree) result.Finish(row, col, count, quad);
+        float* const to = c + row * stride + col;
+        if (has_quads && count == kQuad) {
+          StorePart(quad, to);
+          continue;
+        }
+        ISOLOSS_UNROLL
+        for (uint32_t k = 0; k < kQuad; ++k) {
+          if (k < count) to[k] = quad[k];
+        }
       }
-    });
+    }
   }
 };
 

@@ -13,6 +13,7 @@
 #include "isoloss/device/executor.h"
 #include "isoloss/device/gemm_kernels.h"
 #include "isoloss/device/prepare_forms.h"
+#include "isoloss/device/quads.h"
 #include "isoloss/kernels/gemm.h"
 #include "isoloss/kernels/operand.h"
 #include "isoloss/kernels/prepared_operand.h"
@@ -36,15 +37,11 @@ inline StepRows<const float> StoredRows(const kernels::Operand& operand) {
 }
 
 inline Side SideInPlace(const kernels::Operand& operand) {
-  constexpr size_t kQuadBytes = kQuad * sizeof(float);
   Side side;
   side.values = StoredRows(operand);
   side.readable_rows = operand.extent();
-  side.has_quads =
-      operand.contraction == kernels::Contraction::kRows &&
-      operand.extent() % kQuad == 0 &&
-      reinterpret_cast<uintptr_t>(operand.values.data()) % kQuadBytes == 0 &&
-      operand.values.stride() % kQuad == 0;
+  side.has_quads = operand.contraction == kernels::Contraction::kRows &&
+                   operand.extent() % kQuad == 0 && AreQuads(operand.values);
   return side;
 }
 

@@ -40,13 +40,34 @@ struct Result {
   MatrixView<float> c;
   MatrixView<const float> addend;
   kernels::Rounding rounding = kernels::Rounding::kFp32;
+  bool has_quads = false;  ///< the rows of c are aligned quads of neighbours
 
-  constexpr void Write(size_t row, size_t col, float sum) const {
-    float value = kernels::Rounded(sum, rounding);
-    if (!addend.empty()) {
-      value = kernels::Rounded(addend(row, col) + value, rounding);
+  /// Makes elements of c from `count` neighbouring sums, in place. Branches are
+  /// around loops: a device would branch for each element.
+  template <uint32_t kMost>
+  constexpr void Finish(size_t row, size_t col, uint32_t count,
+                        float (&sums)[kMost]) const {
+    Round(sums);
+    if (addend.empty()) return;
+    const float* const more = &addend(row, col);
+    ISOLOSS_UNROLL
+    for (uint32_t i = 0; i < kMost; ++i) {
+      if (i < count) sums[i] = more[i] + sums[i];
     }
-    c(row, col) = value;
+    Round(sums);
+  }
+  constexpr void Write(size_t row, size_t col, float sum) const {
+    float sums[1] = {sum};
+    Finish(row, col, 1, sums);
+    c(row, col) = sums[0];
+  }
+
+ private:
+  template <uint32_t kMost>
+  constexpr void Round(float (&values)[kMost]) const {
+    if (rounding == kernels::Rounding::kFp32) return;
+    ISOLOSS_UNROLL
+    for (float& value : values) value = kernels::Rounded(value, rounding);
   }
 };
 

@@ -21,11 +21,13 @@
 //
 // A thread may let copies into block.shared() run beside its other work:
 // block.Copy<n>(from, to) begins one of n floats, 1 or 4, which are aligned to
-// their size; block.CommitCopies() makes a group of those since the last group;
+// their size, where `to` is some block.AddressOf(pointer) + i;
+// block.CommitCopies() makes a group of those since the last group;
 // block.AwaitCopies<n>() waits until at most the last n groups are on their
 // way. Others see them after the step in which their thread waited.
 //
-// All of it is constexpr, since that lets the compilers of devices take it. A
+// All of it is constexpr, and so of literal types, since that lets the compilers
+// of devices take it: nvcc drops calls of a function that cannot be constexpr. A
 // device cannot bind an object of namespace scope to a reference, so constants
 // are passed by value.
 #pragma once
@@ -33,12 +35,15 @@
 #include <cstddef>
 #include <cstdint>
 
-/// Unrolls the loop that follows where a device needs it: only then can it keep
-/// arrays in registers.
+/// ISOLOSS_UNROLL unrolls the loop that follows where a device needs it: only
+/// then can it keep arrays in registers. ISOLOSS_KEEP_ROLLED saves a device the
+/// instructions of a loop that seldom runs.
 #ifdef __CUDACC__
 #define ISOLOSS_UNROLL _Pragma("unroll")
+#define ISOLOSS_KEEP_ROLLED _Pragma("unroll 1")
 #else
 #define ISOLOSS_UNROLL
+#define ISOLOSS_KEEP_ROLLED
 #endif
 
 namespace isoloss::device {

@@ -17,6 +17,16 @@ namespace isoloss::device {
 /// Kernel::Shared of the block that runs.
 extern __shared__ __align__(128) unsigned char shared_room[];
 
+/// Is where a float of shared memory lies. It is of a literal type, since nvcc
+/// drops calls of functions that cannot be constexpr.
+struct SharedAddress {
+  unsigned bytes;
+
+  constexpr SharedAddress operator+(unsigned floats) const {
+    return {bytes + floats * static_cast<unsigned>(sizeof(float))};
+  }
+};
+
 template <typename Kernel>
 class CudaBlock {
  public:
@@ -39,9 +49,28 @@ class CudaBlock {
     step(threadIdx.x);
     __syncthreads();
   }
+  __device__ SharedAddress AddressOf(const float* to) const {
+    // The compiler would compute the same address before each copy.
+    unsigned bytes = 0;
+    asm volatile("mov.u32 %0, %1;"
+                 : "=r"(bytes)
+                 : "r"(static_cast<unsigned>(__cvta_generic_to_shared(to))));
+    return {bytes};
+  }
   template <size_t kCount>
-  __device__ void Copy(const float* from, float* to) {
-    __pipeline_memcpy_async(to, from, kCount * sizeof(float));
+  __device__ void Copy(const float* from, SharedAddress to) {
+    static_assert(kCount == 1 || kCount == 4);
+    if constexpr (kCount == 1) {
+      asm volatile("cp.async.ca.shared.global [%0], [%1], 4;"
+                   :
+                   : "r"(to.bytes), "l"(from)
+                   : "memory");
+    } else {
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+                   :
+                   : "r"(to.bytes), "l"(from)
+                   : "memory");
+    }
   }
   __device__ void CommitCopies() { __pipeline_commit(); }
   template <size_t kPending>
