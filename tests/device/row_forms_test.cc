@@ -44,6 +44,15 @@ TEST_P(RowFormsTest, HaveTheBitsOfTheDefinition) {
   }
 }
 
+/// Blocks keep rows in their shared memory, but not such wide ones.
+TEST_P(RowFormsTest, HaveTheBitsOfTheDefinitionInWideRows) {
+  const auto& [operation, device] = GetParam();
+  for (const size_t cols : {5200, 11001}) {
+    kernels::rowwise_operations::ExpectDefinedBits(operation, 34, cols,
+                                                   *device.executor);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, RowFormsTest,
                          testing::Combine(testing::ValuesIn(Operations()),
                                           testing::ValuesIn(DeviceExecutors())),

@@ -7,6 +7,7 @@
 
 #include "isoloss/base/matrix.h"
 #include "isoloss/device/kernel.h"
+#include "isoloss/device/quads.h"
 #include "isoloss/kernels/elements.h"
 #include "isoloss/kernels/rowwise.h"
 #include "isoloss/kernels/tree.h"
@@ -18,65 +19,117 @@ using kernels::Rounding;
 using Input = MatrixView<const float>;
 using Output = MatrixView<float>;
 
-struct CastElement {
-  Input source;
-  Rounding rounding;
-  Output out;
+/// Sets outputs to function(elements of the inputs, elements of the outputs),
+/// element by element, of matrices of one extent. Inputs may be outputs.
+template <size_t kInputs, size_t kOutputs, typename Function>
+struct MapElements {
+  static constexpr size_t kThreads = 256;
+  using Shared = NothingShared;
 
-  constexpr void operator()(size_t i) const {
-    const auto [t, j] = PlaceOf(i, out.cols());
-    out(t, j) = kernels::Rounded(source(t, j), rounding);
+  Function function;
+  Input in[kInputs] = {};
+  Output out[kOutputs] = {};
+  bool has_quads = false;   ///< all rows consist of quads
+  size_t parts_of_row = 0;  ///< quads, or elements
+
+  size_t blocks() const {
+    return CeilOf(out[0].rows() * parts_of_row, kThreads);
+  }
+  template <typename Block>
+  constexpr void operator()(Block& block) const {
+    const size_t first = block.index() * kThreads;
+    block.Each([this, first](size_t thread) {
+      const auto [row, part] = PlaceOf(first + thread, parts_of_row);
+      if (row >= out[0].rows()) return;
+      if (has_quads) {
+        Map<kQuad>(row, part * kQuad);
+      } else {
+        Map<1>(row, part);
+      }
+    });
+  }
+
+ private:
+  template <size_t kWidth>
+  constexpr void Map(size_t row, size_t col) const {
+    float x[kInputs][kWidth];
+    float y[kOutputs][kWidth];
+    ISOLOSS_UNROLL
+    for (size_t i = 0; i < kInputs; ++i) LoadPart(in[i].Row(row) + col, x[i]);
+    ISOLOSS_UNROLL
+    for (size_t k = 0; k < kWidth; ++k) {
+      float of_x[kInputs];
+      float of_y[kOutputs];
+      ISOLOSS_UNROLL
+      for (size_t i = 0; i < kInputs; ++i) of_x[i] = x[i][k];
+      function(of_x, of_y);
+      ISOLOSS_UNROLL
+      for (size_t i = 0; i < kOutputs; ++i) y[i][k] = of_y[i];
+    }
+    ISOLOSS_UNROLL
+    for (size_t i = 0; i < kOutputs; ++i)
+      StorePart(y[i], out[i].Row(row) + col);
   }
 };
 
-struct AddElement {
-  Input x;
-  Input y;
+struct CastOf {
   Rounding rounding;
-  Output out;
 
-  constexpr void operator()(size_t i) const {
-    const auto [t, j] = PlaceOf(i, out.cols());
-    out(t, j) = kernels::Rounded(x(t, j) + y(t, j), rounding);
+  constexpr void operator()(const float (&x)[1], float (&y)[1]) const {
+    y[0] = kernels::Rounded(x[0], rounding);
   }
 };
 
-struct SigmoidElement {
-  Input x;
-  Output out;
+struct SumOf {
+  Rounding rounding;
 
-  constexpr void operator()(size_t i) const {
-    const auto [t, j] = PlaceOf(i, out.cols());
-    out(t, j) = kernels::Sigmoid(x(t, j));
+  constexpr void operator()(const float (&x)[2], float (&y)[1]) const {
+    y[0] = kernels::Rounded(x[0] + x[1], rounding);
   }
 };
 
-struct SwigluElement {
-  Input gate;
-  Input up;
-  Rounding rounding;
-  Output h;
-
-  constexpr void operator()(size_t i) const {
-    const auto [t, j] = PlaceOf(i, h.cols());
-    h(t, j) = kernels::SwigluOf(gate(t, j), up(t, j), rounding);
+struct DifferenceOf {
+  constexpr void operator()(const float (&x)[2], float (&y)[1]) const {
+    y[0] = x[0] - x[1];
   }
 };
 
-struct SwigluGradientElement {
-  Input gate;
-  Input up;
-  Input dh;
-  Rounding rounding;
-  Output dgate;
-  Output dup;
+struct SigmoidOf {
+  constexpr void operator()(const float (&x)[1], float (&y)[1]) const {
+    y[0] = kernels::Sigmoid(x[0]);
+  }
+};
 
-  constexpr void operator()(size_t i) const {
-    const auto [t, j] = PlaceOf(i, dgate.cols());
-    const auto gradient =
-        kernels::SwigluGradientOf(gate(t, j), up(t, j), dh(t, j), rounding);
-    dgate(t, j) = gradient.dgate;
-    dup(t, j) = gradient.dup;
+/// x is (gate, up).
+struct SwigluOf {
+  Rounding rounding;
+
+  constexpr void operator()(const float (&x)[2], float (&y)[1]) const {
+    y[0] = kernels::SwigluOf(x[0], x[1], rounding);
+  }
+};
+
+/// x is (gate, up, dh), y is (dgate, dup).
+struct SwigluGradientOf {
+  Rounding rounding;
+
+  constexpr void operator()(const float (&x)[3], float (&y)[2]) const {
+    const auto gradient = kernels::SwigluGradientOf(x[0], x[1], x[2], rounding);
+    y[0] = gradient.dgate;
+    y[1] = gradient.dup;
+  }
+};
+
+/// x is (gradient, parameter, first moment, second moment), y what becomes of
+/// the last three.
+struct AdamWOf {
+  kernels::AdamWScalars scalars;
+
+  constexpr void operator()(const float (&x)[4], float (&y)[3]) const {
+    y[0] = x[1];
+    y[1] = x[2];
+    y[2] = x[3];
+    kernels::UpdateByAdamW(scalars, x[0], y[0], y[1], y[2]);
   }
 };
 
@@ -151,40 +204,6 @@ struct CombineElement {
         },
         weights.empty() ? nullptr : weights.Row(t),
         addend.empty() ? nullptr : &addend(t, j), rounding);
-  }
-};
-
-struct AdamWElement {
-  kernels::AdamWScalars scalars;
-  const float* gradient;
-  float* parameter;
-  float* first_moment;
-  float* second_moment;
-
-  constexpr void operator()(size_t i) const {
-    kernels::UpdateByAdamW(scalars, gradient[i], parameter[i], first_moment[i],
-                           second_moment[i]);
-  }
-};
-
-/// An element is a column of the gradient of a norm's gain within one leaf.
-struct GainGradientLeaf {
-  Input x;
-  Input dy;
-  const float* rstd;
-  Output leaves;  ///< [leaves, D]
-
-  constexpr void operator()(size_t i) const {
-    const auto [leaf, j] = PlaceOf(i, x.cols());
-    const size_t first = leaf * kernels::kTokenLeaf;
-    const size_t left = x.rows() - first;
-    const size_t count =
-        left < kernels::kTokenLeaf ? left : kernels::kTokenLeaf;
-    float sum = 0.0f;
-    for (size_t t = first; t < first + count; ++t) {
-      sum = std::fma(dy(t, j) * x(t, j), rstd[t], sum);
-    }
-    leaves(leaf, j) = sum;
   }
 };
 

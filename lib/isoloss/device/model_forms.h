@@ -21,7 +21,7 @@ namespace isoloss::device {
 template <typename Target>
 void SubtractForm(Input x, Input y, Output out, Executor& executor) {
   Call<Target> call(executor);
-  ForEach(call, out.rows() * out.cols(), SubtractElement{x, y, out});
+  Map(call, DifferenceOf{}, {x, y}, {out});
 }
 
 /// Returns the groups of those ids that occur.

@@ -18,17 +18,6 @@
 
 namespace isoloss::device {
 
-struct SubtractElement {
-  Input x;
-  Input y;
-  Output out;
-
-  constexpr void operator()(size_t i) const {
-    const auto [t, j] = PlaceOf(i, out.cols());
-    out(t, j) = x(t, j) - y(t, j);
-  }
-};
-
 /// Token ids that occur in a batch, with their ascending positions.
 struct IdGroups {
   const size_t* ids;
@@ -172,6 +161,20 @@ struct SquaresOfLeaves {
           return kernels::SumOfLane<double>(lane, end - first, of, of);
         },
         [this](size_t number, size_t, double sum) { leaves[number] = sum; });
+  }
+};
+
+/// An element is a parameter.
+struct AdamWElement {
+  kernels::AdamWScalars scalars;
+  const float* gradient;
+  float* parameter;
+  float* first_moment;
+  float* second_moment;
+
+  constexpr void operator()(size_t i) const {
+    kernels::UpdateByAdamW(scalars, gradient[i], parameter[i], first_moment[i],
+                           second_moment[i]);
   }
 };
 

@@ -6,14 +6,17 @@
 // in the host's memory. The functions of kernels/ have checked the shapes.
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <vector>
 
 #include "isoloss/device/element_kernels.h"
 #include "isoloss/device/executor.h"
 #include "isoloss/device/form_table.h"
+#include "isoloss/device/quads.h"
 #include "isoloss/device/routing_kernels.h"
 #include "isoloss/device/row_kernels.h"
+#include "isoloss/device/softmax_kernels.h"
 #include "isoloss/kernels/embedding.h"
 #include "isoloss/kernels/routing.h"
 #include "isoloss/kernels/row_tasks.h"
@@ -28,6 +31,39 @@ using kernels::RouterRule;
 template <typename Target, typename Body>
 void ForEach(Call<Target>& call, size_t count, const Body& body) {
   call.Launch(ForEachElement<Body>{body, count});
+}
+
+/// Tells whether all rows of matrices of one width consist of quads.
+template <typename... Matrices>
+bool HaveQuads(const Input& first, const Matrices&... others) {
+  return first.cols() % kQuad == 0 && AreQuads(first) &&
+         (AreQuads(others) && ...);
+}
+
+inline Input AsRow(std::span<const float> values) {
+  return {values.data(), 1, values.size()};
+}
+
+inline Output AsRow(std::span<float> values) {
+  return {values.data(), 1, values.size()};
+}
+
+/// Launches MapElements.
+template <typename Target, typename Function, size_t kInputs, size_t kOutputs>
+void Map(Call<Target>& call, const Function& function,
+         const Input (&in)[kInputs], const Output (&out)[kOutputs]) {
+  MapElements<kInputs, kOutputs, Function> kernel{.function = function};
+  kernel.has_quads = true;
+  for (size_t i = 0; i < kInputs; ++i) {
+    kernel.in[i] = in[i];
+    kernel.has_quads = kernel.has_quads && HaveQuads(in[i]);
+  }
+  for (size_t i = 0; i < kOutputs; ++i) {
+    kernel.out[i] = out[i];
+    kernel.has_quads = kernel.has_quads && HaveQuads(out[i]);
+  }
+  kernel.parts_of_row = out[0].cols() / (kernel.has_quads ? kQuad : 1);
+  call.Launch(kernel);
 }
 
 /// Returns an index of the host's as the device's memory has it.
@@ -48,35 +84,34 @@ MatrixView<const int32_t> UploadIndex(Call<Target>& call, const char* where,
 template <typename Target>
 void CastForm(Input source, Rounding rounding, Output out, Executor& executor) {
   Call<Target> call(executor);
-  ForEach(call, out.rows() * out.cols(), CastElement{source, rounding, out});
+  Map(call, CastOf{rounding}, {source}, {out});
 }
 
 template <typename Target>
 void AddRowsForm(Input x, Input y, Rounding rounding, Output out,
                  Executor& executor) {
   Call<Target> call(executor);
-  ForEach(call, out.rows() * out.cols(), AddElement{x, y, rounding, out});
+  Map(call, SumOf{rounding}, {x, y}, {out});
 }
 
 template <typename Target>
 void ElementSigmoidForm(Input x, Output out, Executor& executor) {
   Call<Target> call(executor);
-  ForEach(call, out.rows() * out.cols(), SigmoidElement{x, out});
+  Map(call, SigmoidOf{}, {x}, {out});
 }
 
 template <typename Target>
 void SwigluForwardForm(Input gate, Input up, Rounding rounding, Output h,
                        Executor& executor) {
   Call<Target> call(executor);
-  ForEach(call, h.rows() * h.cols(), SwigluElement{gate, up, rounding, h});
+  Map(call, SwigluOf{rounding}, {gate, up}, {h});
 }
 
 template <typename Target>
 void SwigluBackwardForm(Input gate, Input up, Input dh, Rounding rounding,
                         Output dgate, Output dup, Executor& executor) {
   Call<Target> call(executor);
-  ForEach(call, gate.rows() * gate.cols(),
-          SwigluGradientElement{gate, up, dh, rounding, dgate, dup});
+  Map(call, SwigluGradientOf{rounding}, {gate, up, dh}, {dgate, dup});
 }
 
 template <typename Target>
@@ -138,8 +173,13 @@ void RmsNormForwardForm(Input x, std::span<const float> weight, float eps,
                         Rounding rounding, Output y, std::span<float> rstd,
                         Executor& executor) {
   Call<Target> call(executor);
-  call.Launch(
-      RmsNormForwardRows{{}, x, weight.data(), eps, rounding, y, rstd.data()});
+  call.Launch(RmsNormForwardRows{{HaveQuads(x, y, AsRow(weight))},
+                                 x,
+                                 weight.data(),
+                                 eps,
+                                 rounding,
+                                 y,
+                                 rstd.data()});
 }
 
 template <typename Target>
@@ -147,14 +187,12 @@ void RmsNormBackwardForm(const kernels::RmsNormGradient& gradient,
                          Executor& executor) {
   const auto& [x, weight, rstd, dy, rounding, add, dx, dweight] = gradient;
   Call<Target> call(executor);
-  // The gain's gradient comes first: dx may be dy.
   const auto leaves = call.template Room<float>(
       CeilOf(x.rows(), kernels::kTokenLeaf), x.cols());
-  ForEach(call, leaves.rows() * leaves.cols(),
-          GainGradientLeaf{x, dy, rstd.data(), leaves});
+  call.Launch(RmsNormBackwardLeaves{HaveQuads(x, dy, dx, AsRow(weight)), x,
+                                    weight.data(), rstd.data(), dy, rounding,
+                                    add, dx, leaves});
   ForEach(call, x.cols(), FoldLeaves{leaves, dweight.data()});
-  call.Launch(RmsNormBackwardRows{
-      {}, x, weight.data(), rstd.data(), dy, rounding, add, dx});
 }
 
 /// Returns the queries of all blocks as one list.
@@ -163,19 +201,21 @@ CausalRows UploadBlocks(Call<Target>& call,
                         std::span<const kernels::CausalBlock> blocks) {
   std::vector<size_t> ends;
   size_t total = 0;
+  size_t most_keys = 0;
   for (const kernels::CausalBlock& block : blocks) {
     ends.push_back(total += block.p.rows());
+    most_keys = std::max(most_keys, block.p.cols());
   }
   return {call.Upload(blocks), call.Upload(std::span<const size_t>(ends)),
-          blocks.size(), total};
+          blocks.size(), total, most_keys};
 }
 
 template <typename Target>
 void CausalSoftmaxForwardForm(std::span<const kernels::CausalBlock> blocks,
                               float scale, Executor& executor) {
   Call<Target> call(executor);
-  call.Launch(
-      SoftmaxForwardRows<CausalRows>{{}, UploadBlocks(call, blocks), scale});
+  call.Launch(SoftmaxForwardRows<CausalRows>{
+      {/*has_quads=*/false}, UploadBlocks(call, blocks), scale});
 }
 
 template <typename Target>
@@ -188,7 +228,8 @@ void CausalSoftmaxBackwardForm(std::span<const kernels::CausalBlock> blocks,
 template <typename Target>
 void RowSoftmaxForm(Input x, Output out, Executor& executor) {
   Call<Target> call(executor);
-  call.Launch(SoftmaxForwardRows<PlainSoftmaxRows>{{}, {x, out}, 1.0f});
+  call.Launch(SoftmaxForwardRows<PlainSoftmaxRows>{
+      {HaveQuads(x, out)}, {x, out}, 1.0f});
 }
 
 template <typename Target>
@@ -198,8 +239,13 @@ void CrossEntropyForm(Input logits, std::span<const int32_t> labels,
                       Executor& executor) {
   Call<Target> call(executor);
   float* const losses = call.template Room<float>(loss.size());
-  call.Launch(CrossEntropyRows{
-      {}, logits, call.Upload(labels), grad_scale, rounding, losses, dlogits});
+  call.Launch(CrossEntropyRows{{HaveQuads(logits, dlogits)},
+                               logits,
+                               call.Upload(labels),
+                               grad_scale,
+                               rounding,
+                               losses,
+                               dlogits});
   call.Download(losses, loss);
 }
 
@@ -209,9 +255,10 @@ void AdamWUpdateForm(std::span<float> parameter, std::span<float> first_moment,
                      std::span<const float> gradient,
                      const kernels::AdamWScalars& scalars, Executor& executor) {
   Call<Target> call(executor);
-  ForEach(call, parameter.size(),
-          AdamWElement{scalars, gradient.data(), parameter.data(),
-                       first_moment.data(), second_moment.data()});
+  Map(call, AdamWOf{scalars},
+      {AsRow(gradient), AsRow(parameter), AsRow(first_moment),
+       AsRow(second_moment)},
+      {AsRow(parameter), AsRow(first_moment), AsRow(second_moment)});
 }
 
 template <typename Target>

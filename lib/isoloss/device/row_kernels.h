@@ -5,11 +5,12 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 
 #include "isoloss/base/matrix.h"
 #include "isoloss/device/element_kernels.h"
 #include "isoloss/device/kernel.h"
+#include "isoloss/device/quads.h"
+#include "isoloss/device/row_room.h"
 #include "isoloss/kernels/elements.h"
 #include "isoloss/kernels/lanes.h"
 #include "isoloss/kernels/rowwise.h"
@@ -50,20 +51,59 @@ struct RowKernel {
 /// Calls use(row, local, sum) for each row of the block. The sum is the tree
 /// over the row's lanes, which lane_sum(row, lane) gives.
 template <typename Block, typename Lane, typename Use>
-constexpr void FoldRows(Block& block, size_t rows, const Lane& lane_sum,
-                        const Use& use) {
-  block.Each([&block, rows, &lane_sum](size_t thread) {
-    const auto [local, lane, row] = RowPlaceOf(block, thread);
-    if (row < rows) block.shared().lanes[local][lane] = lane_sum(row, lane);
+constexpr void FoldRows(Block& block, const BlockRows& rows,
+                        const Lane& lane_sum, const Use& use) {
+  block.Each([&block, &rows, &lane_sum](size_t thread) {
+    const size_t local = thread / kLanes;
+    const size_t lane = thread % kLanes;
+    if (local >= rows.count) return;
+    block.shared().lanes[local][lane] = lane_sum(rows.first + local, lane);
   });
-  block.Each([&block, rows, &use](size_t thread) {
-    const auto [local, lane, row] = RowPlaceOf(block, thread);
-    if (row >= rows || lane != 0) return;
-    use(row, local, kernels::FoldLanes(block.shared().lanes[local]));
+  block.Each([&block, &rows, &use](size_t thread) {
+    const size_t local = thread / kLanes;
+    if (local >= rows.count || thread % kLanes != 0) return;
+    use(rows.first + local, local,
+        kernels::FoldLanes(block.shared().lanes[local]));
   });
 }
 
-struct RmsNormForwardRows : RowKernel {
+template <typename Block, typename Lane, typename Use>
+constexpr void FoldRows(Block& block, size_t rows, const Lane& lane_sum,
+                        const Use& use) {
+  FoldRows(block, BlockRowsOf(block.index(), rows, kRowsOfBlock), lane_sum,
+           use);
+}
+
+/// Base of kernels whose blocks keep their rows.
+struct KeptRowKernel {
+  static constexpr size_t kThreads = kRowThreads;
+  /// A processor has room for ten such blocks.
+  using Room = RowRoom<5120>;
+  struct Shared : SharedRows {
+    Room room;
+  };
+
+  bool has_quads;  ///< all rows consist of quads
+
+  static constexpr size_t RowsOfBlock(size_t cols) {
+    const size_t rows = Room::RowsThatFit(1, cols, kRowsOfBlock);
+    return rows == 0 ? kRowsOfBlock : rows;
+  }
+  /// Returns the room of a block's rows, or null if not one fits.
+  template <typename Block>
+  static constexpr float* RoomOf(Block& block, size_t cols) {
+    return Room::RowsThatFit(1, cols, 1) > 0 ? block.shared().room.of : nullptr;
+  }
+  template <typename Block>
+  static constexpr KeptRows RowsOf(Block& block, const Input& matrix) {
+    const size_t cols = matrix.cols();
+    return {matrix,
+            BlockRowsOf(block.index(), matrix.rows(), RowsOfBlock(cols)),
+            RoomOf(block, cols), Room::Apart(cols)};
+  }
+};
+
+struct RmsNormForwardRows : KeptRowKernel {
   Input x;
   const float* weight;
   float eps;
@@ -71,14 +111,18 @@ struct RmsNormForwardRows : RowKernel {
   Output y;
   float* rstd;
 
-  size_t blocks() const { return CeilOf(x.rows(), kRowsOfBlock); }
+  size_t blocks() const { return CeilOf(x.rows(), RowsOfBlock(x.cols())); }
   template <typename Block>
   constexpr void operator()(Block& block) const {
     const size_t d = x.cols();
+    const KeptRows kept = RowsOf(block, x);
+    KeepRows<kThreads>(block, has_quads, kept);
     FoldRows(
-        block, x.rows(),
-        [this, d](size_t row, size_t lane) {
-          const auto of = [values = x.Row(row)](size_t i) { return values[i]; };
+        block, kept.rows,
+        [&kept, d](size_t row, size_t lane) {
+          const auto of = [values = kept.Row(row)](size_t i) {
+            return values[i];
+          };
           return kernels::SumOfLane<float>(lane, d, of, of);
         },
         [this, d, &block](size_t row, size_t local, float sum) {
@@ -86,18 +130,41 @@ struct RmsNormForwardRows : RowKernel {
           block.shared().first[local] = r;
           rstd[row] = r;
         });
-    block.Each([this, d, &block](size_t thread) {
-      const auto [local, lane, row] = RowPlaceOf(block, thread);
-      if (row >= x.rows()) return;
-      const float r = block.shared().first[local];
-      for (size_t i = lane; i < d; i += kLanes) {
-        y(row, i) = kernels::Rounded((x(row, i) * r) * weight[i], rounding);
+    block.Each([this, d, &kept, &block](size_t thread) {
+      for (size_t local = 0; local < kept.rows.count; ++local) {
+        const size_t row = kept.rows.first + local;
+        const float r = block.shared().first[local];
+        ForEachPart<kThreads>(
+            thread, d, has_quads, [this, &kept, row, r](size_t i, auto width) {
+              float values[decltype(width)::value];
+              float gains[decltype(width)::value];
+              LoadPart(kept.Row(row) + i, values);
+              LoadPart(weight + i, gains);
+              ISOLOSS_UNROLL
+              for (size_t k = 0; k < width; ++k) {
+                values[k] =
+                    kernels::Rounded((values[k] * r) * gains[k], rounding);
+              }
+              StorePart(values, y.Row(row) + i);
+            });
       }
     });
   }
 };
 
-struct RmsNormBackwardRows : RowKernel {
+/// A block has a leaf of tokens, some rows after others. Gradients of the gain
+/// come before dx, which may be dy.
+struct RmsNormBackwardLeaves {
+  static constexpr size_t kThreads = 512;
+  static constexpr size_t kRows = kThreads / kLanes;
+  using Room = RowRoom<20480>;
+  struct Shared {
+    float lanes[kRows][kLanes];
+    float first[kRows];
+    Room room;
+  };
+
+  bool has_quads;  ///< all rows consist of quads
   Input x;
   const float* weight;
   const float* rstd;
@@ -105,248 +172,82 @@ struct RmsNormBackwardRows : RowKernel {
   Rounding rounding;
   bool add;
   Output dx;
+  Output leaves;  ///< [leaves, D]: parts of the gain's gradient
 
-  size_t blocks() const { return CeilOf(x.rows(), kRowsOfBlock); }
+  size_t blocks() const { return leaves.rows(); }
   template <typename Block>
   constexpr void operator()(Block& block) const {
     const size_t d = x.cols();
-    FoldRows(
-        block, x.rows(),
-        [this, d](size_t row, size_t lane) {
-          return kernels::SumOfLane<float>(
-              lane, d, [this, row](size_t i) { return dy(row, i) * weight[i]; },
-              [this, row](size_t i) { return x(row, i); });
-        },
-        [this, d, &block](size_t row, size_t local, float sum) {
-          const float r = rstd[row];
-          block.shared().first[local] = ((r * r) / static_cast<float>(d)) * sum;
-        });
-    block.Each([this, d, &block](size_t thread) {
-      const auto [local, lane, row] = RowPlaceOf(block, thread);
-      if (row >= x.rows()) return;
-      for (size_t i = lane; i < d; i += kLanes) {
-        const float dx_i = kernels::NormGradientOf(
-            rstd[row], block.shared().first[local], x(row, i),
-            dy(row, i) * weight[i], rounding);
-        dx(row, i) = add ? kernels::Rounded(dx(row, i) + dx_i, rounding) : dx_i;
-      }
-    });
-  }
-};
-
-/// A softmax reads `length` numbers of a row and writes `width` of them.
-struct SoftmaxRow {
-  const float* x;
-  float* p;
-  size_t length;
-  size_t width;
-};
-
-/// Writes softmax(scale * x) of each row; `Rows` says which they are.
-template <typename Rows>
-struct SoftmaxForwardRows : RowKernel {
-  Rows rows;
-  float scale;
-
-  size_t blocks() const { return CeilOf(rows.count(), kRowsOfBlock); }
-  template <typename Block>
-  constexpr void operator()(Block& block) const {
-    block.Each([this, &block](size_t thread) {
-      const auto [local, lane, number] = RowPlaceOf(block, thread);
-      if (number >= rows.count()) return;
-      const SoftmaxRow row = rows.Of(number);
-      float largest = -std::numeric_limits<float>::infinity();
-      for (size_t i = lane; i < row.length; i += kLanes) {
-        largest = kernels::Larger(largest, row.x[i]);
-      }
-      block.shared().lanes[local][lane] = largest;
-    });
-    block.Each([this, &block](size_t thread) {
-      const auto [local, lane, number] = RowPlaceOf(block, thread);
-      if (number >= rows.count() || lane != 0) return;
-      float largest = block.shared().lanes[local][0];
-      for (size_t i = 1; i < kLanes; ++i) {
-        largest = kernels::Larger(largest, block.shared().lanes[local][i]);
-      }
-      block.shared().first[local] = largest;
-    });
-    FoldRows(
-        block, rows.count(),
-        [this, &block](size_t number, size_t lane) {
-          const SoftmaxRow row = rows.Of(number);
-          const float largest = block.shared().first[number % kRowsOfBlock];
-          for (size_t i = lane; i < row.length; i += kLanes) {
-            row.p[i] = kernels::Exp((row.x[i] - largest) * scale);
-          }
-          return kernels::SumOfLane<float>(
-              lane, row.length, [row](size_t i) { return row.p[i]; },
-              [](size_t) { return 1.0f; });
-        },
-        [&block](size_t, size_t local, float sum) {
-          block.shared().second[local] = 1.0f / sum;
-        });
-    block.Each([this, &block](size_t thread) {
-      const auto [local, lane, number] = RowPlaceOf(block, thread);
-      if (number >= rows.count()) return;
-      const SoftmaxRow row = rows.Of(number);
-      for (size_t i = lane; i < row.width; i += kLanes) {
-        row.p[i] =
-            i < row.length ? row.p[i] * block.shared().second[local] : 0.0f;
-      }
-    });
-  }
-};
-
-struct PlainSoftmaxRows {
-  Input x;
-  Output out;
-
-  constexpr size_t count() const { return x.rows(); }
-  constexpr SoftmaxRow Of(size_t row) const {
-    return {x.Row(row), out.Row(row), x.cols(), x.cols()};
-  }
-};
-
-/// A causal block's queries in a list of all blocks' queries.
-struct CausalRows {
-  const kernels::CausalBlock* blocks;
-  const size_t* ends;  ///< of each block's queries in the list
-  size_t block_count;
-  size_t total;
-
-  constexpr size_t count() const { return total; }
-  /// Returns the block of a query, and the query's place in it.
-  constexpr Place BlockOf(size_t number) const {
-    size_t first = 0;
-    size_t last = block_count - 1;
-    while (first < last) {
-      const size_t middle = (first + last) / 2;
-      if (number < ends[middle]) {
-        last = middle;
-      } else {
-        first = middle + 1;
-      }
+    const BlockRows leaf =
+        BlockRowsOf(block.index(), x.rows(), kernels::kTokenLeaf);
+    const size_t fit = Room::RowsThatFit(2, d, kRows);
+    const size_t most = fit == 0 ? kRows : fit;
+    for (size_t done = 0; done < leaf.count; done += most) {
+      const size_t left = leaf.count - done;
+      const BlockRows rows = {leaf.first + done, left < most ? left : most};
+      float* const room = fit == 0 ? nullptr : block.shared().room.of;
+      const size_t apart = Room::Apart(d);
+      const KeptRows of_x = {x, rows, room, apart};
+      const KeptRows of_dy = {dy, rows, fit == 0 ? nullptr : room + fit * apart,
+                              apart};
+      KeepRows<kThreads>(block, has_quads, of_x, of_dy);
+      FoldRows(
+          block, rows,
+          [this, &of_x, &of_dy, d](size_t row, size_t lane) {
+            return kernels::SumOfLane<float>(
+                lane, d,
+                [this, values = of_dy.Row(row)](size_t i) {
+                  return values[i] * weight[i];
+                },
+                [values = of_x.Row(row)](size_t i) { return values[i]; });
+          },
+          [this, d, &block](size_t row, size_t local, float sum) {
+            const float r = rstd[row];
+            block.shared().first[local] =
+                ((r * r) / static_cast<float>(d)) * sum;
+          });
+      block.Each([this, d, done, &of_x, &of_dy, &block](size_t thread) {
+        ForEachPart<kThreads>(
+            thread, d, has_quads,
+            [this, done, &of_x, &of_dy, &block](size_t i, auto width) {
+              AddRows<decltype(width)::value>(of_x, of_dy, block.shared().first,
+                                              i, done == 0,
+                                              leaves.Row(block.index()) + i);
+            });
+      });
     }
-    return {first, number - (first == 0 ? 0 : ends[first - 1])};
   }
-  constexpr size_t LengthOf(const kernels::CausalBlock& block,
-                            size_t row) const {
-    const size_t length = block.first_length + row;
-    return length < block.p.cols() ? length : block.p.cols();
-  }
-  constexpr SoftmaxRow Of(size_t number) const {
-    const auto [block, row] = BlockOf(number);
-    const kernels::CausalBlock& of = blocks[block];
-    return {of.p.Row(row), of.p.Row(row), LengthOf(of, row), of.p.cols()};
-  }
-};
 
-struct CausalSoftmaxBackwardRows : RowKernel {
-  CausalRows rows;
-  float scale;
-
-  size_t blocks() const { return CeilOf(rows.count(), kRowsOfBlock); }
-  template <typename Block>
-  constexpr void operator()(Block& block) const {
-    FoldRows(
-        block, rows.count(),
-        [this](size_t number, size_t lane) {
-          const auto [place, row] = rows.BlockOf(number);
-          const kernels::CausalBlock& of = rows.blocks[place];
-          const auto dp = [values = of.dp.Row(row)](size_t i) {
-            return values[i];
-          };
-          const auto read = [values = of.read.Row(row)](size_t i) {
-            return values[i];
-          };
-          return kernels::SumOfLane<float>(lane, rows.LengthOf(of, row), dp,
-                                           read);
-        },
-        [&block](size_t, size_t local, float sum) {
-          block.shared().first[local] = sum;
-        });
-    block.Each([this, &block](size_t thread) {
-      const auto [local, lane, number] = RowPlaceOf(block, thread);
-      if (number >= rows.count()) return;
-      const auto [place, row] = rows.BlockOf(number);
-      const kernels::CausalBlock& of = rows.blocks[place];
-      const size_t length = rows.LengthOf(of, row);
-      const float mean = block.shared().first[local];
-      for (size_t j = lane; j < of.p.cols(); j += kLanes) {
-        of.dp(row, j) =
-            j < length ? scale * (of.p(row, j) * (of.dp(row, j) - mean)) : 0.0f;
+ private:
+  /// Writes dx of some columns of the rows, and adds the rows to the columns'
+  /// gradients of the gain.
+  template <size_t kWidth>
+  constexpr void AddRows(const KeptRows& of_x, const KeptRows& of_dy,
+                         const float* factors, size_t col, bool is_first,
+                         float* leaf) const {
+    float sums[kWidth] = {};
+    float gains[kWidth];
+    if (!is_first) LoadPart(leaf, sums);
+    LoadPart(weight + col, gains);
+    for (size_t local = 0; local < of_x.rows.count; ++local) {
+      const size_t row = of_x.rows.first + local;
+      const float r = rstd[row];
+      float values[kWidth];
+      float gradients[kWidth];
+      float results[kWidth] = {};
+      LoadPart(of_x.Row(row) + col, values);
+      LoadPart(of_dy.Row(row) + col, gradients);
+      if (add) LoadPart(dx.Row(row) + col, results);
+      ISOLOSS_UNROLL
+      for (size_t k = 0; k < kWidth; ++k) {
+        sums[k] = std::fma(gradients[k] * values[k], r, sums[k]);
+        const float dx_k = kernels::NormGradientOf(
+            r, factors[local], values[k], gradients[k] * gains[k], rounding);
+        results[k] = add ? kernels::Rounded(results[k] + dx_k, rounding) : dx_k;
       }
-    });
-  }
-};
-
-struct CrossEntropyRows : RowKernel {
-  Input logits;
-  const int32_t* labels;
-  float grad_scale;
-  Rounding rounding;
-  float* loss;
-  Output dlogits;  ///< may be empty
-
-  size_t blocks() const { return CeilOf(logits.rows(), kRowsOfBlock); }
-  template <typename Block>
-  constexpr void operator()(Block& block) const {
-    const size_t v = logits.cols();
-    block.Each([this, v, &block](size_t thread) {
-      const auto [local, lane, row] = RowPlaceOf(block, thread);
-      if (row >= logits.rows()) return;
-      float largest = -std::numeric_limits<float>::infinity();
-      for (size_t j = lane; j < v; j += kLanes) {
-        largest = kernels::Larger(largest, logits(row, j));
-      }
-      block.shared().lanes[local][lane] = largest;
-    });
-    block.Each([this, &block](size_t thread) {
-      const auto [local, lane, row] = RowPlaceOf(block, thread);
-      if (row >= logits.rows() || lane != 0) return;
-      float largest = block.shared().lanes[local][0];
-      for (size_t i = 1; i < kLanes; ++i) {
-        largest = kernels::Larger(largest, block.shared().lanes[local][i]);
-      }
-      block.shared().first[local] = largest;
-    });
-    FoldRows(
-        block, logits.rows(),
-        [this, v, &block](size_t row, size_t lane) {
-          const float largest = block.shared().first[row % kRowsOfBlock];
-          return kernels::SumOfLane<float>(
-              lane, v,
-              [this, row, largest](size_t j) {
-                return kernels::Exp((logits(row, j) - largest) * 1.0f);
-              },
-              [](size_t) { return 1.0f; });
-        },
-        [this, &block](size_t row, size_t local, float sum) {
-          const int32_t label = labels[row];
-          loss[row] = label == kernels::kIgnoredLabel
-                          ? 0.0f
-                          : kernels::Log(sum) +
-                                (block.shared().first[local] -
-                                 logits(row, static_cast<size_t>(label)));
-          block.shared().second[local] = grad_scale / sum;
-        });
-    if (dlogits.empty()) return;
-    block.Each([this, v, &block](size_t thread) {
-      const auto [local, lane, row] = RowPlaceOf(block, thread);
-      if (row >= logits.rows()) return;
-      const int32_t label = labels[row];
-      const bool ignored = label == kernels::kIgnoredLabel;
-      const float largest = block.shared().first[local];
-      const float scale = block.shared().second[local];
-      for (size_t j = lane; j < v; j += kLanes) {
-        dlogits(row, j) =
-            ignored
-                ? 0.0f
-                : kernels::LogitGradientOf(
-                      kernels::Exp((logits(row, j) - largest) * 1.0f), scale,
-                      grad_scale, j == static_cast<size_t>(label), rounding);
-      }
-    });
+      StorePart(results, dx.Row(row) + col);
+    }
+    StorePart(sums, leaf);
   }
 };
 
