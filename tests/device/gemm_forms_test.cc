@@ -2,13 +2,17 @@
 // their results is written.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "executors.h"
 #include "host_and_device.h"
 #include "isoloss/base/error.h"
+#include "isoloss/device/prepare_kernels.h"
+#include "isoloss/formats/e4m3.h"
 #include "isoloss/formats/quantize.h"
 #include "isoloss/kernels/gemm.h"
 #include "isoloss/kernels/prepare.h"
@@ -317,6 +321,20 @@ TEST(GemmFormsDeathTest, PackedOperandsAreRefused) {
   const GemmProblem problem{
       .a = {values.view()}, .c = values.view(), .packed_b = &packed};
   EXPECT_DEATH(kernels::GemmBatch({&problem, 1}, *device.executor), "packed_b");
+}
+
+/// All sign, exponent and upper mantissa bits, with lower bits that decide
+/// ties.
+TEST(RoundToE4m3, IsThatOfTheFormat) {
+  for (uint32_t upper = 0; upper <= 0xFFFF; ++upper) {
+    for (const uint32_t lower : {0x0000, 0x0001, 0x8000, 0xFFFF}) {
+      const auto value = std::bit_cast<float>(upper << 16 | lower);
+      ASSERT_EQ(std::bit_cast<uint32_t>(RoundToE4m3(value)),
+                std::bit_cast<uint32_t>(formats::RoundToFormat(
+                    formats::kE4m3Format, value, formats::Overflow::kSaturate)))
+          << value;
+    }
+  }
 }
 
 /// Tensors that are quantised in place.

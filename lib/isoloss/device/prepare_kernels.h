@@ -2,6 +2,9 @@
 // tiles of a tensor: kTileRows rows by kTileSteps steps.
 #pragma once
 
+#include <array>
+#include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -29,12 +32,6 @@ struct Tile {
         row(share.number / share.entry->tiles_along() * kTileRows),
         step(share.number % share.entry->tiles_along() * kTileSteps) {}
 
-  /// Returns the element that a thread reads or writes in its turn, so that
-  /// neighbours in memory are those of neighbouring threads.
-  static constexpr Place ElementOf(bool along_steps, size_t index) {
-    return along_steps ? Place{index / kTileSteps, index % kTileSteps}
-                       : Place{index % kTileRows, index / kTileRows};
-  }
   /// Returns the run of a thread.
   static constexpr Place RunOf(size_t thread) {
     return {thread % kTileRows, thread / kTileRows};
@@ -44,22 +41,97 @@ struct Tile {
   }
 };
 
+/// A thread's elements of a tile, one in each of kRun turns, which are kTurn
+/// rows or steps apart. Neighbouring threads have neighbours in memory.
+template <bool kAlongSteps, typename T>
+struct TileTurns {
+  static constexpr uint32_t kAlong = kAlongSteps ? kTileSteps : kTileRows;
+  static constexpr uint32_t kTurn = kTileThreads / kAlong;
+  static constexpr uint32_t kStride = kTileSteps + 1;
+  static constexpr uint32_t kPlacesApart = kTurn * (kAlongSteps ? kStride : 1);
+
+  T* first;
+  uint32_t apart;
+  uint32_t count;  ///< of turns with an element in the tensor
+  uint32_t place;  ///< of the first one in SharedTile::x
+
+  /// The tensor has `rows` and `steps`.
+  constexpr TileTurns(const Tile& tile, const StepRows<T>& tensor, size_t rows,
+                      size_t steps, size_t thread) {
+    const uint32_t along = static_cast<uint32_t>(thread) % kAlong;
+    const uint32_t across = static_cast<uint32_t>(thread) / kAlong;
+    const uint32_t row = kAlongSteps ? across : along;
+    const uint32_t step = kAlongSteps ? along : across;
+    const uint32_t rows_left = LeftOf(rows, tile.row);
+    const uint32_t steps_left = LeftOf(steps, tile.step);
+    const uint32_t left = kAlongSteps ? rows_left : steps_left;
+    const bool has_any = row < rows_left && step < steps_left;
+    first = tensor.At(tile.row + row, tile.step + step);
+    apart = kTurn * static_cast<uint32_t>(kAlongSteps ? tensor.row_stride
+                                                      : tensor.step_stride);
+    count = has_any ? (left - across + (kTurn - 1)) / kTurn : 0;
+    place = row * kStride + step;
+  }
+
+ private:
+  /// Returns how many of `count` the tile has at `begin`, at most its extent.
+  static constexpr uint32_t LeftOf(size_t count, size_t begin) {
+    if (begin >= count) return 0;
+    return static_cast<uint32_t>(formats::Min(count - begin, kTileSteps));
+  }
+};
+
+template <bool kAlongSteps>
+constexpr void LoadTurns(const TileTurns<kAlongSteps, const float>& turns,
+                         kernels::Rounding rounding, SharedTile& shared) {
+  // All loads are on their way before the first one is waited for.
+  float values[kRun];
+  const float* from = turns.first;
+  ISOLOSS_UNROLL
+  for (uint32_t i = 0; i < kRun; ++i) {
+    values[i] = i < turns.count ? *from : 0.0f;
+    from += turns.apart;
+  }
+  if (rounding != kernels::Rounding::kFp32) {
+    ISOLOSS_UNROLL
+    for (float& value : values) value = kernels::Rounded(value, rounding);
+  }
+  float* const place = &shared.x[0][0] + turns.place;
+  ISOLOSS_UNROLL
+  for (uint32_t i = 0; i < kRun; ++i) {
+    place[i * turns.kPlacesApart] = values[i];
+  }
+}
+
+template <bool kAlongSteps>
+constexpr void StoreTurns(const TileTurns<kAlongSteps, float>& turns,
+                          const SharedTile& shared) {
+  float values[kRun];
+  const float* const place = &shared.x[0][0] + turns.place;
+  ISOLOSS_UNROLL
+  for (uint32_t i = 0; i < kRun; ++i) {
+    values[i] = place[i * turns.kPlacesApart];
+  }
+  float* to = turns.first;
+  ISOLOSS_UNROLL
+  for (uint32_t i = 0; i < kRun; ++i) {
+    if (i < turns.count) *to = values[i];
+    to += turns.apart;
+  }
+}
+
 template <typename Block>
 constexpr void LoadTile(Block& block, const Tile& tile,
                         const StepRows<const float>& from, size_t stored_steps,
                         kernels::Rounding rounding) {
   block.Each([&block, &tile, from, stored_steps, rounding](size_t thread) {
     const size_t rows = tile.task->rows;
-    ISOLOSS_UNROLL
-    for (size_t i = 0; i < kRun; ++i) {
-      const auto [row, step] =
-          Tile::ElementOf(from.along_steps(), i * kTileThreads + thread);
-      const bool inside =
-          tile.row + row < rows && tile.step + step < stored_steps;
-      block.shared().x[row][step] =
-          inside ? kernels::Rounded(from(tile.row + row, tile.step + step),
-                                    rounding)
-                 : 0.0f;
+    if (from.along_steps()) {
+      LoadTurns<true>({tile, from, rows, stored_steps, thread}, rounding,
+                      block.shared());
+    } else {
+      LoadTurns<false>({tile, from, rows, stored_steps, thread}, rounding,
+                       block.shared());
     }
   });
 }
@@ -70,13 +142,10 @@ constexpr void StoreTile(Block& block, const Tile& tile) {
     const StepRows<float> to = tile.task->to;
     const size_t rows = tile.task->rows;
     const size_t steps = tile.task->steps;
-    ISOLOSS_UNROLL
-    for (size_t i = 0; i < kRun; ++i) {
-      const auto [row, step] =
-          Tile::ElementOf(to.along_steps(), i * kTileThreads + thread);
-      if (tile.row + row < rows && tile.step + step < steps) {
-        to(tile.row + row, tile.step + step) = block.shared().x[row][step];
-      }
+    if (to.along_steps()) {
+      StoreTurns<true>({tile, to, rows, steps, thread}, block.shared());
+    } else {
+      StoreTurns<false>({tile, to, rows, steps, thread}, block.shared());
     }
   });
 }
@@ -114,14 +183,18 @@ constexpr void RoundRun(const TensorTask& task, size_t row, size_t step,
   size_t cell = step / task.cell.cols;
   Scale scale = ScaleOf(quantization, amax_of(cell), tensor);
   const size_t count = formats::Min(kRun, task.steps - step);
+  std::array<uint32_t, 4> block = {};
   for (size_t i = 0; i < count; ++i) {
     if (step + i == (cell + 1) * task.cell.cols) {
       scale = ScaleOf(quantization, amax_of(++cell), tensor);
     }
+    if (quantization.is_stochastic() &&
+        (i == 0 || (step + i) % formats::kElementsOfRandomBlock == 0)) {
+      block = formats::RandomBlockOf(task.state, row, step + i);
+    }
     const formats::RandomBits random =
         quantization.is_stochastic()
-            ? formats::RandomBitsOf(task.state, row, step + i,
-                                    quantization.random_bits)
+            ? formats::RandomBitsIn(block, step + i, quantization.random_bits)
             : formats::RandomBits{};
     const uint32_t code = formats::CodeOf(x[i], scale, quantization, random);
     float value = formats::ValueOfCode(element, code);
@@ -136,6 +209,27 @@ constexpr void RoundRun(const TensorTask& task, size_t row, size_t step,
   }
 }
 
+/// Returns formats::RoundToFormat(kE4m3Format, value, kSaturate) in a few
+/// operations. A power of two whose quantum is that of the magnitude in E4M3
+/// leaves the magnitude rounded when it is added and subtracted.
+constexpr float RoundToE4m3(float value) {
+  constexpr uint32_t kExponent = 0x7F800000;
+  constexpr uint32_t kLargest = std::bit_cast<uint32_t>(448.0f);
+  constexpr uint32_t kLeastNormal = std::bit_cast<uint32_t>(0x1p-6f);
+  constexpr uint32_t kQuantumAbove = 20 << 23;
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const uint32_t magnitude = bits & formats::fp32::kMagnitude;
+  if (magnitude > formats::fp32::kInfinity) {
+    return std::bit_cast<float>(formats::fp32::kNan);
+  }
+  const uint32_t bounded = formats::Min(magnitude, kLargest);
+  const float power = std::bit_cast<float>(
+      formats::Max(bounded & kExponent, kLeastNormal) + kQuantumAbove);
+  const float rounded = (std::bit_cast<float>(bounded) + power) - power;
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(rounded) |
+                              (bits ^ magnitude));
+}
+
 /// Does what RoundRun does to a run of an MX block in E4M3. Constants make it
 /// fast.
 constexpr void RoundRunToE4m3(const formats::Quantization& given,
@@ -146,10 +240,12 @@ constexpr void RoundRunToE4m3(const formats::Quantization& given,
   quantization.scale_rule = given.scale_rule;
   quantization.non_finite = given.non_finite;
   const Scale scale = ScaleOf(quantization, amax, {});
+  const bool is_number = !std::isnan(scale.decode);
   ISOLOSS_UNROLL
   for (size_t i = 0; i < kRun; ++i) {
-    const uint32_t code = formats::CodeOf(x[i], scale, quantization, {});
-    x[i] = formats::ValueOfCode(kElement, code) * scale.decode;
+    const float value = is_number ? x[i] * scale.encode
+                                  : std::bit_cast<float>(formats::fp32::kNan);
+    x[i] = RoundToE4m3(value) * scale.decode;
   }
 }
 
@@ -168,6 +264,9 @@ struct TileKernel {
 /// kIsMxE4m3: cells are MX blocks in E4M3, whose exponents nobody asks for.
 template <bool kIsMxE4m3>
 struct QuantizeTiles : TileKernel {
+  /// Rules that are no constants take more registers.
+  static constexpr size_t kBlocksOfProcessor = kIsMxE4m3 ? 4 : 3;
+
   template <typename Block>
   constexpr void operator()(Block& block) const {
     const Tile tile(tiles.Find(block.index()));
@@ -358,6 +457,8 @@ struct ReduceTensors {
 /// Rounds gathered tensors in place, after their cells' largest magnitudes were
 /// found.
 struct RoundTiles : TileKernel {
+  static constexpr size_t kBlocksOfProcessor = 3;
+
   template <typename Block>
   constexpr void operator()(Block& block) const {
     const Tile tile(tiles.Find(block.index()));

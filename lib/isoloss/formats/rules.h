@@ -2,6 +2,7 @@
 // element. It is constexpr, so that kernels of a device can share this text.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -262,16 +263,28 @@ constexpr uint32_t CodeOf(float value, const Scale& scale,
                 quantization.rounding, random);
 }
 
-/// Returns the random bits of element (row, col). They are the upper `count`
-/// bits of the 16-bit word col % 8 of the Philox block (row << 32 | col / 8) of
-/// (seed, stream).
-constexpr RandomBits RandomBitsOf(const TensorState& state, size_t row,
+/// A Philox block has the 16-bit words of so many neighbours in a row.
+inline constexpr size_t kElementsOfRandomBlock = 8;
+
+/// Returns the block (row << 32 | col / 8) of (seed, stream).
+constexpr std::array<uint32_t, 4> RandomBlockOf(const TensorState& state,
+                                                size_t row, size_t col) {
+  return CounterRng(state.seed, state.stream)
+      .Block(uint64_t{row} << 32 | uint64_t{col} / kElementsOfRandomBlock);
+}
+
+/// Returns the upper `count` bits of a block's word col % 8.
+constexpr RandomBits RandomBitsIn(const std::array<uint32_t, 4>& block,
                                   size_t col, int count) {
-  const auto block = CounterRng(state.seed, state.stream)
-                         .Block(uint64_t{row} << 32 | uint64_t{col} / 8);
-  const size_t half = col % 8;
+  const size_t half = col % kElementsOfRandomBlock;
   const uint32_t word = block[half / 2] >> (16 * (half % 2)) & 0xFFFF;
   return {word >> (16 - count), count};
+}
+
+/// Returns the random bits of element (row, col).
+constexpr RandomBits RandomBitsOf(const TensorState& state, size_t row,
+                                  size_t col, int count) {
+  return RandomBitsIn(RandomBlockOf(state, row, col), col, count);
 }
 
 /// Replaces pairs of elements that are kApart apart by their sums and
