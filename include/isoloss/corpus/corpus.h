@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <variant>
@@ -12,12 +13,14 @@
 
 namespace isoloss::corpus {
 
+class Tokens;
+
 /// Tokens have the narrowest type that their source offers.
 using TokenVector = std::variant<std::vector<uint8_t>, std::vector<uint16_t>,
                                  std::vector<uint32_t>>;
 
 inline constexpr size_t kMaxBigramVocabulary = 1024;
-/// A corpus is held in memory; small models see far less of it.
+/// Text is held in memory; small models see far less of it.
 inline constexpr size_t kMaxBytes = size_t{4} << 30;
 /// This is enough for a ratio and takes less than a second.
 inline constexpr size_t kMaxDeflated = size_t{4} << 20;
@@ -28,15 +31,23 @@ struct Share {
   size_t count = 0;
 };
 
-/// Holds immutable tokens with their split: the tail is held out.
+/// Holds immutable tokens with their split: the tail is held out. Those of
+/// token files stay in the files. Copies share the tokens.
 class Corpus {
  public:
   /// Every token must be below `vocab_size` <= 2^31. floor(held_out_share *
   /// size) tokens are held out.
   Corpus(TokenVector tokens, size_t vocab_size, std::string description,
          double held_out_share, double entropy_floor_nats);
+  /// The tokens are asked for when they are needed. Errors   those of Tokens.
+  Corpus(std::shared_ptr<Tokens> tokens, size_t vocab_size,
+         std::string description, double held_out_share,
+         double entropy_floor_nats);
 
-  size_t size() const;
+  /// Returns a corpus with this training share that holds out other tokens.
+  Corpus HoldingOut(std::vector<int32_t> held_out) const;
+
+  size_t size() const { return training_.count + held_out_.count; }
   size_t vocab_size() const { return vocab_size_; }
   /// Returns one line for people: kind, numbers of files and tokens, and
   /// origin.
@@ -63,11 +74,16 @@ class Corpus {
   /// unknown.
   double entropy_floor_nats() const { return entropy_floor_nats_; }
 
-  /// Writes tokens [first, first + out.size()) to `out`.
+  /// Writes tokens [first, first + out.size()) to `out`. Thread-safe.
+  /// Errors   IoError if a token file can't be read, or is no longer what it
+  ///          was when the corpus was made.
   void Copy(size_t first, std::span<int32_t> out) const;
 
  private:
-  TokenVector tokens_;
+  Corpus(std::shared_ptr<Tokens> tokens, size_t vocab_size,
+         std::string description, size_t held_out, double entropy_floor_nats);
+
+  std::shared_ptr<const Tokens> tokens_;
   size_t vocab_size_;
   std::string description_;
   Share training_;
@@ -81,7 +97,7 @@ class Corpus {
 
 /// Reads or makes the tokens of `source`.
 /// Errors   IoError if a file or folder can't be read; ConfigError if a pattern
-///          matches no file, or the source holds no byte or more than
+///          matches no file, the source holds no byte, or text has more than
 ///          kMaxBytes; FormatError if a token file breaks its format or holds a
 ///          token outside the vocabulary (with file and position).
 Corpus LoadCorpus(const Source& source, double held_out_share);

@@ -1,7 +1,6 @@
 #include "isoloss/corpus/batches.h"
 
 #include <algorithm>
-#include <span>
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/rng.h"
@@ -72,10 +71,12 @@ void Batches::Cut(const std::vector<size_t>& starts, Batch& batch) const {
   batch.labels.resize(tokens);
   batch.positions.resize(tokens);
   batch.sequence_ends.resize(starts.size());
+  std::vector<int32_t> window(length + 1);
   for (size_t b = 0; b < starts.size(); ++b) {
     const size_t first = b * length;
-    corpus_.Copy(starts[b], std::span(batch.tokens).subspan(first, length));
-    corpus_.Copy(starts[b] + 1, std::span(batch.labels).subspan(first, length));
+    corpus_.Copy(starts[b], window);
+    std::copy_n(window.begin(), length, &batch.tokens[first]);
+    std::copy_n(window.begin() + 1, length, &batch.labels[first]);
     for (size_t i = 0; i < length; ++i) {
       batch.positions[first + i] = static_cast<int32_t>(i);
     }

@@ -2,8 +2,6 @@
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -16,67 +14,46 @@
 #include "isoloss/base/error.h"
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/corpus/synthetic.h"
+#include "isoloss/corpus/token_files.h"
 
 namespace isoloss::corpus {
 namespace {
 
 namespace fs = std::filesystem;
 
-static_assert(std::endian::native == std::endian::little,
-              "token files are read in place");
-
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-
-[[noreturn]] void ThrowUnreadable(const fs::path& path,
-                                  const std::string& reason) {
-  ThrowError(ErrorKind::kIo,
-             "corpus: {} cannot be read: {}. Correct data.paths or the file's "
-             "permissions.",
-             path.string(), reason);
-}
 
 /// Throws if the bytes make a corpus above kMaxBytes.
 void RequireFits(const fs::path& path, uintmax_t bytes) {
   if (bytes <= kMaxBytes) return;
   ThrowError(ErrorKind::kConfig,
-             "corpus: {} makes it larger than {} GiB, but a corpus is held in "
-             "memory. Give a part of it.",
+             "corpus: {} makes it larger than {} GiB, but text is held in "
+             "memory. Give a part of it, or a token file, which is not.",
              path.string(), kMaxBytes >> 30);
 }
 
-/// Appends the integers that a file holds, in its byte order, to `values`.
-template <typename T>
-void AppendFile(const fs::path& path, std::vector<T>& values) {
+void AppendFile(const fs::path& path, std::vector<uint8_t>& bytes) {
   struct Close {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
   const std::unique_ptr<std::FILE, Close> file(std::fopen(path.c_str(), "rb"));
   if (file == nullptr) ThrowUnreadable(path, std::strerror(errno));
 
-  size_t odd_bytes = 0;
-  size_t used = values.size();
+  size_t used = bytes.size();
   std::error_code unknown;
   const uintmax_t told = fs::file_size(path, unknown);
-  RequireFits(path, used * sizeof(T) + (unknown ? 0 : told));
+  RequireFits(path, used + (unknown ? 0 : told));
   for (;;) {
     constexpr size_t kChunk = 1 << 16;
-    RequireFits(path, used * sizeof(T));  // it may grow meanwhile
-    values.resize(used + kChunk);
-    const size_t bytes =
-        std::fread(values.data() + used, 1, kChunk * sizeof(T), file.get());
-    used += bytes / sizeof(T);
-    odd_bytes = bytes % sizeof(T);
-    if (bytes < kChunk * sizeof(T)) break;
+    RequireFits(path, used);  // it may grow meanwhile
+    bytes.resize(used + kChunk);
+    const size_t count = std::fread(bytes.data() + used, 1, kChunk, file.get());
+    used += count;
+    if (count < kChunk) break;
   }
-  values.resize(used);
+  bytes.resize(used);
   if (std::ferror(file.get()) != 0) {
     ThrowUnreadable(path, std::strerror(errno));
-  }
-  if (odd_bytes != 0) {
-    ThrowError(ErrorKind::kFormat,
-               "corpus: {} ends with {} odd byte{}, but its tokens have {} "
-               "bytes each. Correct data.token_type or the file.",
-               path.string(), odd_bytes, odd_bytes == 1 ? "" : "s", sizeof(T));
   }
 }
 
@@ -248,42 +225,21 @@ Corpus Load(const FilesSource& source, double held_out_share) {
                 held_out_share, kUnknown);
 }
 
-template <typename T>
-Corpus LoadTokens(const TokensSource& source, double held_out_share) {
-  std::vector<T> tokens;
-  for (const fs::path& file : source.paths) {
-    const size_t first = tokens.size();
-    if (TypeOf(file) != fs::file_type::regular) {
-      ThrowUnreadable(file, "it is not a file");
-    }
-    AppendFile(file, tokens);
-    const auto bad =
-        std::find_if(tokens.begin() + static_cast<ptrdiff_t>(first),
-                     tokens.end(), [&](T t) { return t >= source.vocab_size; });
-    if (bad != tokens.end()) {
-      const size_t position = bad - tokens.begin() - first;
-      ThrowError(ErrorKind::kFormat,
-                 "corpus: {}: token {} (byte {}) is {}, but the vocabulary has "
-                 "{} tokens. Correct model.vocab_size, data.token_type or the "
-                 "file.",
-                 file.string(), position, position * sizeof(T), *bad,
-                 source.vocab_size);
-    }
-  }
-  if (tokens.empty()) ThrowEmpty(source.paths);
-
-  std::string description =
-      fmt::format("tokens: {} tokens of {} bits in {}", tokens.size(),
-                  8 * sizeof(T), JoinPaths(source.paths));
-  return Corpus(std::move(tokens), source.vocab_size, std::move(description),
-                held_out_share, kUnknown);
-}
-
 Corpus Load(const TokensSource& source, double held_out_share) {
   ISOLOSS_ASSERT(!source.paths.empty());
   ISOLOSS_ASSERT(source.bits == 16 || source.bits == 32);
-  return source.bits == 16 ? LoadTokens<uint16_t>(source, held_out_share)
-                           : LoadTokens<uint32_t>(source, held_out_share);
+  for (const fs::path& file : source.paths) {
+    if (TypeOf(file) != fs::file_type::regular) {
+      ThrowUnreadable(file, "it is not a file");
+    }
+  }
+  auto tokens = std::make_shared<TokenFiles>(source);
+  if (tokens->size() == 0) ThrowEmpty(source.paths);
+  std::string description =
+      fmt::format("tokens: {} tokens of {} bits in {}", tokens->size(),
+                  source.bits, JoinPaths(source.paths));
+  return Corpus(std::move(tokens), source.vocab_size, std::move(description),
+                held_out_share, kUnknown);
 }
 
 Corpus Load(const SyntheticSource& source, double held_out_share) {

@@ -43,32 +43,19 @@ train::Experiment EvaluatingBatches(train::Experiment experiment) {
 corpus::Corpus HoldingOutBatch(const corpus::Corpus& corpus,
                                const train::Experiment& experiment,
                                uint64_t seed, int64_t step) {
-  const corpus::Share training = corpus.training();
-  ISOLOSS_ASSERT(training.first == 0);
-  std::vector<int32_t> shown(training.count);
-  corpus.Copy(0, shown);
   corpus::Batch batch;
   corpus::Batches(corpus, experiment.data.sequence_length, 1)
       .Training(seed, step, experiment.train.sequences_per_batch, batch);
-
-  std::vector<uint32_t> tokens(shown.begin(), shown.end());
+  std::vector<int32_t> held_out;
   for (size_t time = 0; time < kTimes; ++time) {
     size_t begin = 0;
     for (const size_t end : batch.sequence_ends) {
-      for (size_t t = begin; t < end; ++t) {
-        tokens.push_back(static_cast<uint32_t>(batch.tokens[t]));
-      }
-      tokens.push_back(static_cast<uint32_t>(batch.labels[end - 1]));
+      for (size_t t = begin; t < end; ++t) held_out.push_back(batch.tokens[t]);
+      held_out.push_back(batch.labels[end - 1]);
       begin = end;
     }
   }
-  // The corpus takes the share as a number of tokens, rounded down.
-  const double share =
-      (static_cast<double>(tokens.size() - shown.size()) + 0.5) /
-      static_cast<double>(tokens.size());
-  return corpus::Corpus(std::move(tokens), corpus.vocab_size(),
-                        corpus.description(), share,
-                        corpus.entropy_floor_nats());
+  return corpus.HoldingOut(std::move(held_out));
 }
 
 void CheckEvaluation(const runlog::RunLog& log, int64_t step,
