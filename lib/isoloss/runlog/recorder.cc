@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Building the partial log takes at most one part in this many of the time.
-constexpr int kPause = 20;
+constexpr int kPause = 50;
 
 /// Returns the path of a journal that is made to replace another one.
 fs::path NextJournal(const RunPaths& paths) {
