@@ -147,7 +147,7 @@ TEST(SampledSteps, DoNotDependOnTheThreads) {
   }
 }
 
-// Of a sample the elements are few; a fault of all of them is found at once.
+// A fault of a whole tensor is found at once, whatever is drawn.
 TEST(SampledSteps, FindAWholeTensorThatIsWrong) {
   FirstStep step(Wide(), "mxfp8_rceil");
   step.Sample();

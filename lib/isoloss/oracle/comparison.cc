@@ -111,8 +111,7 @@ void Comparison::AddExact(size_t row, size_t column, float value,
 void Comparison::AddExactRow(size_t row, const float* values,
                              const float* expected, size_t columns) {
   if (std::memcmp(values, expected, columns * sizeof(float)) == 0) {
-    row_.elements += static_cast<int64_t>(columns);
-    row_.equal += static_cast<int64_t>(columns);
+    CountEqual(columns);
     return;
   }
   for (size_t i = 0; i < columns; ++i) {
@@ -122,8 +121,7 @@ void Comparison::AddExactRow(size_t row, const float* values,
 
 void Comparison::AddEqual(size_t elements) {
   ISOLOSS_ASSERT(grid_ != Grid::kFp32);
-  row_.elements += static_cast<int64_t>(elements);
-  row_.equal += static_cast<int64_t>(elements);
+  CountEqual(elements);
 }
 
 void Comparison::AddOther(size_t row, size_t column, float value,

@@ -9,18 +9,11 @@
 #include "isoloss/oracle/estimate.h"
 #include "isoloss/oracle/flip_clusters.h"
 #include "isoloss/oracle/noise_sums.h"
+#include "isoloss/oracle/reach.h"
 #include "isoloss/oracle/sample.h"
 #include "isoloss/runlog/probe_log.h"
 
 namespace isoloss::oracle {
-
-/// Returns whether a cheap test shows that `value` is `expected` rounded to
-/// BF16 and that the probability of a flip is 0.
-inline bool IsFarFromFlips(float value, const Estimate& expected) {
-  return expected.jump_probability == 0.0 &&
-         SurelyRoundsToBf16(expected.exact,
-                            internal::kFarthestTail * expected.noise, value);
-}
 
 /// Counts how many elements of one tensor are equal, flips or other.
 class Comparison {
@@ -36,8 +29,7 @@ class Comparison {
   ///   other  neither; any value but want if there is no finite bound
   void Add(size_t row, size_t column, float value, const Estimate& expected) {
     if (grid_ == Grid::kBf16 && IsFarFromFlips(value, expected)) {
-      ++row_.elements;
-      ++row_.equal;
+      CountEqual(1);
     } else {
       AddAny(row, column, value, expected);
     }
@@ -46,6 +38,19 @@ class Comparison {
            double noise) {
     Add(row, column, value,
         Estimate{.exact = exact, .bound = bound, .noise = noise});
+  }
+
+  /// Adds an element that is expected to be formula<Estimate>(). If
+  /// formula<Reach>() already shows that it is far from flips, that is enough.
+  template <typename Formula>
+  void AddResult(size_t row, size_t column, float value,
+                 const Formula& formula) {
+    if (grid_ == Grid::kBf16 &&
+        IsFarFromFlips(value, formula.template operator()<Reach>())) {
+      CountEqual(1);
+    } else {
+      Add(row, column, value, formula.template operator()<Estimate>());
+    }
   }
 
   /// Adds a copy, which must have exactly these bits. NaN equals NaN.
@@ -92,6 +97,10 @@ class Comparison {
   runlog::OracleRow Row() const;
 
  private:
+  void CountEqual(size_t elements) {
+    row_.elements += static_cast<int64_t>(elements);
+    row_.equal += static_cast<int64_t>(elements);
+  }
   void AddAny(size_t row, size_t column, float value, const Estimate& expected);
   /// Adds an element that is not equal and returns whether it is a flip.
   bool AddDifferent(size_t row, size_t column, float value, float want,

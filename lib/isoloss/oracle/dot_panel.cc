@@ -7,21 +7,10 @@
 #include "isoloss/base/error.h"
 #include "isoloss/oracle/estimate_math.h"
 #include "isoloss/oracle/exact_dot.h"
+#include "isoloss/oracle/reach.h"
 
 namespace isoloss::oracle {
 namespace {
-
-/// Returns whether all terms are multiples of 1 / 2^24 of `size` or more, so
-/// that no order of adding them rounds.
-bool AnyOrderFits(const float* left, const float* right, size_t depth,
-                  double size) {
-  for (size_t k = 0; k < depth; ++k) {
-    const double term =
-        static_cast<double>(left[k]) * static_cast<double>(right[k]);
-    if (size > LowestBit(term) * 0x1p24) return false;
-  }
-  return true;
-}
 
 /// Returns the dot product of two rows whose terms are multiples of `unit`. Its
 /// sums are at [i, j].
@@ -34,13 +23,30 @@ Estimate DotOf(const float* left, const float* right, size_t depth, double unit,
   const double squares = sums.squares[i][j];
   const double spacing = size > 0.0 ? Ulp(sums.largest[i][j]) : 0.0;
   const double others = n / 12.0 * spacing * spacing;
-  // If the ascending order rounded, some order rounds.
+  // If the ascending order rounded, some order rounds. None does if all terms
+  // are multiples of 1 / 2^24 of `size` or more.
   const bool rounds =
       others > squares && size > unit * 0x1p24 &&
-      (squares > 0.0 || !AnyOrderFits(left, right, depth, size));
+      (squares > 0.0 || !LowestBitsReach(size * 0x1p-24, left, right, depth));
   return {.exact = sums.exact[i][j],
           .bound = Gamma(depth) * size + (size > 0.0 ? n * kTiny : 0.0),
           .noise = std::sqrt(rounds ? others : squares)};
+}
+
+/// Returns the lanes whose value is `want`. If there is an addend, it is their
+/// sum, and no rounding of this can flip.
+unsigned RightLanes(const double* want, const float* addend,
+                    const float* values, size_t count) {
+  unsigned right = 0;
+  for (size_t j = 0; j < count; ++j) {
+    bool is_right = want[j] == static_cast<double>(values[j]);
+    if (addend != nullptr) {
+      const Reach sum = Exactly(want[j] + static_cast<double>(addend[j]));
+      is_right = IsFarFromFlips(values[j], Rounded32(sum));
+    }
+    right |= (is_right ? 1u : 0u) << j;
+  }
+  return right;
 }
 
 /// Sets lanes(k, n) = rows[n][k].
@@ -150,6 +156,7 @@ void DotPanel::RoundedDots(const DotSide& a, size_t first, size_t end,
 }
 
 void DotPanel::FindUncertain(const DotSide& a, MatrixView<const float> values,
+                             MatrixView<const float> addend,
                              std::vector<DotPairs::Pair>& uncertain) {
   // Bounds on partial sums hold for runs that begin where the row begins.
   ISOLOSS_ASSERT(begin_ % kPrefixTerms == 0);
@@ -160,14 +167,18 @@ void DotPanel::FindUncertain(const DotSide& a, MatrixView<const float> values,
                exact_);
     const size_t rows = std::min(kDotRows, a.rows.rows() - first);
     for (size_t i = 0; i < rows; ++i) {
-      alignas(64) float row[kDotLanes] = {};
-      std::copy_n(values.Row(first + i) + first_, count_, row);
+      alignas(64) double want[kDotLanes];
       const unsigned certain =
           CannotFlip(exact_.exact[i], exact_.highest[i], a.facts[first + i],
-                     facts_, steps_.rows(), row);
-      for (unsigned left = all & ~certain; left != 0; left &= left - 1) {
+                     facts_, steps_.rows(), want);
+      const size_t row = first + i;
+      const unsigned right =
+          RightLanes(want, addend.empty() ? nullptr : addend.Row(row) + first_,
+                     values.Row(row) + first_, count_);
+      for (unsigned left = all & ~(certain & right); left != 0;
+           left &= left - 1) {
         uncertain.emplace_back(
-            first + i, first_ + static_cast<size_t>(std::countr_zero(left)));
+            row, first_ + static_cast<size_t>(std::countr_zero(left)));
       }
     }
   }

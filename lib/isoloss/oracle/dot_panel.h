@@ -68,10 +68,13 @@ class DotPanel {
   void RoundedDots(const DotSide& a, size_t first, size_t end,
                    std::vector<Estimate>& out);
 
-  /// Finds the rows of a and b whose product may differ from `values` in a bit
-  /// because of FP32 arithmetic (CannotFlip). Rows of a ascend.
-  /// Shapes   values [a.rows, b.rows].
+  /// Finds the rows of a and b whose product, rounded to BF16, may differ from
+  /// `values` in a bit because of FP32 arithmetic (CannotFlip). If there is an
+  /// addend, the rounded product is added to it, and rounded again. Rows of a
+  /// ascend.
+  /// Shapes   values [a.rows, b.rows]; addend the same, or empty.
   void FindUncertain(const DotSide& a, MatrixView<const float> values,
+                     MatrixView<const float> addend,
                      std::vector<DotPairs::Pair>& uncertain);
 
  private:

@@ -218,6 +218,7 @@ void ScalarProduct::ForEachRounded(const Use& use) const {
 }
 
 size_t ScalarProduct::ForEachUncertain(MatrixView<const float> values,
+                                       MatrixView<const float> addend,
                                        const Use& use) const {
   if (has_bits() || !IsPlain()) {
     ForEach(use);
@@ -232,7 +233,7 @@ size_t ScalarProduct::ForEachUncertain(MatrixView<const float> values,
   size_t certain = rows() * cols();
   for (size_t first = 0; first < cols(); first += kDotLanes) {
     panel.Pack(b, first);
-    panel.FindUncertain(a, values, pairs);
+    panel.FindUncertain(a, values, addend, pairs);
     some.Dots(a, b, 0, a.rows.cols(), pairs, dots);
     for (size_t n = 0; n < pairs.size(); ++n) {
       use(pairs[n].first, pairs[n].second, dots[n]);

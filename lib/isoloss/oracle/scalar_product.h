@@ -51,11 +51,12 @@ class ScalarProduct {
   /// number, the estimate may be that number without any error.
   void ForEachRounded(const Use& use) const;
   /// Does what ForEach does for sums that are rounded to BF16, but leaves out
-  /// sums that can't flip. Their element of `values` is the rounded sum
-  /// whatever FP32 arithmetic does, in this run and in any other. Returns how
-  /// many are left out.
-  /// Shapes   values [rows(), cols()].
-  size_t ForEachUncertain(MatrixView<const float> values, const Use& use) const;
+  /// sums that can't flip. Their element of `values` is the rounded sum, or
+  /// that added to `addend` and rounded again, whatever FP32 arithmetic does,
+  /// in this run and in any other. Returns how many are left out.
+  /// Shapes   values [rows(), cols()]; addend the same, or empty.
+  size_t ForEachUncertain(MatrixView<const float> values,
+                          MatrixView<const float> addend, const Use& use) const;
   /// Does what ForEach does for chosen sums, whose rows count from `first` on.
   void ForEachOf(std::span<const Place> places, size_t first,
                  const Use& use) const;

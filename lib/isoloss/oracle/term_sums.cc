@@ -34,6 +34,13 @@ HWY_INLINE Doubles Load(const float* from) {
   return hn::PromoteTo(Wide(), hn::LoadU(Narrow(), from));
 }
 
+/// The vector ends with zeros.
+HWY_INLINE Doubles LoadSome(const float* from, size_t count) {
+  alignas(64) float some[kWideLanes] = {};
+  if (count < kWideLanes) std::memcpy(some, from, count * sizeof(float));
+  return Load(count < kWideLanes ? some : from);
+}
+
 /// Rounds to 53 - `bits` bits, ties to even. Adding 1.5 * 2^bits times the
 /// power of two at or below x drops this many bits of x. Multiplications by
 /// powers of two are exact, fused or not.
@@ -171,6 +178,31 @@ void SumExactly(const float* const* a, MatrixView<const float> panel,
   }
 }
 
+bool LowestBitsReach(double least, const float* a, const float* b,
+                     size_t depth) {
+  const Wide d;
+  const hn::RebindToUnsigned<Wide> du;
+  const auto exponent = hn::Set(du, uint64_t{0x7FF0000000000000});
+  for (size_t k = 0; k < depth; k += kWideLanes) {
+    const size_t count = HWY_MIN(kWideLanes, depth - k);
+    const auto term = hn::BitCast(
+        du, hn::Abs(hn::Mul(LoadSome(a + k, count), LoadSome(b + k, count))));
+    // The lowest bit of the fraction, or the leading one if there is none, is
+    // what `above` is larger by than the power of two.
+    const auto fraction = hn::AndNot(exponent, term);
+    const auto low = hn::And(fraction, hn::Sub(hn::Zero(du), fraction));
+    const auto power = hn::BitCast(d, hn::And(exponent, term));
+    const auto above = hn::BitCast(d, hn::Or(hn::And(exponent, term), low));
+    const auto bit =
+        hn::IfThenElse(hn::RebindMask(d, hn::Eq(fraction, hn::Zero(du))), power,
+                       hn::Sub(above, power));
+    const auto fits =
+        hn::Or(hn::Ge(bit, hn::Set(d, least)), hn::Eq(power, hn::Zero(d)));
+    if (!hn::AllTrue(d, fits)) return false;
+  }
+  return true;
+}
+
 RowFacts FactsOf(const float* row, size_t depth) {
   const Wide d;
   const hn::RebindToUnsigned<Narrow> bits;
@@ -269,7 +301,7 @@ unsigned RoundsSurely(const double* exact, const RowFacts& a,
 
 unsigned CannotFlip(const double* exact, const double* highest,
                     const RowFacts& a, const LaneFacts& b, size_t depth,
-                    const float* values) {
+                    double* want) {
   // Beyond this many deviations a probability is 0 (TailProbability).
   constexpr double kDeviations = 8.0;
   const Wide d;
@@ -293,13 +325,12 @@ unsigned CannotFlip(const double* exact, const double* highest,
         hn::Mul(hn::Set(d, a.largest), hn::LoadU(d, b.largest + lane));
     const auto reach = hn::Add(
         hn::Max(hn::Mul(partial, of_sum), hn::Mul(term, of_term)), tiny);
-    Doubles want;
-    const auto stays = StaysIn(hn::LoadU(d, exact + lane), reach, want);
+    Doubles rounded;
+    const auto stays = StaysIn(hn::LoadU(d, exact + lane), reach, rounded);
+    hn::StoreU(rounded, d, want + lane);
     const auto fits = hn::Le(partial, hn::Set(d, kMostSize));
     const auto all_zero = hn::Eq(size, hn::Zero(d));
-    const auto equal = hn::Eq(want, Load(values + lane));
-    surely |=
-        BitsOf(hn::And(equal, hn::Or(all_zero, hn::And(stays, fits))), lane);
+    surely |= BitsOf(hn::Or(all_zero, hn::And(stays, fits)), lane);
   }
   return surely;
 }
@@ -318,6 +349,7 @@ HWY_EXPORT(SumTerms);
 HWY_EXPORT(SumExactly);
 HWY_EXPORT(SumPairs);
 HWY_EXPORT(FactsOf);
+HWY_EXPORT(LowestBitsReach);
 HWY_EXPORT(RoundsSurely);
 HWY_EXPORT(CannotFlip);
 
@@ -342,6 +374,11 @@ void SumPairs(MatrixView<const float> a, MatrixView<const float> b,
   HWY_DYNAMIC_DISPATCH(SumPairs)(a, b, sums);
 }
 
+bool LowestBitsReach(double least, const float* a, const float* b,
+                     size_t depth) {
+  return HWY_DYNAMIC_DISPATCH(LowestBitsReach)(least, a, b, depth);
+}
+
 RowFacts FactsOf(const float* row, size_t depth) {
   return HWY_DYNAMIC_DISPATCH(FactsOf)(row, depth);
 }
@@ -353,8 +390,8 @@ unsigned RoundsSurely(const double* exact, const RowFacts& a,
 
 unsigned CannotFlip(const double* exact, const double* highest,
                     const RowFacts& a, const LaneFacts& b, size_t depth,
-                    const float* values) {
-  return HWY_DYNAMIC_DISPATCH(CannotFlip)(exact, highest, a, b, depth, values);
+                    double* want) {
+  return HWY_DYNAMIC_DISPATCH(CannotFlip)(exact, highest, a, b, depth, want);
 }
 
 }  // namespace isoloss::oracle

@@ -53,6 +53,11 @@ void SumExactly(const float* const* a, MatrixView<const float> panel,
 void SumPairs(MatrixView<const float> a, MatrixView<const float> b,
               TermSums& sums);
 
+/// Returns whether the lowest bit of each product of two elements is at least
+/// `least`. Products are 0 or normal numbers of FP32's size.
+bool LowestBitsReach(double least, const float* a, const float* b,
+                     size_t depth);
+
 /// The elements of a row give these limits for the terms of any dot product.
 struct RowFacts {
   double lowest_bit;  ///< divides all elements; infinite for 0, 0 for NaN
@@ -76,14 +81,15 @@ struct LaneFacts {
 /// is not set near overflow or if FP32 or BF16 may be subnormal, unless all
 /// terms are 0.
 ///
-/// RoundsSurely   nothing within the bound rounds to another BF16 number than
-///                want[j], which is the sum rounded to nearest, ties to even.
-/// CannotFlip     values[j] is that number, and no boundary of its interval is
-///                less than 8 times the noise from the sum.
+/// Let want[j] be the sum rounded to a BF16 number, to nearest, ties to even.
+///
+/// RoundsSurely   nothing within the bound rounds to another number.
+/// CannotFlip     no boundary of its interval is less than 8 times the noise
+///                from the sum.
 unsigned RoundsSurely(const double* exact, const RowFacts& a,
                       const LaneFacts& b, size_t depth, double* want);
 unsigned CannotFlip(const double* exact, const double* highest,
                     const RowFacts& a, const LaneFacts& b, size_t depth,
-                    const float* values);
+                    double* want);
 
 }  // namespace isoloss::oracle

@@ -47,9 +47,9 @@ Estimate Input(float value) {
 }
 
 /// Returns round(z sigmoid(z)), which a product reads.
-Estimate Silu(Grid grid, double z, const Sigmoids& sigmoids) {
-  const Estimate q = WithinUlps(sigmoids.of_z, kSigmoidUlps);
-  return RoundedOnTheWay(grid, Rounded32(q * z));
+template <typename Number>
+Number Silu(Grid grid, double z, const Number& sigmoid) {
+  return RoundedOnTheWay(grid, Rounded32(sigmoid * z));
 }
 
 /// Returns the weights by which w2's operand was multiplied, one per row of a
@@ -66,7 +66,8 @@ std::vector<float> RowWeights(const StepInputs& inputs,
 }
 
 /// Adds the operation's FP32 rounding, unless the tensor's grid is FP32.
-Estimate BeforeGrid(Grid grid, const Estimate& value) {
+template <typename Number>
+Number BeforeGrid(Grid grid, const Number& value) {
   return grid == Grid::kBf16 ? Rounded32(value) : value;
 }
 
@@ -156,8 +157,11 @@ void CheckAdd(const StepInputs& inputs, const AddPlace& place,
   const oracle::Sample sample = inputs.SampleOf(place.sum);
   Comparison comparison(grid);
   sample.ForEach([&](size_t i, size_t j) {
-    comparison.Add(i, j, sum(i, j),
-                   BeforeGrid(grid, Input(x(i, j)) + Input(y(i, j))));
+    comparison.AddResult(i, j, sum(i, j), [&]<typename Number>() {
+      const Number left = Input(x(i, j));
+      const Number right = Input(y(i, j));
+      return BeforeGrid(grid, left + right);
+    });
   });
   comparison.AddUnseen(sample);
   sink.Add(place.sum, comparison);
@@ -190,13 +194,16 @@ void CheckSwigluForward(const StepInputs& inputs, const std::string& name,
   Comparison comparison(grid);
   sample.ForEach([&](size_t i, size_t j) {
     const auto z = static_cast<double>(gate(i, j));
-    Estimate product =
-        Silu(grid, z, Sigmoids(z)) * static_cast<double>(up(i, j));
-    if (!weights.empty()) {
-      product = RoundedOnTheWay(grid, Rounded32(product)) *
-                static_cast<double>(weights[i]);
-    }
-    comparison.Add(i, j, hidden(i, j), BeforeGrid(grid, product));
+    const Estimate sigmoid = WithinUlps(Sigmoids(z).of_z, kSigmoidUlps);
+    comparison.AddResult(i, j, hidden(i, j), [&]<typename Number>() {
+      Number product =
+          Silu<Number>(grid, z, sigmoid) * static_cast<double>(up(i, j));
+      if (!weights.empty()) {
+        product = RoundedOnTheWay(grid, Rounded32(product)) *
+                  static_cast<double>(weights[i]);
+      }
+      return BeforeGrid(grid, product);
+    });
   });
   comparison.AddUnseen(sample);
   sink.Add(name + ".w2_activation", comparison);
@@ -217,22 +224,28 @@ void CheckSwigluBackward(const StepInputs& inputs, const std::string& name,
   sample.ForEach([&](size_t i, size_t j) {
     const auto z = static_cast<double>(gate(i, j));
     const Sigmoids sigmoids(z);
-    const Estimate q = WithinUlps(sigmoids.of_z, kSigmoidUlps);
-    Estimate rest = Rounded32(oracle::Exactly(1.0) + q * -1.0);
-    // This is exact where 1 - sigmoid(z) cancels all digits.
-    rest.exact = sigmoids.of_minus_z;
-    const Estimate slope = Rounded32(
-        Product(q, Rounded32(Rounded32(rest * z) + oracle::Exactly(1.0))));
+    const Estimate sigmoid = WithinUlps(sigmoids.of_z, kSigmoidUlps);
     Estimate dhidden = Input(dh(i, j));
     if (!weights.empty()) {
       dhidden = RoundedOnTheWay(
           grid, Rounded32(dhidden * static_cast<double>(weights[i])));
     }
-    const Estimate ds = RoundedOnTheWay(
-        grid, Rounded32(dhidden * static_cast<double>(up(i, j))));
-    of_gate.Add(i, j, dgate(i, j), BeforeGrid(grid, Product(ds, slope)));
-    of_up.Add(i, j, dup(i, j),
-              BeforeGrid(grid, Product(Silu(grid, z, sigmoids), dhidden)));
+    of_gate.AddResult(i, j, dgate(i, j), [&]<typename Number>() {
+      const Number one = oracle::Exactly(1.0);
+      const Number q = sigmoid;
+      Number rest = Rounded32(one + q * -1.0);
+      // This is exact where 1 - sigmoid(z) cancels all digits.
+      rest.exact = sigmoids.of_minus_z;
+      const Number slope =
+          Rounded32(Product(q, Rounded32(Rounded32(rest * z) + one)));
+      const Number ds = RoundedOnTheWay(
+          grid, Rounded32(Number(dhidden) * static_cast<double>(up(i, j))));
+      return BeforeGrid(grid, Product(ds, slope));
+    });
+    of_up.AddResult(i, j, dup(i, j), [&]<typename Number>() {
+      const Number silu = Silu<Number>(grid, z, sigmoid);
+      return BeforeGrid(grid, Product(silu, Number(dhidden)));
+    });
   });
   of_gate.AddUnseen(sample);
   of_up.AddUnseen(sample);

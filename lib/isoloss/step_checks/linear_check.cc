@@ -188,43 +188,52 @@ void Compare(const ScalarProduct& product, Grid grid, size_t row, size_t column,
   }
 }
 
-/// Calls use(i, j, sum) for each sum that the sample sees. The product's rows
-/// are those of the tensor from `begin` on. If the sums are rounded to `grid`,
-/// they may be rounded before.
-void ForEachSum(const ScalarProduct& product, Grid grid, const Sample& sample,
-                size_t begin, const ScalarProduct::Use& use) {
-  if (!sample.all()) {
-    product.ForEachOf(sample.In(begin, begin + product.rows()), begin, use);
-  } else if (grid == Grid::kBf16) {
-    product.ForEachRounded(use);
-  } else {
-    product.ForEach(use);
+/// Compares a value with addend + the rounded sum, in FP32, which is rounded
+/// again.
+void CompareAdded(const ScalarProduct& product, Grid grid, size_t row,
+                  size_t column, float value, float addend, const Estimate& sum,
+                  Comparison& comparison) {
+  if (product.has_bits()) {
+    const float added = addend + RoundTo(grid, sum.exact);
+    return comparison.AddExact(row, column, value,
+                               RoundTo(grid, static_cast<double>(added)));
   }
+  const Estimate before = {.exact = static_cast<double>(addend)};
+  comparison.Add(row, column, value,
+                 Rounded32(RoundedOnTheWay(grid, sum) + before));
+}
+
+/// Calls use(i, j, sum) for each sum that the sample sees. The product's rows
+/// are those of the tensor from `begin` on.
+void ForEachSum(const ScalarProduct& product, const Sample& sample,
+                size_t begin, const ScalarProduct::Use& use) {
+  if (sample.all()) return product.ForEach(use);
+  product.ForEachOf(sample.In(begin, begin + product.rows()), begin, use);
 }
 
 /// Compares what the sample sees of a product with the rows of `values` from
-/// `begin` on.
+/// `begin` on. If there is an addend, it has the same rows.
 void CompareSums(const ScalarProduct& product, Grid grid,
-                 const Matrix<float>& values, size_t begin,
-                 const Sample& sample, Comparison& comparison) {
+                 const Matrix<float>& values, const Matrix<float>* addend,
+                 size_t begin, const Sample& sample, Comparison& comparison) {
   const auto compare = [&](size_t i, size_t j, const Estimate& sum) {
-    Compare(product, grid, begin + i, j, values(begin + i, j), sum, comparison);
+    const size_t row = begin + i;
+    if (addend == nullptr) {
+      Compare(product, grid, row, j, values(row, j), sum, comparison);
+    } else {
+      CompareAdded(product, grid, row, j, values(row, j), (*addend)(row, j),
+                   sum, comparison);
+    }
   };
   if (grid != Grid::kBf16 || !sample.all()) {
-    return ForEachSum(product, Grid::kFp32, sample, begin, compare);
+    return ForEachSum(product, sample, begin, compare);
   }
+  const auto rows = [&](const Matrix<float>& matrix) {
+    return matrix.view().Rows(begin, product.rows());
+  };
   comparison.AddEqual(product.ForEachUncertain(
-      values.view().Rows(begin, product.rows()), compare));
-}
-
-/// Returns addend + the rounded sum, in FP32, before it is rounded again.
-Estimate Added(const ScalarProduct& product, Grid grid, float addend,
-               const Estimate& sum) {
-  if (product.has_bits()) {
-    return {.exact = static_cast<double>(addend + RoundTo(grid, sum.exact))};
-  }
-  const Estimate before = {.exact = static_cast<double>(addend)};
-  return Rounded32(RoundedOnTheWay(grid, sum) + before);
+      rows(values),
+      addend == nullptr ? MatrixView<const float>() : rows(*addend), compare));
 }
 
 /// Returns the grid of the weight gradients.
@@ -298,7 +307,8 @@ void CheckFprop(const StepInputs& inputs, const LinearSite& site,
     const ScalarProduct product(operands.Rows(GemmRole::kFprop, x.values, g),
                                 operands.Weight(GemmRole::kFprop, w.values, g),
                                 operands.For(GemmRole::kFprop));
-    CompareSums(product, site.output, y.values, begin, sample, comparison);
+    CompareSums(product, site.output, y.values, nullptr, begin, sample,
+                comparison);
   }
   comparison.AddUnseen(sample);
   sink.Add(y.name, comparison);
@@ -326,18 +336,8 @@ void CheckDgrad(const StepInputs& inputs, const LinearSite& site,
     const ScalarProduct product(operands.Rows(GemmRole::kDgrad, dy.values, g),
                                 operands.Weight(GemmRole::kDgrad, w.values, g),
                                 operands.For(GemmRole::kDgrad));
-    if (addend == nullptr) {
-      CompareSums(product, inputs.activations, dx.values, begin, sample,
-                  comparison);
-      continue;
-    }
-    const auto compare = [&](size_t i, size_t j, const Estimate& dot) {
-      const size_t row = begin + i;
-      Compare(product, inputs.activations, row, j, dx.values(row, j),
-              Added(product, inputs.activations, (*addend)(row, j), dot),
-              comparison);
-    };
-    ForEachSum(product, inputs.activations, sample, begin, compare);
+    CompareSums(product, inputs.activations, dx.values, addend, begin, sample,
+                comparison);
   }
   comparison.AddUnseen(sample);
   sink.Add(dx.name, comparison);
@@ -359,7 +359,7 @@ void CheckWgrad(const StepInputs& inputs, const LinearSite& site,
                                 operands.Columns(Side::kRight, x.values, g),
                                 operands.For(GemmRole::kWgrad),
                                 groups.SegmentsOf(g));
-    CompareSums(product, grid, dw.values, g * out, sample, comparison);
+    CompareSums(product, grid, dw.values, nullptr, g * out, sample, comparison);
   }
   comparison.AddUnseen(sample);
   sink.Add(dw.name, comparison);
@@ -382,7 +382,7 @@ std::vector<Estimate> WeightGradient(const StepInputs& inputs,
     const size_t place = sample.all() ? i * product.cols() + j : next++;
     result[place] = RoundedOnTheWay(WgradGrid(inputs), dot);
   };
-  ForEachSum(product, Grid::kFp32, sample, 0, store);
+  ForEachSum(product, sample, 0, store);
   return result;
 }
 

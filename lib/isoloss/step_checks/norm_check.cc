@@ -14,6 +14,7 @@ namespace {
 using oracle::Comparison;
 using oracle::Estimate;
 using oracle::Exactly;
+using oracle::Grid;
 using oracle::Rounded32;
 
 MatrixView<const float> ColumnsOf(const StepInputs& inputs,
@@ -70,9 +71,11 @@ class RowBackward {
 
   Estimate X(size_t i) const { return Exactly(static_cast<double>(x_[i])); }
   /// Returns dx before it is rounded to the grid.
-  Estimate Dx(size_t i) const {
-    const Estimate inner = Difference(g_[i], Rounded32(Product(c_, X(i))));
-    return Rounded32(Product(r_, Rounded32(inner)));
+  template <typename Number>
+  Number Dx(size_t i) const {
+    const Number cx = Rounded32(Product(Number(c_), Number(X(i))));
+    const Number inner = Difference(Number(g_[i]), cx);
+    return Rounded32(Product(Number(r_), Rounded32(inner)));
   }
 
  private:
@@ -155,11 +158,13 @@ void CheckNormForward(const StepInputs& inputs, const NormPlace& place,
     if (!sample.Sees(t)) continue;
     const Estimate r = InverseRoot(x.Row(t), x.cols(), eps);
     sample.ForEachIn(t, [&](size_t, size_t i) {
-      const Estimate scaled = Rounded32(r * static_cast<double>(x(t, i)));
-      Estimate value = scaled * static_cast<double>(w(0, i));
-      // On FP32's grid the last operation's rounding is the tensor's own.
-      if (inputs.activations == oracle::Grid::kBf16) value = Rounded32(value);
-      comparison.Add(t, i, y(t, i), value);
+      comparison.AddResult(t, i, y(t, i), [&]<typename Number>() {
+        const Number scaled =
+            Rounded32(Number(r) * static_cast<double>(x(t, i)));
+        const Number value = scaled * static_cast<double>(w(0, i));
+        // On FP32's grid the last operation's rounding is the tensor's own.
+        return inputs.activations == Grid::kBf16 ? Rounded32(value) : value;
+      });
     });
   }
   comparison.AddUnseen(sample);
@@ -190,18 +195,19 @@ void CheckNormBackward(const StepInputs& inputs, const NormPlace& place,
     if (!sample.Sees(t)) continue;
     const RowBackward row(x.Row(t), dy.Row(t), w.Row(0), x.cols(), r);
     sample.ForEachIn(t, [&](size_t, size_t i) {
-      Estimate value = row.Dx(i);
-      if (!addend.empty()) {
-        value = Rounded32(RoundedOnTheWay(inputs.activations, value) +
-                          Exactly(static_cast<double>(addend(t, i))));
-      }
-      comparison.Add(t, place.in_gradient.first + i, dx(t, i), value);
+      const size_t column = place.in_gradient.first + i;
+      comparison.AddResult(t, column, dx(t, i), [&]<typename Number>() {
+        const Number value = row.Dx<Number>(i);
+        if (addend.empty()) return value;
+        const Number before = Exactly(static_cast<double>(addend(t, i)));
+        return Rounded32(RoundedOnTheWay(inputs.activations, value) + before);
+      });
     });
   }
   comparison.AddUnseen(sample);
   sink.Add(place.in_gradient.name, comparison);
 
-  Comparison weights(oracle::Grid::kFp32);
+  Comparison weights(Grid::kFp32);
   for (size_t i = 0; i < sums.size(); ++i) {
     weights.Add(0, i, dw(0, i), sums[i].Value(/*roundings=*/1));
   }
