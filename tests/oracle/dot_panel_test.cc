@@ -155,24 +155,24 @@ TEST_P(DotPanelOf, RoundedDotsRoundToTheSame) {
   }
 }
 
-TEST_P(DotPanelOf, LowestBitsReachIsThatOfEachTerm) {
+TEST_P(DotPanelOf, MultiplesHaveNoLowerBit) {
   for (size_t i = 0; i < kLeft; ++i) {
     const float* a = left_.Row(i);
     const float* b = right_.Row(i);
     // Each depth ends a vector elsewhere.
     for (size_t depth = 0; depth <= kDepth; ++depth) {
       double lowest = HUGE_VAL;
-      bool finite = true;
+      double largest = 0.0;
       for (size_t k = 0; k < depth; ++k) {
         const double term =
             static_cast<double>(a[k]) * static_cast<double>(b[k]);
-        finite = finite && std::isfinite(term);
         lowest = std::min(lowest, LowestBit(term));
+        largest = std::max(largest, std::fabs(term));
       }
-      if (!finite) break;  // its caller has no such terms
-      const double least = std::isinf(lowest) ? 1.0 : lowest;
-      EXPECT_TRUE(LowestBitsReach(least, a, b, depth)) << Param().name;
-      EXPECT_EQ(LowestBitsReach(2.0 * least, a, b, depth), std::isinf(lowest))
+      if (lowest == 0.0 || largest > 0x1p51 * lowest) break;
+      const double unit = std::isinf(lowest) ? 1.0 : lowest;
+      EXPECT_TRUE(AreMultiples(unit, a, b, depth)) << Param().name;
+      EXPECT_EQ(AreMultiples(2.0 * unit, a, b, depth), std::isinf(lowest))
           << Param().name;
     }
   }

@@ -12,6 +12,14 @@
 namespace isoloss::oracle {
 namespace {
 
+/// Returns the least power of two that is not below a normal number > 0.
+double PowerAtOrAbove(double size) {
+  constexpr uint64_t kFraction = (uint64_t{1} << 52) - 1;
+  // A carry out of the fraction raises the exponent.
+  return std::bit_cast<double>((std::bit_cast<uint64_t>(size) + kFraction) &
+                               ~kFraction);
+}
+
 /// Returns the dot product of two rows whose terms are multiples of `unit`. Its
 /// sums are at [i, j].
 Estimate DotOf(const float* left, const float* right, size_t depth, double unit,
@@ -24,10 +32,11 @@ Estimate DotOf(const float* left, const float* right, size_t depth, double unit,
   const double spacing = size > 0.0 ? Ulp(sums.largest[i][j]) : 0.0;
   const double others = n / 12.0 * spacing * spacing;
   // If the ascending order rounded, some order rounds. None does if all terms
-  // are multiples of 1 / 2^24 of `size` or more.
+  // are multiples of a unit of which `size` has at most 2^24.
   const bool rounds =
       others > squares && size > unit * 0x1p24 &&
-      (squares > 0.0 || !LowestBitsReach(size * 0x1p-24, left, right, depth));
+      (squares > 0.0 ||
+       !AreMultiples(PowerAtOrAbove(size) * 0x1p-24, left, right, depth));
   return {.exact = sums.exact[i][j],
           .bound = Gamma(depth) * size + (size > 0.0 ? n * kTiny : 0.0),
           .noise = std::sqrt(rounds ? others : squares)};
@@ -49,18 +58,6 @@ unsigned RightLanes(const double* want, const float* addend,
   return right;
 }
 
-/// Sets lanes(k, n) = rows[n][k].
-void PackLanes(const float* const* rows, Matrix<float>& lanes) {
-  // A block's lines of `lanes` stay in the cache while rows are read.
-  constexpr size_t kBlock = 16;
-  for (size_t begin = 0; begin < lanes.rows(); begin += kBlock) {
-    const size_t end = std::min(begin + kBlock, lanes.rows());
-    for (size_t n = 0; n < kDotLanes; ++n) {
-      for (size_t k = begin; k < end; ++k) lanes(k, n) = rows[n][k];
-    }
-  }
-}
-
 }  // namespace
 
 DotSide::DotSide(MatrixView<const float> values) : rows(values) {
@@ -76,17 +73,19 @@ void DotPanel::Pack(const DotSide& b, size_t first, size_t begin, size_t end) {
   begin_ = begin;
   count_ = std::min(kDotLanes, b.rows.rows() - first);
   const size_t depth = end - begin;
-  steps_.Resize(depth, kDotLanes);
-  facts_ = {};
-  for (size_t j = 0; j < count_; ++j) {
-    const float* row = b.rows.Row(first + j) + begin;
-    for (size_t k = 0; k < depth; ++k) steps_(k, j) = row[k];
-    const RowFacts& facts = b.facts[first + j];
+  steps_.ResizeUninitialized(depth, kDotLanes);
+  const float* rows[kDotLanes];
+  for (size_t j = 0; j < kDotLanes; ++j) {
+    // The first row stands in for missing rows.
+    const size_t row = first + (j < count_ ? j : 0);
+    rows[j] = b.rows.Row(row) + begin;
+    const RowFacts& facts = b.facts[row];
     facts_.lowest_bit[j] = facts.lowest_bit;
     facts_.largest[j] = facts.largest;
     facts_.norm[j] = facts.norm;
     facts_.block_norm[j] = facts.block_norm;
   }
+  PackLanes(rows, steps_.view());
   scratch_.resize(kDotRows * depth);
 }
 
@@ -201,8 +200,8 @@ void DotPairs::Dots(const DotSide& a, const DotSide& b, size_t begin,
       left[n] = a.rows.Row(row) + begin;
       right[n] = b.rows.Row(column) + begin;
     }
-    PackLanes(left, left_);
-    PackLanes(right, right_);
+    PackLanes(left, left_.view());
+    PackLanes(right, right_.view());
     SumPairs(left_.view(), right_.view(), sums_);
     for (size_t n = 0; n < count; ++n) {
       const auto [row, column] = pairs[first + n];

@@ -34,13 +34,6 @@ HWY_INLINE Doubles Load(const float* from) {
   return hn::PromoteTo(Wide(), hn::LoadU(Narrow(), from));
 }
 
-/// The vector ends with zeros.
-HWY_INLINE Doubles LoadSome(const float* from, size_t count) {
-  alignas(64) float some[kWideLanes] = {};
-  if (count < kWideLanes) std::memcpy(some, from, count * sizeof(float));
-  return Load(count < kWideLanes ? some : from);
-}
-
 /// Rounds to 53 - `bits` bits, ties to even. Adding 1.5 * 2^bits times the
 /// power of two at or below x drops this many bits of x. Multiplications by
 /// powers of two are exact, fused or not.
@@ -66,7 +59,8 @@ struct Chains {
     constexpr int kBitsBeyondFp32 = 29;
     const auto term = hn::Mul(a, b);
     const auto magnitude = hn::Abs(term);
-    exact = hn::Add(exact, term);
+    // The product is exact, so that fusing it with the sum changes no bit.
+    exact = hn::MulAdd(a, b, exact);
     size = hn::Add(size, magnitude);
     largest = hn::Max(largest, magnitude);
     const auto sum = hn::Add(chain, term);
@@ -178,29 +172,48 @@ void SumExactly(const float* const* a, MatrixView<const float> panel,
   }
 }
 
-bool LowestBitsReach(double least, const float* a, const float* b,
-                     size_t depth) {
+bool AreMultiples(double unit, const float* a, const float* b, size_t depth) {
   const Wide d;
-  const hn::RebindToUnsigned<Wide> du;
-  const auto exponent = hn::Set(du, uint64_t{0x7FF0000000000000});
-  for (size_t k = 0; k < depth; k += kWideLanes) {
-    const size_t count = HWY_MIN(kWideLanes, depth - k);
-    const auto term = hn::BitCast(
-        du, hn::Abs(hn::Mul(LoadSome(a + k, count), LoadSome(b + k, count))));
-    // The lowest bit of the fraction, or the leading one if there is none, is
-    // what `above` is larger by than the power of two.
-    const auto fraction = hn::AndNot(exponent, term);
-    const auto low = hn::And(fraction, hn::Sub(hn::Zero(du), fraction));
-    const auto power = hn::BitCast(d, hn::And(exponent, term));
-    const auto above = hn::BitCast(d, hn::Or(hn::And(exponent, term), low));
-    const auto bit =
-        hn::IfThenElse(hn::RebindMask(d, hn::Eq(fraction, hn::Zero(du))), power,
-                       hn::Sub(above, power));
-    const auto fits =
-        hn::Or(hn::Ge(bit, hn::Set(d, least)), hn::Eq(power, hn::Zero(d)));
-    if (!hn::AllTrue(d, fits)) return false;
+  // A sum with it keeps no bits below the unit.
+  const double offset = 0x1.8p52 * unit;
+  const auto offsets = hn::Set(d, offset);
+  size_t k = 0;
+  for (; k + kWideLanes <= depth; k += kWideLanes) {
+    const auto term = hn::Mul(Load(a + k), Load(b + k));
+    const auto rounded = hn::Sub(hn::Add(term, offsets), offsets);
+    if (!hn::AllTrue(d, hn::Eq(rounded, term))) return false;
+  }
+  for (; k < depth; ++k) {
+    const double term = static_cast<double>(a[k]) * static_cast<double>(b[k]);
+    if (term + offset - offset != term) return false;
   }
   return true;
+}
+
+void PackLanes(const float* const* rows, MatrixView<float> lanes) {
+  size_t k = 0;
+#if HWY_TARGET != HWY_SCALAR  // which has no vectors of four
+  const hn::FixedTag<float, 4> d;
+  for (; k + 4 <= lanes.rows(); k += 4) {
+    for (size_t n = 0; n < kDotLanes; n += 4) {
+      const auto row0 = hn::LoadU(d, rows[n] + k);
+      const auto row1 = hn::LoadU(d, rows[n + 1] + k);
+      const auto row2 = hn::LoadU(d, rows[n + 2] + k);
+      const auto row3 = hn::LoadU(d, rows[n + 3] + k);
+      const auto low02 = hn::InterleaveLower(d, row0, row2);
+      const auto low13 = hn::InterleaveLower(d, row1, row3);
+      const auto high02 = hn::InterleaveUpper(d, row0, row2);
+      const auto high13 = hn::InterleaveUpper(d, row1, row3);
+      hn::StoreU(hn::InterleaveLower(d, low02, low13), d, &lanes(k, n));
+      hn::StoreU(hn::InterleaveUpper(d, low02, low13), d, &lanes(k + 1, n));
+      hn::StoreU(hn::InterleaveLower(d, high02, high13), d, &lanes(k + 2, n));
+      hn::StoreU(hn::InterleaveUpper(d, high02, high13), d, &lanes(k + 3, n));
+    }
+  }
+#endif
+  for (; k < lanes.rows(); ++k) {
+    for (size_t n = 0; n < kDotLanes; ++n) lanes(k, n) = rows[n][k];
+  }
 }
 
 RowFacts FactsOf(const float* row, size_t depth) {
@@ -349,7 +362,8 @@ HWY_EXPORT(SumTerms);
 HWY_EXPORT(SumExactly);
 HWY_EXPORT(SumPairs);
 HWY_EXPORT(FactsOf);
-HWY_EXPORT(LowestBitsReach);
+HWY_EXPORT(AreMultiples);
+HWY_EXPORT(PackLanes);
 HWY_EXPORT(RoundsSurely);
 HWY_EXPORT(CannotFlip);
 
@@ -374,9 +388,13 @@ void SumPairs(MatrixView<const float> a, MatrixView<const float> b,
   HWY_DYNAMIC_DISPATCH(SumPairs)(a, b, sums);
 }
 
-bool LowestBitsReach(double least, const float* a, const float* b,
-                     size_t depth) {
-  return HWY_DYNAMIC_DISPATCH(LowestBitsReach)(least, a, b, depth);
+bool AreMultiples(double unit, const float* a, const float* b, size_t depth) {
+  return HWY_DYNAMIC_DISPATCH(AreMultiples)(unit, a, b, depth);
+}
+
+void PackLanes(const float* const* rows, MatrixView<float> lanes) {
+  ISOLOSS_ASSERT(lanes.cols() == kDotLanes);
+  HWY_DYNAMIC_DISPATCH(PackLanes)(rows, lanes);
 }
 
 RowFacts FactsOf(const float* row, size_t depth) {

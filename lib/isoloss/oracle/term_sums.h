@@ -53,10 +53,13 @@ void SumExactly(const float* const* a, MatrixView<const float> panel,
 void SumPairs(MatrixView<const float> a, MatrixView<const float> b,
               TermSums& sums);
 
-/// Returns whether the lowest bit of each product of two elements is at least
-/// `least`. Products are 0 or normal numbers of FP32's size.
-bool LowestBitsReach(double least, const float* a, const float* b,
-                     size_t depth);
+/// Returns whether all products of two elements are multiples of `unit`. This
+/// is a power of two, and they are at most 2^51 times as large.
+bool AreMultiples(double unit, const float* a, const float* b, size_t depth);
+
+/// Sets lanes(k, n) = rows[n][k].
+/// Shapes   lanes [depth, kDotLanes]
+void PackLanes(const float* const* rows, MatrixView<float> lanes);
 
 /// The elements of a row give these limits for the terms of any dot product.
 struct RowFacts {
