@@ -59,10 +59,10 @@ TEST(BitIdentityCases, AreWhatTheirNamesSay) {
   const auto balanced = RunOf(CaseByLabel("forced_balance"), "bf16", {});
   const auto learned = RunOf(CaseByLabel("learned"), "bf16", {});
 
-  ASSERT_EQ(ties.steps.step.size(), 20u);
+  ASSERT_EQ(ties.steps.step.size(), 8u);
   std::vector<int64_t> all_to_first_four(256, 0);
   std::fill_n(all_to_first_four.begin(), 4, 256);
-  for (int64_t step = 0; step < 20; ++step) {
+  for (int64_t step = 0; step < 8; ++step) {
     EXPECT_EQ(LoadsOf(ties, step), all_to_first_four) << step;
     EXPECT_THAT(LoadsOf(balanced, step), Each(4)) << step;
   }
@@ -175,7 +175,7 @@ TEST(MeshBitIdentity, PaddingOfExpertsIsInNoFigureButItsOwn) {
   for (const std::string& recipe : AllRecipes()) {
     for (const size_t ranks : {1, 8}) {
       const Content expected = content(recipe, ranks, "1");
-      for (const char* rows : {"8", "16", "32", "128"}) {
+      for (const char* rows : {"8", "128"}) {
         EXPECT_THAT(Differing(content(recipe, ranks, rows), expected),
                     UnorderedElementsAre("exchange", "/moe/padding_rows"))
             << recipe << " padding " << rows << " ranks " << ranks;

@@ -39,13 +39,13 @@ sequence_length = 32
 noise_levels = 4
 tokens = 4000
 [train]
-steps = 20
+steps = 8
 sequences_per_batch = 8
 seeds = [1]
 warmup_steps = 2
 lr = 0.01
 [log]
-eval_every = 10
+eval_every = 4
 eval_sequences = 8
 routing = true
 [parallel]

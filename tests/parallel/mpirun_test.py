@@ -286,10 +286,10 @@ class Resumption(LiveJobTest):
     """A job that goes on with other processes than it was begun with."""
 
     # Many: the partial log, by which progress is seen, follows at a distance.
-    STEPS = 3000
+    STEPS = 1000
     SETTINGS = (f"train.steps={STEPS}", "model.num_experts=16",
-                "log.eval_every=500", "log.routing=false",
-                "log.digests_every=500", "log.refresh_seconds=0")
+                "log.eval_every=250", "log.routing=false",
+                "log.digests_every=250", "log.refresh_seconds=0")
 
     @classmethod
     def setUpClass(cls):
