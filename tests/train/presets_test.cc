@@ -78,6 +78,26 @@ TEST_P(PresetConformance, HasAMeshThatFits) {
             PresetByName(GetParam()).parallel.mesh.ranks);
 }
 
+TEST(Presets, ThoseForAGpuLookAtTensorsLessOften) {
+  const auto log = [](const std::string& keys) {
+    return ParseExperiment(keys +
+                               "\nname = \"t\"\ndata.source = \"synthetic\"\n"
+                               "arms.a.recipe = \"bf16\"\n",
+                           "experiment.toml")
+        .log;
+  };
+
+  const LogConfig large = log("model.preset = \"dsv3-100m\"");
+  EXPECT_EQ(large.statistics_every, 1000);
+  EXPECT_EQ(large.digests_every, 1000);
+  EXPECT_EQ(large.eval_every, LogConfig().eval_every);
+  EXPECT_EQ(log("model.preset = \"dsv3-1b\"\nlog.statistics_every = 7")
+                .statistics_every,
+            7);
+  EXPECT_EQ(log("model.preset = \"dsv3-small\"").statistics_every,
+            LogConfig().statistics_every);
+}
+
 TEST_P(TrainingPresetConformance, WarmsUpAndBalancesFastEnoughNotToCollapse) {
   const TrainConfig& train = PresetByName(GetParam()).train;
 

@@ -43,6 +43,7 @@ void ReadModel(Reader fields, Experiment& experiment) {
     experiment.data.sequence_length = preset.sequence_length;
     experiment.train = preset.train;
     experiment.parallel = preset.parallel;
+    experiment.log = preset.log;
   }
   Visit(fields, experiment.model);
   fields.RejectUnknown();

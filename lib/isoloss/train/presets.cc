@@ -246,12 +246,14 @@ Preset Dsv3LayerOf16b() {
 /// Has DeepSeek-V3's features at a size for a GPU: heads of 64 + 32 and 64
 /// columns, a dense layer four times and an expert half as wide as the model,
 /// compressed queries and rows of half and a quarter of its width. The rates
-/// fall with the size; a sweep (`isoloss study rates`) finds better ones.
+/// fall with the size; a sweep (`isoloss study rates`) finds better ones. The
+/// host looks at tensors, which takes many times a GPU's step, so that it does
+/// so less often.
 Preset Dsv3ForGpu(std::string name, std::string summary, size_t dim,
                   size_t layers, size_t experts, size_t top_k,
                   size_t vocabulary, size_t sequence_length, double rate) {
   constexpr size_t kHeadWidth = 64;
-  return {
+  Preset preset = {
       .name = std::move(name),
       .summary = std::move(summary),
       .model = {.vocab_size = vocabulary,
@@ -277,6 +279,8 @@ Preset Dsv3ForGpu(std::string name, std::string summary, size_t dim,
                 .min_lr_factor = 0,
                 .load_balance_coeff = 0.003},
   };
+  preset.log.statistics_every = preset.log.digests_every = 1000;
+  return preset;
 }
 
 /// Takes 89 GiB by EstimatedBytes with whole batches and 56 GiB with halves,

@@ -1,5 +1,5 @@
-// A preset is a named model with the training settings and the mesh that suit
-// it.
+// A preset is a named model with the training settings, the mesh and the
+// logging that suit it.
 #pragma once
 
 #include <cstddef>
@@ -22,6 +22,7 @@ struct Preset {
   size_t sequence_length = 0;
   TrainConfig train;
   ParallelConfig parallel = {};
+  LogConfig log = {};
 };
 
 /// Returns all presets, in the order of lists.
