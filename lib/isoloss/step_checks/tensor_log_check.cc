@@ -93,9 +93,9 @@ class Range {
  public:
   void Add(float element) {
     const double size = std::fabs(static_cast<double>(element));
-    if (!std::isfinite(size) || size == 0) return;
-    largest_ = std::max(largest_, size);
-    smallest_ = std::min(smallest_, size);
+    const bool counts = size > 0 && size < kUnboundedStatistic;
+    largest_ = std::max(largest_, counts ? size : 0);
+    smallest_ = std::min(smallest_, counts ? size : kUnboundedStatistic);
   }
   double Quotient() const { return largest_ > 0 ? largest_ / smallest_ : 1.0; }
 
@@ -109,18 +109,22 @@ double WorstRange(const RecordedTensor& tensor,
                   const std::vector<Segment>& segments, bool down) {
   double worst = 0;
   const size_t cols = tensor.values.cols();
+  const size_t height = down ? kBlock : 1;
+  const size_t width = down ? 1 : kBlock;
+  std::vector<Range> blocks;  // side by side
   for (const Segment& segment : segments) {
-    const size_t height = down ? kBlock : 1;
-    const size_t width = down ? 1 : kBlock;
     for (size_t i = 0; i < segment.rows.size(); i += height) {
-      for (size_t j = 0; j < cols; j += width) {
-        Range range;
-        for (size_t k = i; k < std::min(i + height, segment.rows.size()); ++k) {
-          for (size_t l = j; l < std::min(j + width, cols); ++l) {
-            range.Add(tensor.values(segment.rows[k], l));
-          }
+      blocks.assign((cols + width - 1) / width, {});
+      for (size_t k = i; k < std::min(i + height, segment.rows.size()); ++k) {
+        const float* row = tensor.values.Row(segment.rows[k]);
+        for (size_t j = 0; j < cols; j += width) {
+          Range& block = blocks[j / width];
+          const size_t end = std::min(j + width, cols);
+          for (size_t l = j; l < end; ++l) block.Add(row[l]);
         }
-        worst = std::max(worst, range.Quotient());
+      }
+      for (const Range& block : blocks) {
+        worst = std::max(worst, block.Quotient());
       }
     }
   }
