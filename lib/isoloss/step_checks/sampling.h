@@ -11,8 +11,8 @@
 
 namespace isoloss::step_checks {
 
-/// A full check of a step takes some 12 times as long as the step. So up to
-/// this many floating-point operations of its products it takes 40 s on two
+/// A full check of a step takes some 20 times as long as the step. So up to
+/// this many floating-point operations of its products it takes 70 s on two
 /// processor cores that train at 160 GFLOP/s, and a larger step is sampled.
 inline constexpr double kMostFullFlops = 0x1p39;
 
