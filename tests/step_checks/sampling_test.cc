@@ -35,6 +35,22 @@ TEST(Sampling, IsOfTheSeedTheStepAndTheTensor) {
   EXPECT_EQ(Sampling(1, 2).Of("a_output", kDraws, 2).draws(), kDraws);
 }
 
+TEST(Sampling, LooksAtEdges) {
+  const std::vector<size_t> begins = {0, 120, 120, 150, 300};
+  const oracle::Sample sample = Sampling(1, 2).Of("a_output", 300, 100, begins);
+  EXPECT_EQ(sample.draws(), kDraws);
+  for (const size_t last : {119, 149, 299}) {
+    EXPECT_TRUE(sample.Sees(last, 99)) << last;
+    EXPECT_GE(sample.In(last, last + 1).size(), 10u) << last;
+  }
+  size_t of_column = 0;
+  for (size_t row = 0; row < 300; ++row) of_column += sample.Sees(row, 99);
+  // Draws alone see a fifth of 300.
+  EXPECT_GT(of_column, 90u);
+  // Few draws stand for whole heads or tensors, which cost more.
+  EXPECT_LE(Sampling(1, 2).Few("a_output", 300, 100, 8).seen(), 8u);
+}
+
 TEST(Sampling, DrawsAreThoseThatOneInAThousandNeeds) {
   EXPECT_LE(std::pow(0.999, kDraws), runlog::kMissChance);
   EXPECT_GT(std::pow(0.999, kDraws - 1), runlog::kMissChance);
@@ -89,6 +105,21 @@ TEST_P(SampledStep, HasAllTensorsAndNothingWrong) {
               static_cast<int64_t>(tensor->values.size()))
         << tensor->name;
   }
+}
+
+// 450 rows of 23 gradients: each row has a draw, so that all losses are seen.
+TEST(SampledSteps, TellOfNoDrawsWhereNothingIsLeftOut) {
+  FirstStep step(Wide({"data.sequence_length=225", "data.tokens=8000"}),
+                 "bf16");
+  step.Sample();
+  ReportSink sink;
+
+  step.Check(sink);
+
+  const runlog::OracleRow losses = sink.comparisons().at("loss_output").Row();
+  EXPECT_EQ(losses.unseen_elements, 0);
+  EXPECT_EQ(losses.draws, 0);
+  EXPECT_GT(sink.comparisons().at("lm_head_gradient").Row().unseen_elements, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Recipes, SampledStep,

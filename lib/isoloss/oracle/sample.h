@@ -28,6 +28,11 @@ class Sample {
   /// draws.
   Sample(size_t rows, size_t columns, size_t draws, const CounterRng& rng);
 
+  /// Sees some elements of the last row and the last column in addition, where
+  /// kernels compute less than a tile. Groups of rows have a last row each;
+  /// `begins` are theirs and the end. These elements are no draws.
+  void AddEdges(const CounterRng& rng, std::span<const size_t> begins = {});
+
   /// The number of draws; 0 if all elements are seen.
   size_t draws() const { return draws_; }
   bool all() const { return draws_ == 0; }
@@ -59,6 +64,8 @@ class Sample {
   }
 
  private:
+  void Order();
+
   size_t rows_;
   size_t columns_;
   size_t draws_ = 0;

@@ -98,10 +98,12 @@ class CoreOracle {
 
   /// Draws tokens under heads, [tokens, heads].
   Sample Draw(const char* tensor) const {
-    const bool quantizes = formats_.precision.quantizes();
-    return formats_.sampling.Of(name_ + tensor, batch_.tokens.size(),
-                                c_.n_heads,
-                                quantizes ? kQuantizedHeadDraws : kDraws);
+    const size_t tokens = batch_.tokens.size();
+    if (formats_.precision.quantizes()) {
+      return formats_.sampling.Few(name_ + tensor, tokens, c_.n_heads,
+                                   kQuantizedHeadDraws);
+    }
+    return formats_.sampling.Of(name_ + tensor, tokens, c_.n_heads);
   }
   void Assemble();
   void CheckCore();
@@ -185,9 +187,7 @@ void CoreOracle::CheckCore() {
 /// A head has `width` columns of the tensor.
 void CoreOracle::AddToSink(const char* tensor, size_t width,
                            const Sample& sample, Comparison& comparison) const {
-  comparison.AddUnseen(
-      static_cast<int64_t>(sample.size() * width) - comparison.elements(),
-      static_cast<int64_t>(sample.draws()));
+  AddRest(sample.size() * width, sample, comparison);
   sink_.Add(name_ + tensor, comparison);
 }
 

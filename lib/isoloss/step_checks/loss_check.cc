@@ -129,9 +129,7 @@ void CheckLoss(const StepInputs& inputs, ReportSink& sink) {
                       row.Gradient(j, label, scale, factor));
     });
   }
-  of_losses.AddUnseen(
-      static_cast<int64_t>(losses.rows()) - of_losses.elements(),
-      static_cast<int64_t>(sample.draws()));
+  AddRest(losses.rows(), sample, of_losses);
   of_gradient.AddUnseen(sample);
   sink.Add("loss_output", of_losses);
   sink.Add("lm_head_gradient", of_gradient);

@@ -210,7 +210,8 @@ class MoeOracle {
     return record_.At(tensor).values.view();
   }
   Sample SampleOf(const std::string& tensor) const {
-    return sampling_.Of(tensor, Of(tensor).rows(), Of(tensor).cols());
+    return sampling_.Of(tensor, Of(tensor).rows(), Of(tensor).cols(),
+                        record_.At(tensor).begins);
   }
   std::span<const int32_t> IdsOf(size_t t) const {
     return {ids_.Row(t), ids_.cols()};

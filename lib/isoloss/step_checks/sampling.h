@@ -4,8 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 
+#include "isoloss/base/rng.h"
+#include "isoloss/oracle/comparison.h"
 #include "isoloss/oracle/sample.h"
 #include "isoloss/train/experiment.h"
 
@@ -36,17 +39,27 @@ class Sampling {
   bool all() const { return !key_; }
 
   /// Returns the sample of a tensor, or of a part of one that has this name and
-  /// this extent.
+  /// this extent: kDraws, and edges. `begins` are those of groups of rows.
   oracle::Sample Of(const std::string& tensor, size_t rows, size_t columns,
-                    size_t draws = kDraws) const;
+                    std::span<const size_t> begins = {}) const;
+  /// Returns a sample of so few draws, without edges.
+  oracle::Sample Few(const std::string& tensor, size_t rows, size_t columns,
+                     size_t draws) const;
 
  private:
+  CounterRng StreamOf(const std::string& tensor) const;
+
   struct Key {
     uint64_t seed;
     uint64_t step;
   };
   std::optional<Key> key_;
 };
+
+/// Adds to a comparison of a tensor of `size` elements those that it lacks,
+/// because a sample chose rows or heads of which it compared all elements.
+void AddRest(size_t size, const oracle::Sample& sample,
+             oracle::Comparison& comparison);
 
 /// Returns whether steps of an experiment are too large to look at all elements
 /// (kMostFullFlops).

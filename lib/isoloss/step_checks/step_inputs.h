@@ -52,8 +52,9 @@ struct StepInputs {
   }
   /// Returns the elements of an announced tensor that are looked at.
   oracle::Sample SampleOf(const std::string& name) const {
-    const Matrix<float>& values = record.At(name).values;
-    return sampling.Of(name, values.rows(), values.cols());
+    const RecordedTensor& tensor = record.At(name);
+    return sampling.Of(name, tensor.values.rows(), tensor.values.cols(),
+                       tensor.begins);
   }
 };
 

@@ -273,6 +273,24 @@ const ExpertRows* ListsOf(const StepInputs& inputs,
   return nullptr;
 }
 
+/// Returns how many statistics the log has of a tensor, and bins of histograms.
+int64_t LoggedFigures(const runlog::TensorColumns& tensors, size_t place,
+                      const RecordedTensor& tensor) {
+  int64_t figures = std::ranges::count_if(
+      tensors.statistics, [place](const std::vector<double>& column) {
+        return !column.empty() && !std::isnan(column[place]);
+      });
+  if (figures == 0) return 0;
+  if (tensor.quantized_rowwise && !tensors.e8m0_histogram.empty()) {
+    figures += static_cast<int64_t>(runlog::kScaleBytes);
+  }
+  if (tensor.quantized_columnwise &&
+      !tensors.e8m0_histogram_columnwise.empty()) {
+    figures += static_cast<int64_t>(runlog::kScaleBytes);
+  }
+  return figures;
+}
+
 /// Compares digest and statistics number `place` of the log.
 void CheckLoggedTensor(const StepInputs& inputs,
                        const runlog::TensorColumns& tensors, size_t place,
@@ -291,13 +309,9 @@ void CheckLoggedTensor(const StepInputs& inputs,
     CheckStatistics(*tensor, segments, place, tensors, statistics);
     return;
   }
-  statistics.AddUnseen(
-      std::ranges::count_if(tensors.statistics,
-                            [place](const std::vector<double>& column) {
-                              return !column.empty() &&
-                                     !std::isnan(column[place]);
-                            }),
-      static_cast<int64_t>(of_statistics.draws()));
+  const int64_t unseen = LoggedFigures(tensors, place, *tensor);
+  if (unseen == 0) return;
+  statistics.AddUnseen(unseen, static_cast<int64_t>(of_statistics.draws()));
 }
 
 }  // namespace
@@ -305,7 +319,7 @@ void CheckLoggedTensor(const StepInputs& inputs,
 void AddLoggedTensorParts(const StepInputs& inputs,
                           const runlog::TensorColumns& tensors,
                           std::vector<CheckPart>& parts) {
-  const oracle::Sample of_statistics = inputs.sampling.Of(
+  const oracle::Sample of_statistics = inputs.sampling.Few(
       kLoggedStatistics, tensors.names.size(), 1, kStatisticsDraws);
   for (size_t place = 0; place < tensors.names.size(); ++place) {
     parts.emplace_back([&tensors, place, of_statistics](const StepInputs& step,
