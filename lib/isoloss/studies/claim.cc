@@ -213,13 +213,13 @@ class Claim : public Study {
       if (seeds_ > 0) seeds = ConsecutiveSeeds(read.experiment, seeds_);
       for (const std::string& text :
            {cell.name, cell.stress,
-            cell.student ? StudentText(cell)
-                         : read.experiment.TomlWithoutSeeds()}) {
+            cell.student ? StudentText(cell) : PlannedToml(read.experiment)}) {
         trained.append(text).append(kSeparator);
       }
       plan.cells.push_back(std::move(read));
     }
     plan.text = BeginPlanText(plan.kind, "experiments", trained).text();
+    AddDeviceNote(plan);
     for (const Contrast& contrast : claim_.contrasts) {
       if (contrast.role != estimators::ContrastRole::kClaim) continue;
       plan.notes.push_back(
@@ -264,6 +264,30 @@ class Claim : public Study {
   }
 
  private:
+  /// Students are no models, and no device computes them. The plan says so.
+  /// Errors   ConfigError if there is nothing else to compute.
+  void AddDeviceNote(Plan& plan) const {
+    std::string on = on_;
+    std::vector<std::string> students;
+    for (const Cell& cell : plan.cells) {
+      if (cell.execute) {
+        students.push_back(cell.name);
+      } else {
+        on = cell.experiment.parallel.on;
+      }
+    }
+    if (students.empty() || on.empty() || on == device::kCpu) return;
+    if (students.size() == plan.cells.size()) {
+      ThrowError(ErrorKind::kConfig,
+                 "{}: --on is {}, but all cells train students, which compute "
+                 "on the CPU alone. Leave it out.",
+                 (folder_ / "claim.toml").string(), on);
+    }
+    plan.notes.push_back(
+        fmt::format("Models compute on {}, but the students of {} on the CPU.",
+                    on, fmt::join(students, ", ")));
+  }
+
   Cell ReadCell(const estimators::ClaimCell& cell) const {
     const std::set<std::string> arms = ArmsOf(claim_, cell.name);
     if (arms.empty()) {

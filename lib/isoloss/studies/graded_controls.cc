@@ -325,7 +325,7 @@ Plan PlanControls(const train::Experiment& experiment, size_t seeds,
   }
   Plan plan{.kind = "controls", .folder = folder, .cells = {}, .text = {}};
   plan.text =
-      BeginPlanText(plan.kind, "experiment", cell.experiment.TomlWithoutSeeds())
+      BeginPlanText(plan.kind, "experiment", PlannedToml(cell.experiment))
           .text();
   plan.cells = {std::move(cell)};
   return plan;

@@ -237,7 +237,7 @@ class Ladder : public Study {
     rate_ = TunedExponent(base_, corpus);
     MakeRungs(corpus.held_out().count, request.estimate);
     config::Writer text =
-        BeginPlanText(plan.kind, "experiment", base_.TomlWithoutSeeds());
+        BeginPlanText(plan.kind, "experiment", PlannedToml(base_));
     std::vector<std::string> names;
     for (const Rung& rung : rungs_) names.push_back(rung.cell.name);
     text.Texts("sizes", names);

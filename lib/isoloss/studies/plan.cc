@@ -113,6 +113,18 @@ double Plan::Seconds() const {
   return seconds;
 }
 
+std::string PlannedToml(train::Experiment experiment) {
+  train::ParallelConfig& parallel = experiment.parallel;
+  const train::ParallelConfig any;
+  parallel.transport = any.transport;
+  parallel.on = any.on;
+  parallel.micro_batches = any.micro_batches;
+  parallel.workers = any.workers;
+  parallel.deadline_seconds = any.deadline_seconds;
+  parallel.shuffle_seed = any.shuffle_seed;
+  return experiment.TomlWithoutSeeds();
+}
+
 config::Writer BeginPlanText(const std::string& kind, const std::string& key,
                              const std::string& experiments) {
   Digest digest;
@@ -178,7 +190,10 @@ void EstimateCosts(std::vector<Cell>& cells) {
 campaign::RunList ListRuns(const Plan& plan) {
   campaign::RunList list{.folder = plan.folder, .runs = {}};
   for (const Cell& cell : plan.cells) {
-    list.on = cell.experiment.parallel.on;  // of all cells
+    // All cells have one device, but for those without models.
+    if (!cell.execute) list.on = cell.experiment.parallel.on;
+  }
+  for (const Cell& cell : plan.cells) {
     const std::vector<train::Run> runs = train::PlanRuns(cell.experiment);
     double thread_seconds = 0;
     if (device::IsHere(list.on)) {

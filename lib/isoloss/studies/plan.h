@@ -62,6 +62,10 @@ struct Plan {
   double Seconds() const;
 };
 
+/// Returns what the runs of an experiment depend on: TOML without the seeds,
+/// and without what only says how runs are executed.
+std::string PlannedToml(train::Experiment experiment);
+
 /// Begins the text of a plan. `key` names the digest of `experiments`, TOML.
 config::Writer BeginPlanText(const std::string& kind, const std::string& key,
                              const std::string& experiments);

@@ -108,8 +108,7 @@ Plan PlanRates(const train::Experiment& experiment, size_t seeds,
     const double rate = std::ldexp(base.train.lr, i - kFirstRates / 2);
     if (rate <= kLargestRate) plan.cells.push_back(CellOf(base, rate));
   }
-  plan.text =
-      BeginPlanText(plan.kind, "experiment", base.TomlWithoutSeeds()).text();
+  plan.text = BeginPlanText(plan.kind, "experiment", PlannedToml(base)).text();
   return plan;
 }
 
