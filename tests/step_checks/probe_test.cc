@@ -90,6 +90,30 @@ TEST(Probe, DoesNotDependOnTheThreads) {
   EXPECT_FALSE(BytesOf(Probe(options, "mxfp8_floor", 1, layers)) == one);
 }
 
+// Also that of the reference, and in cases that have batches of their own.
+TEST(Probe, TakesWholeBatches) {
+  std::string bytes[2];
+  for (const bool shares : {false, true}) {
+    std::vector<std::string> overrides = {"parallel.dispatch_units=2",
+                                          "data.sequence_length=32"};
+    if (shares) overrides.push_back("parallel.micro_batches=2");
+    const train::Experiment experiment = Trial(overrides);
+    const corpus::Corpus corpus = CorpusOf(experiment);
+    Executor executor(1);
+    runlog::ProbeLog log = ProbeArm(
+        experiment, ArmOf(experiment, "mxfp8_rceil"), 1, corpus, executor,
+        {.steps = 2,
+         .exchange_steps = 2,
+         .cases = {"plain", "tails", "exchange", "evaluation"},
+         .reference = &ArmOf(experiment, "bf16"),
+         .reference_steps = {1}});
+    EXPECT_EQ(Others(log), 0);
+    log.provenance.experiment_text = log.provenance.experiment_digest = "";
+    bytes[shares ? 1 : 0] = BytesOf(std::move(log));
+  }
+  EXPECT_TRUE(bytes[1] == bytes[0]);
+}
+
 TEST(Probe, FindsNothingInACorrectArm) {
   const runlog::ProbeLog log = Probe({.steps = 2});
 

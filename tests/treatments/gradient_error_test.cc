@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "isoloss/train/experiment.h"
@@ -70,6 +71,25 @@ TEST(GradientErrors, OfTheReferenceAreZeroAndGrowWithCoarserFormats) {
     // E2M1 has 2 bits of precision less than E4M3.
     EXPECT_GT(errors[2][step], 2 * errors[1][step]);
   }
+}
+
+TEST(GradientErrors, AreOfWholeBatches) {
+  std::vector<std::vector<double>> errors[2];
+  for (const bool shares : {false, true}) {
+    std::vector<std::string> overrides = {"parallel.dispatch_units=2",
+                                          "data.sequence_length=32"};
+    if (shares) overrides.push_back("parallel.micro_batches=2");
+    const train::Experiment experiment =
+        train::ParseExperiment(kExperiment, "gradients.toml",
+                               {.variables = {}, .overrides = overrides});
+    Executor executor(1);
+    const std::vector<int64_t> steps = {2};
+
+    errors[shares ? 1 : 0] =
+        GradientErrors(experiment, experiment.arms[0], experiment.arms, 1,
+                       train::LoadCorpusOf(experiment), steps, executor);
+  }
+  EXPECT_EQ(errors[1], errors[0]);
 }
 
 }  // namespace

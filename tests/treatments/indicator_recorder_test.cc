@@ -14,6 +14,7 @@
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/estimators/indicator.h"
 #include "isoloss/estimators/indicator_record.h"
+#include "isoloss/train/batch_shares.h"
 #include "isoloss/train/trainer.h"
 #include "support/temporary_folder.h"
 
@@ -59,7 +60,7 @@ class IndicatorRecorderTest : public ::testing::Test {
         train::RunFiles{.paths = {folder_.path(), "run"}, .resume = resume});
   }
   train::RunHooks Recording(train::RunHooks hooks = {}) {
-    return RecordIndicators(std::move(hooks), experiment_.model, 2, File());
+    return RecordIndicators(std::move(hooks), experiment_, 2, File());
   }
   std::filesystem::path File() const {
     return IndicatorFile(folder_.path() / "study", "plain", "run");
@@ -151,6 +152,40 @@ TEST_F(IndicatorRecorderTest, MeasuresTheNoiseOfAGradient) {
     EXPECT_TRUE(std::isnan(ValueOf(records[i], Indicator::kGradientToNoise)));
     EXPECT_TRUE(std::isnan(ValueOf(records[i], Indicator::kRoutingFlips)));
   }
+}
+
+// Its second pass lists the rows of experts by the run's dispatch units.
+TEST_F(IndicatorRecorderTest, FindsNoNoiseInBf16OfSeveralUnits) {
+  const train::Experiment units = train::ParseExperiment(
+      kRecordedText, "experiment.toml",
+      {.variables = {}, .overrides = {"parallel.dispatch_units=2"}});
+
+  train::TrainRun(units, units.arms[0], 1, corpus_, executor_,
+                  RecordIndicators({}, units, 2, File()));
+
+  for (const IndicatorRecord& record : estimators::ReadRecords(File())) {
+    EXPECT_TRUE(std::isnan(ValueOf(record, Indicator::kGradientToNoise)));
+  }
+}
+
+TEST_F(IndicatorRecorderTest, TakesWholeBatches) {
+  std::string texts[2];
+  for (const bool shares : {false, true}) {
+    std::vector<std::string> overrides = {"parallel.dispatch_units=2",
+                                          "data.sequence_length=32"};
+    if (shares) overrides.push_back("parallel.micro_batches=2");
+    train::Experiment experiment =
+        train::ParseExperiment(kRecordedText, "experiment.toml",
+                               {.variables = {}, .overrides = overrides});
+    EXPECT_EQ(train::TakeWholeBatches(experiment).empty(), !shares);
+
+    train::TrainRun(experiment, experiment.arms[1], 1, corpus_, executor_,
+                    RecordIndicators({}, experiment, 2, File()));
+
+    texts[shares ? 1 : 0] = ReadTextFile(File(), "");
+    std::filesystem::remove(File());
+  }
+  EXPECT_EQ(texts[1], texts[0]);
 }
 
 TEST_F(IndicatorRecorderTest, CountsExpertsThatBf16WouldNotHaveChosen) {

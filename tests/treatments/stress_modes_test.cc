@@ -31,6 +31,7 @@ TEST(StressModes, LongSequencesKeepTheTokensOfAStep) {
   const train::Experiment plain = Changed("plain");
   const train::Experiment stressed = Changed("long_sequences");
   EXPECT_GT(stressed.data.sequence_length, plain.data.sequence_length);
+  EXPECT_EQ(stressed.parallel.shares(), 1u);
   EXPECT_EQ(stressed.data.sequence_length * stressed.train.sequences_per_batch,
             plain.data.sequence_length * plain.train.sequences_per_batch);
 }

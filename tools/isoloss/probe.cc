@@ -24,6 +24,7 @@
 #include "isoloss/report/log_document.h"
 #include "isoloss/step_checks/probe_cases.h"
 #include "isoloss/system/interrupt.h"
+#include "isoloss/train/batch_shares.h"
 #include "isoloss/train/cost.h"
 #include "isoloss/train/run_description.h"
 #include "isoloss/verify/probe_runs.h"
@@ -63,14 +64,17 @@ void Show(const report::ProbeSummary& summary, const std::string& run,
 
 ExitCode Probe(const ProbeArguments& arguments) {
   const inspection::ProbeRequest& request = arguments.request;
-  const train::Experiment experiment = request.source.Load();
+  train::Experiment experiment = request.source.Load();
   inspection::CheckProbe(request, experiment);
+  const std::string whole = train::TakeWholeBatches(experiment);
+  if (!whole.empty()) fmt::print(stderr, "isoloss: {}\n", whole);
+  const Crew crew = train::CrewFor(experiment, 1);
+  train::CheckMemory(experiment, crew);
   const std::vector<const train::Arm*> arms =
       campaign::ArmsNamed(experiment, request.arm);
   const uint64_t seed = request.seed.value_or(experiment.train.seeds.front());
   const corpus::Corpus corpus = train::LoadCorpusOf(experiment);
-  const std::unique_ptr<Executor> executor =
-      MakeExecutor(train::CrewFor(experiment, 1));
+  const std::unique_ptr<Executor> executor = MakeExecutor(crew);
   const std::filesystem::path folder = request.Folder(experiment);
   CheckOutputs(folder, experiment, arms, seed, corpus);
 

@@ -10,6 +10,7 @@
 #include "isoloss/campaign/arms.h"
 #include "isoloss/gate/policy.h"
 #include "isoloss/train/arm_recipes.h"
+#include "isoloss/train/batch_shares.h"
 #include "isoloss/train/runner.h"
 
 namespace isoloss::ensembles {
@@ -57,6 +58,9 @@ void RequireOneRecipe(const EnsemblePlan& plan) {
 EnsemblePlan PlanEnsemble(const EnsembleRequest& request) {
   EnsemblePlan plan;
   plan.experiment = request.source.Load();
+  // Members sum their products in other orders, which must not depend on how a
+  // batch is cut.
+  train::TakeWholeBatches(plan.experiment);
   const bool benign = request.kind == runlog::EnsembleKind::kBenign;
   plan.kind = request.kind;
   plan.arm = campaign::OneArm(plan.experiment, request.arm).name;

@@ -20,6 +20,7 @@
 #include "isoloss/step_checks/sampling.h"
 #include "isoloss/step_checks/step_oracle.h"
 #include "isoloss/train/arm_recipes.h"
+#include "isoloss/train/batch_shares.h"
 #include "isoloss/train/continuation.h"
 #include "isoloss/train/step_columns.h"
 
@@ -334,6 +335,8 @@ runlog::ProbeLog ProbeArm(const train::Experiment& experiment,
                           const train::Arm& arm, uint64_t seed,
                           const corpus::Corpus& corpus, Executor& executor,
                           const ProbeOptions& options) {
+  train::Experiment whole = experiment;
+  train::TakeWholeBatches(whole);
   if (options.steps < 1) {
     ThrowError(ErrorKind::kConfig,
                "probe: {} steps were asked for, but it needs at least 1.",
@@ -358,7 +361,7 @@ runlog::ProbeLog ProbeArm(const train::Experiment& experiment,
       cases.push_back(&probe_case);
     }
   }
-  const Subject subject = {experiment, arm, seed, corpus, executor, options};
+  const Subject subject = {whole, arm, seed, corpus, executor, options};
   ProbeLogBuilder builder;
   bool complete = true;
   for (const ProbeCase* probe_case : cases) {
@@ -373,9 +376,9 @@ runlog::ProbeLog ProbeArm(const train::Experiment& experiment,
   }
   if (options.reference != nullptr) {
     if (options.on_step) options.on_step("reference", 0);
-    builder.Add(ProbePrecision(experiment, arm, *options.reference, seed,
-                               corpus, options.reference_steps, executor,
-                               HooksOf(options, experiment, arm, seed)));
+    builder.Add(ProbePrecision(whole, arm, *options.reference, seed, corpus,
+                               options.reference_steps, executor,
+                               HooksOf(options, whole, arm, seed)));
     builder.log().reference_recipe = options.reference->recipe;
   }
   builder.log().provenance.complete = complete;

@@ -58,7 +58,8 @@ struct ProbeOptions {
 
 /// An arm with several recipes has each but the last for
 /// runlog::kProbedStepsOfPhase steps in all cases but `plain`, which run for as
-/// many steps more as that needs.
+/// many steps more as that needs. Each step's batch is computed in one share,
+/// whatever parallel.micro_batches says (train/batch_shares.h).
 ///
 /// Returns the oracle's rows of all cases and steps, and what the reference
 /// shows. The log is complete if no case ended by its numbers or before its

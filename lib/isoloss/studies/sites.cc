@@ -23,6 +23,7 @@
 #include "isoloss/system/interrupt.h"
 #include "isoloss/system/json_file.h"
 #include "isoloss/train/arm_recipes.h"
+#include "isoloss/train/batch_shares.h"
 #include "isoloss/train/cost.h"
 #include "isoloss/treatments/gradient_error.h"
 #include "isoloss/treatments/model_work.h"
@@ -202,8 +203,8 @@ class Sites : public Study {
     cell.experiment.arms =
         treatments::ArmsOfDesign(*products_, sets_, base_.arms.front());
     if (request.estimate) Estimate(cell);
-    config::Writer text = BeginPlanText(plan.kind, "experiment",
-                                        cell.experiment.TomlWithoutSeeds());
+    config::Writer text =
+        BeginPlanText(plan.kind, "experiment", PlannedToml(cell.experiment));
     text.Text("arm", arm_);
     plan.text = text.text();
     plan.cells = {std::move(cell)};
@@ -289,6 +290,11 @@ class Sites : public Study {
   }
 
   void AddNotes(const precision::Recipe& recipe, Plan& plan) const {
+    train::Experiment whole = base_;
+    std::string said = train::TakeWholeBatches(whole);
+    if (!said.empty()) {
+      plan.notes.push_back("Of the gradients: " + std::move(said));
+    }
     if (recipe.attention.quantizes() || recipe.norm_gains) {
       plan.notes.push_back(
           "The recipe quantises attention's own products or gains of norms, "

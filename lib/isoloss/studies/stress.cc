@@ -10,6 +10,7 @@
 #include "isoloss/estimators/stress_map.h"
 #include "isoloss/studies/documents.h"
 #include "isoloss/studies/study.h"
+#include "isoloss/train/batch_shares.h"
 #include "isoloss/train/run_hooks.h"
 #include "isoloss/treatments/indicator_recorder.h"
 #include "isoloss/treatments/stress_modes.h"
@@ -54,10 +55,10 @@ std::string ArmOfRecipe(train::Experiment& experiment,
 void RecordIndicatorsOf(const Plan& plan, int64_t every, Cell& cell) {
   cell.seconds *= 1 + kRecordingCost / static_cast<double>(every);
   cell.hooks = [folder = plan.folder, every, name = cell.name,
-                model = cell.experiment.model,
+                experiment = cell.experiment,
                 hooks = cell.hooks](const train::Run& run) {
     return treatments::RecordIndicators(
-        hooks ? hooks(run) : train::RunHooks(), model, every,
+        hooks ? hooks(run) : train::RunHooks(), experiment, every,
         treatments::IndicatorFile(folder, name, run.Name()));
   };
 }
@@ -97,6 +98,10 @@ class Stress : public Study {
           "divergence can be told apart from another (p is 1 / 70 at best).");
     }
     base_ = source_.Load();
+    if (indicators_every_ > 0) {
+      std::string whole = train::TakeWholeBatches(base_);
+      if (!whole.empty()) plan.notes.push_back(std::move(whole));
+    }
     reference_ = ArmOfRecipe(base_, kGoodRecipe);
     for (const char* recipe : kBadRecipes) {
       known_bad_.push_back(ArmOfRecipe(base_, recipe));
@@ -112,7 +117,7 @@ class Stress : public Study {
     }
     if (request.estimate) EstimateCosts(plan.cells);
     config::Writer text =
-        BeginPlanText(plan.kind, "experiment", base_.TomlWithoutSeeds());
+        BeginPlanText(plan.kind, "experiment", PlannedToml(base_));
     if (indicators_every_ > 0) {
       text.Integer("indicators_every", indicators_every_);
       for (Cell& cell : plan.cells) {

@@ -77,6 +77,16 @@ void CheckMicroBatches(const config::Reader& fields,
   }
 }
 
+std::string TakeWholeBatches(Experiment& experiment) {
+  const bool changes = experiment.parallel.shares() > 1;
+  experiment.parallel.whole_batches = true;
+  if (!changes) return "";
+  return fmt::format(
+      "parallel.micro_batches is {}, but each step is computed in one share, "
+      "because tensors of whole batches are looked at. No bit depends on it.",
+      experiment.parallel.micro_batches);
+}
+
 size_t SharesOf(size_t micro_batches, size_t sequences) {
   return std::gcd(micro_batches, sequences);
 }

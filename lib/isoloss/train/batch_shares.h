@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <deque>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "isoloss/base/executor.h"
@@ -24,6 +25,11 @@ struct Experiment;
 /// Errors   ConfigError.
 void CheckMicroBatches(const config::Reader& fields,
                        const Experiment& experiment);
+
+/// Makes each step of `experiment` compute its batch in one share, for
+/// listeners that need the tensors of whole batches. Returns a sentence that
+/// says so; "" if it was so before.
+std::string TakeWholeBatches(Experiment& experiment);
 
 /// Returns into how many shares a batch is cut: fewer than asked for if its
 /// sequences, those of an evaluation, cannot be shared out equally.

@@ -102,6 +102,16 @@ int RunsThatFit(const Experiment& experiment, const device::Device& device) {
   return device.count * std::clamp(static_cast<int>(fit), 1, 4096);
 }
 
+/// Says how batches could need less memory, before what else could.
+std::string SmallerShares(const ParallelConfig& parallel) {
+  if (parallel.whole_batches) {
+    return "It takes whole batches, whatever parallel.micro_batches says. "
+           "Lower";
+  }
+  return fmt::format("Raise parallel.micro_batches, which is {}, or lower",
+                     parallel.micro_batches);
+}
+
 }  // namespace
 
 double EstimatedDeviceBytes(const Experiment& experiment) {
@@ -182,12 +192,12 @@ void CheckMemory(const Experiment& experiment, const Crew& crew) {
     if (bytes == 0 || needed <= static_cast<double>(bytes)) return;
     ThrowError(
         ErrorKind::kConfig,
-        "{}: a run needs about {:.1f} GiB on its GPU, which has "
-        "{:.1f} GiB. Raise parallel.micro_batches, which is {}, or lower "
+        "{}: a run needs about {:.1f} GiB on its GPU, which has {:.1f} GiB. {} "
         "the sizes of [model], train.sequences_per_batch or "
         "data.sequence_length.",
         experiment.path.string(), needed / 0x1p30,
-        static_cast<double>(bytes) / 0x1p30, experiment.parallel.micro_batches);
+        static_cast<double>(bytes) / 0x1p30,
+        SmallerShares(experiment.parallel));
   }
   const double available = static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
                            static_cast<double>(sysconf(_SC_PAGESIZE));
@@ -195,11 +205,11 @@ void CheckMemory(const Experiment& experiment, const Crew& crew) {
   if (needed <= available) return;
   ThrowError(ErrorKind::kConfig,
              "{}: {} runs side by side need at least {:.1f} GiB, but this "
-             "machine has {:.1f} GiB. Raise parallel.micro_batches, which is "
-             "{}, or lower the sizes of [model], train.sequences_per_batch, "
-             "data.sequence_length or parallel.workers.",
+             "machine has {:.1f} GiB. {} the sizes of [model], "
+             "train.sequences_per_batch, data.sequence_length or "
+             "parallel.workers.",
              experiment.path.string(), crew.side_by_side, needed / 0x1p30,
-             available / 0x1p30, experiment.parallel.micro_batches);
+             available / 0x1p30, SmallerShares(experiment.parallel));
 }
 
 namespace {

@@ -138,8 +138,8 @@ void LoggedLearner::CheckListeners(const Experiment& experiment) {
   if (!hooks_.on_tensor && !hooks_.on_routing) return;
   ThrowError(ErrorKind::kConfig,
              "{}: parallel.micro_batches is {}, but whoever listens to this "
-             "run's tensors needs those of whole batches. Set it to 1, which "
-             "changes no bit.",
+             "run's tensors needs those of whole batches. Set it to 1, or call "
+             "train::TakeWholeBatches; neither changes a bit.",
              experiment.path.string(), mesh_.config().micro_batches);
 }
 
@@ -201,11 +201,9 @@ bool LoggedLearner::Step(int64_t step, runlog::RunLog& rows) {
   const model::Transformer& transformer = learner_.transformer();
   const int64_t quantized_before = transformer.quantized_gemms();
   const model::ParameterSet& parameters = learner_.parameters();
-  std::optional<model::ParameterSet> copy;  // for the host
   if (hooks_.on_inputs) {
-    if (!parameters.memory().is_host()) copy = parameters.HostCopy();
-    hooks_.on_inputs(
-        step, {batch, copy ? *copy : parameters, learner_.expert_bias()});
+    hooks_.on_inputs(step,
+                     {batch, parameters, learner_.expert_bias(), executor_});
   }
   const StepFigures figures = learner_.Step(step, batch, tap.IfHeard());
   if (probe_.Wants(step)) probe_.EndStep(rows);

@@ -123,9 +123,8 @@ double LogBytes(const Sizes& s, const Experiment& experiment, double tokens) {
 double SequencesAtOnce(const Experiment& experiment) {
   const size_t sequences = experiment.train.sequences_per_batch;
   const auto share = [&](size_t batch) {
-    return batch == 0
-               ? 0
-               : batch / SharesOf(experiment.parallel.micro_batches, batch);
+    return batch == 0 ? 0
+                      : batch / SharesOf(experiment.parallel.shares(), batch);
   };
   return Sizes::Real(std::max(
       share(sequences), share(experiment.log.eval_sequences % sequences)));
@@ -177,7 +176,7 @@ double EstimatedBytes(const Experiment& experiment) {
   // The values are weights, gradients and two moments, and the gradients of
   // earlier shares of the batch (GradientFold). Products round and quantise
   // weights as they read them.
-  const size_t shares = experiment.parallel.micro_batches;
+  const size_t shares = experiment.parallel.shares();
   const double values_per_parameter =
       Sizes::Real(4 + std::bit_width(shares - 1));
   const double tokens = Sizes::Real(experiment.train.sequences_per_batch) *

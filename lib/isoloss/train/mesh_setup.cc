@@ -145,7 +145,7 @@ std::unique_ptr<expert_parallel::Mesh> MakeMesh(
       .topology = parallel.mesh,
       .options = arm.exchange.Resolved(),
       .dispatch_units = parallel.dispatch_units,
-      .micro_batches = parallel.micro_batches};
+      .micro_batches = parallel.shares()};
   std::unique_ptr<transport::Transport> transport;
   // Several processes need a transport even if rows stay where they are.
   // MakeTransport also refuses processes that the chosen transport would not

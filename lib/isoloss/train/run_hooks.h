@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "isoloss/base/executor.h"
 #include "isoloss/base/matrix.h"
 #include "isoloss/expert_parallel/exchange.h"
 #include "isoloss/model/gemm_engine.h"
@@ -21,12 +22,14 @@
 
 namespace isoloss::train {
 
-/// A process computes a training step from these inputs, in the host's memory.
-/// They are valid until the step's update.
+/// A process computes a training step from these inputs. They are valid until
+/// the step's update.
 struct StepInputs {
   const model::TokenBatch& tokens;
-  const model::ParameterSet& parameters;
-  MatrixView<const float> expert_bias;  ///< [MoE layers, E]
+  const model::ParameterSet& parameters;  ///< in the executor's memory
+  MatrixView<const float> expert_bias;    ///< [MoE layers, E]
+  /// The step runs on it. A listener that computes a model does so, too.
+  Executor& executor;
 };
 
 /// A caller can watch a run, and end it early, with these functions. They

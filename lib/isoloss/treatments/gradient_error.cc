@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "isoloss/base/matrix.h"
+#include "isoloss/train/batch_shares.h"
 #include "isoloss/train/logged_learner.h"
 #include "isoloss/train/mesh_setup.h"
 #include "isoloss/train/run_hooks.h"
@@ -76,6 +77,8 @@ std::vector<std::vector<double>> GradientErrors(
     std::span<const train::Arm> arms, uint64_t seed,
     const corpus::Corpus& corpus, std::span<const int64_t> steps,
     Executor& executor, const GradientErrorHooks& hooks) {
+  train::Experiment whole = experiment;
+  train::TakeWholeBatches(whole);
   ChosenExperts chosen;
   train::RunHooks listening;
   listening.before_step = [&](int64_t) { chosen.Clear(); };
@@ -85,9 +88,9 @@ std::vector<std::vector<double>> GradientErrors(
   };
   train::RunHooks replaying;
   replaying.routing = &chosen;
-  GradientArm teacher(experiment, reference, seed, corpus, executor, listening);
+  GradientArm teacher(whole, reference, seed, corpus, executor, listening);
   // The keeper holds the teacher's state before a step of its own.
-  GradientArm keeper(experiment, reference, seed, corpus, executor, {});
+  GradientArm keeper(whole, reference, seed, corpus, executor, {});
   std::vector<std::vector<double>> errors(arms.size());
   const size_t of = static_cast<size_t>(steps.empty() ? 0 : steps.back()) +
                     steps.size() * arms.size();
@@ -105,7 +108,7 @@ std::vector<std::vector<double>> GradientErrors(
     if (!tell() || !teacher.Step(step)) return errors;
     for (size_t i = 0; i < arms.size(); ++i) {
       if (!tell()) return errors;
-      GradientArm pupil(experiment, arms[i], seed, corpus, executor, replaying);
+      GradientArm pupil(whole, arms[i], seed, corpus, executor, replaying);
       pupil.learner().GoOnFrom(keeper.learner().State());
       pupil.Step(step);
       errors[i].push_back(

@@ -24,7 +24,8 @@ struct GradientErrorHooks {
 /// 1). At each of them every arm gets the reference's weights and biases and
 /// computes the gradient of the same batch with the experts that the reference
 /// chose. The result is ||g - r|| / ||r|| over all parameters, r the
-/// reference's gradient.
+/// reference's gradient. Batches are computed in one share, whatever
+/// parallel.micro_batches says (train/batch_shares.h).
 /// Shapes   result[arm][step]; fewer steps if `stop` came or a step of the
 ///          reference was not finite.
 /// Special  infinite or NaN where the arm's gradient is not finite.

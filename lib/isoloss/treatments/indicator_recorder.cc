@@ -25,6 +25,7 @@
 #include "isoloss/runlog/run_log.h"
 #include "isoloss/stats/divergence.h"
 #include "isoloss/stats/kurtosis.h"
+#include "isoloss/train/mesh_setup.h"
 #include "isoloss/treatments/chosen_experts.h"
 
 namespace isoloss::treatments {
@@ -34,13 +35,23 @@ using estimators::Indicator;
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
-/// Computes the same model in BF16.
+/// Returns a mesh of one rank, with the run's dispatch units.
+std::unique_ptr<expert_parallel::Mesh> OneRank(train::Experiment experiment,
+                                               Executor& executor) {
+  experiment.parallel.mesh.ranks = experiment.parallel.mesh.replicas = 1;
+  experiment.parallel.transport = "loop";
+  return train::MakeMesh(experiment, /*arm=*/{}, /*reason_folder=*/{},
+                         executor);
+}
+
+/// Computes the same model in BF16, where the run computes.
 class Bf16Model {
  public:
-  explicit Bf16Model(const model::ModelConfig& config)
-      : executor_(1),
-        transformer_(config, precision::RecipeByName("bf16"), executor_),
-        gradients_(config) {}
+  Bf16Model(const train::Experiment& experiment, Executor& executor)
+      : mesh_(OneRank(experiment, executor)),
+        transformer_(experiment.model, precision::RecipeByName("bf16"),
+                     executor, *mesh_),
+        gradients_(experiment.model, executor.memory()) {}
 
   struct Findings {
     double gradient_to_noise = kNone;
@@ -65,10 +76,12 @@ class Bf16Model {
     double noise = 0;
     for (size_t i = 0; i < gradients_.parameters().size(); ++i) {
       const Matrix<float>& ours = gradients.parameters()[i].values;
-      const Matrix<float>& exact = gradients_.parameters()[i].values;
+      const HostRows<float> exact(gradients_.parameters()[i].values.cview(),
+                                  gradients_.memory());
       for (size_t j = 0; j < ours.size(); ++j) {
         const auto value = static_cast<double>(ours.data()[j]);
-        const double error = value - static_cast<double>(exact.data()[j]);
+        const double error =
+            value - static_cast<double>(exact.view().data()[j]);
         squares += value * value;
         noise += error * error;
       }
@@ -84,7 +97,7 @@ class Bf16Model {
   }
 
  private:
-  Executor executor_;
+  std::unique_ptr<expert_parallel::Mesh> mesh_;
   model::Transformer transformer_;
   model::ParameterSet gradients_;
 };
@@ -105,12 +118,12 @@ double KurtosisOf(const model::Tensor& tensor) {
 
 class IndicatorRecorder {
  public:
-  IndicatorRecorder(const model::ModelConfig& config, int64_t every,
+  IndicatorRecorder(const train::Experiment& experiment, int64_t every,
                     std::filesystem::path file)
-      : config_(config),
+      : experiment_(experiment),
         every_(every),
         file_(std::move(file)),
-        last_block_(fmt::format("layers.{}", config.n_layers - 1)) {}
+        last_block_(fmt::format("layers.{}", experiment.model.n_layers - 1)) {}
 
   bool Wants(int64_t step) const { return step == 1 || step % every_ == 0; }
 
@@ -130,7 +143,7 @@ class IndicatorRecorder {
     const bool swiglu = operand && tensor.module.ends_with(".w2");
     if (!residual && !swiglu && !(operand && tensor.rowwise)) return;
     probes::TensorAccumulator sums;
-    sums.Add(tensor, executor_);
+    sums.Add(tensor, host_);
     const probes::TensorStatistics found = sums.Finish();
     if (residual || swiglu) {
       Raise(
@@ -174,7 +187,7 @@ class IndicatorRecorder {
 
   /// This is called before the first step that this object records.
   void Open(int64_t step) {
-    bf16_ = std::make_unique<Bf16Model>(config_);
+    bf16_ = std::make_unique<Bf16Model>(experiment_, inputs_->executor);
     if (!std::filesystem::exists(file_)) {
       std::filesystem::create_directories(file_.parent_path());
       return;
@@ -186,11 +199,11 @@ class IndicatorRecorder {
     });
   }
 
-  const model::ModelConfig config_;
+  const train::Experiment experiment_;
   const int64_t every_;
   const std::filesystem::path file_;
   const std::string last_block_;
-  Executor executor_{1};
+  Executor host_{1};  // of statistics, which are logging
   std::unique_ptr<Bf16Model> bf16_;
   std::optional<train::StepInputs> inputs_;
   ChosenExperts experts_;
@@ -207,11 +220,11 @@ std::filesystem::path IndicatorFile(const std::filesystem::path& study,
 }
 
 train::RunHooks RecordIndicators(train::RunHooks hooks,
-                                 const model::ModelConfig& config,
+                                 const train::Experiment& experiment,
                                  int64_t every,
                                  const std::filesystem::path& file) {
   const auto recorder =
-      std::make_shared<IndicatorRecorder>(config, every, file);
+      std::make_shared<IndicatorRecorder>(experiment, every, file);
   hooks.on_inputs = [recorder](int64_t step, const train::StepInputs& inputs) {
     recorder->Begin(step, inputs);
   };

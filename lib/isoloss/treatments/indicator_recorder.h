@@ -6,8 +6,8 @@
 #include <string>
 
 #include "isoloss/estimators/indicator_judge.h"
-#include "isoloss/model/config.h"
 #include "isoloss/runlog/run_log.h"
+#include "isoloss/train/experiment.h"
 #include "isoloss/train/run_hooks.h"
 
 namespace isoloss::treatments {
@@ -20,10 +20,11 @@ std::filesystem::path IndicatorFile(const std::filesystem::path& study,
 
 /// Returns `hooks` of one run of one process, extended so that they record
 /// indicators of step 1 and every `every`-th into `file`
-/// (indicators/record.h). They change no bit of the run. Gradient noise and
-/// routing flips come from a second pass of recipe `bf16`, with the weights,
-/// biases, batch and experts of the run. If its gradient equals the run's to
-/// the bit, neither is measured.
+/// (indicators/record.h). They change no bit of the run, which computes whole
+/// batches (train/batch_shares.h). Gradient noise and routing flips come from a
+/// second pass of recipe `bf16`, with the weights, biases, batch and experts of
+/// the run, where the run computes. If its gradient equals the run's to the
+/// bit, neither is measured.
 ///
 /// Errors   IoError if the file can't be written; FormatError if it is there
 ///          and damaged.
@@ -31,7 +32,7 @@ std::filesystem::path IndicatorFile(const std::filesystem::path& study,
 ///          step; nothing is computed before the first of them.
 /// Exact    the file does not depend on where a run was resumed.
 train::RunHooks RecordIndicators(train::RunHooks hooks,
-                                 const model::ModelConfig& config,
+                                 const train::Experiment& experiment,
                                  int64_t every,
                                  const std::filesystem::path& file);
 

@@ -46,12 +46,14 @@ void MakeDeep(train::Experiment& experiment) {
   }
 }
 
-/// A batch gets a quarter of the sequences, each four times as long.
+/// A batch gets a quarter of the sequences, each four times as long. They may
+/// be too few for the experiment's micro-batches.
 void MakeLong(train::Experiment& experiment) {
   train::TrainConfig& train = experiment.train;
   const size_t sequences = std::max<size_t>(1, train.sequences_per_batch / 4);
   experiment.data.sequence_length *= train.sequences_per_batch / sequences;
   train.sequences_per_batch = sequences;
+  experiment.parallel.whole_batches = true;
   experiment.log.eval_sequences =
       std::max<size_t>(1, experiment.log.eval_sequences / 4);
 }

@@ -15,6 +15,7 @@
 #include "isoloss/step_checks/probe.h"
 #include "isoloss/system/interrupt.h"
 #include "isoloss/system/output_file.h"
+#include "isoloss/train/batch_shares.h"
 #include "isoloss/train/cost.h"
 #include "isoloss/train/run_description.h"
 #include "isoloss/train/runner.h"
@@ -119,11 +120,15 @@ ProbedRuns ProbeArms(const train::Experiment& experiment,
   probed.files.resize(arms.size());
   const fs::path probes = folder / logs::kProbeFolder;
   fs::create_directories(probes);
+  train::Experiment whole = experiment;
+  const std::string title = train::TakeWholeBatches(whole).empty()
+                                ? "probes"
+                                : "probes in whole batches";
   const bool done = campaign::RunJobs(
-      "probes", arms.size(), train::CrewFor(experiment, arms.size()),
+      title, arms.size(), train::CrewFor(whole, arms.size()),
       system::InterruptFlag(), [&](size_t i, Executor& executor) {
-        probed.files[i] = ProbeOneArm(experiment, arms[i], corpus, probes,
-                                      settings, executor);
+        probed.files[i] =
+            ProbeOneArm(whole, arms[i], corpus, probes, settings, executor);
       });
   probed.interrupted = !done || system::InterruptFlag().load();
   return probed;

@@ -20,6 +20,8 @@
 #include "isoloss/step_checks/known_recipes.h"
 #include "isoloss/system/interrupt.h"
 #include "isoloss/train/arm_recipes.h"
+#include "isoloss/train/batch_shares.h"
+#include "isoloss/train/cost.h"
 #include "isoloss/transport/launch.h"
 #include "isoloss/verdicts/early_abort.h"
 #include "isoloss/verdicts/judge_arms.h"
@@ -89,6 +91,7 @@ class Verifier {
       return {};
     }
     if (!plan_.only.all()) return TrainChosen(training);
+    CheckProbeMemory();
     if (plan_.no_train) RequireAllRuns(training);
     if (plan_.dry_run) {
       Train(training);
@@ -336,6 +339,13 @@ class Verifier {
     if (Probes() && plan_.leftovers != train::Leftovers::kDiscard) {
       CheckProbeOutputs(plan_.experiment, WithoutProbe(), corpus, plan_.folder);
     }
+  }
+
+  /// Refuses probes whose whole batches would need too much memory.
+  void CheckProbeMemory() const {
+    train::Experiment whole = plan_.experiment;
+    if (!Probes() || train::TakeWholeBatches(whole).empty()) return;
+    train::CheckMemory(whole, train::CrewFor(whole, WithoutProbe().size()));
   }
 
   /// Finds logs of other seeds, and says which of them are left out.
