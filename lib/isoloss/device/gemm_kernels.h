@@ -320,7 +320,9 @@ struct MultiplyTiles {
           Operands& of = operands[thread];
           of.a = SideOfA(product.a, task.row, begin, number);
           of.b = SideOfB(product.b, task.col, begin, number);
-          SetZero(sums[thread], of.factors);
+          // Their product, +0, leaves the sums' first value as it is.
+          of.factors = {};
+          sums[thread] = {};
           for (uint32_t i = 0; i + 1 < kSlabs; ++i) {
             CopySlab(block, number, begin + i * kSlabSteps, end, i, of);
           }
@@ -346,15 +348,6 @@ struct MultiplyTiles {
     block.Each([&sums, &operands](size_t thread) {
       Multiply(operands[thread].factors, sums[thread]);
     });
-  }
-
-  /// The product of the first factors is -0, which changes no sum.
-  static constexpr void SetZero(Sums& sums, Factors& factors) {
-    ForEachSum([&sums](uint32_t i, uint32_t j) { sums.of[i][j] = 0.0f; });
-    ISOLOSS_UNROLL
-    for (float& a : factors.a) a = -0.0f;
-    ISOLOSS_UNROLL
-    for (float& b : factors.b) b = 0.0f;
   }
 
   template <typename Block>

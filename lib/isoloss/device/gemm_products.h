@@ -7,6 +7,7 @@
 
 #include "isoloss/base/matrix.h"
 #include "isoloss/device/kernel.h"
+#include "isoloss/device/quads.h"
 #include "isoloss/device/table.h"
 #include "isoloss/kernels/piece_sum.h"
 #include "isoloss/kernels/rounding.h"
@@ -42,32 +43,23 @@ struct Result {
   kernels::Rounding rounding = kernels::Rounding::kFp32;
   bool has_quads = false;  ///< the rows of c are aligned quads of neighbours
 
-  /// Makes elements of c from `count` neighbouring sums, in place. Branches are
-  /// around loops: a device would branch for each element.
-  template <uint32_t kMost>
-  constexpr void Finish(size_t row, size_t col, uint32_t count,
+  /// Makes elements of c from `count` neighbouring sums, in place.
+  template <size_t kMost>
+  constexpr void Finish(size_t row, size_t col, size_t count,
                         float (&sums)[kMost]) const {
-    Round(sums);
+    RoundAll(rounding, sums);
     if (addend.empty()) return;
     const float* const more = &addend(row, col);
     ISOLOSS_UNROLL
-    for (uint32_t i = 0; i < kMost; ++i) {
+    for (size_t i = 0; i < kMost; ++i) {
       if (i < count) sums[i] = more[i] + sums[i];
     }
-    Round(sums);
+    RoundAll(rounding, sums);
   }
   constexpr void Write(size_t row, size_t col, float sum) const {
     float sums[1] = {sum};
     Finish(row, col, 1, sums);
     c(row, col) = sums[0];
-  }
-
- private:
-  template <uint32_t kMost>
-  constexpr void Round(float (&values)[kMost]) const {
-    if (rounding == kernels::Rounding::kFp32) return;
-    ISOLOSS_UNROLL
-    for (float& value : values) value = kernels::Rounded(value, rounding);
   }
 };
 

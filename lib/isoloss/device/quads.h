@@ -7,6 +7,7 @@
 
 #include "isoloss/base/matrix.h"
 #include "isoloss/device/kernel.h"
+#include "isoloss/kernels/rounding.h"
 
 namespace isoloss::device {
 
@@ -21,26 +22,47 @@ inline bool AreQuads(const MatrixView<const float>& values) {
          (values.rows() <= 1 || values.stride() % kQuad == 0);
 }
 
-/// A part is a quad or one float. Its alignment makes a device move it at once.
-template <size_t kCount>
-struct alignas(kCount * sizeof(float)) Part {
-  static_assert(kCount == kQuad || kCount == 1);
-  float of[kCount];
+struct alignas(kQuadBytes) Quad {
+  float of[kQuad];
 };
 
+/// A part is a quad or one float.
 template <size_t kCount>
 constexpr void LoadPart(const float* from, float (&to)[kCount]) {
-  const Part<kCount> part = *reinterpret_cast<const Part<kCount>*>(from);
-  ISOLOSS_UNROLL
-  for (size_t i = 0; i < kCount; ++i) to[i] = part.of[i];
+  static_assert(kCount == kQuad || kCount == 1);
+  if constexpr (kCount == kQuad) {
+    const Quad quad = *reinterpret_cast<const Quad*>(from);
+    ISOLOSS_UNROLL
+    for (size_t i = 0; i < kQuad; ++i) to[i] = quad.of[i];
+  } else {
+    to[0] = *from;
+  }
 }
 
 template <size_t kCount>
 constexpr void StorePart(const float (&from)[kCount], float* to) {
-  Part<kCount> part = {};
+  static_assert(kCount == kQuad || kCount == 1);
+  if constexpr (kCount == kQuad) {
+#ifdef __CUDA_ARCH__
+    // nvcc splits some quads into four floats.
+    asm volatile("st.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(from[0]),
+                 "f"(from[1]), "f"(from[2]), "f"(from[3])
+                 : "memory");
+#else
+    *reinterpret_cast<Quad*>(to) = {{from[0], from[1], from[2], from[3]}};
+#endif
+  } else {
+    *to = from[0];
+  }
+}
+
+/// Rounds values in place. The branch is around the loop: a device would branch
+/// for each value.
+template <size_t kCount>
+constexpr void RoundAll(kernels::Rounding rounding, float (&values)[kCount]) {
+  if (rounding == kernels::Rounding::kFp32) return;
   ISOLOSS_UNROLL
-  for (size_t i = 0; i < kCount; ++i) part.of[i] = from[i];
-  *reinterpret_cast<Part<kCount>*>(to) = part;
+  for (float& value : values) value = kernels::Rounded(value, rounding);
 }
 
 /// Calls use(i, width) for each part of [0, cols) that a thread of kThreads

@@ -134,19 +134,19 @@ struct RmsNormForwardRows : KeptRowKernel {
       for (size_t local = 0; local < kept.rows.count; ++local) {
         const size_t row = kept.rows.first + local;
         const float r = block.shared().first[local];
-        ForEachPart<kThreads>(
-            thread, d, has_quads, [this, &kept, row, r](size_t i, auto width) {
-              float values[decltype(width)::value];
-              float gains[decltype(width)::value];
-              LoadPart(kept.Row(row) + i, values);
-              LoadPart(weight + i, gains);
-              ISOLOSS_UNROLL
-              for (size_t k = 0; k < width; ++k) {
-                values[k] =
-                    kernels::Rounded((values[k] * r) * gains[k], rounding);
-              }
-              StorePart(values, y.Row(row) + i);
-            });
+        ForEachPart<kThreads>(thread, d, has_quads,
+                              [this, &kept, row, r](size_t i, auto width) {
+                                float values[decltype(width)::value];
+                                float gains[decltype(width)::value];
+                                LoadPart(kept.Row(row) + i, values);
+                                LoadPart(weight + i, gains);
+                                ISOLOSS_UNROLL
+                                for (size_t k = 0; k < width; ++k) {
+                                  values[k] = (values[k] * r) * gains[k];
+                                }
+                                RoundAll(rounding, values);
+                                StorePart(values, y.Row(row) + i);
+                              });
       }
     });
   }
@@ -234,16 +234,23 @@ struct RmsNormBackwardLeaves {
       const float r = rstd[row];
       float values[kWidth];
       float gradients[kWidth];
-      float results[kWidth] = {};
+      float results[kWidth];
       LoadPart(of_x.Row(row) + col, values);
       LoadPart(of_dy.Row(row) + col, gradients);
-      if (add) LoadPart(dx.Row(row) + col, results);
       ISOLOSS_UNROLL
       for (size_t k = 0; k < kWidth; ++k) {
         sums[k] = std::fma(gradients[k] * values[k], r, sums[k]);
-        const float dx_k = kernels::NormGradientOf(
-            r, factors[local], values[k], gradients[k] * gains[k], rounding);
-        results[k] = add ? kernels::Rounded(results[k] + dx_k, rounding) : dx_k;
+        results[k] =
+            kernels::NormGradientOf(r, factors[local], values[k],
+                                    gradients[k] * gains[k], Rounding::kFp32);
+      }
+      RoundAll(rounding, results);
+      if (add) {
+        float before[kWidth];
+        LoadPart(dx.Row(row) + col, before);
+        ISOLOSS_UNROLL
+        for (size_t k = 0; k < kWidth; ++k) results[k] = before[k] + results[k];
+        RoundAll(rounding, results);
       }
       StorePart(results, dx.Row(row) + col);
     }

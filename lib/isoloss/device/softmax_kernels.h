@@ -302,12 +302,14 @@ struct CrossEntropyRows : KeptRowKernel {
           LoadPart(kept.Row(row) + i, values);
           ISOLOSS_UNROLL
           for (size_t k = 0; k < width; ++k) {
-            values[k] =
-                label == kernels::kIgnoredLabel
-                    ? 0.0f
-                    : kernels::LogitGradientOf(
-                          exponential(values[k], largest), scale, grad_scale,
-                          i + k == static_cast<size_t>(label), rounding);
+            values[k] = kernels::LogitGradientOf(
+                exponential(values[k], largest), scale, grad_scale,
+                i + k == static_cast<size_t>(label), Rounding::kFp32);
+          }
+          RoundAll(rounding, values);
+          if (label == kernels::kIgnoredLabel) {
+            ISOLOSS_UNROLL
+            for (float& value : values) value = 0.0f;
           }
           StorePart(values, dlogits.Row(row) + i);
         });
