@@ -1,4 +1,5 @@
-// On a device the gradient of the embedding has the bits of the host's.
+// On a device the gradient of the embedding has the bits of the host's, and so
+// has a long sum of squares.
 #include "isoloss/device/model_forms.h"
 
 #include <gtest/gtest.h>
@@ -59,6 +60,21 @@ TEST_P(ModelFormsTest, AddTheGradientOfTheEmbedding) {
       ASSERT_EQ(found.data()[i], expected.data()[i]) << i;
     }
   }
+}
+
+/// Their leaves are folded in several launches.
+TEST_P(ModelFormsTest, AddManySquares) {
+  const CounterRng rng(5, 0);
+  Matrix<float> values(1, 1'200'000);
+  for (size_t i = 0; i < values.size(); ++i) {
+    values.data()[i] = static_cast<float>(rng.Uniform(i) - 0.5);
+  }
+  Executor& device = *GetParam().executor;
+  Matrix<float> there(device.memory());
+  there.CopyFrom(values);
+  Executor host(2);
+  EXPECT_EQ(kernels::SumOfSquares({there.data(), there.size()}, device),
+            kernels::SumOfSquares({values.data(), values.size()}, host));
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, ModelFormsTest,

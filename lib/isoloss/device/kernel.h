@@ -26,10 +26,10 @@
 // block.AwaitCopies<n>() waits until at most the last n groups are on their
 // way. Others see them after the step in which their thread waited.
 //
-// All of it is constexpr, and so of literal types, since that lets the compilers
-// of devices take it: nvcc drops calls of a function that cannot be constexpr. A
-// device cannot bind an object of namespace scope to a reference, so constants
-// are passed by value.
+// All of it is constexpr, and so of literal types, since that lets the
+// compilers of devices take it: nvcc drops calls of a function that cannot be
+// constexpr. A device cannot bind an object of namespace scope to a reference,
+// so constants are passed by value.
 #pragma once
 
 #include <cstddef>

@@ -102,6 +102,27 @@ void SquaresOfTensorsForm(std::span<const kernels::TensorSquares> tensors,
 }
 
 template <typename Target>
+void SetSumOfSquaresForm(std::span<const float> values, double& sum,
+                         Executor& executor) {
+  Call<Target> call(executor);
+  size_t count = kernels::SquaresLeaves(values.size());
+  const std::vector<SquaresTask> task = {{values.data(), values.size(), count}};
+  double* nodes = call.template Room<double>(count);
+  call.Launch(
+      SquaresOfLeaves{UploadTasks<&SquaresTask::end>(call, task), nodes});
+  while (count > 1) {
+    const FoldRuns fold = {
+        nodes, count,
+        call.template Room<double>(CeilOf(count, FoldRuns::kRunLength))};
+    call.Launch(fold);
+    nodes = fold.roots;
+    count = fold.blocks();
+  }
+  sum = 0;
+  call.Download(nodes, std::span(&sum, count));
+}
+
+template <typename Target>
 void MeasuredAdamWUpdateForm(std::span<const kernels::MeasuredAdamW> updates,
                              Executor& executor) {
   Call<Target> call(executor);
@@ -138,6 +159,7 @@ void AddModelForms(Forms& forms) {
           forms);
   AddForm(&kernels::FiniteAmaxes, &FiniteAmaxesForm<Target>, forms);
   AddForm(&kernels::SquaresOfTensors, &SquaresOfTensorsForm<Target>, forms);
+  AddForm(&kernels::SetSumOfSquares, &SetSumOfSquaresForm<Target>, forms);
   AddForm(&kernels::MeasuredAdamWUpdate, &MeasuredAdamWUpdateForm<Target>,
           forms);
 }

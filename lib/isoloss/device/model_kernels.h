@@ -164,6 +164,41 @@ struct SquaresOfLeaves {
   }
 };
 
+/// Blocks fold runs of numbers up the aligned tree.
+struct FoldRuns {
+  static constexpr size_t kThreads = 256;
+  static constexpr size_t kRunLength = 2 * kThreads;
+  struct Shared {
+    double nodes[kRunLength];
+  };
+
+  const double* numbers;
+  size_t count;
+  double* roots;  ///< [blocks]
+
+  size_t blocks() const { return CeilOf(count, kRunLength); }
+  template <typename Block>
+  constexpr void operator()(Block& block) const {
+    const size_t first = block.index() * kRunLength;
+    const size_t left = count - first;
+    block.Each([this, first, left, &block](size_t thread) {
+      for (size_t i = thread; i < kRunLength && i < left; i += kThreads) {
+        block.shared().nodes[i] = numbers[first + i];
+      }
+    });
+    for (size_t apart = 1; apart < kRunLength; apart *= 2) {
+      block.Each([left, apart, &block](size_t thread) {
+        const size_t node = thread * 2 * apart;
+        if (node + apart >= kRunLength || node + apart >= left) return;
+        block.shared().nodes[node] += block.shared().nodes[node + apart];
+      });
+    }
+    block.Each([this, &block](size_t thread) {
+      if (thread == 0) roots[block.index()] = block.shared().nodes[0];
+    });
+  }
+};
+
 /// An element is a parameter.
 struct AdamWElement {
   kernels::AdamWScalars scalars;

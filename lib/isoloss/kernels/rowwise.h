@@ -265,6 +265,9 @@ constexpr size_t SquaresLeaves(size_t elements) {
 /// Sums squares in FP64: leaves of kSquaresLeaf consecutive elements, each in
 /// 16 lanes of fma(double(x), double(x), acc), go up the aligned tree.
 double SumOfSquares(std::span<const float> values, Executor& executor);
+/// Sets `sum`, in the host's memory, to SumOfSquares.
+void SetSumOfSquares(std::span<const float> values, double& sum,
+                     Executor& executor);
 /// Computes the leaves of SumOfSquares alone: leaves[i] is of elements [i *
 /// kSquaresLeaf, …).
 /// Shapes   leaves [SquaresLeaves(values)], in the host's memory.

@@ -129,12 +129,20 @@ void FiniteAmaxes(MatrixView<const float> values,
   }
 }
 
-double SumOfSquares(std::span<const float> values, Executor& executor) {
+void SetSumOfSquares(std::span<const float> values, double& sum,
+                     Executor& executor) {
+  if (RanElsewhere(&SetSumOfSquares, values, sum, executor)) return;
   // This memory is kept from call to call, like all scratch of a training step.
   static thread_local std::vector<double> leaves;
   leaves.resize(SquaresLeaves(values.size()));
   SumOfSquaresLeaves(values, leaves, executor);
-  return AlignedTreeSum(leaves.data(), leaves.size());
+  sum = AlignedTreeSum(leaves.data(), leaves.size());
+}
+
+double SumOfSquares(std::span<const float> values, Executor& executor) {
+  double sum = 0;
+  SetSumOfSquares(values, sum, executor);
+  return sum;
 }
 
 }  // namespace isoloss::kernels
