@@ -10,7 +10,7 @@
 
 namespace isoloss::device {
 
-/// Room for copies of rows.
+/// Holds copies of rows.
 template <size_t kFloats_>
 struct RowRoom {
   static constexpr size_t kFloats = kFloats_;
