@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -83,6 +84,17 @@ class SmallRun {
     const checkpoint::Found found = checkpoint::FindNewest(folder);
     ASSERT_TRUE(found.checkpoint);
     learner_.Load(*found.checkpoint, bytes_);
+  }
+  std::string FirstNonFinite() {
+    return FirstNonFiniteTensor(learner_.State(bytes_), mesh_);
+  }
+  /// Overwrites the last element of a moment. Returns the moment's name.
+  std::string SpoilMoment(size_t i, float value, Memory& memory) {
+    Matrix<float>& moment = learner_.State(bytes_).adamw.second_moments()[i];
+    memory.CopyFromHost(&value, sizeof value,
+                        moment.data() + moment.size() - 1);
+    return "exp_avg_sq." +
+           learner_.State(bytes_).parameters.parameters()[i].name;
   }
   /// Covers the figures of all steps.
   uint64_t digest() const { return digest_.Value(); }
@@ -210,6 +222,18 @@ TEST_P(LearnerTest, TakesItsStateFromARunOnTheHost) {
   const test_support::TemporaryFolder folder;
   EXPECT_EQ(on_device.Save(1, folder.path() / "device"),
             on_host.Save(1, folder.path() / "host"));
+}
+
+TEST_P(LearnerTest, FindsWhatIsNotFinite) {
+  using Limits = std::numeric_limits<float>;
+  SmallRun run(device(), kRecipe);
+  run.SpoilMoment(2, Limits::max(), device().memory());
+  EXPECT_EQ(run.FirstNonFinite(), "");
+  for (const float bad : {Limits::quiet_NaN(), -Limits::infinity()}) {
+    const std::string name = run.SpoilMoment(3, bad, device().memory());
+    EXPECT_EQ(run.FirstNonFinite(), name);
+    run.SpoilMoment(3, 1.0f, device().memory());
+  }
 }
 
 /// Doubles the first value of each parameter.

@@ -67,7 +67,6 @@ class Part {
   /// the whole model.
   void Train(int steps) {
     model::InitializeParameters(/*seed=*/3, parameters_);
-    Executor executor(1);
     for (int step = 0; step < steps; ++step) {
       for (model::Parameter& gradient : gradients_.parameters()) {
         const CounterRng rng(static_cast<uint64_t>(step),
@@ -77,7 +76,7 @@ class Part {
               static_cast<float>(rng.Uniform(gradient.first_element + i) - 0.5);
         }
       }
-      adamw_.Step(1e-2, 1.0, executor);
+      adamw_.Step(1e-2, 1.0, executor_);
     }
     for (size_t e = 0; e < config_.num_experts; ++e) {
       bias_(0, e) = 0.25F * static_cast<float>(e) - 0.375F;
@@ -86,7 +85,7 @@ class Part {
   }
 
   TrainingState state() {
-    return {parameters_, adamw_, bias_.view(), {}, bytes_};
+    return {parameters_, adamw_, bias_.view(), {}, bytes_, executor_};
   }
   uint64_t Save(const fs::path& folder, int64_t step = 5) {
     return SaveTrainingState(step, config_, state(), mesh_, folder, {});
@@ -141,6 +140,7 @@ class Part {
   Matrix<float> bias_;
   std::vector<int64_t> bytes_;
   optim::AdamW adamw_;
+  Executor executor_{1};
 };
 
 /// Calls `body` in each of `processes`, which are threads joined by memory
@@ -307,9 +307,11 @@ TEST(TrainingState, AStateThatDoesNotFitIsRefusedAndTheOldOneStays) {
       Matrix<float> bias(config.n_moe_layers(), config.num_experts);
       std::vector<int64_t> bytes;
       const uint64_t before = parameters.Digest();
+      Executor executor(1);
       try {
         LoadTrainingState(saved, config,
-                          {parameters, adamw, bias.view(), {}, bytes}, mesh);
+                          {parameters, adamw, bias.view(), {}, bytes, executor},
+                          mesh);
       } catch (const Error& error) {
         EXPECT_EQ(error.kind(), ErrorKind::kFormat);
         EXPECT_EQ(parameters.Digest(), before);

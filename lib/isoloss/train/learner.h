@@ -88,8 +88,9 @@ class Learner {
   void GoOnFrom(TrainingState other);
   /// Returns the state that SaveTrainingState saves.
   TrainingState State(std::vector<int64_t>& bytes_by_pair) {
-    return {parameters_, adamw_, expert_bias_.view(),
-            transformer_->amax_history().values(), bytes_by_pair};
+    return {parameters_,         adamw_,
+            expert_bias_.view(), transformer_->amax_history().values(),
+            bytes_by_pair,       executor_};
   }
 
  private:

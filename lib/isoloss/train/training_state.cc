@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -12,6 +13,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/expert_parallel/collectives.h"
 #include "isoloss/expert_parallel/replica_check.h"
+#include "isoloss/kernels/rowwise.h"
 
 namespace isoloss::train {
 namespace {
@@ -80,10 +82,13 @@ std::vector<LocalTensor> LocalTensors(const TrainingState& state,
   return tensors;
 }
 
-bool AllFinite(const LocalTensor& tensor) {
-  const HostRows<float> row = tensor.OnHost();
+bool AllFinite(const LocalTensor& tensor, Executor& executor) {
+  if (!tensor.memory.is_host()) {
+    // FP64 has room for squares of FP32 numbers, and for their sum.
+    return std::isfinite(kernels::SumOfSquares(tensor.values, executor));
+  }
   uint32_t largest = 0;
-  for (const float value : std::span(row.view().data(), tensor.values.size())) {
+  for (const float value : tensor.values) {
     largest = std::max(largest, std::bit_cast<uint32_t>(value) & 0x7fffffffu);
   }
   return largest < 0x7f800000u;
@@ -91,9 +96,10 @@ bool AllFinite(const LocalTensor& tensor) {
 
 /// Returns the index of the first tensor that is not finite in any process;
 /// tensors.size() if all are finite.
-size_t FirstNonFinite(std::span<const LocalTensor> tensors, Mesh& mesh) {
+size_t FirstNonFinite(std::span<const LocalTensor> tensors, Executor& executor,
+                      Mesh& mesh) {
   size_t first = 0;
-  while (first < tensors.size() && AllFinite(tensors[first])) ++first;
+  while (first < tensors.size() && AllFinite(tensors[first], executor)) ++first;
   return tensors.size() - expert_parallel::Vote(mesh, tensors.size() - first);
 }
 
@@ -213,7 +219,7 @@ void CheckFits(const Checkpoint& checkpoint,
 
 std::string FirstNonFiniteTensor(const TrainingState& state, Mesh& mesh) {
   const std::vector<LocalTensor> tensors = LocalTensors(state, /*experts=*/1);
-  const size_t first = FirstNonFinite(tensors, mesh);
+  const size_t first = FirstNonFinite(tensors, state.executor, mesh);
   return first < tensors.size() ? tensors[first].info.name : "";
 }
 
@@ -223,7 +229,7 @@ uint64_t SaveTrainingState(int64_t step, const model::ModelConfig& config,
                            std::map<std::string, std::string> facts) {
   const std::vector<LocalTensor> tensors =
       LocalTensors(state, config.num_experts);
-  const size_t bad = FirstNonFinite(tensors, mesh);
+  const size_t bad = FirstNonFinite(tensors, state.executor, mesh);
   if (bad < tensors.size()) {
     ThrowError(ErrorKind::kFormat,
                "{}: after step {} tensor `{}` holds a NaN or an infinity, so "

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "isoloss/base/executor.h"
 #include "isoloss/base/matrix.h"
 #include "isoloss/checkpoint/checkpoint.h"
 #include "isoloss/expert_parallel/mesh.h"
@@ -32,6 +33,8 @@ struct TrainingState {
   /// Holds the bytes that ranks sent to ranks so far, [R * R], or is empty.
   /// Process 0's counts are saved; all processes get them back.
   std::vector<int64_t>& bytes_by_pair;
+  /// Computes with the parameters and moments, which are in its memory.
+  Executor& executor;
 };
 
 /// Returns the name of the first tensor ("exp_avg_sq.norm.weight") that holds a
