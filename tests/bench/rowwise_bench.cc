@@ -115,10 +115,16 @@ void RegisterAll(int rounds) {
   });
   add("CausalSoftmaxForward", [](Buffers& b) {
     // Square blocks, in place on the copy; half of each is masked.
+    std::vector<size_t> ends;
     for (size_t row = 0; row < kTokens; row += kWidth) {
-      const kernels::CausalBlock block = {
-          1, b.out.view().Rows(row, kWidth), {}, {}};
-      kernels::CausalSoftmaxForward({&block, 1}, 0.1f, b.executor);
+      ends.push_back(row + kWidth);
+    }
+    kernels::ScorePlan plan(kHostMemory);
+    plan.List({ends, 1, true, 1});
+    for (size_t i = 0; i < plan.size(); ++i) {
+      kernels::CausalSoftmaxForward(plan.Wave(i),
+                                    {b.out.Row(i * kWidth), kWidth * kWidth},
+                                    0.1f, b.executor);
     }
   });
   add("CrossEntropy", [](Buffers& b) {

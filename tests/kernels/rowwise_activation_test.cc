@@ -11,10 +11,12 @@
 #include "isoloss/formats/bf16.h"
 #include "isoloss/kernels/rowwise.h"
 #include "rowwise_cases.h"
+#include "support/one_block_wave.h"
 
 namespace isoloss::kernels::rowwise_activation_test {
 namespace {
 
+using test_support::OneBlockWave;
 using testing::ElementsAre;
 
 class SoftmaxTest : public ScalarTest {};
@@ -24,8 +26,7 @@ class CrossEntropyTest : public ScalarTest {};
 TEST_F(SoftmaxTest, CausalSoftmaxSharesOutAllowedEntries) {
   std::vector<float> scores(12, 3.0f);
 
-  const CausalBlock block = {2, Rows(scores, 3), {}, {}};
-  CausalSoftmaxForward({&block, 1}, 0.5f, executor_);
+  CausalSoftmaxForward(OneBlockWave(3, 4).wave(), scores, 0.5f, executor_);
 
   EXPECT_THAT(scores, ElementsAre(0.5f, 0.5f, 0, 0,                 //
                                   1.0f / 3, 1.0f / 3, 1.0f / 3, 0,  //
@@ -85,9 +86,9 @@ TEST_F(SoftmaxTest, CausalSoftmaxBackwardIsTheDerivative) {
     return weighted / sum;
   };
 
-  const CausalBlock block = {kCount, Rows(p, 1), Rows(p, 1), Rows(ds, 1)};
-  CausalSoftmaxForward({&block, 1}, kScale, executor_);
-  CausalSoftmaxBackward({&block, 1}, kScale, executor_);
+  const OneBlockWave one(1, kCount);
+  CausalSoftmaxForward(one.wave(), p, kScale, executor_);
+  CausalSoftmaxBackward(one.wave(), {p, p, ds}, kScale, executor_);
 
   for (size_t i = 0; i < kCount; ++i) {
     const double slope = (value(i, kStep) - value(i, -kStep)) / (2 * kStep);
@@ -96,23 +97,21 @@ TEST_F(SoftmaxTest, CausalSoftmaxBackwardIsTheDerivative) {
 }
 
 TEST_F(SoftmaxTest, CausalSoftmaxBackwardZeroesForbiddenEntries) {
-  std::vector<float> p = {1, 0, 0, 0.5f, 0.5f, 0};
-  std::vector<float> dp = {5, kNan, kNan, 1, 3, kNan};
+  const std::vector<float> p = {1, 0, 0.5f, 0.5f};
+  std::vector<float> dp = {5, kNan, 1, 3};
 
-  const CausalBlock block = {1, Rows(p, 2), Rows(p, 2), Rows(dp, 2)};
-  CausalSoftmaxBackward({&block, 1}, 2, executor_);
+  CausalSoftmaxBackward(OneBlockWave(2, 2).wave(), {p, p, dp}, 2, executor_);
 
-  EXPECT_THAT(dp, ElementsAre(0, 0, 0, -1, 1, 0));
+  EXPECT_THAT(dp, ElementsAre(0, 0, -1, 1));
 }
 
 TEST_F(SoftmaxTest, CausalSoftmaxBackwardTakesTheMeanOfWhatWasRead) {
-  std::vector<float> p = {0.5f, 0.5f};
-  std::vector<float> read = {0.25f, 0.75f};
+  const std::vector<float> p = {0.5f, 0.5f};
+  const std::vector<float> read = {0.25f, 0.75f};
   std::vector<float> dp = {1, 3};
 
   // The mean is 0.25 * 1 + 0.75 * 3 = 2.5.
-  const CausalBlock block = {2, Rows(p, 1), Rows(read, 1), Rows(dp, 1)};
-  CausalSoftmaxBackward({&block, 1}, 1, executor_);
+  CausalSoftmaxBackward(OneBlockWave(1, 2).wave(), {p, read, dp}, 1, executor_);
 
   EXPECT_THAT(dp, ElementsAre(-0.75f, 0.25f));
 }

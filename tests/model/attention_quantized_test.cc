@@ -166,7 +166,7 @@ class Definition {
     Matrix<float> p =
         Product(Read(f.q, q, false, "scores/fprop/left"), kAlong,
                 Read(f.k, k, false, "scores/fprop/right"), kAlong);
-    kernels::scalar::CausalSoftmaxForward({1, p.view(), {}, {}}, scale);
+    kernels::scalar::CausalSoftmaxForward(1, p.view(), scale);
     const Matrix<float> read = Read(f.p, p.cview(), false, "values/fprop/left");
     Head head;
     head.out =

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -12,6 +13,7 @@
 #include "isoloss/base/rng.h"
 #include "isoloss/kernels/rowwise.h"
 #include "isoloss/kernels/scalar/rowwise.h"
+#include "support/one_block_wave.h"
 
 namespace isoloss::kernels::rowwise_operations {
 namespace {
@@ -195,20 +197,25 @@ Outputs RunFiniteAmax(const Problem& p, Executor* executor) {
 }
 
 Outputs RunCausalSoftmax(const Problem& p, Executor* executor) {
-  const size_t first_length = p.cols > p.rows ? p.cols - p.rows : 1;
-  GuardedMatrix scores(p, 0);
-  GuardedMatrix probabilities(p, 1);
-  GuardedMatrix gradient(p, 2);
-  GuardedMatrix read(p, 3);
-  const CausalBlock forward = {first_length, scores.view(), {}, {}};
-  const CausalBlock backward = {first_length, probabilities.view(), read.view(),
-                                gradient.view()};
+  constexpr float kScale = 0.3f;
+  const size_t rows = std::min(p.rows, p.cols);
+  GuardedMatrix scores(p, 1, rows * p.cols, 0);
+  GuardedMatrix probabilities(p, 1, rows * p.cols, 1);
+  GuardedMatrix gradient(p, 1, rows * p.cols, 2);
+  GuardedMatrix read(p, 1, rows * p.cols, 3);
+  const test_support::OneBlockWave one(rows, p.cols, *p.memory);
   if (executor == nullptr) {
-    scalar::CausalSoftmaxForward(forward, 0.3f);
-    scalar::CausalSoftmaxBackward(backward, 0.3f);
+    const ScoreBlock& block = one.wave().blocks.front();
+    const size_t length = block.first + 1;
+    scalar::CausalSoftmaxForward(length, block.Of(scores.row()), kScale);
+    scalar::CausalSoftmaxBackward(length, block.Of(probabilities.row()),
+                                  block.Of(read.row()), kScale,
+                                  block.Of(gradient.row()));
   } else {
-    CausalSoftmaxForward({&forward, 1}, 0.3f, *executor);
-    CausalSoftmaxBackward({&backward, 1}, 0.3f, *executor);
+    CausalSoftmaxForward(one.wave(), scores.row(), kScale, *executor);
+    CausalSoftmaxBackward(one.wave(),
+                          {probabilities.row(), read.row(), gradient.row()},
+                          kScale, *executor);
   }
   return {scores.storage(), gradient.storage()};
 }

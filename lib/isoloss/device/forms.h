@@ -2,6 +2,7 @@
 // Whoever instantiates it for a target includes this file.
 #pragma once
 
+#include "isoloss/device/causal_forms.h"
 #include "isoloss/device/executor.h"
 #include "isoloss/device/form_table.h"
 #include "isoloss/device/gemm_forms.h"
@@ -17,6 +18,7 @@ Forms AllForms() {
   AddRowForms<Target>(forms);
   AddGemmForms<Target>(forms);
   AddModelForms<Target>(forms);
+  AddCausalForms<Target>(forms);
   AddTravelForms<Target>(forms);
   return forms;
 }

@@ -122,7 +122,7 @@ class ProductList {
     SetElementEnds(
         [](const Product& product) { return product.group_count() > 1; });
     const auto tiles = Uploaded<&Product::tasks_end>();
-    call_.Launch(MultiplyTiles<Shape, kPieces>{tiles});
+    call_.Launch(MultiplyTiles<Shape, kPieces>{{}, tiles});
     const auto elements = TableOf<&Product::elements_end>(
         std::span<const Product>(products_), tiles.entries);
     call_.Launch(ForEachElement<FoldElement>{{elements}, elements.total});

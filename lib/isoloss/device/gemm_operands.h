@@ -11,7 +11,7 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/device/executor.h"
-#include "isoloss/device/gemm_kernels.h"
+#include "isoloss/device/gemm_tiles.h"
 #include "isoloss/device/prepare_forms.h"
 #include "isoloss/device/quads.h"
 #include "isoloss/kernels/gemm.h"
@@ -110,8 +110,6 @@ class Operands {
   }
 
  private:
-  static constexpr size_t kLongestStride = size_t{1} << 24;
-
   struct Prepared {
     const kernels::Operand* operand;
     const Axis* axis;

@@ -6,7 +6,6 @@
 // in the host's memory. The functions of kernels/ have checked the shapes.
 #pragma once
 
-#include <algorithm>
 #include <span>
 #include <vector>
 
@@ -195,36 +194,6 @@ void RmsNormBackwardForm(const kernels::RmsNormGradient& gradient,
   ForEach(call, x.cols(), FoldLeaves{leaves, dweight.data()});
 }
 
-/// Returns the queries of all blocks as one list.
-template <typename Target>
-CausalRows UploadBlocks(Call<Target>& call,
-                        std::span<const kernels::CausalBlock> blocks) {
-  std::vector<size_t> ends;
-  size_t total = 0;
-  size_t most_keys = 0;
-  for (const kernels::CausalBlock& block : blocks) {
-    ends.push_back(total += block.p.rows());
-    most_keys = std::max(most_keys, block.p.cols());
-  }
-  return {call.Upload(blocks), call.Upload(std::span<const size_t>(ends)),
-          blocks.size(), total, most_keys};
-}
-
-template <typename Target>
-void CausalSoftmaxForwardForm(std::span<const kernels::CausalBlock> blocks,
-                              float scale, Executor& executor) {
-  Call<Target> call(executor);
-  call.Launch(SoftmaxForwardRows<CausalRows>{
-      {/*has_quads=*/false}, UploadBlocks(call, blocks), scale});
-}
-
-template <typename Target>
-void CausalSoftmaxBackwardForm(std::span<const kernels::CausalBlock> blocks,
-                               float scale, Executor& executor) {
-  Call<Target> call(executor);
-  call.Launch(CausalSoftmaxBackwardRows{{}, UploadBlocks(call, blocks), scale});
-}
-
 template <typename Target>
 void RowSoftmaxForm(Input x, Output out, Executor& executor) {
   Call<Target> call(executor);
@@ -327,10 +296,6 @@ void AddRowForms(Forms& forms) {
           forms);
   AddForm(&kernels::RmsNormForward, &RmsNormForwardForm<Target>, forms);
   AddForm(&kernels::RmsNormBackward, &RmsNormBackwardForm<Target>, forms);
-  AddForm(&kernels::CausalSoftmaxForward, &CausalSoftmaxForwardForm<Target>,
-          forms);
-  AddForm(&kernels::CausalSoftmaxBackward, &CausalSoftmaxBackwardForm<Target>,
-          forms);
   AddForm(&kernels::RowSoftmax, &RowSoftmaxForm<Target>, forms);
   AddForm(&kernels::CrossEntropy, &CrossEntropyForm<Target>, forms);
   AddForm(&kernels::AdamWUpdate, &AdamWUpdateForm<Target>, forms);

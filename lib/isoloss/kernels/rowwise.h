@@ -27,6 +27,7 @@
 #include "isoloss/base/executor.h"
 #include "isoloss/base/matrix.h"
 #include "isoloss/kernels/rounding.h"
+#include "isoloss/kernels/score_plan.h"
 
 namespace isoloss::kernels {
 
@@ -123,24 +124,23 @@ struct RopeAngles {
 void ApplyRope(const HeadColumns<float>& x, const RopeAngles& angles,
                Rounding rounding, Executor& executor);
 
-/// A block has consecutive queries against keys: row i sees the first
-/// first_length + i keys (at most K).
-/// Shapes   all [Q, K].
-struct CausalBlock {
-  size_t first_length;
-  MatrixView<float> p;           ///< scores, which become probabilities
-  MatrixView<const float> read;  ///< what the product P V read of p, or p
-  MatrixView<float> dp;          ///< becomes the gradient of the scores
-};
+/// Rows of scores become softmax(scale * row) over the keys that they see:
+/// e_j = Exp((x_j - max x) * scale), p_j = e_j * (1 / sum e). The rest of a row
+/// is set to +0. scale > 0.
+/// Shapes   scores of the wave.
+void CausalSoftmaxForward(const ScoreWave& wave, std::span<float> scores,
+                          float scale, Executor& executor);
 
-/// Works in place on each block: rows of p become softmax(scale * row) over the
-/// keys that they see: e_j = Exp((x_j - max x) * scale), p_j = e_j * (1 / sum
-/// e). The rest of a row is set to +0. scale > 0.
-void CausalSoftmaxForward(std::span<const CausalBlock> blocks, float scale,
-                          Executor& executor);
-/// Works in place on each block: dp becomes scale * (p * (dp - sum(dp * read)))
-/// over the keys that a row sees, and +0 on the rest.
-void CausalSoftmaxBackward(std::span<const CausalBlock> blocks, float scale,
+/// dp becomes scale * (p * (dp - sum(dp * read))) over the keys that a row
+/// sees, and +0 on the rest.
+/// Shapes   all scores of the wave.
+struct CausalSoftmaxGradient {
+  std::span<const float> p;
+  std::span<const float> read;  ///< what the product P V read of p, or p
+  std::span<float> dp;
+};
+void CausalSoftmaxBackward(const ScoreWave& wave,
+                           const CausalSoftmaxGradient& gradient, float scale,
                            Executor& executor);
 
 /// out = softmax(x) per row, as CausalSoftmaxForward with scale 1 and full

@@ -36,29 +36,32 @@ void SoftmaxRow(const float* x, size_t count, float scale, float* p) {
   });
 }
 
-void CausalSoftmaxForward(const CausalBlock& block, float scale) {
-  for (size_t i = 0; i < block.p.rows(); ++i) {
-    const size_t length = std::min(block.first_length + i, block.p.cols());
-    float* row = block.p.Row(i);
+void CausalSoftmaxForward(size_t first_length, MatrixView<float> p,
+                          float scale) {
+  for (size_t i = 0; i < p.rows(); ++i) {
+    const size_t length = std::min(first_length + i, p.cols());
+    float* row = p.Row(i);
     SoftmaxRow(row, length, scale, row);
-    std::fill(row + length, row + block.p.cols(), 0.0f);
+    std::fill(row + length, row + p.cols(), 0.0f);
   }
 }
 
-void CausalSoftmaxBackward(const CausalBlock& block, float scale) {
+void CausalSoftmaxBackward(size_t first_length, MatrixView<const float> p,
+                           MatrixView<const float> read, float scale,
+                           MatrixView<float> dp) {
   const FloatTag d;
   const auto scale_all = hn::Set(d, scale);
-  for (size_t i = 0; i < block.p.rows(); ++i) {
-    const size_t length = std::min(block.first_length + i, block.p.cols());
-    const float* p_row = block.p.Row(i);
-    float* row = block.dp.Row(i);
-    const auto mean = hn::Set(d, DotInLanes(row, block.read.Row(i), length));
+  for (size_t i = 0; i < p.rows(); ++i) {
+    const size_t length = std::min(first_length + i, p.cols());
+    const float* p_row = p.Row(i);
+    float* row = dp.Row(i);
+    const auto mean = hn::Set(d, DotInLanes(row, read.Row(i), length));
     ForEachVector(d, length, [&](size_t j, size_t n) HWY_ATTR {
       const auto centred = hn::Sub(LoadFirst(d, row + j, n), mean);
       const auto product = hn::Mul(LoadFirst(d, p_row + j, n), centred);
       StoreFirst(d, hn::Mul(scale_all, product), row + j, n);
     });
-    std::fill(row + length, row + block.p.cols(), 0.0f);
+    std::fill(row + length, row + p.cols(), 0.0f);
   }
 }
 
@@ -84,25 +87,35 @@ HWY_EXPORT(RowSoftmax);
 
 }  // namespace
 
-void CausalSoftmaxForward(std::span<const CausalBlock> blocks, float scale,
-                          Executor& executor) {
+void CausalSoftmaxForward(const ScoreWave& wave, std::span<float> scores,
+                          float scale, Executor& executor) {
   ISOLOSS_ASSERT(scale > 0.0f);
-  if (RanElsewhere(&CausalSoftmaxForward, blocks, scale, executor)) return;
-  executor.ParallelFor(blocks.size(), [&](size_t i) {
-    HWY_DYNAMIC_DISPATCH(CausalSoftmaxForward)(blocks[i], scale);
+  wave.RequireScores("CausalSoftmaxForward", scores.size());
+  if (RanElsewhere(&CausalSoftmaxForward, wave, scores, scale, executor)) {
+    return;
+  }
+  executor.ParallelFor(wave.blocks.size(), [&](size_t i) {
+    const ScoreBlock& block = wave.blocks[i];
+    HWY_DYNAMIC_DISPATCH(CausalSoftmaxForward)
+    (block.first + 1, block.Of(scores), scale);
   });
 }
 
-void CausalSoftmaxBackward(std::span<const CausalBlock> blocks, float scale,
+void CausalSoftmaxBackward(const ScoreWave& wave,
+                           const CausalSoftmaxGradient& gradient, float scale,
                            Executor& executor) {
-  constexpr const char* kWhere = "CausalSoftmaxBackward";
-  for (const auto& [first_length, p, read, dp] : blocks) {
-    RequireShape(kWhere, "read", read, p.rows(), p.cols());
-    RequireShape(kWhere, "dp", dp, p.rows(), p.cols());
+  const auto& [p, read, dp] = gradient;
+  for (const size_t count : {p.size(), read.size(), dp.size()}) {
+    wave.RequireScores("CausalSoftmaxBackward", count);
   }
-  if (RanElsewhere(&CausalSoftmaxBackward, blocks, scale, executor)) return;
-  executor.ParallelFor(blocks.size(), [&](size_t i) {
-    HWY_DYNAMIC_DISPATCH(CausalSoftmaxBackward)(blocks[i], scale);
+  if (RanElsewhere(&CausalSoftmaxBackward, wave, gradient, scale, executor)) {
+    return;
+  }
+  executor.ParallelFor(wave.blocks.size(), [&](size_t i) {
+    const ScoreBlock& block = wave.blocks[i];
+    HWY_DYNAMIC_DISPATCH(CausalSoftmaxBackward)
+    (block.first + 1, block.Of(gradient.p), block.Of(gradient.read), scale,
+     block.Of(gradient.dp));
   });
 }
 

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <initializer_list>
-#include <utility>
+#include <vector>
 
+#include "isoloss/kernels/causal_products.h"
 #include "isoloss/kernels/prepare.h"
 #include "isoloss/model/graph.h"
 
@@ -12,7 +13,8 @@ namespace {
 
 using kernels::Contraction;
 using kernels::Operand;
-using kernels::Rounding;
+using kernels::ScoreBlock;
+using kernels::ScoreWave;
 using precision::GemmRole;
 
 /// A thread's share of a wave has this many scores, so that they stay in its
@@ -20,13 +22,6 @@ using precision::GemmRole;
 constexpr size_t kWaveScores = size_t{1} << 16;
 /// In a memory that is not the host's, a wave has work for a whole device.
 constexpr size_t kDeviceWaveScores = size_t{1} << 25;
-constexpr size_t kScoreAlignment = 16;
-
-size_t ScoreSize(const ScoreBlock& block) {
-  return (block.rows * block.keys() + kScoreAlignment - 1) / kScoreAlignment *
-         kScoreAlignment;
-}
-
 size_t CountQuantized(
     std::initializer_list<const precision::GemmPrecision*> products) {
   return static_cast<size_t>(std::ranges::count_if(
@@ -47,49 +42,61 @@ class AttentionPass {
         gemms_(gemms),
         executor_(executor),
         s_(scratch) {
-    ListBlocks();
+    s_.plan.List({in_.document_ends, in_.queries.heads, quantizes_,
+                  executor_.memory().is_host()
+                      ? kWaveScores * static_cast<size_t>(executor_.size())
+                      : kDeviceWaveScores});
     if (packs_) PackColumns(in_.keys, s_.keys);
   }
 
   void Forward(const HeadColumns<float>& out) {
-    ForEachWave([&](std::span<const ScoreBlock> wave) {
-      QueueScores(wave);
-      gemms_.Run();
-      kernels::CausalSoftmaxForward(s_.wave, in_.scale, executor_);
-      for (size_t i = 0; i < wave.size(); ++i) {
-        const ScoreBlock& b = wave[i];
-        gemms_.AddInner({.a = Left(values_, GemmRole::kFprop, b, s_.wave[i].p),
-                         .b = Right(values_, GemmRole::kFprop, b,
-                                    KeysOf(in_.values, b), Contraction::kRows),
-                         .c = QueriesOf(out, b),
-                         .rounding = in_.rounding});
+    ForEachWave([&](const ScoreWave& wave) {
+      if (quantizes_) {
+        QueueScores(wave);
+        gemms_.Run();
+      } else {
+        const kernels::ScoreProduct scores = Scores();
+        kernels::CausalScores(wave, {&scores, 1}, executor_);
       }
-      gemms_.Run();
+      kernels::CausalSoftmaxForward(wave, Probabilities(), in_.scale,
+                                    executor_);
+      if (quantizes_) {
+        QueueOutputs(wave, out);
+        gemms_.Run();
+      } else {
+        const kernels::QueryProduct product = {Probabilities(), in_.values,
+                                               out};
+        kernels::CausalProducts(
+            wave, {.of_queries = {&product, 1}, .rounding = in_.rounding},
+            executor_);
+      }
     });
   }
 
   void Backward(const HeadColumns<const float>& dout,
                 const AttentionGradients& to) {
     if (packs_) PackColumns(in_.values, s_.values);
-    s_.zeros.Resize(kQueryBlock, std::max(in_.keys.width, in_.values.width));
-    ForEachWave([&](std::span<const ScoreBlock> wave) {
-      QueueScores(wave);
-      QueueProbabilityGradients(wave, dout);
-      gemms_.Run();
-      kernels::CausalSoftmaxForward(s_.wave, in_.scale, executor_);
-      ReadProbabilities(wave);
-      kernels::CausalSoftmaxBackward(s_.wave, in_.scale, executor_);
-      QueueGradients(wave, dout, to);
-      RunChains(wave, dout, to);
-    });
-    if (in_.rounding == Rounding::kFp32) return;
-    for (size_t head = 0; head < in_.queries.heads; ++head) {
-      for (const HeadColumns<float>* sums : {&to.keys, &to.values}) {
-        const MatrixView<float> all =
-            sums->Of(head, 0, in_.document_ends.back());
-        kernels::Cast(all, in_.rounding, all, executor_);
+    ForEachWave([&](const ScoreWave& wave) {
+      if (quantizes_) {
+        QueueScores(wave);
+        QueueProbabilityGradients(wave, dout);
+        gemms_.Run();
+      } else {
+        const kernels::ScoreProduct products[] = {
+            Scores(), {dout, in_.values, s_.values, Gradients()}};
+        kernels::CausalScores(wave, products, executor_);
       }
-    }
+      kernels::CausalSoftmaxForward(wave, Probabilities(), in_.scale,
+                                    executor_);
+      const std::span<const float> read = ReadProbabilities(wave);
+      kernels::CausalSoftmaxBackward(wave, {Probabilities(), read, Gradients()},
+                                     in_.scale, executor_);
+      if (quantizes_) {
+        QueueGradients(wave, dout, to);
+        gemms_.Run();
+      }
+      ComputeGradients(wave, dout, to);
+    });
   }
 
  private:
@@ -102,31 +109,6 @@ class AttentionPass {
   static MatrixView<T> KeysOf(const HeadColumns<T>& columns,
                               const ScoreBlock& b) {
     return columns.Of(b.head, b.begin, b.keys());
-  }
-
-  /// Lists blocks by ascending first query, because sums over blocks are added
-  /// in this order.
-  void ListBlocks() {
-    size_t longest = 0;
-    size_t begin = 0;
-    for (const size_t end : in_.document_ends) {
-      longest = std::max(longest, end - std::exchange(begin, end));
-    }
-    s_.blocks.clear();
-    const size_t step = quantizes_ ? longest : kQueryBlock;
-    for (size_t first = 0; first < longest; first += step) {
-      begin = 0;
-      size_t number = 0;
-      for (const size_t end : in_.document_ends) {
-        const size_t length = end - begin;
-        for (size_t head = 0; head < in_.queries.heads; ++head, ++number) {
-          if (first >= length) continue;
-          s_.blocks.push_back(
-              {number, head, begin, first, std::min(step, length - first)});
-        }
-        begin = end;
-      }
-    }
   }
 
   void PackColumns(const HeadColumns<const float>& columns,
@@ -142,116 +124,104 @@ class AttentionPass {
 
   template <typename Use>
   void ForEachWave(const Use& use) {
-    const size_t most =
-        executor_.memory().is_host()
-            ? kWaveScores * static_cast<size_t>(executor_.size())
-            : kDeviceWaveScores;
-    const std::span<const ScoreBlock> blocks = s_.blocks;
-    for (size_t begin = 0; begin < blocks.size();) {
-      size_t end = begin;
-      size_t scores = 0;
-      do {
-        scores += ScoreSize(blocks[end++]);
-      } while (end < blocks.size() && scores + ScoreSize(blocks[end]) <= most);
-      const auto wave = blocks.subspan(begin, end - begin);
-      PlaceScores(wave, scores);
+    const auto resize = [this](size_t scores) {
+      s_.probabilities.ResizeUninitialized(1, scores);
+      s_.gradients.ResizeUninitialized(1, scores);
+    };
+    resize(s_.plan.most_scores());
+    for (size_t i = 0; i < s_.plan.size(); ++i) {
+      const ScoreWave wave = s_.plan.Wave(i);
+      resize(wave.scores());
       use(wave);
       s_.states.clear();
-      begin = end;
     }
   }
 
-  void PlaceScores(std::span<const ScoreBlock> wave, size_t scores) {
-    s_.probabilities.ResizeUninitialized(1, scores);
-    s_.gradients.ResizeUninitialized(1, scores);
-    s_.wave.clear();
-    size_t at = 0;
-    for (const ScoreBlock& b : wave) {
-      const MatrixView<float> p(s_.probabilities.data() + at, b.rows, b.keys());
-      const MatrixView<float> dp(s_.gradients.data() + at, b.rows, b.keys());
-      s_.wave.push_back({b.first + 1, p, p, dp});
-      at += ScoreSize(b);
-    }
+  std::span<float> Probabilities() const {
+    return {s_.probabilities.data(), s_.probabilities.size()};
+  }
+  std::span<float> Gradients() const {
+    return {s_.gradients.data(), s_.gradients.size()};
+  }
+  kernels::ScoreProduct Scores() const {
+    return {in_.queries, in_.keys, s_.keys, Probabilities()};
   }
 
-  void QueueScores(std::span<const ScoreBlock> wave) {
-    for (size_t i = 0; i < wave.size(); ++i) {
-      const ScoreBlock& b = wave[i];
+  void QueueScores(const ScoreWave& wave) {
+    for (const ScoreBlock& b : wave.blocks) {
       QueueScores(scores_, GemmRole::kFprop, b, QueriesOf(in_.queries, b),
-                  in_.keys, s_.keys, s_.wave[i].p);
+                  KeysOf(in_.keys, b), b.Of(Probabilities()));
     }
   }
 
-  void QueueProbabilityGradients(std::span<const ScoreBlock> wave,
+  void QueueProbabilityGradients(const ScoreWave& wave,
                                  const HeadColumns<const float>& dout) {
-    for (size_t i = 0; i < wave.size(); ++i) {
-      const ScoreBlock& b = wave[i];
-      QueueScores(values_, GemmRole::kDgrad, b, QueriesOf(dout, b), in_.values,
-                  s_.values, s_.wave[i].dp);
+    for (const ScoreBlock& b : wave.blocks) {
+      QueueScores(values_, GemmRole::kDgrad, b, QueriesOf(dout, b),
+                  KeysOf(in_.values, b), b.Of(Gradients()));
     }
   }
 
   /// c = left right^T, which has the shape of the scores.
   void QueueScores(const AttentionSite& site, GemmRole role,
                    const ScoreBlock& b, MatrixView<const float> left,
-                   const HeadColumns<const float>& right,
-                   const std::vector<kernels::PackedOperand>& packed,
-                   MatrixView<float> c) {
-    if (packs_) {
-      gemms_.AddInner({.a = {left}, .c = c, .packed_b = &packed[b.number]});
-      return;
-    }
-    gemms_.AddInner(
-        {.a = Left(site, role, b, left),
-         .b = Right(site, role, b, KeysOf(right, b), Contraction::kColumns),
-         .c = c});
+                   MatrixView<const float> right, MatrixView<float> c) {
+    gemms_.AddInner({.a = Left(site, role, b, left),
+                     .b = Right(site, role, b, right, Contraction::kColumns),
+                     .c = c});
   }
 
-  /// Makes the probabilities as P V reads them, if that product quantises them.
-  void ReadProbabilities(std::span<const ScoreBlock> wave) {
+  void QueueOutputs(const ScoreWave& wave, const HeadColumns<float>& out) {
+    for (const ScoreBlock& b : wave.blocks) {
+      gemms_.AddInner(
+          {.a = Left(values_, GemmRole::kFprop, b, b.Of(Probabilities())),
+           .b = Right(values_, GemmRole::kFprop, b, KeysOf(in_.values, b),
+                      Contraction::kRows),
+           .c = QueriesOf(out, b),
+           .rounding = in_.rounding});
+    }
+  }
+
+  /// Returns the probabilities as P V reads them.
+  std::span<const float> ReadProbabilities(const ScoreWave& wave) {
     const auto* quantization = values_.precision.fprop.left_operand();
-    if (quantization == nullptr) return;
+    if (quantization == nullptr) return Probabilities();
     s_.read.CopyFrom(s_.probabilities);
+    const std::span<float> read(s_.read.data(), s_.read.size());
     std::vector<kernels::TensorToQuantize> tensors;
-    for (size_t i = 0; i < wave.size(); ++i) {
-      const MatrixView<float> p = s_.wave[i].p;
-      const MatrixView<float> read(
-          s_.read.data() + (p.data() - s_.probabilities.data()), p.rows(),
-          p.cols());
+    for (const ScoreBlock& b : wave.blocks) {
       tensors.push_back(
-          {read, quantization,
-           StateFor(values_, GemmRole::kFprop, OperandSide::kLeft, wave[i])
-               .Of(0)});
-      s_.wave[i].read = read;
+          {b.Of(read), quantization,
+           StateFor(values_, GemmRole::kFprop, OperandSide::kLeft, b).Of(0)});
     }
     kernels::QuantizeTensors(tensors, executor_);
+    return read;
   }
 
   /// Queues dQ. Queues dK and dV as one product each, but only if the product
   /// has a quantised operand.
-  void QueueGradients(std::span<const ScoreBlock> wave,
+  void QueueGradients(const ScoreWave& wave,
                       const HeadColumns<const float>& dout,
                       const AttentionGradients& to) {
-    for (size_t i = 0; i < wave.size(); ++i) {
-      const ScoreBlock& b = wave[i];
-      const kernels::CausalBlock& scores = s_.wave[i];
-      gemms_.AddInner({.a = Left(scores_, GemmRole::kDgrad, b, scores.dp),
+    for (const ScoreBlock& b : wave.blocks) {
+      const MatrixView<const float> p = b.Of(Probabilities());
+      const MatrixView<const float> ds = b.Of(Gradients());
+      gemms_.AddInner({.a = Left(scores_, GemmRole::kDgrad, b, ds),
                        .b = Right(scores_, GemmRole::kDgrad, b,
                                   KeysOf(in_.keys, b), Contraction::kRows),
                        .c = QueriesOf(to.queries, b),
                        .rounding = in_.rounding});
       if (values_.precision.wgrad.quantized()) {
-        gemms_.AddInner({.a = Right(values_, GemmRole::kWgrad, b, scores.p,
-                                    Contraction::kRows),
-                         .b = Left(values_, GemmRole::kWgrad, b,
-                                   QueriesOf(dout, b), Contraction::kRows),
-                         .c = KeysOf(to.values, b),
-                         .rounding = in_.rounding});
+        gemms_.AddInner(
+            {.a = Right(values_, GemmRole::kWgrad, b, p, Contraction::kRows),
+             .b = Left(values_, GemmRole::kWgrad, b, QueriesOf(dout, b),
+                       Contraction::kRows),
+             .c = KeysOf(to.values, b),
+             .rounding = in_.rounding});
       }
       if (scores_.precision.wgrad.quantized()) {
         gemms_.AddInner(
-            {.a = Left(scores_, GemmRole::kWgrad, b, scores.dp,
-                       Contraction::kRows),
+            {.a = Left(scores_, GemmRole::kWgrad, b, ds, Contraction::kRows),
              .b = Right(scores_, GemmRole::kWgrad, b, QueriesOf(in_.queries, b),
                         Contraction::kRows),
              .c = KeysOf(to.keys, b),
@@ -260,44 +230,21 @@ class AttentionPass {
     }
   }
 
-  /// Computes dK and dV, unless they are quantised, by blocks of queries. Each
-  /// block is added to the sum of the blocks before it.
-  void RunChains(std::span<const ScoreBlock> wave,
-                 const HeadColumns<const float>& dout,
-                 const AttentionGradients& to) {
-    size_t end = 0;
-    for (const ScoreBlock& b : wave) end = std::max(end, b.keys());
-    for (size_t from = wave.front().first; from < end; from += kQueryBlock) {
-      for (size_t i = 0; i < wave.size(); ++i) {
-        if (from < wave[i].first || from >= wave[i].keys()) continue;
-        if (!values_.precision.wgrad.quantized()) {
-          QueueLink(wave[i], from, s_.wave[i].p, dout, to.values);
-        }
-        if (!scores_.precision.wgrad.quantized()) {
-          QueueLink(wave[i], from, s_.wave[i].dp, in_.queries, to.keys);
-        }
-      }
-      gemms_.Run();
-    }
-  }
-
-  /// to += left^T right over one block of queries. The sum of a key that is
-  /// seen for the first time starts at +0.
-  void QueueLink(const ScoreBlock& b, size_t from, MatrixView<const float> left,
-                 const HeadColumns<const float>& right,
-                 const HeadColumns<float>& to) {
-    const size_t rows = std::min(kQueryBlock, b.keys() - from);
-    const MatrixView<const float> queries = left.Rows(from - b.first, rows);
-    const auto add = [&](size_t key, size_t count,
-                         MatrixView<const float> addend) {
-      gemms_.AddInner(
-          {.a = {queries.Cols(key, count), Contraction::kRows},
-           .b = {right.Of(b.head, b.begin + from, rows), Contraction::kRows},
-           .c = to.Of(b.head, b.begin + key, count),
-           .addend = addend});
-    };
-    if (from > 0) add(0, from, to.Of(b.head, b.begin, from));
-    add(from, rows, s_.zeros.view().Rows(0, rows).Cols(0, to.width));
+  /// Computes the gradients whose products are not quantised.
+  void ComputeGradients(const ScoreWave& wave,
+                        const HeadColumns<const float>& dout,
+                        const AttentionGradients& to) {
+    const kernels::QueryProduct of_queries = {Gradients(), in_.keys,
+                                              to.queries};
+    const kernels::KeySum sums[] = {{Probabilities(), dout, to.values},
+                                    {Gradients(), in_.queries, to.keys}};
+    const size_t first = values_.precision.wgrad.quantized() ? 1 : 0;
+    const size_t end = scores_.precision.wgrad.quantized() ? 1 : 2;
+    kernels::CausalProducts(wave,
+                            {.of_queries = {&of_queries, quantizes_ ? 0u : 1u},
+                             .of_keys = {sums + first, end - first},
+                             .rounding = in_.rounding},
+                            executor_);
   }
 
   Operand Left(const AttentionSite& site, GemmRole role, const ScoreBlock& b,
@@ -331,7 +278,7 @@ class AttentionPass {
   const AttentionSite& scores_;
   const AttentionSite& values_;
   const bool quantizes_;
-  const bool packs_;  // right operands in panels, which only the host reads
+  const bool packs_;  // right sides in panels, which only the host reads
   GemmQueue& gemms_;
   Executor& executor_;
   AttentionCore::Scratch& s_;

@@ -13,18 +13,15 @@
 #include "isoloss/kernels/gemm.h"
 #include "isoloss/kernels/rounding.h"
 #include "isoloss/kernels/rowwise.h"
+#include "isoloss/kernels/score_plan.h"
 #include "isoloss/model/gemm_queue.h"
 #include "isoloss/model/operand_states.h"
 #include "isoloss/precision/recipe.h"
 
 namespace isoloss::model {
 
-/// A block of this many query rows meets all keys up to the block's end, so
-/// about half of the score matrix is never computed. The number is part of the
-/// definition, because gradients of keys and values are sums over blocks.
-inline constexpr size_t kQueryBlock = 64;
-
 using kernels::HeadColumns;
+using kernels::kQueryBlock;
 
 struct AttentionInputs {
   HeadColumns<const float> queries;
@@ -45,18 +42,6 @@ struct AttentionGradients {
   HeadColumns<float> queries;
   HeadColumns<float> keys;
   HeadColumns<float> values;
-};
-
-/// A block holds consecutive queries of one document and head. They meet the
-/// keys up to the last of these queries.
-struct ScoreBlock {
-  size_t number;  ///< of the document and head
-  size_t head;
-  size_t begin;  ///< first token of the document
-  size_t first;  ///< first query, counted from `begin`
-  size_t rows;
-
-  size_t keys() const { return first + rows; }
 };
 
 /// A site has the three products of S = Q K^T, or the three of O = P V.
@@ -115,12 +100,10 @@ class AttentionCore {
 
 struct AttentionCore::Scratch {
   Memory& memory;
-  std::vector<ScoreBlock> blocks = {};
-  std::vector<kernels::CausalBlock> wave = {};  // memory of a wave's blocks
-  Matrix<float> probabilities{memory};
+  kernels::ScorePlan plan{memory};
+  Matrix<float> probabilities{memory};  // of a wave
   Matrix<float> gradients{memory};
   Matrix<float> read{memory};
-  Matrix<float> zeros{memory};                      // [kQueryBlock, width]
   std::vector<kernels::PackedOperand> keys = {};    // of each document and head
   std::vector<kernels::PackedOperand> values = {};  // of each document and head
   std::deque<kernels::OperandState> states = {};

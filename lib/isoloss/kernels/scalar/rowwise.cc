@@ -132,24 +132,27 @@ void SumHeads(const HeadColumns<const float>& from, Rounding rounding,
   }
 }
 
-void CausalSoftmaxForward(const CausalBlock& block, float scale) {
-  for (size_t i = 0; i < block.p.rows(); ++i) {
-    const size_t length = std::min(block.first_length + i, block.p.cols());
-    float* row = block.p.Row(i);
+void CausalSoftmaxForward(size_t first_length, MatrixView<float> p,
+                          float scale) {
+  for (size_t i = 0; i < p.rows(); ++i) {
+    const size_t length = std::min(first_length + i, p.cols());
+    float* row = p.Row(i);
     SoftmaxRow(row, length, scale, row);
-    std::fill(row + length, row + block.p.cols(), 0.0f);
+    std::fill(row + length, row + p.cols(), 0.0f);
   }
 }
 
-void CausalSoftmaxBackward(const CausalBlock& block, float scale) {
-  for (size_t i = 0; i < block.p.rows(); ++i) {
-    const size_t length = std::min(block.first_length + i, block.p.cols());
-    float* row = block.dp.Row(i);
-    const float mean = RowDot({row, length}, {block.read.Row(i), length});
+void CausalSoftmaxBackward(size_t first_length, MatrixView<const float> p,
+                           MatrixView<const float> read, float scale,
+                           MatrixView<float> dp) {
+  for (size_t i = 0; i < p.rows(); ++i) {
+    const size_t length = std::min(first_length + i, p.cols());
+    float* row = dp.Row(i);
+    const float mean = RowDot({row, length}, {read.Row(i), length});
     for (size_t j = 0; j < length; ++j) {
-      row[j] = scale * (block.p(i, j) * (row[j] - mean));
+      row[j] = scale * (p(i, j) * (row[j] - mean));
     }
-    std::fill(row + length, row + block.p.cols(), 0.0f);
+    std::fill(row + length, row + p.cols(), 0.0f);
   }
 }
 

@@ -29,8 +29,13 @@ void CopyHeads(const HeadColumns<const float>& from,
 void SumHeads(const HeadColumns<const float>& from, Rounding rounding,
               MatrixView<float> out);
 
-void CausalSoftmaxForward(const CausalBlock& block, float scale);
-void CausalSoftmaxBackward(const CausalBlock& block, float scale);
+/// Works on one block: row i sees the first first_length + i keys (at most K).
+/// Shapes   p, read, dp [Q, K].
+void CausalSoftmaxForward(size_t first_length, MatrixView<float> p,
+                          float scale);
+void CausalSoftmaxBackward(size_t first_length, MatrixView<const float> p,
+                           MatrixView<const float> read, float scale,
+                           MatrixView<float> dp);
 void RowSoftmax(MatrixView<const float> x, MatrixView<float> out);
 void ElementSigmoid(MatrixView<const float> x, MatrixView<float> out);
 
