@@ -1,4 +1,4 @@
-// Kernels of causal attention: those of kernels/causal_products.h, and the
+// Kernels of causal attention do what kernels/causal_products.h says, and the
 // causal softmax of kernels/rowwise.h.
 #pragma once
 
@@ -47,7 +47,7 @@ struct CausalSide {
   }
 };
 
-/// The scores of a block against kQueryBlock keys.
+/// Computes scores of a block against kQueryBlock keys.
 struct CausalScoreTiles : ProductTile<CausalTile<kBlockQueries>> {
   static constexpr uint32_t kBlocksOfProcessor = Shape::kBlocks;
 
@@ -82,7 +82,7 @@ struct CausalScoreTiles : ProductTile<CausalTile<kBlockQueries>> {
   }
 };
 
-/// Columns of the outputs of a block.
+/// Computes columns of the outputs of a block.
 template <uint32_t kColumns>
 struct CausalOutputTiles : ProductTile<CausalTile<kColumns>> {
   using Tile = ProductTile<CausalTile<kColumns>>;
@@ -127,7 +127,7 @@ struct CausalOutputTiles : ProductTile<CausalTile<kColumns>> {
   }
 };
 
-/// A chain over at most kQueryBlock queries of a block of a wave.
+/// A chain is over at most kQueryBlock queries of a block.
 struct QueryChain {
   const ScoreBlock* block;  ///< null: there is none
   uint32_t from;            ///< counted from the document's first token
@@ -145,7 +145,8 @@ struct QueryChain {
   }
 };
 
-/// Columns of the sums of kQueryBlock keys, over all queries of the wave.
+/// Computes columns of the sums of kQueryBlock keys, over all queries of a
+/// wave.
 template <uint32_t kColumns>
 struct KeySumTiles : ProductTile<CausalTile<kColumns>> {
   using Tile = ProductTile<CausalTile<kColumns>>;
@@ -184,7 +185,7 @@ struct KeySumTiles : ProductTile<CausalTile<kColumns>> {
   }
 
  private:
-  /// A tile of the sums.
+  /// Says which tile of the sums a block has.
   struct Task {
     uint32_t key;
     uint32_t col;
@@ -331,7 +332,7 @@ struct KeySumTiles : ProductTile<CausalTile<kColumns>> {
   }
 };
 
-/// The queries of a wave.
+/// Finds queries of a wave.
 struct CausalRows {
   Table<ScoreBlock, &ScoreBlock::rows_end> of;
   size_t most_keys;
