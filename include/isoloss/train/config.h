@@ -92,8 +92,8 @@ struct ParallelConfig {
   /// A step computes its batch in this many consecutive equal shares, one after
   /// the other, so that it needs memory for the activations of one.
   size_t micro_batches = 1;
-  /// This is not done, because listeners need the tensors of whole batches or
-  /// the batch was changed. No file says it.
+  /// Says that a step computes its whole batch at once all the same, because
+  /// listeners need whole tensors or the batch was changed. No file says it.
   bool whole_batches = false;
   /// Returns how many shares there are.
   size_t shares() const { return whole_batches ? 1 : micro_batches; }

@@ -140,6 +140,7 @@ void Comparison::AddOther(size_t row, size_t column, float value,
 }
 
 void Comparison::AddUnseen(int64_t elements, int64_t draws) {
+  if (elements == 0) return;
   row_.unseen_elements += elements;
   // Wrong elements may all lie in the part that has the fewest draws.
   if (draws > 0 && (row_.draws == 0 || draws < row_.draws)) row_.draws = draws;

@@ -29,7 +29,6 @@ void AddRest(size_t size, const oracle::Sample& sample,
              oracle::Comparison& comparison) {
   const auto rest = static_cast<int64_t>(size) - comparison.elements();
   ISOLOSS_ASSERT(rest >= 0);
-  if (rest == 0) return;
   comparison.AddUnseen(rest, static_cast<int64_t>(sample.draws()));
 }
 
