@@ -286,7 +286,7 @@ class Resumption(LiveJobTest):
     """A job that goes on with other processes than it was begun with."""
 
     # Many: the partial log, by which progress is seen, follows at a distance.
-    STEPS = 1000
+    STEPS = 2000
     SETTINGS = (f"train.steps={STEPS}", "model.num_experts=16",
                 "log.eval_every=250", "log.routing=false",
                 "log.digests_every=250", "log.refresh_seconds=0")

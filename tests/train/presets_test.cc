@@ -91,9 +91,9 @@ TEST(Presets, ThoseForAGpuLookAtTensorsLessOften) {
   EXPECT_EQ(large.statistics_every, 1000);
   EXPECT_EQ(large.digests_every, 1000);
   EXPECT_EQ(large.eval_every, LogConfig().eval_every);
-  EXPECT_EQ(log("model.preset = \"dsv3-1b\"\nlog.statistics_every = 7")
+  EXPECT_EQ(log("model.preset = \"dsv3-30m\"\nlog.statistics_every = 500")
                 .statistics_every,
-            7);
+            500);
   EXPECT_EQ(log("model.preset = \"dsv3-small\"").statistics_every,
             LogConfig().statistics_every);
 }

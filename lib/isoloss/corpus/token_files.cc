@@ -1,6 +1,7 @@
 #include "isoloss/corpus/token_files.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,6 +24,28 @@ static_assert(std::endian::native == std::endian::little,
 /// A window of a batch is read in one or two of them. Smaller blocks would save
 /// no time of a disk.
 constexpr size_t kBlockBytes = size_t{1} << 16;
+
+/// A command opens fewer other files, pipes and sockets than this.
+constexpr rlim_t kOtherFiles = 256;
+
+/// Makes room for files that stay open. A run that finds none at its end could
+/// not finish.
+/// Errors   IoError if the process may not open so many.
+void MakeRoomFor(size_t files) {
+  rlimit limit = {};
+  const rlim_t needed = files + kOtherFiles;
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  if (limit.rlim_cur >= needed) return;
+  if (limit.rlim_max >= needed) {
+    limit.rlim_cur = needed;
+    if (::setrlimit(RLIMIT_NOFILE, &limit) == 0) return;
+  }
+  ThrowError(ErrorKind::kIo,
+             "corpus: data.paths has {} files, which stay open, but the "
+             "process may open {}, of which it needs {} for others. Join token "
+             "files, or raise `ulimit -n`.",
+             files, limit.rlim_max, kOtherFiles);
+}
 
 template <typename T>
 void WidenAs(std::span<const std::byte> bytes, std::span<int32_t> out) {
@@ -62,17 +85,12 @@ void ThrowUnreadable(const fs::path& path, const std::string& reason) {
 TokenFiles::TokenFiles(const TokensSource& source)
     : width_(static_cast<size_t>(source.bits) / 8),
       vocab_size_(source.vocab_size) {
+  if (source.paths.size() > 1) MakeRoomFor(source.paths.size());
   for (const fs::path& path : source.paths) Open(path);
 }
 
 void TokenFiles::Open(const fs::path& path) {
   Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (descriptor.get() < 0 && errno == EMFILE) {
-    ThrowError(ErrorKind::kIo,
-               "corpus: {} is file {} of data.paths, but the process may open "
-               "no more. Join token files, or raise `ulimit -n`.",
-               path.string(), files_.size() + 1);
-  }
   if (descriptor.get() < 0) ThrowUnreadable(path, std::strerror(errno));
   const size_t bytes = FileSize(descriptor, path);
   if (const size_t odd_bytes = bytes % width_; odd_bytes != 0) {
@@ -134,6 +152,8 @@ void TokenFiles::ReadThrough(const Sink& sink) {
   std::vector<std::byte> buffer(kBlockBytes);
   std::vector<int32_t> tokens;
   for (File& file : files_) {
+    file.digests.reserve((file.count + TokensPerBlock() - 1) /
+                         TokensPerBlock());
     for (size_t block = 0; block * TokensPerBlock() < file.count; ++block) {
       const Bytes bytes = ReadBlock(file, block, buffer);
       file.digests.push_back(DigestOf(bytes.data(), bytes.size()));

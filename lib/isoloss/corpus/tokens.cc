@@ -67,7 +67,7 @@ class JoinedTokens final : public Tokens {
 }  // namespace
 
 void Tokens::ReadThrough(const Sink& sink) {
-  constexpr size_t kPiece = 1 << 14;
+  constexpr size_t kPiece = 1 << 15;  // a block of TokenFiles has no more
   std::vector<int32_t> piece;
   for (size_t first = 0; first < size(); first += kPiece) {
     piece.resize(std::min(kPiece, size() - first));

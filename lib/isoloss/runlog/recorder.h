@@ -89,8 +89,8 @@ class Recorder {
   }
 
   /// Builds PartialLog() if it was built `seconds` ago or longer, and at least
-  /// 20 times as long ago as the build took. The whole log is built each time,
-  /// which must take no more than about 5 % of a run however long that becomes.
+  /// 50 times as long ago as the build took. The whole log is built each time,
+  /// which must take no more than about 2 % of a run however long that becomes.
   void Refresh(double seconds);
   /// Nothing that was appended is lost after this call, as a checkpoint needs.
   /// Its cost does not grow with the log; PartialLog() is left to Refresh.

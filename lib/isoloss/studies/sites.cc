@@ -14,6 +14,7 @@
 #include "isoloss/base/digest.h"
 #include "isoloss/base/error.h"
 #include "isoloss/base/executor.h"
+#include "isoloss/device/devices.h"
 #include "isoloss/document/json.h"
 #include "isoloss/estimators/site_findings.h"
 #include "isoloss/precision/recipe_file.h"
@@ -202,7 +203,10 @@ class Sites : public Study {
     cell.experiment.name += "-sites";
     cell.experiment.arms =
         treatments::ArmsOfDesign(*products_, sets_, base_.arms.front());
-    if (request.estimate) Estimate(cell);
+    if (request.estimate) {
+      if (!fs::exists(ErrorsFile(plan))) CheckGradientMemory();
+      Estimate(cell);
+    }
     config::Writer text =
         BeginPlanText(plan.kind, "experiment", PlannedToml(cell.experiment));
     text.Text("arm", arm_);
@@ -287,6 +291,15 @@ class Sites : public Study {
     train.seeds = ConsecutiveSeeds(base_, seeds_);
     LogLossesOnly(base_);
     base_.gate = {};
+  }
+
+  /// Refuses gradients whose whole batches need too much memory, before hours
+  /// of training.
+  void CheckGradientMemory() const {
+    train::Experiment whole = base_;
+    if (train::TakeWholeBatches(whole).empty()) return;
+    if (!device::IsHere(whole.parallel.on)) return;
+    train::CheckMemory(whole, train::CrewFor(whole, 1));
   }
 
   void AddNotes(const precision::Recipe& recipe, Plan& plan) const {
