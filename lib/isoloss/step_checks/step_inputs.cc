@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "isoloss/model/parameters.h"
+#include "isoloss/model/graph.h"
 
 namespace isoloss::step_checks {
 namespace {
@@ -45,11 +45,11 @@ class Lister {
   }
 
   void AddParameters() {
-    const model::ParameterSet parameters(config_);
-    for (const model::Parameter& parameter : parameters.parameters()) {
+    for (const model::ParameterSpec& parameter :
+         model::ParametersOf(config_)) {
       for (const char* kind : {"_weight", "_wgrad", "_parameter", "_update"}) {
-        Add(parameter.module + kind, parameter.values.rows(),
-            parameter.values.cols());
+        Add(parameter.module + kind, parameter.groups() * parameter.rows(),
+            parameter.cols());
       }
     }
   }

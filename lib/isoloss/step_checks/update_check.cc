@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/portable_math.h"
@@ -38,20 +39,6 @@ void AddFigure(const std::string& name, double logged, double exact,
 }
 
 }  // namespace
-
-/// The step's factors and summands are computed in double and rounded to FP32
-/// once.
-struct UpdateOracle::Scalars {
-  double decay;
-  double beta1;
-  double one_minus_beta1;
-  double beta2;
-  double one_minus_beta2;
-  double step_size;
-  double bias2_sqrt;
-  double eps;
-  double clip;
-};
 
 double OracleLearningRate(const train::TrainConfig& train, int64_t step) {
   const int64_t total = train.steps;
@@ -100,12 +87,17 @@ UpdateOracle::UpdateOracle(const model::ModelConfig& config,
     Tensor& tensor = tensors_.emplace_back(
         parameter.module, sampling.Of(parameter.module + "_parameter",
                                       values.rows(), values.cols()));
+    tensor.parameter.reserve(tensor.sample.seen());
     tensor.sample.ForEach([&](size_t row, size_t column) {
       tensor.parameter.push_back(values(row, column));
     });
-    tensor.first.resize(tensor.parameter.size());
-    tensor.second.resize(tensor.parameter.size());
   }
+}
+
+size_t UpdateOracle::BytesPerElement(int64_t steps) {
+  const auto updates = static_cast<size_t>(steps);
+  return sizeof(float) + (updates <= kRemembered ? updates * sizeof(float)
+                                                 : 2 * sizeof(Number));
 }
 
 UpdateOracle::Scalars UpdateOracle::ScalarsOf(
@@ -151,6 +143,16 @@ void UpdateOracle::Check(const StepRecord& record, const StepOutcome& outcome,
     CheckWeight(record, tensors_[i], activations, sink);
     CheckTensor(record, updated ? &scalars : nullptr, tensors_[i], sink);
   });
+  if (updated) Remember(scalars);
+}
+
+void UpdateOracle::Remember(const Scalars& scalars) {
+  if (StoresMoments()) {
+    keeps_moments_ = true;
+    remembered_.clear();
+  } else {
+    remembered_.push_back(scalars);
+  }
 }
 
 void UpdateOracle::CheckNorm(const StepRecord& record,
@@ -227,65 +229,85 @@ void UpdateOracle::CheckWeight(const StepRecord& record, const Tensor& tensor,
   sink.Add(tensor.module + "_weight", comparison);
 }
 
-/// Updates the moments of one element and returns the new parameter before its
-/// rounding.
-Estimate UpdateOracle::Updated(const Scalars& s, float parameter,
-                               float gradient, Number& first, Number& second) {
-  const auto scale = [](const Number& a, double factor) {
-    return Number{a.exact * factor, a.bound * std::fabs(factor),
-                  a.variance * factor * factor};
-  };
-  const auto add = [](const Number& a, const Number& b) {
-    return Number{a.exact + b.exact, a.bound + b.bound,
-                  a.variance + b.variance};
-  };
-  // Returns the result of `roundings` FP32 operations, of which the first gives
-  // `a`.
-  const auto rounded = [](const Number& a, double roundings = 1) {
-    const double size = std::fabs(a.exact) + a.bound;
-    if (size <= oracle::kTiny / 2) return Number{};  // certainly underflows
-    return Number{a.exact,
-                  a.bound +
-                      roundings * (1 + 0x1p-20) * oracle::kUnitRoundoff * size +
-                      oracle::kTiny,
-                  a.variance + oracle::kRoundingVariance * a.exact * a.exact};
-  };
+UpdateOracle::Number UpdateOracle::Number::Scaled(double factor) const {
+  return {exact * factor, bound * std::fabs(factor),
+          variance * factor * factor};
+}
+
+UpdateOracle::Number UpdateOracle::Number::Plus(const Number& b) const {
+  return {exact + b.exact, bound + b.bound, variance + b.variance};
+}
+
+UpdateOracle::Number UpdateOracle::Number::Rounded(double roundings) const {
+  const double size = std::fabs(exact) + bound;
+  if (size <= oracle::kTiny / 2) return {};  // certainly underflows
+  return {exact,
+          bound + roundings * (1 + 0x1p-20) * oracle::kUnitRoundoff * size +
+              oracle::kTiny,
+          variance + oracle::kRoundingVariance * exact * exact};
+}
+
+/// Updates the moments of one element.
+void UpdateOracle::Advance(const Scalars& s, float gradient, Number& first,
+                           Number& second) {
   const Number h =
-      rounded(Number{static_cast<double>(gradient) * s.clip, 0.0, 0.0});
-  first = rounded(
-      add(scale(first, s.beta1), rounded(scale(h, s.one_minus_beta1))), 2);
+      Number{static_cast<double>(gradient) * s.clip, 0.0, 0.0}.Rounded();
+  first = first.Scaled(s.beta1)
+              .Plus(h.Scaled(s.one_minus_beta1).Rounded())
+              .Rounded(2);
   // h is a factor twice, so its error counts twice.
   const double twice = 2 * std::fabs(h.exact) + h.bound;
   const Number square = {h.exact * h.exact, h.bound * twice,
                          4 * h.exact * h.exact * h.variance};
-  second = rounded(
-      add(scale(second, s.beta2), rounded(scale(square, s.one_minus_beta2), 2)),
-      2);
+  second = second.Scaled(s.beta2)
+               .Plus(square.Scaled(s.one_minus_beta2).Rounded(2))
+               .Rounded(2);
+}
 
+/// Returns the new parameter before its rounding.
+Estimate UpdateOracle::Updated(const Scalars& s, float parameter,
+                               const Number& first, const Number& second) {
   const double root = std::sqrt(second.exact);
   const double near_zero = std::sqrt(second.bound);
   // |sqrt(x + e) - sqrt(x)| exceeds neither sqrt(e) nor e / sqrt(x).
   const Number deviation = {
       root, root > 0.0 ? std::min(near_zero, second.bound / root) : near_zero,
       root > 0.0 ? second.variance / (4 * second.exact) : 0.0};
-  const Number denominator = rounded(
-      add(rounded(scale(rounded(deviation), 1.0 / s.bias2_sqrt)), {s.eps}));
-  const Number step = rounded(scale(first, s.step_size));
+  const Number denominator = deviation.Rounded()
+                                 .Scaled(1.0 / s.bias2_sqrt)
+                                 .Rounded()
+                                 .Plus({s.eps})
+                                 .Rounded();
+  const Number step = first.Scaled(s.step_size).Rounded();
   const double quotient = step.exact / denominator.exact;
   const double room = denominator.exact - denominator.bound;
   const double size = denominator.exact * denominator.exact;
-  const Number change = rounded(
-      {quotient,
-       room > 0.0
-           ? (step.bound + std::fabs(quotient) * denominator.bound) / room
-           : HUGE_VAL,
-       (step.variance + quotient * quotient * denominator.variance) / size});
+  const Number change =
+      Number{
+          quotient,
+          room > 0.0
+              ? (step.bound + std::fabs(quotient) * denominator.bound) / room
+              : HUGE_VAL,
+          (step.variance + quotient * quotient * denominator.variance) / size}
+          .Rounded();
   const Number kept =
-      rounded({static_cast<double>(parameter) * s.decay, 0.0, 0.0});
-  const Number result = add(kept, scale(change, -1.0));
+      Number{static_cast<double>(parameter) * s.decay, 0.0, 0.0}.Rounded();
+  const Number result = kept.Plus(change.Scaled(-1.0));
   return {.exact = result.exact,
           .bound = result.bound,
           .noise = std::sqrt(result.variance)};
+}
+
+/// Returns the moments of element `i` before the step's update.
+std::pair<UpdateOracle::Number, UpdateOracle::Number> UpdateOracle::MomentsOf(
+    const Tensor& tensor, size_t i) const {
+  if (keeps_moments_) return {tensor.first[i], tensor.second[i]};
+  std::pair<Number, Number> moments;
+  for (size_t update = 0; update < remembered_.size(); ++update) {
+    Advance(remembered_[update], tensor.gradients[update][i], moments.first,
+            moments.second);
+  }
+  return moments;
 }
 
 /// If `scalars` is null, there is no update.
@@ -296,13 +318,28 @@ void UpdateOracle::CheckTensor(const StepRecord& record, const Scalars* scalars,
   const Matrix<float>& change = record.At(tensor.module + "_update").values;
   Comparison parameters(Grid::kFp32);
   Comparison changes(Grid::kFp32);
+  const bool stores = scalars != nullptr && StoresMoments();
+  std::vector<float> gradients;
+  if (stores) {
+    tensor.first.resize(tensor.parameter.size());
+    tensor.second.resize(tensor.parameter.size());
+  } else if (scalars != nullptr) {
+    gradients.reserve(tensor.parameter.size());
+  }
   size_t i = 0;
   tensor.sample.ForEach([&](size_t r, size_t c) {
     float& before = tensor.parameter[i];
     if (scalars != nullptr) {
+      auto [first, second] = MomentsOf(tensor, i);
+      Advance(*scalars, gradient(r, c), first, second);
       parameters.Add(r, c, after(r, c),
-                     Updated(*scalars, before, gradient(r, c), tensor.first[i],
-                             tensor.second[i]));
+                     Updated(*scalars, before, first, second));
+      if (stores) {
+        tensor.first[i] = first;
+        tensor.second[i] = second;
+      } else {
+        gradients.push_back(gradient(r, c));
+      }
     } else {
       parameters.AddExact(r, c, after(r, c), before);
     }
@@ -310,6 +347,8 @@ void UpdateOracle::CheckTensor(const StepRecord& record, const Scalars* scalars,
     before = after(r, c);
     ++i;
   });
+  if (stores) tensor.gradients.clear();
+  if (!gradients.empty()) tensor.gradients.push_back(std::move(gradients));
   parameters.AddUnseen(tensor.sample);
   changes.AddUnseen(tensor.sample);
   sink.Add(tensor.module + "_parameter", parameters);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "isoloss/base/executor.h"
@@ -47,6 +48,9 @@ class UpdateOracle {
                const model::ParameterSet& initial,
                const Sampling& sampling = {});
 
+  /// Returns how many bytes an element that is seen takes in so many steps.
+  static size_t BytesPerElement(int64_t steps);
+
   /// The next step to be checked uses these selection biases, [MoE layers, E].
   MatrixView<const float> expert_bias() const { return expert_bias_.view(); }
 
@@ -68,16 +72,41 @@ class UpdateOracle {
     double exact = 0.0;
     double bound = 0.0;
     double variance = 0.0;
+
+    Number Scaled(double factor) const;
+    Number Plus(const Number& b) const;
+    /// Returns the result of `roundings` FP32 operations, of which the first
+    /// gives this number.
+    Number Rounded(double roundings = 1) const;
   };
   struct Tensor {
     std::string module;
     oracle::Sample sample;
     // The elements that are seen have these values, in the order of the sample.
     std::vector<float> parameter;
+    /// They belong to the updates in remembered_.
+    std::vector<std::vector<float>> gradients;
+    /// They are empty as long as the gradients stand for them.
     std::vector<Number> first;
     std::vector<Number> second;
   };
-  struct Scalars;
+  /// The step's factors and summands are computed in double and rounded to FP32
+  /// once.
+  struct Scalars {
+    double decay;
+    double beta1;
+    double one_minus_beta1;
+    double beta2;
+    double one_minus_beta2;
+    double step_size;
+    double bias2_sqrt;
+    double eps;
+    double clip;
+  };
+
+  /// Moments take as much memory as 12 gradients, but many elements have few
+  /// steps. So they follow anew from up to so many remembered gradients.
+  static constexpr size_t kRemembered = 4;
 
   void CheckNorm(const StepRecord& record, const StepOutcome& outcome,
                  ReportSink& sink) const;
@@ -86,15 +115,24 @@ class UpdateOracle {
                    oracle::Grid activations, ReportSink& sink) const;
   void CheckTensor(const StepRecord& record, const Scalars* scalars,
                    Tensor& tensor, ReportSink& sink) const;
+  bool StoresMoments() const {
+    return keeps_moments_ || remembered_.size() == kRemembered;
+  }
+  void Remember(const Scalars& scalars);
+  std::pair<Number, Number> MomentsOf(const Tensor& tensor, size_t i) const;
+  static void Advance(const Scalars& scalars, float gradient, Number& first,
+                      Number& second);
   static oracle::Estimate Updated(const Scalars& scalars, float parameter,
-                                  float gradient, Number& first,
-                                  Number& second);
+                                  const Number& first, const Number& second);
   Scalars ScalarsOf(const runlog::StepRow& row) const;
 
   const train::TrainConfig train_;
   const size_t dense_layers_;
   int64_t steps_ = 0;
   std::vector<Tensor> tensors_;
+  /// These updates came first; there are none once moments are kept.
+  std::vector<Scalars> remembered_;
+  bool keeps_moments_ = false;
   Matrix<float> expert_bias_;
 };
 
