@@ -23,6 +23,7 @@
 #include "isoloss/report/heartbeat.h"
 #include "isoloss/report/log_document.h"
 #include "isoloss/step_checks/probe_cases.h"
+#include "isoloss/step_checks/probe_memory.h"
 #include "isoloss/system/interrupt.h"
 #include "isoloss/train/batch_shares.h"
 #include "isoloss/train/cost.h"
@@ -72,6 +73,11 @@ ExitCode Probe(const ProbeArguments& arguments) {
   train::CheckMemory(experiment, crew);
   const std::vector<const train::Arm*> arms =
       campaign::ArmsNamed(experiment, request.arm);
+  for (const train::Arm* arm : arms) {
+    step_checks::CheckProbeMemory(
+        experiment, *arm, inspection::ProbeOptionsOf(request, experiment, *arm),
+        crew.side_by_side);
+  }
   const uint64_t seed = request.seed.value_or(experiment.train.seeds.front());
   const corpus::Corpus corpus = train::LoadCorpusOf(experiment);
   const std::unique_ptr<Executor> executor = MakeExecutor(crew);

@@ -149,14 +149,6 @@ train::Arm WithEarlyPhases(const train::Arm& arm,
   return early;
 }
 
-/// Returns how many steps a case needs to look at all phases of an arm; 0 if it
-/// has one.
-int64_t StepsOfPhases(const train::Arm& arm) {
-  return arm.then.empty() ? 0
-                          : runlog::kProbedStepsOfPhase *
-                                (static_cast<int64_t>(arm.then.size()) + 1);
-}
-
 /// Holds the arguments of ProbeArm.
 struct Subject {
   const train::Experiment& original;
@@ -330,6 +322,12 @@ CaseFunction FunctionOf(const ProbeCase& probe_case) {
 }
 
 }  // namespace
+
+int64_t StepsOfPhases(const train::Arm& arm) {
+  return arm.then.empty() ? 0
+                          : runlog::kProbedStepsOfPhase *
+                                (static_cast<int64_t>(arm.then.size()) + 1);
+}
 
 runlog::ProbeLog ProbeArm(const train::Experiment& experiment,
                           const train::Arm& arm, uint64_t seed,

@@ -56,6 +56,10 @@ struct ProbeOptions {
   std::function<void(const std::string& probe_case, int64_t step)> on_step = {};
 };
 
+/// Returns how many steps a case needs to look at all phases of an arm; 0 if it
+/// has one.
+int64_t StepsOfPhases(const train::Arm& arm);
+
 /// An arm with several recipes has each but the last for
 /// runlog::kProbedStepsOfPhase steps in all cases but `plain`, which run for as
 /// many steps more as that needs. Each step's batch is computed in one share,
@@ -69,7 +73,7 @@ struct ProbeOptions {
 ///          do not fit the experiment; as ProbePrecision.
 /// Exact    rows depend on the experiment, the arm, the seed, the corpus and
 ///          what `hooks` do; not on the executor. So do samples.
-/// Cost     memory: all tensors of one step, and 8 bytes a token of the corpus.
+/// Cost     memory: EstimatedProbeBytes, and 8 bytes a token of the corpus.
 runlog::ProbeLog ProbeArm(const train::Experiment& experiment,
                           const train::Arm& arm, uint64_t seed,
                           const corpus::Corpus& corpus, Executor& executor,

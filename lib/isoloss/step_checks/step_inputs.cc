@@ -45,8 +45,7 @@ class Lister {
   }
 
   void AddParameters() {
-    for (const model::ParameterSpec& parameter :
-         model::ParametersOf(config_)) {
+    for (const model::ParameterSpec& parameter : model::ParametersOf(config_)) {
       for (const char* kind : {"_weight", "_wgrad", "_parameter", "_update"}) {
         Add(parameter.module + kind, parameter.groups() * parameter.rows(),
             parameter.cols());

@@ -18,6 +18,7 @@
 #include "isoloss/init/pilot.h"
 #include "isoloss/logs/log_files.h"
 #include "isoloss/step_checks/known_recipes.h"
+#include "isoloss/step_checks/probe_memory.h"
 #include "isoloss/system/interrupt.h"
 #include "isoloss/train/arm_recipes.h"
 #include "isoloss/train/batch_shares.h"
@@ -343,9 +344,16 @@ class Verifier {
 
   /// Refuses probes whose whole batches would need too much memory.
   void CheckProbeMemory() const {
+    if (!Probes()) return;
     train::Experiment whole = plan_.experiment;
-    if (!Probes() || train::TakeWholeBatches(whole).empty()) return;
-    train::CheckMemory(whole, train::CrewFor(whole, WithoutProbe().size()));
+    train::TakeWholeBatches(whole);
+    const std::vector<std::string> arms = WithoutProbe();
+    const Crew crew = train::CrewFor(whole, arms.size());
+    train::CheckMemory(whole, crew);
+    for (const std::string& arm : arms) {
+      step_checks::CheckProbeMemory(whole, train::ArmNamed(whole, arm), {},
+                                    crew.side_by_side);
+    }
   }
 
   /// Finds logs of other seeds, and says which of them are left out.
