@@ -47,7 +47,7 @@ TEST_P(RowFormsTest, HaveTheBitsOfTheDefinition) {
 /// Blocks keep rows in their shared memory, but not such wide ones.
 TEST_P(RowFormsTest, HaveTheBitsOfTheDefinitionInWideRows) {
   const auto& [operation, device] = GetParam();
-  for (const size_t cols : {5200, 11001}) {
+  for (const size_t cols : {5200, 11001, 11008}) {
     kernels::rowwise_operations::ExpectDefinedBits(operation, 34, cols,
                                                    *device.executor);
   }

@@ -28,11 +28,10 @@ template <uint32_t kColumns>
 using CausalTile =
     TileShape<kBlockQueries, kColumns, 2, 1, 512 / (2 * kColumns)>;
 
-/// Columns of a head as one side of products. In quads: they are aligned, and
-/// so is each row.
+/// One side of products consists of columns of a head.
 struct CausalSide {
   kernels::HeadColumns<const float> columns;
-  bool in_quads;
+  bool has_quads;  ///< they are aligned, and so is each row
 
   /// Returns rows as rows of an operand, whose steps are the columns.
   constexpr Side Rows(size_t first, size_t count, size_t head) const {
@@ -43,7 +42,7 @@ struct CausalSide {
   constexpr Side Columns(size_t first, size_t head) const {
     return {.values = {columns.Row(first, head), 1, columns.matrix.stride()},
             .readable_rows = columns.width,
-            .has_quads = in_quads};
+            .has_quads = has_quads};
   }
 };
 
@@ -62,22 +61,21 @@ struct CausalScoreTiles : ProductTile<CausalTile<kBlockQueries>> {
     const auto [entry, number] = of.Find(block.index());
     const size_t keys = entry->keys();
     const size_t first = number * kBlockQueries;
-    const auto rows = static_cast<uint32_t>(entry->rows);
-    const uint32_t cols = Clipped(keys - first, kBlockQueries);
+    const TileExtent tile = {static_cast<uint32_t>(entry->rows),
+                             Clipped(keys - first, kBlockQueries)};
     const Side a =
         left.Rows(entry->begin + entry->first, entry->rows, entry->head);
-    const Side b = right.Rows(entry->begin + first, cols, entry->head);
+    const Side b = right.Rows(entry->begin + first, tile.cols, entry->head);
     typename Block::template PerThread<Sums> sums;
-    SumSteps(block, a, 0, b, 0, {rows, cols}, 0,
+    SumSteps(block, a, 0, b, 0, tile, 0,
              static_cast<uint32_t>(left.columns.width), sums);
     float* const to = scores + entry->place + first;
-    block.Each([&sums, to, keys, rows, cols](size_t thread) {
-      ForEachSum([&sums, to, keys, rows, cols, thread](uint32_t i, uint32_t j) {
-        const uint32_t row = Shape::RowOf(static_cast<uint32_t>(thread), i);
-        const uint32_t col = Shape::ColOf(static_cast<uint32_t>(thread), j);
-        if (row < rows && col < cols)
-          to[row * keys + col] = sums[thread].of[i][j];
-      });
+    block.Each([&sums, &tile, to, keys](size_t thread) {
+      ForEachElementAt(
+          to, keys, tile, thread,
+          [of = &sums[thread]](uint32_t i, uint32_t j, float& score) {
+            score = of->of[i][j];
+          });
     });
   }
 };
@@ -102,27 +100,24 @@ struct CausalOutputTiles : ProductTile<CausalTile<kColumns>> {
   template <typename Block>
   constexpr void operator()(Block& block) const {
     // The longest chains are begun first.
-    const auto [place, tile] = PlaceOf(block.index(), tiles());
+    const auto [place, number] = PlaceOf(block.index(), tiles());
     const ScoreBlock& entry = of[count - 1 - place];
     const auto keys = static_cast<uint32_t>(entry.keys());
-    const auto rows = static_cast<uint32_t>(entry.rows);
-    const auto first = static_cast<uint32_t>(tile) * Shape::kCols;
-    const uint32_t cols = Clipped(out.width - first, Shape::kCols);
+    const auto first = static_cast<uint32_t>(number) * Shape::kCols;
+    const TileExtent tile = {static_cast<uint32_t>(entry.rows),
+                             Clipped(out.width - first, Shape::kCols)};
     const Side a = {.values = {scores + entry.place, keys, 1},
-                    .readable_rows = rows};
+                    .readable_rows = tile.rows};
     typename Block::template PerThread<Sums> sums;
     Tile::SumSteps(block, a, 0, right.Columns(entry.begin, entry.head), first,
-                   {rows, cols}, 0, keys, sums);
-    const size_t stride = out.matrix.stride();
+                   tile, 0, keys, sums);
     float* const to = out.Row(entry.begin + entry.first, entry.head) + first;
-    block.Each([this, &sums, to, stride, rows, cols](size_t thread) {
-      Tile::ForEachSum([&](uint32_t i, uint32_t j) {
-        const uint32_t row = Shape::RowOf(static_cast<uint32_t>(thread), i);
-        const uint32_t col = Shape::ColOf(static_cast<uint32_t>(thread), j);
-        if (row >= rows || col >= cols) return;
-        to[row * stride + col] =
-            kernels::Rounded(sums[thread].of[i][j], rounding);
-      });
+    block.Each([this, &sums, &tile, to](size_t thread) {
+      Tile::ForEachElementAt(
+          to, out.matrix.stride(), tile, thread,
+          [this, of = &sums[thread]](uint32_t i, uint32_t j, float& element) {
+            element = kernels::Rounded(of->of[i][j], rounding);
+          });
     });
   }
 };
@@ -202,13 +197,8 @@ struct KeySumTiles : ProductTile<CausalTile<kColumns>> {
   template <typename Use>
   constexpr void ForEachElementOf(const Task& task, size_t thread,
                                   const Use& use) const {
-    const size_t stride = sums.matrix.stride();
-    Tile::ForEachSum([&](uint32_t i, uint32_t j) {
-      const uint32_t row = Shape::RowOf(static_cast<uint32_t>(thread), i);
-      const uint32_t col = Shape::ColOf(static_cast<uint32_t>(thread), j);
-      if (row >= task.tile.rows || col >= task.tile.cols) return;
-      use(i, j, task.to[row * stride + col]);
-    });
+    Tile::ForEachElementAt(task.to, sums.matrix.stride(), task.tile, thread,
+                           use);
   }
 
   template <typename Block, typename PerThread>

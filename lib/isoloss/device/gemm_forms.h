@@ -82,7 +82,7 @@ class ProductList {
     const double small = cycles_of(SmallTile(), kSmall);
     const double least = std::min({large, medium, small});
     if constexpr (!kPieces) {
-      // Sums of pieces take the registers that it needs.
+      // Sums of pieces need the registers of this tile.
       if (cycles_of(HugeTile(), kHuge) <= least) {
         return Multiply<HugeTile, kPieces>();
       }

@@ -212,6 +212,20 @@ struct ProductTile {
     }
   }
 
+  /// Calls use(i, j, element) for each element of a thread that the tile has;
+  /// the first one of the tile is at `to`.
+  template <typename Use>
+  static constexpr void ForEachElementAt(float* to, size_t stride,
+                                         const TileExtent& tile, size_t thread,
+                                         const Use& use) {
+    ForEachSum([&](uint32_t i, uint32_t j) {
+      const uint32_t row = Shape::RowOf(static_cast<uint32_t>(thread), i);
+      const uint32_t col = Shape::ColOf(static_cast<uint32_t>(thread), j);
+      if (row >= tile.rows || col >= tile.cols) return;
+      use(i, j, to[row * stride + col]);
+    });
+  }
+
   /// Sets sums of a tile to the chains over steps [begin, end). One slab is
   /// multiplied while the next ones are on their way.
   template <typename Block, typename PerThread>

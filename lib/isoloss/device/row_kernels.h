@@ -77,7 +77,7 @@ constexpr void FoldRows(Block& block, size_t rows, const Lane& lane_sum,
 /// Base of kernels whose blocks keep their rows.
 struct KeptRowKernel {
   static constexpr size_t kThreads = kRowThreads;
-  /// A processor has room for ten such blocks.
+  /// An H100's processor has room for ten such blocks.
   using Room = RowRoom<5120>;
   struct Shared : SharedRows {
     Room room;

@@ -9,16 +9,6 @@
 namespace isoloss::kernels {
 namespace {
 
-template <typename T>
-MatrixView<T> QueriesOf(const HeadColumns<T>& columns,
-                        const ScoreBlock& block) {
-  return columns.Of(block.head, block.begin + block.first, block.rows);
-}
-template <typename T>
-MatrixView<T> KeysOf(const HeadColumns<T>& columns, const ScoreBlock& block) {
-  return columns.Of(block.head, block.begin, block.keys());
-}
-
 void RequireWidth(const char* where, size_t width, size_t expected) {
   if (width == expected) return;
   ThrowError(ErrorKind::kShape,

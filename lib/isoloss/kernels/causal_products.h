@@ -20,6 +20,17 @@
 
 namespace isoloss::kernels {
 
+/// Returns what a block's queries, or keys, have of the columns of its head.
+template <typename T>
+MatrixView<T> QueriesOf(const HeadColumns<T>& columns,
+                        const ScoreBlock& block) {
+  return columns.Of(block.head, block.begin + block.first, block.rows);
+}
+template <typename T>
+MatrixView<T> KeysOf(const HeadColumns<T>& columns, const ScoreBlock& block) {
+  return columns.Of(block.head, block.begin, block.keys());
+}
+
 /// scores = left right^T for the queries and the keys of a block, over the
 /// width of their columns. Scores of keys that a query does not see are
 /// unspecified.

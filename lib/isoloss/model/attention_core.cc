@@ -12,7 +12,9 @@ namespace isoloss::model {
 namespace {
 
 using kernels::Contraction;
+using kernels::KeysOf;
 using kernels::Operand;
+using kernels::QueriesOf;
 using kernels::ScoreBlock;
 using kernels::ScoreWave;
 using precision::GemmRole;
@@ -100,17 +102,6 @@ class AttentionPass {
   }
 
  private:
-  template <typename T>
-  static MatrixView<T> QueriesOf(const HeadColumns<T>& columns,
-                                 const ScoreBlock& b) {
-    return columns.Of(b.head, b.begin + b.first, b.rows);
-  }
-  template <typename T>
-  static MatrixView<T> KeysOf(const HeadColumns<T>& columns,
-                              const ScoreBlock& b) {
-    return columns.Of(b.head, b.begin, b.keys());
-  }
-
   void PackColumns(const HeadColumns<const float>& columns,
                    std::vector<kernels::PackedOperand>& packed) {
     packed.resize(in_.document_ends.size() * in_.queries.heads);
