@@ -108,7 +108,7 @@ class Probe(ProgramTest):
         # Steps of which the first would take longer than this test.
         result = self.run_isoloss(
             "probe", "tiny.toml", "--arm", "bf16", "--reference", "mxfp8",
-            "--set", "train.sequences_per_batch=65536", "--out", "nothing")
+            "--set", "train.sequences_per_batch=4096", "--out", "nothing")
 
         self.assert_refused(result, "`mxfp8`", "quantises", "Name a BF16 arm.")
         self.assert_no_files("nothing")

@@ -94,14 +94,14 @@ TEST(ProbeMemory, RefusesWhatFitsOnlyWithoutTheRecord) {
       train::CheckMemory(experiment, {.workers = 1, .side_by_side = 1}));
   EXPECT_THAT(
       Refusal(experiment, 1),
-      AllOf(HasSubstr("experiment.toml: 1 probe of arm bf16 needs at "
-                      "least "),
+      AllOf(HasSubstr("experiment.toml: 1 probe of arm bf16 needs "
+                      "about "),
             HasSubstr(" GiB, because a probe keeps all tensors of a "
                       "step, but this machine has "),
             HasSubstr("Lower train.sequences_per_batch, "
                       "data.sequence_length or the sizes of [model].")));
   EXPECT_THAT(Refusal(experiment, 2),
-              AllOf(HasSubstr("2 probes side by side of arm bf16 need at"),
+              AllOf(HasSubstr("2 probes side by side of arm bf16 need about"),
                     HasSubstr("parallel.workers")));
 }
 

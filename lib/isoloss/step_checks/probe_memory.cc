@@ -14,6 +14,11 @@ namespace {
 
 double Real(size_t size) { return static_cast<double>(size); }
 
+double TokensOf(const train::Experiment& experiment) {
+  return Real(experiment.train.sequences_per_batch) *
+         Real(experiment.data.sequence_length);
+}
+
 /// Returns the bytes of a run in the host's memory. Nothing but the default is
 /// the host.
 double RunBytes(const train::Experiment& experiment) {
@@ -21,8 +26,16 @@ double RunBytes(const train::Experiment& experiment) {
   return on_host ? train::EstimatedBytes(experiment) : 0.0;
 }
 
+/// Two threads may check dgrad and wgrad of the head at the same time. Each
+/// copies the logits' gradient and an operand of the model's width.
+double OperandBytes(const train::Experiment& experiment) {
+  constexpr double kCopies = 2;
+  return kCopies * TokensOf(experiment) * sizeof(float) *
+         (Real(experiment.model.vocab_size) + Real(experiment.model.dim));
+}
+
 /// A sample's elements take next to nothing.
-double OracleBytes(const train::Experiment& experiment, const train::Arm& arm,
+double MomentBytes(const train::Experiment& experiment, const train::Arm& arm,
                    const ProbeOptions& options) {
   if (!options.full && IsLarge(experiment)) return 0.0;
   const int64_t steps = std::min(
@@ -35,8 +48,7 @@ double OracleBytes(const train::Experiment& experiment, const train::Arm& arm,
 }  // namespace
 
 double EstimatedRecordBytes(const train::Experiment& experiment) {
-  const double tokens = Real(experiment.train.sequences_per_batch) *
-                        Real(experiment.data.sequence_length);
+  const double tokens = TokensOf(experiment);
   const model::Graph graph = model::GraphOf(experiment.model);
   double values = 0;
   for (const model::GraphTensor& tensor : graph.tensors) {
@@ -54,7 +66,8 @@ double EstimatedProbeBytes(const train::Experiment& experiment,
                            const train::Arm& arm, const ProbeOptions& options) {
   const double recorded =
       RunBytes(experiment) + EstimatedRecordBytes(experiment);
-  const double checked = recorded + OracleBytes(experiment, arm, options);
+  const double checked = recorded + MomentBytes(experiment, arm, options) +
+                         OperandBytes(experiment);
   return options.reference == nullptr ? checked
                                       : std::max(checked, 2 * recorded);
 }
@@ -68,7 +81,7 @@ void CheckProbeMemory(const train::Experiment& experiment,
       EstimatedProbeBytes(experiment, arm, options) * side_by_side;
   if (needed <= available) return;
   ThrowError(ErrorKind::kConfig,
-             "{}: {} probe{} of arm {} need{} at least {:.1f} GiB, because a "
+             "{}: {} probe{} of arm {} need{} about {:.1f} GiB, because a "
              "probe keeps all tensors of a step, but this machine has {:.1f} "
              "GiB. Lower train.sequences_per_batch, data.sequence_length{} or "
              "the sizes of [model].",

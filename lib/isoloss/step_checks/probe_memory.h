@@ -10,11 +10,10 @@ namespace isoloss::step_checks {
 /// keeps. Rows that pad experts' lists are left out.
 double EstimatedRecordBytes(const train::Experiment& experiment);
 
-/// Returns the host's bytes that ProbeArm takes at the least: those of the run,
-/// of its record and of the oracle's moments, or those of two runs with a
-/// record each, if an arm is compared with a reference. It leaves out the
-/// operands of the products that are being checked. `experiment` must compute
-/// whole batches.
+/// Returns the host's bytes that ProbeArm takes, about. They are those of the
+/// run, of its record, of the oracle's moments and of the operands of the
+/// products that are being checked. A comparison with a reference takes two
+/// runs with a record each. `experiment` must compute whole batches.
 double EstimatedProbeBytes(const train::Experiment& experiment,
                            const train::Arm& arm, const ProbeOptions& options);
 
