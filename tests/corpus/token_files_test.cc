@@ -50,7 +50,8 @@ class TokenFilesTest : public ::testing::Test {
   static std::string Bytes(const std::vector<uint32_t>& tokens) {
     const std::vector<T> stored(tokens.begin(), tokens.end());
     std::string bytes(stored.size() * sizeof(T), '\0');
-    std::memcpy(bytes.data(), stored.data(), bytes.size());
+    // memcpy may not be given the null pointer of an empty vector.
+    if (!bytes.empty()) std::memcpy(bytes.data(), stored.data(), bytes.size());
     return bytes;
   }
 
