@@ -48,8 +48,6 @@ struct CausalSide {
 
 /// Computes scores of a block against kQueryBlock keys.
 struct CausalScoreTiles : ProductTile<CausalTile<kBlockQueries>> {
-  static constexpr uint32_t kBlocksOfProcessor = Shape::kBlocks;
-
   Table<ScoreBlock, &ScoreBlock::score_tiles_end> of;
   CausalSide left;
   CausalSide right;
@@ -86,7 +84,6 @@ struct CausalOutputTiles : ProductTile<CausalTile<kColumns>> {
   using Tile = ProductTile<CausalTile<kColumns>>;
   using typename Tile::Shape;
   using typename Tile::Sums;
-  static constexpr uint32_t kBlocksOfProcessor = Shape::kBlocks;
 
   const ScoreBlock* of;
   size_t count;
@@ -147,7 +144,6 @@ struct KeySumTiles : ProductTile<CausalTile<kColumns>> {
   using Tile = ProductTile<CausalTile<kColumns>>;
   using typename Tile::Shape;
   using typename Tile::Sums;
-  static constexpr uint32_t kBlocksOfProcessor = Shape::kBlocks;
 
   Table<ScoreBlock, &ScoreBlock::key_tiles_end> of;
   const float* scores;

@@ -173,6 +173,7 @@ class SideCopies {
 template <typename Shape_>
 struct ProductTile {
   using Shape = Shape_;
+  static constexpr uint32_t kBlocksOfProcessor = Shape::kBlocks;
   static constexpr uint32_t kThreads = Shape::kThreads;
   static constexpr uint32_t kThreadRows = Shape::kThreadRows;
   static constexpr uint32_t kThreadCols = Shape::kThreadCols;

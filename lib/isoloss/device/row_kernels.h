@@ -48,23 +48,32 @@ struct RowKernel {
   using Shared = SharedRows;
 };
 
-/// Calls use(row, local, sum) for each row of the block. The sum is the tree
-/// over the row's lanes, which lane_sum(row, lane) gives.
-template <typename Block, typename Lane, typename Use>
-constexpr void FoldRows(Block& block, const BlockRows& rows,
-                        const Lane& lane_sum, const Use& use) {
-  block.Each([&block, &rows, &lane_sum](size_t thread) {
+/// Calls use(row, local, result) for each row of the block. The result is
+/// fold(lanes) of the row's lanes, which of_lane(row, lane) gives.
+template <typename Block, typename Lane, typename Fold, typename Use>
+constexpr void ReduceRows(Block& block, const BlockRows& rows,
+                          const Lane& of_lane, const Fold& fold,
+                          const Use& use) {
+  block.Each([&block, &rows, &of_lane](size_t thread) {
     const size_t local = thread / kLanes;
     const size_t lane = thread % kLanes;
     if (local >= rows.count) return;
-    block.shared().lanes[local][lane] = lane_sum(rows.first + local, lane);
+    block.shared().lanes[local][lane] = of_lane(rows.first + local, lane);
   });
-  block.Each([&block, &rows, &use](size_t thread) {
+  block.Each([&block, &rows, &fold, &use](size_t thread) {
     const size_t local = thread / kLanes;
     if (local >= rows.count || thread % kLanes != 0) return;
-    use(rows.first + local, local,
-        kernels::FoldLanes(block.shared().lanes[local]));
+    use(rows.first + local, local, fold(block.shared().lanes[local]));
   });
+}
+
+/// Reduces rows by the tree over their lanes.
+template <typename Block, typename Lane, typename Use>
+constexpr void FoldRows(Block& block, const BlockRows& rows,
+                        const Lane& lane_sum, const Use& use) {
+  ReduceRows(
+      block, rows, lane_sum,
+      [](auto* lanes) { return kernels::FoldLanes(lanes); }, use);
 }
 
 template <typename Block, typename Lane, typename Use>

@@ -30,27 +30,27 @@ struct SoftmaxRow {
 template <typename Block, typename XOf, typename LengthOf>
 constexpr void FindLargest(Block& block, const BlockRows& rows, const XOf& x_of,
                            const LengthOf& length_of) {
-  block.Each([&](size_t thread) {
-    const size_t local = thread / kLanes;
-    const size_t lane = thread % kLanes;
-    if (local >= rows.count) return;
-    const float* const x = x_of(rows.first + local);
-    const size_t length = length_of(rows.first + local);
-    float largest = -std::numeric_limits<float>::infinity();
-    for (size_t i = lane; i < length; i += kLanes) {
-      largest = kernels::Larger(largest, x[i]);
-    }
-    block.shared().lanes[local][lane] = largest;
-  });
-  block.Each([&](size_t thread) {
-    const size_t local = thread / kLanes;
-    if (local >= rows.count || thread % kLanes != 0) return;
-    float largest = block.shared().lanes[local][0];
-    for (size_t i = 1; i < kLanes; ++i) {
-      largest = kernels::Larger(largest, block.shared().lanes[local][i]);
-    }
-    block.shared().first[local] = largest;
-  });
+  ReduceRows(
+      block, rows,
+      [&x_of, &length_of](size_t row, size_t lane) {
+        const float* const x = x_of(row);
+        const size_t length = length_of(row);
+        float largest = -std::numeric_limits<float>::infinity();
+        for (size_t i = lane; i < length; i += kLanes) {
+          largest = kernels::Larger(largest, x[i]);
+        }
+        return largest;
+      },
+      [](float* lanes) {
+        float largest = lanes[0];
+        for (size_t i = 1; i < kLanes; ++i) {
+          largest = kernels::Larger(largest, lanes[i]);
+        }
+        return largest;
+      },
+      [&block](size_t, size_t local, float largest) {
+        block.shared().first[local] = largest;
+      });
 }
 
 /// Writes a thread's part of the exponentials of a row, which may be in place.

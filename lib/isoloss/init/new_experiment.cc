@@ -161,10 +161,6 @@ void CheckRequest(const NewExperiment& request, const fs::path& file) {
   for (const fs::path& path : request.paths) CheckPath(path);
 }
 
-size_t TokensPerStep(const train::Experiment& experiment) {
-  return experiment.train.sequences_per_batch * experiment.data.sequence_length;
-}
-
 /// Returns the number of held-out windows that share no label. More than
 /// kEnough are not needed to tell arms apart.
 size_t EvaluatedSequences(const train::Experiment& experiment,
@@ -178,7 +174,8 @@ size_t EvaluatedSequences(const train::Experiment& experiment,
 
 void CheckLength(const train::Experiment& experiment,
                  const corpus::Corpus& corpus) {
-  const size_t fewest = FewestTrainingTokens(TokensPerStep(experiment));
+  const auto tokens = static_cast<size_t>(train::TokensPerStep(experiment));
+  const size_t fewest = FewestTrainingTokens(tokens);
   if (corpus.training().count >= fewest) return;
   const auto needed =
       static_cast<size_t>(static_cast<double>(fewest) /
@@ -187,15 +184,14 @@ void CheckLength(const train::Experiment& experiment,
   ThrowError(ErrorKind::kConfig,
              "corpus: holds {} tokens, but {} steps of {} tokens, which read "
              "each token {:g} times, need {}. Give more text.",
-             corpus.size(), kFewestSteps, TokensPerStep(experiment),
-             kMostReadings, needed);
+             corpus.size(), kFewestSteps, tokens, kMostReadings, needed);
 }
 
 double OracleSeconds(const train::Experiment& experiment,
                      const campaign::ArmRates& rates,
                      const std::string& candidate) {
-  const double flops = train::FlopsPerToken(experiment) *
-                       static_cast<double>(TokensPerStep(experiment));
+  const double flops =
+      train::FlopsPerToken(experiment) * train::TokensPerStep(experiment);
   const double steps = static_cast<double>(campaign::OracleSteps(
                            1, step_checks::ProbeCases().size())) *
                        static_cast<double>(campaign::kOracleStepCost);
@@ -245,7 +241,9 @@ class SizeChoice {
         most_steps_(std::min(
             {2 * train::PresetByName(request.preset).train.steps,
              kForetold * spread.steps,
-             MostSteps(corpus.training().count, TokensPerStep(experiment))})) {}
+             MostSteps(
+                 corpus.training().count,
+                 static_cast<size_t>(train::TokensPerStep(experiment)))})) {}
 
   /// Returns the best size, or the best one of so many steps.
   ExperimentSize Best(std::optional<int64_t> steps = std::nullopt) const {
@@ -429,7 +427,7 @@ void Describe(const NewExperiment& request, const corpus::Corpus& corpus,
   written.training_tokens = corpus.training().count;
   written.held_out_tokens = corpus.held_out().count;
   written.readings = static_cast<double>(experiment.train.steps) *
-                     static_cast<double>(TokensPerStep(experiment)) /
+                     train::TokensPerStep(experiment) /
                      static_cast<double>(corpus.training().count);
   written.training_seconds = campaign::TrainingSeconds(
       experiment, train::PlanRuns(experiment), RatesOf(written));

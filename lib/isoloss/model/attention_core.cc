@@ -24,6 +24,7 @@ using precision::GemmRole;
 constexpr size_t kWaveScores = size_t{1} << 16;
 /// In a memory that is not the host's, a wave has work for a whole device.
 constexpr size_t kDeviceWaveScores = size_t{1} << 25;
+
 size_t CountQuantized(
     std::initializer_list<const precision::GemmPrecision*> products) {
   return static_cast<size_t>(std::ranges::count_if(

@@ -1,23 +1,17 @@
 #include "isoloss/step_checks/probe_memory.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 
 #include "isoloss/base/error.h"
 #include "isoloss/model/graph.h"
 #include "isoloss/step_checks/sampling.h"
 #include "isoloss/step_checks/update_check.h"
+#include "isoloss/train/cost.h"
 
 namespace isoloss::step_checks {
 namespace {
 
 double Real(size_t size) { return static_cast<double>(size); }
-
-double TokensOf(const train::Experiment& experiment) {
-  return Real(experiment.train.sequences_per_batch) *
-         Real(experiment.data.sequence_length);
-}
 
 /// Returns the bytes of a run in the host's memory. Nothing but the default is
 /// the host.
@@ -30,7 +24,7 @@ double RunBytes(const train::Experiment& experiment) {
 /// copies the logits' gradient and an operand of the model's width.
 double OperandBytes(const train::Experiment& experiment) {
   constexpr double kCopies = 2;
-  return kCopies * TokensOf(experiment) * sizeof(float) *
+  return kCopies * train::TokensPerStep(experiment) * sizeof(float) *
          (Real(experiment.model.vocab_size) + Real(experiment.model.dim));
 }
 
@@ -48,7 +42,7 @@ double MomentBytes(const train::Experiment& experiment, const train::Arm& arm,
 }  // namespace
 
 double EstimatedRecordBytes(const train::Experiment& experiment) {
-  const double tokens = TokensOf(experiment);
+  const double tokens = train::TokensPerStep(experiment);
   const model::Graph graph = model::GraphOf(experiment.model);
   double values = 0;
   for (const model::GraphTensor& tensor : graph.tensors) {
@@ -75,8 +69,7 @@ double EstimatedProbeBytes(const train::Experiment& experiment,
 void CheckProbeMemory(const train::Experiment& experiment,
                       const train::Arm& arm, const ProbeOptions& options,
                       int side_by_side) {
-  const double available =
-      Real(sysconf(_SC_PHYS_PAGES)) * Real(sysconf(_SC_PAGESIZE));
+  const double available = train::MachineBytes();
   const double needed =
       EstimatedProbeBytes(experiment, arm, options) * side_by_side;
   if (needed <= available) return;

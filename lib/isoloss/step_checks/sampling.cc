@@ -33,9 +33,8 @@ void AddRest(size_t size, const oracle::Sample& sample,
 }
 
 bool IsLarge(const train::Experiment& experiment) {
-  const auto tokens = static_cast<double>(experiment.train.sequences_per_batch *
-                                          experiment.data.sequence_length);
-  return train::FlopsPerToken(experiment) * tokens > kMostFullFlops;
+  return train::FlopsPerToken(experiment) * train::TokensPerStep(experiment) >
+         kMostFullFlops;
 }
 
 }  // namespace isoloss::step_checks

@@ -76,11 +76,6 @@ Experiment SmallModel(const Experiment& experiment) {
   return small;
 }
 
-double TokensPerStep(const Experiment& experiment) {
-  return static_cast<double>(experiment.train.sequences_per_batch) *
-         static_cast<double>(experiment.data.sequence_length);
-}
-
 /// Returns noise; the content of the tokens changes no time but that of
 /// routing.
 corpus::Corpus SomeCorpus(const Experiment& experiment) {
@@ -113,6 +108,16 @@ std::string SmallerShares(const ParallelConfig& parallel) {
 }
 
 }  // namespace
+
+double TokensPerStep(const Experiment& experiment) {
+  return static_cast<double>(experiment.train.sequences_per_batch) *
+         static_cast<double>(experiment.data.sequence_length);
+}
+
+double MachineBytes() {
+  return static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
+         static_cast<double>(sysconf(_SC_PAGESIZE));
+}
 
 double EstimatedDeviceBytes(const Experiment& experiment) {
   // Rounded operands of a layer's products are about a fifth of the rest; waves
@@ -199,8 +204,7 @@ void CheckMemory(const Experiment& experiment, const Crew& crew) {
         static_cast<double>(bytes) / 0x1p30,
         SmallerShares(experiment.parallel));
   }
-  const double available = static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
-                           static_cast<double>(sysconf(_SC_PAGESIZE));
+  const double available = MachineBytes();
   const double needed = EstimatedBytes(experiment) * crew.side_by_side;
   if (needed <= available) return;
   ThrowError(ErrorKind::kConfig,

@@ -27,6 +27,8 @@ size_t EstimatedLogBytes(const Experiment& experiment, size_t runs);
 /// Returns the most bytes that the checkpoints of all runs take at one time.
 double EstimatedCheckpointBytes(const Experiment& experiment, size_t runs);
 
+double TokensPerStep(const Experiment& experiment);
+
 /// Returns the floating-point operations of the products of one token, forward
 /// and backward: 6 for each weight that it meets, and attention's.
 double FlopsPerToken(const Experiment& experiment);
@@ -34,6 +36,9 @@ double FlopsPerToken(const Experiment& experiment);
 /// Returns how many of a model's values a token uses: all but those of routed
 /// experts that it is not sent to.
 double ActiveParameters(const model::ModelConfig& config);
+
+/// Returns the bytes of memory that this machine has.
+double MachineBytes();
 
 /// Refuses an experiment that the machine's memory can't hold: it would end in
 /// swapping or a kill.

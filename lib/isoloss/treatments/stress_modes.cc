@@ -10,6 +10,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/portable_math.h"
 #include "isoloss/model/parameters.h"
+#include "isoloss/train/batch_shares.h"
 
 namespace isoloss::treatments {
 namespace {
@@ -53,7 +54,7 @@ void MakeLong(train::Experiment& experiment) {
   const size_t sequences = std::max<size_t>(1, train.sequences_per_batch / 4);
   experiment.data.sequence_length *= train.sequences_per_batch / sequences;
   train.sequences_per_batch = sequences;
-  experiment.parallel.whole_batches = true;
+  train::TakeWholeBatches(experiment);
   experiment.log.eval_sequences =
       std::max<size_t>(1, experiment.log.eval_sequences / 4);
 }
