@@ -78,7 +78,7 @@ void OneOperand(benchmark::State& state, const formats::Quantization& spec,
   kernels::PreparedOperand prepared;
   Contest contest = Contest::OneThread();
   const size_t preparing =
-      contest.Add([&] { kernels::Prepare(operand, pieces, false, prepared); });
+      contest.Add([&] { kernels::Prepare(operand, pieces, {}, prepared); });
   Matrix<float> out(kInL2, kInL2);
   const size_t copying = contest.Add([&] {
     std::memcpy(out.data(), source.data(), source.size() * sizeof(float));

@@ -44,6 +44,10 @@ inline std::vector<QuantizedCase> QuantizedCases() {
   const Accumulation promoted{.interval = 16};
   const Accumulation hopper{&AccumulatorByName("hopper_f13"), 64};
   const Accumulation blackwell{&AccumulatorByName("blackwell_f25")};
+  const Accumulation hopper_bf16{&AccumulatorByName("hopper_bf16")};
+  const Accumulation ampere_bf16{&AccumulatorByName("ampere_bf16"), 48};
+  const Accumulation blackwell_fp4{&AccumulatorByName("blackwell_fp4")};
+  const Accumulation cdna3{&AccumulatorByName("cdna3_fp8")};
   const Accumulation bf16{.interval = 32, .outer = Rounding::kBf16};
   return {
       {"tensor", tensor, tensor},
@@ -62,6 +66,10 @@ inline std::vector<QuantizedCase> QuantizedCases() {
       {"mx_bf16_sums", mx, mx, bf16},
       {"hopper", tensor, tensor, hopper},
       {"blackwell", mx, mx, blackwell},
+      {"hopper_bf16", mx, nvfp4, hopper_bf16},
+      {"ampere_bf16", mx, mx, ampere_bf16},
+      {"blackwell_fp4", nvfp4, nvfp4_square, blackwell_fp4},
+      {"cdna3", mx, mx, cdna3},
   };
 }
 

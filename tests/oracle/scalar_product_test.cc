@@ -54,8 +54,11 @@ std::vector<Case> Cases() {
       &kernels::AccumulatorByName("blackwell_f25")};
   const kernels::Accumulation bf16{.interval = 32,
                                    .outer = kernels::Rounding::kBf16};
-  kernels::Accumulation hopper_bf16 = hopper;
-  hopper_bf16.outer = kernels::Rounding::kBf16;
+  kernels::Accumulation bf16_hopper = hopper;
+  bf16_hopper.outer = kernels::Rounding::kBf16;
+  const auto by = [](const char* name, size_t interval = 0) {
+    return kernels::Accumulation{&kernels::AccumulatorByName(name), interval};
+  };
   return {{"plain", std::nullopt, std::nullopt},
           {"mx", mx, mx},
           {"mx left", mx, std::nullopt},
@@ -73,13 +76,21 @@ std::vector<Case> Cases() {
           {"nvfp4 whole", nvfp4_rht_sr, nvfp4_rht},
           {"delayed", delayed, tensor},
           {"hopper", tile, square, hopper},
-          {"hopper, bf16 sums", tensor, tensor, hopper_bf16},
+          {"hopper, bf16 sums", tensor, tensor, bf16_hopper},
           {"hopper mx", mx, mx, hopper},
           {"hopper pow2", pow2, pow2, hopper},
           {"hopper delayed", mx_delayed, mx, hopper},
           {"blackwell mx", mx, mx, blackwell},
           {"blackwell nvfp4", nvfp4, nvfp4, blackwell},
-          {"blackwell half", mx, std::nullopt, blackwell}};
+          {"blackwell half", mx, std::nullopt, blackwell},
+          {"blackwell fp4", nvfp4, nvfp4_square, by("blackwell_fp4")},
+          {"hopper bf16", std::nullopt, std::nullopt, by("hopper_bf16")},
+          {"hopper bf16 of mx", mx, mx, by("hopper_bf16", 64)},
+          {"hopper bf16 of nvfp4", nvfp4, nvfp4, by("hopper_bf16")},
+          {"ampere bf16", std::nullopt, tensor, by("ampere_bf16")},
+          {"ada fp8", cast, tensor, by("ada_fp8")},
+          {"cdna3 bf16", std::nullopt, std::nullopt, by("cdna3_bf16")},
+          {"cdna3 fp8", mx, mx, by("cdna3_fp8", 48)}};
 }
 
 /// BF16 values over some binades, signs of all kinds, and a few zeros.
@@ -337,6 +348,8 @@ TEST(ScalarProduct, FindsAnotherAccumulator) {
   };
   ExpectFound("hopper mx", with("blackwell_f25"));
   ExpectFound("hopper", with(nullptr), true);
+  ExpectFound("ada fp8", with("hopper_f13"));
+  ExpectFound("cdna3 fp8", with("blackwell_f25"));
 }
 
 TEST(ScalarProduct, FindsBitsAndKeysOfAnotherTensor) {

@@ -173,8 +173,8 @@ const std::string* FirstMatch(std::span<const std::string> patterns,
 
 /// Says what is wrong with a product's description, in words that follow "it";
 /// "" if nothing is. It finds operands with different transforms, scales that
-/// change within a piece, a second quantisation without a first one, and an FP8
-/// accumulator with operands that are not FP8.
+/// change within a piece, a second quantisation without a first one, and an
+/// accumulator with operands that it does not multiply.
 std::string WrongPrecision(const GemmPrecision& precision, GemmRole role);
 
 /// Say the same of a description in [attention] or of norm gains. Delayed

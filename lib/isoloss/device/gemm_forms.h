@@ -210,19 +210,20 @@ void GemmBatchForm(std::span<const kernels::GemmProblem> problems,
   const Segment* segment = call.Upload(std::span<const Segment>(segments));
   for (size_t i = 0; i < listed.size(); ++i) {
     const kernels::GemmProblem& problem = *listed[i];
-    const bool accumulates = problem.accumulation.accumulator != nullptr;
+    const kernels::Accumulator* const accumulator =
+        problem.accumulation.accumulator;
     Product product = ProductOf(problem, axes[i]);
-    product.a = operands.SideOf(problem.a, axes[i], accumulates);
-    product.b = operands.SideOf(problem.b, axes[i], accumulates);
+    product.a = operands.SideOf(problem.a, axes[i], accumulator);
+    product.b = operands.SideOf(problem.b, axes[i], accumulator);
     product.adder.scaled =
         product.a.factors.data != nullptr || product.b.factors.data != nullptr;
     product.segments = segment;
     segment += product.segment_count;
     const bool is_chain = !product.adder.scaled &&
                           problem.accumulation == kernels::Accumulation{};
-    ProductList<Target>& list = accumulates ? accumulated
-                                : is_chain  ? chains
-                                            : sums_of_pieces;
+    ProductList<Target>& list = accumulator != nullptr ? accumulated
+                                : is_chain             ? chains
+                                                       : sums_of_pieces;
     list.Add(product, axes[i].pieces.depth());
   }
   operands.Run();

@@ -81,25 +81,26 @@ class Operands {
       : rooms_(rooms), before_(call, rooms), preparation_(call, rooms) {}
 
   /// Returns an operand as products read it after Run. The arguments must live
-  /// until then. `exponents` means that an accumulator asks for them.
+  /// until then. An accumulator, or null, reads them.
   Side SideOf(const kernels::Operand& operand, const Axis& axis,
-              bool exponents) {
+              const kernels::Accumulator* accumulator) {
     // Kernels count the floats of a tile in 32 bits.
     ISOLOSS_ASSERT(std::max(operand.values.stride(), operand.extent()) <
                    kLongestStride);
-    if (!exponents && IsReadInPlace(operand)) return SideInPlace(operand);
+    if (accumulator == nullptr && IsReadInPlace(operand))
+      return SideInPlace(operand);
     auto& known = prepared_[operand.values.data()];
     for (const Prepared& other : known) {
       if (kernels::SameOperand(*other.operand, operand) &&
           kernels::SamePieces(other.axis->pieces, axis.pieces) &&
-          other.exponents == exponents) {
+          other.accumulator == accumulator) {
         return other.side;
       }
     }
-    const Side side = RoomFor(operand, axis, exponents);
-    known.push_back({&operand, &axis, exponents, side});
+    const Side side = RoomFor(operand, axis, accumulator);
+    known.push_back({&operand, &axis, accumulator, side});
     for (const auto& cut : kernels::CutsOf(operand, axis.pieces)) {
-      Add(operand, axis, cut, side);
+      Add(operand, axis, cut, accumulator, side);
     }
     return side;
   }
@@ -113,13 +114,13 @@ class Operands {
   struct Prepared {
     const kernels::Operand* operand;
     const Axis* axis;
-    bool exponents;
+    const kernels::Accumulator* accumulator;
     Side side;
   };
 
   /// Chains read rows that are neighbours, accumulators steps.
   Side RoomFor(const kernels::Operand& operand, const Axis& axis,
-               bool exponents) {
+               const kernels::Accumulator* accumulator) {
     const size_t depth = axis.pieces.depth();
     const size_t rows = RoundUp(operand.extent(), kQuad);
     Side side;
@@ -127,9 +128,12 @@ class Operands {
     side.has_quads = true;
     const auto values = rooms_.template Take<float>(rows * depth);
     side.values = {values, 1, rows};
-    if (exponents) {
+    if (accumulator != nullptr) {
       side.values = {values, depth, 1};
-      side.exponents = {rooms_.template Take<int16_t>(rows * depth), depth, 1};
+      if (accumulator->exponents != kernels::FactorExponents::kOfValues) {
+        side.exponents = {rooms_.template Take<int16_t>(rows * depth), depth,
+                          1};
+      }
     }
     const formats::Quantization* quantization = operand.quantization;
     if (quantization != nullptr &&
@@ -142,8 +146,10 @@ class Operands {
 
   /// Adds the task of a tensor, and that of what comes before it.
   void Add(const kernels::Operand& operand, const Axis& axis,
-           const kernels::TensorCut& cut, const Side& side) {
+           const kernels::TensorCut& cut,
+           const kernels::Accumulator* accumulator, const Side& side) {
     TensorTask task;
+    if (accumulator != nullptr) task.exponent_kind = accumulator->exponents;
     task.from = StoredRows(operand);
     task.from.data = task.from.At(cut.rows.begin, cut.steps.begin);
     task.rounding = operand.rounding;
@@ -156,7 +162,9 @@ class Operands {
     task.steps = cut.prepared_steps.size();
     const size_t begin = cut.prepared_steps.begin;
     task.to = Part(side.values, cut.rows.begin, begin);
-    task.exponents = Part(side.exponents, cut.rows.begin, begin);
+    if (side.exponents.data != nullptr) {
+      task.exponents = Part(side.exponents, cut.rows.begin, begin);
+    }
     if (operand.quantization != nullptr) {
       SetQuantization(*operand.quantization, StateOf(operand.state, cut.number),
                       task);

@@ -9,10 +9,10 @@
 #include "isoloss/device/kernel.h"
 #include "isoloss/device/quads.h"
 #include "isoloss/device/table.h"
+#include "isoloss/kernels/fused_sum.h"
 #include "isoloss/kernels/piece_sum.h"
 #include "isoloss/kernels/rounding.h"
 #include "isoloss/kernels/tree.h"
-#include "isoloss/kernels/truncating_sum.h"
 
 namespace isoloss::device {
 
@@ -24,6 +24,11 @@ struct Side {
   StepRows<const int16_t> exponents = {};  ///< steps are neighbours; or null
   StepRows<const float> factors = {};      ///< of (row, piece); or null
 
+  /// Returns steps of a row as an accumulator reads them, from `step` on.
+  constexpr kernels::Elements From(size_t row, size_t step) const {
+    return {values.At(row, step),
+            exponents.data == nullptr ? nullptr : exponents.At(row, step)};
+  }
   constexpr float Factor(size_t row, size_t piece) const {
     return factors.data == nullptr ? 1.0f : factors(row, piece);
   }
@@ -145,11 +150,9 @@ struct AccumulateElement {
     const size_t steps = product.accumulator.steps;
     float sum = 0.0f;
     for (size_t k = begin; k < end; k += steps) {
-      sum = kernels::TruncatingSum(
-          product.accumulator, sum,
-          {product.a.values.At(row, k), product.a.exponents.At(row, k)},
-          {product.b.values.At(col, k), product.b.exponents.At(col, k)},
-          end - k < steps ? end - k : steps);
+      sum = kernels::FusedSum(product.accumulator, sum, product.a.From(row, k),
+                              product.b.From(col, k),
+                              end - k < steps ? end - k : steps);
     }
     return sum;
   }

@@ -203,8 +203,8 @@ constexpr void RoundRun(const TensorTask& task, size_t row, size_t step,
     x[i] = value;
     if (task.exponents.data != nullptr) {
       task.exponents(row, step + i) =
-          static_cast<int16_t>(kernels::ExponentOfCode(element, code) +
-                               kernels::ExponentOfScale(quantization, scale));
+          static_cast<int16_t>(kernels::ExponentOfElement(
+              task.exponent_kind, quantization, element, code, scale));
     }
   }
 }

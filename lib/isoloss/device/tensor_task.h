@@ -47,6 +47,7 @@ struct TensorTask {
   size_t steps = 0;
   StepRows<float> to;
   StepRows<int16_t> exponents = {};  ///< for accumulators, or null
+  kernels::FactorExponents exponent_kind = {};
 
   bool quantizes = false;
   bool dequantizes = false;  ///< multiplies by all scales

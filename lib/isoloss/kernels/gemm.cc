@@ -120,7 +120,7 @@ void PackedOperand::Pack(const Operand& operand,
   if (is_prepared_) {
     const Pieces pieces =
         PiecesOf(left, quantization_, accumulation, {&depth_, 1});
-    Prepare(operand, pieces, accumulation.accumulator != nullptr, prepared_);
+    Prepare(operand, pieces, accumulation.exponents(), prepared_);
     return;
   }
   panel_width_ = HWY_DYNAMIC_DISPATCH(PanelWidthOnTarget)();

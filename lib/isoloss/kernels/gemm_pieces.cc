@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <functional>
 
+#include "isoloss/kernels/fused_sum.h"
 #include "isoloss/kernels/piece_sum.h"
 #include "isoloss/kernels/prepare.h"
 #include "isoloss/kernels/rounding.h"
 #include "isoloss/kernels/same_operand.h"
 #include "isoloss/kernels/scalar/gemm.h"
 #include "isoloss/kernels/tree.h"
-#include "isoloss/kernels/truncating_sum.h"
 
 namespace isoloss::kernels {
 namespace {
@@ -30,11 +30,8 @@ void AccumulatePiece(const PreparedOperand& a, size_t first,
     for (size_t j = 0; j < sums.cols(); ++j) {
       float sum = 0.0f;
       for (size_t k = begin; k < end; k += accumulator.steps) {
-        sum = TruncatingSum(
-            accumulator, sum,
-            {a.values.Row(first + i) + k, a.exponents.Row(first + i) + k},
-            {b.values.Row(j) + k, b.exponents.Row(j) + k},
-            std::min(accumulator.steps, end - k));
+        sum = FusedSum(accumulator, sum, a.From(first + i, k), b.From(j, k),
+                       std::min(accumulator.steps, end - k));
       }
       sums(i, j) = sum;
     }
@@ -96,7 +93,7 @@ void WriteResult(const GemmProblem& problem, size_t first,
 
 const PreparedOperand* PieceGemm::Prepared(const Operand& operand,
                                            const Pieces& pieces,
-                                           bool exponents) {
+                                           FactorExponents exponents) {
   for (const Side& side : sides_) {
     if (SameOperand(*side.operand, operand) &&
         SamePieces(*side.pieces, pieces) && side.exponents == exponents) {
@@ -115,7 +112,7 @@ void PieceGemm::List(const GemmProblem& problem) {
   product.pieces =
       PiecesOf(problem.a.quantization, problem.right_quantization(),
                problem.accumulation, SegmentEnds(problem, &whole));
-  const bool exponents = problem.accumulation.accumulator != nullptr;
+  const FactorExponents exponents = problem.accumulation.exponents();
   product.a = Prepared(problem.a, product.pieces, exponents);
   product.b = problem.packed_b != nullptr
                   ? problem.packed_b->prepared()
@@ -144,7 +141,8 @@ std::span<const GemmProblem> PieceGemm::Prepare(
   }
   executor.ParallelFor(parts_.size(), [this](size_t i) {
     const auto& [side, cut] = parts_[i];
-    PrepareTensor(*side->operand, *side->pieces, cut, *side->prepared);
+    PrepareTensor(*side->operand, *side->pieces, cut, side->exponents,
+                  *side->prepared);
   });
   for (const Product& product : products_) {
     const GemmProblem& problem = *product.problem;

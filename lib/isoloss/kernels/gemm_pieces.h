@@ -30,7 +30,7 @@ class PieceGemm {
   struct Side {
     const Operand* operand;
     const Pieces* pieces;
-    bool exponents;
+    FactorExponents exponents;
     PreparedOperand* prepared;
   };
   struct Product {
@@ -50,7 +50,7 @@ class PieceGemm {
   void Compute(const Strip& strip,
                void (*multiply)(const GemmProblem& problem)) const;
   const PreparedOperand* Prepared(const Operand& operand, const Pieces& pieces,
-                                  bool exponents);
+                                  FactorExponents exponents);
 
   std::deque<PreparedOperand> memory_;
   std::vector<Side> sides_;

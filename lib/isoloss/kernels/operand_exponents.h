@@ -8,14 +8,15 @@
 #include "isoloss/formats/format.h"
 #include "isoloss/formats/quantization.h"
 #include "isoloss/formats/scaling.h"
-#include "isoloss/kernels/truncating_sum.h"
+#include "isoloss/kernels/fused_sum.h"
 
 namespace isoloss::kernels {
 
 /// Returns the unbiased exponent field of a code; a subnormal has that of the
-/// smallest normal.
+/// smallest normal, and zero has -126.
 constexpr int ExponentOfCode(const formats::Format& format, uint32_t code) {
   const uint32_t magnitude = code & ((1u << (format.bits() - 1)) - 1);
+  if (magnitude == 0) return -126;
   const auto field = static_cast<int>(magnitude >> format.mantissa_bits);
   return (field < 1 ? 1 : field) - format.bias;
 }
@@ -37,6 +38,18 @@ constexpr int ExponentOfScale(const formats::Quantization& quantization,
       break;
   }
   return 0;
+}
+
+/// Returns what an accumulator with FactorExponents other than kOfValues aligns
+/// an element by. `element` is the format of the codes.
+constexpr int ExponentOfElement(FactorExponents exponents,
+                                const formats::Quantization& quantization,
+                                const formats::Format& element, uint32_t code,
+                                const formats::Scale& scale) {
+  const int of_scale = ExponentOfScale(quantization, scale);
+  return exponents == FactorExponents::kOfScales
+             ? of_scale
+             : ExponentOfCode(element, code) + of_scale;
 }
 
 }  // namespace isoloss::kernels

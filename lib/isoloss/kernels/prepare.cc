@@ -358,9 +358,10 @@ void QuantizeTensors(std::span<const TensorToQuantize> tensors,
 }
 
 void PrepareTensor(const Operand& operand, const Pieces& pieces,
-                   const TensorCut& cut, PreparedOperand& prepared) {
+                   const TensorCut& cut, FactorExponents exponents,
+                   PreparedOperand& prepared) {
   if (!IsFast(operand, prepared)) {
-    PrepareTensorScalar(operand, pieces, cut, prepared);
+    PrepareTensorScalar(operand, pieces, cut, exponents, prepared);
     return;
   }
   Operand source = operand;
@@ -390,11 +391,11 @@ void PrepareTensor(const Operand& operand, const Pieces& pieces,
                prepared);
 }
 
-void Prepare(const Operand& operand, const Pieces& pieces, bool exponents,
-             PreparedOperand& prepared) {
+void Prepare(const Operand& operand, const Pieces& pieces,
+             FactorExponents exponents, PreparedOperand& prepared) {
   Resize(operand, pieces, exponents, prepared);
   for (const TensorCut& cut : CutsOf(operand, pieces)) {
-    PrepareTensor(operand, pieces, cut, prepared);
+    PrepareTensor(operand, pieces, cut, exponents, prepared);
   }
 }
 

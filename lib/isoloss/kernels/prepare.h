@@ -12,11 +12,12 @@ namespace isoloss::kernels {
 
 /// Prepares one tensor of an operand, after Resize made room for it.
 void PrepareTensor(const Operand& operand, const Pieces& pieces,
-                   const TensorCut& cut, PreparedOperand& prepared);
+                   const TensorCut& cut, FactorExponents exponents,
+                   PreparedOperand& prepared);
 
 /// Calls Resize and prepares all tensors, on the calling thread.
-void Prepare(const Operand& operand, const Pieces& pieces, bool exponents,
-             PreparedOperand& prepared);
+void Prepare(const Operand& operand, const Pieces& pieces,
+             FactorExponents exponents, PreparedOperand& prepared);
 
 /// Columns are the contraction axis and fill whole runs of a transform.
 struct TensorToQuantize {

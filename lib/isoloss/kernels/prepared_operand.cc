@@ -5,8 +5,8 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/rng.h"
+#include "isoloss/kernels/fused_sum.h"
 #include "isoloss/kernels/operand_exponents.h"
-#include "isoloss/kernels/truncating_sum.h"
 
 namespace isoloss::kernels {
 namespace {
@@ -61,17 +61,17 @@ formats::Scale ScaleAt(const QuantizedTensor& tensor, size_t i, size_t j) {
 }
 
 void WriteExponents(const QuantizedTensor& tensor,
-                    const Quantization& quantization, const TensorCut& cut,
-                    PreparedOperand& prepared) {
+                    const Quantization& quantization, FactorExponents exponents,
+                    const TensorCut& cut, PreparedOperand& prepared) {
   const formats::Cell cell =
       formats::CellIn(quantization, tensor.codes.rows(), tensor.codes.cols());
   for (size_t i = 0; i < tensor.codes.rows(); ++i) {
     for (size_t k = 0; k < tensor.codes.cols(); ++k) {
       prepared.exponents(cut.rows.begin + i, cut.prepared_steps.begin + k) =
           static_cast<int16_t>(
-              ExponentOfCode(*quantization.element, tensor.codes(i, k)) +
-              ExponentOfScale(quantization,
-                              ScaleAt(tensor, i / cell.rows, k / cell.cols)));
+              ExponentOfElement(exponents, quantization, *quantization.element,
+                                tensor.codes(i, k),
+                                ScaleAt(tensor, i / cell.rows, k / cell.cols)));
     }
   }
 }
@@ -121,7 +121,8 @@ Matrix<float> RowsQuantizedBefore(const Operand& operand,
 }  // namespace
 
 void PrepareTensorScalar(const Operand& operand, const Pieces& pieces,
-                         const TensorCut& cut, PreparedOperand& prepared) {
+                         const TensorCut& cut, FactorExponents exponents,
+                         PreparedOperand& prepared) {
   const Matrix<float> rows = operand.before == nullptr
                                  ? RowsOf(operand, cut)
                                  : RowsQuantizedBefore(operand, cut);
@@ -148,7 +149,7 @@ void PrepareTensorScalar(const Operand& operand, const Pieces& pieces,
   WriteFactors(quantization, tensor.scales.view(), tensor.tensor_scale, pieces,
                cut, prepared);
   if (prepared.exponents.size() > 0) {
-    WriteExponents(tensor, quantization, cut, prepared);
+    WriteExponents(tensor, quantization, exponents, cut, prepared);
   }
 }
 
@@ -195,8 +196,8 @@ std::vector<TensorCut> CutsOf(const Operand& operand, const Pieces& pieces) {
   return cuts;
 }
 
-void Resize(const Operand& operand, const Pieces& pieces, bool exponents,
-            PreparedOperand& prepared) {
+void Resize(const Operand& operand, const Pieces& pieces,
+            FactorExponents exponents, PreparedOperand& prepared) {
   const size_t extent = operand.extent();
   // Resize writes zeros, which stay in the steps that a transform adds.
   prepared.values.Resize(extent, pieces.depth());
@@ -205,15 +206,16 @@ void Resize(const Operand& operand, const Pieces& pieces, bool exponents,
       quantization != nullptr &&
       (quantization->scales_sums() || quantization->scales_tensor());
   prepared.factors.Resize(factors ? extent : 0, factors ? pieces.count() : 0);
-  prepared.exponents.Resize(exponents ? extent : 0,
-                            exponents ? pieces.depth() : 0);
+  const bool are_stored = exponents != FactorExponents::kOfValues;
+  prepared.exponents.Resize(are_stored ? extent : 0,
+                            are_stored ? pieces.depth() : 0);
 }
 
-void PrepareScalar(const Operand& operand, const Pieces& pieces, bool exponents,
-                   PreparedOperand& prepared) {
+void PrepareScalar(const Operand& operand, const Pieces& pieces,
+                   FactorExponents exponents, PreparedOperand& prepared) {
   Resize(operand, pieces, exponents, prepared);
   for (const TensorCut& cut : CutsOf(operand, pieces)) {
-    PrepareTensorScalar(operand, pieces, cut, prepared);
+    PrepareTensorScalar(operand, pieces, cut, exponents, prepared);
   }
 }
 

@@ -76,7 +76,13 @@ struct PreparedOperand {
   /// The sum over each piece is multiplied by its factor, [extent, pieces];
   /// empty means 1.
   Matrix<float> factors;
-  Matrix<int16_t> exponents;  ///< [extent, depth], for accumulators; or empty
+  Matrix<int16_t> exponents;  ///< [extent, depth], or empty: of the values
+
+  /// Returns steps of a row as an accumulator reads them, from `step` on.
+  Elements From(size_t row, size_t step) const {
+    return {values.Row(row) + step,
+            exponents.size() == 0 ? nullptr : exponents.Row(row) + step};
+  }
 };
 
 /// A range counts operand rows or stored steps.
@@ -101,19 +107,19 @@ struct TensorCut {
 /// rows are stored as rows, and each segment of its steps.
 std::vector<TensorCut> CutsOf(const Operand& operand, const Pieces& pieces);
 
-/// Makes room for the operand. `exponents` means that an accumulator asks for
-/// them.
-void Resize(const Operand& operand, const Pieces& pieces, bool exponents,
-            PreparedOperand& prepared);
+/// Makes room for the operand and for exponents of that kind.
+void Resize(const Operand& operand, const Pieces& pieces,
+            FactorExponents exponents, PreparedOperand& prepared);
 
 /// Quantises one tensor of the operand as formats::Quantize says, or copies a
 /// tensor that is not to be quantised.
 void PrepareTensorScalar(const Operand& operand, const Pieces& pieces,
-                         const TensorCut& cut, PreparedOperand& prepared);
+                         const TensorCut& cut, FactorExponents exponents,
+                         PreparedOperand& prepared);
 
 /// Prepares all tensors of the operand.
-void PrepareScalar(const Operand& operand, const Pieces& pieces, bool exponents,
-                   PreparedOperand& prepared);
+void PrepareScalar(const Operand& operand, const Pieces& pieces,
+                   FactorExponents exponents, PreparedOperand& prepared);
 
 /// Writes the factors by which the sums over the cells of a tensor are
 /// multiplied, piece by piece.

@@ -114,8 +114,8 @@ void CompareCut(const Product& product, const ProductGroup& group,
   const size_t depth = left.down ? left.values.rows() : left.values.cols();
   const oracle::ScalarPieces pieces = oracle::PiecesOf(
       left.quantization, right.quantization, product.sum_steps, {}, depth);
-  const oracle::PreparedSide a = PrepareSide(left, pieces, false);
-  const oracle::PreparedSide b = PrepareSide(right, pieces, false);
+  const oracle::PreparedSide a = PrepareSide(left, pieces, nullptr);
+  const oracle::PreparedSide b = PrepareSide(right, pieces, nullptr);
   for (size_t i = 0; i < a.values.rows(); ++i) {
     for (size_t j = 0; j < b.values.rows(); ++j) {
       const size_t row = group.first_row + i;

@@ -5,6 +5,7 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/rng.h"
+#include "isoloss/oracle/estimate.h"
 #include "isoloss/oracle/scalar_cast.h"
 #include "isoloss/oracle/scalar_quantize.h"
 
@@ -47,9 +48,11 @@ Matrix<float> After(const ScalarOperand& operand,
   return result;
 }
 
+constexpr int kFp32Least = -126;
+
 int ExponentOf(float value, int least) {
-  if (value == 0.0f || !std::isfinite(value)) return least;
-  return std::max(std::ilogb(value), least);
+  if (value == 0.0f) return kFp32Least;
+  return std::isfinite(value) ? std::max(std::ilogb(value), least) : least;
 }
 
 /// Returns what an element's scale adds to its exponent.
@@ -58,7 +61,7 @@ int ExponentOfScale(const Quantization& quantization, float scale) {
     case ScaleFormat::kE8m0:
       return std::isfinite(scale) ? std::ilogb(scale) : 0;
     case ScaleFormat::kPow2:
-      return ExponentOf(scale, -126);
+      return ExponentOf(scale, kFp32Least);
     case ScaleFormat::kE4m3:
       return ExponentOf(scale, -6);
     case ScaleFormat::kNone:
@@ -68,23 +71,34 @@ int ExponentOfScale(const Quantization& quantization, float scale) {
   return 0;
 }
 
+/// Rounds what BF16 does not hold, and sets exponents to those of the values.
+void ReadAsBf16(PreparedSide& side) {
+  for (size_t i = 0; i < side.values.size(); ++i) {
+    float& value = side.values.data()[i];
+    value = RoundTo(Grid::kBf16, static_cast<double>(value));
+    side.exponents.data()[i] =
+        static_cast<int16_t>(ExponentOf(value, kFp32Least));
+  }
+}
+
 /// Writes one tensor to operand rows from `row` and steps from `step` on.
 void Write(const ScalarTensor& tensor, const Quantization& quantization,
-           const ScalarPieces& pieces, size_t row, size_t step,
-           PreparedSide& side) {
+           const ScalarPieces& pieces, const TensorCore* core, size_t row,
+           size_t step, PreparedSide& side) {
   const bool scales_sums = quantization.scale_format == ScaleFormat::kFp32;
   const int least = LeastExponent(*quantization.element);
-  const bool has_exponents = side.exponents.size() > 0;
+  const bool scales_only =
+      core != nullptr && core->aligned == Aligned::kByScales;
   tensor.ForEachRun(
       [&](size_t i, size_t first, size_t end, const ScalarScale& scale) {
         const float factor = scales_sums ? 1.0f : scale.decode;
         const float* codes = tensor.codes.Row(i);
         float* values = side.values.Row(row + i) + step;
         for (size_t k = first; k < end; ++k) values[k] = codes[k] * factor;
-        for (size_t k = first; has_exponents && k < end; ++k) {
-          side.exponents(row + i, step + k) =
-              static_cast<int16_t>(ExponentOf(codes[k], least) +
-                                   ExponentOfScale(quantization, scale.decode));
+        for (size_t k = first; core != nullptr && k < end; ++k) {
+          const int of_code = scales_only ? 0 : ExponentOf(codes[k], least);
+          side.exponents(row + i, step + k) = static_cast<int16_t>(
+              of_code + ExponentOfScale(quantization, scale.decode));
         }
       });
   if (side.factors.size() == 0) return;
@@ -148,7 +162,7 @@ ScalarPieces PiecesOf(const Quantization* a, const Quantization* b,
 }
 
 PreparedSide PrepareSide(const ScalarOperand& operand,
-                         const ScalarPieces& pieces, bool exponents) {
+                         const ScalarPieces& pieces, const TensorCore* core) {
   const Quantization* quantization = operand.quantization;
   const size_t whole = operand.values.rows();
   std::span<const size_t> tensor_ends =
@@ -164,7 +178,7 @@ PreparedSide PrepareSide(const ScalarOperand& operand,
   PreparedSide side;
   const size_t rows = operand.down ? values.cols() : values.rows();
   side.values.Resize(rows, pieces.depth());
-  if (exponents) side.exponents.Resize(rows, pieces.depth());
+  if (core != nullptr) side.exponents.Resize(rows, pieces.depth());
   if (quantization != nullptr &&
       (quantization->scale_format == ScaleFormat::kFp32 ||
        quantization->scaling == formats::Scaling::kTwoLevel)) {
@@ -186,16 +200,19 @@ PreparedSide PrepareSide(const ScalarOperand& operand,
       Write(ScalarQuantize(
                 part, *quantization,
                 StateOfTensor(operand.state, operand.first_tensor + number)),
-            *quantization, pieces, row, step, side);
+            *quantization, pieces, core, row, step, side);
       continue;
     }
     for (size_t i = 0; i < part.rows(); ++i) {
       std::copy_n(part.Row(i), part.cols(), side.values.Row(row + i) + step);
-      for (size_t k = 0; exponents && k < part.cols(); ++k) {
+      for (size_t k = 0; core != nullptr && k < part.cols(); ++k) {
         side.exponents(row + i, step + k) =
-            static_cast<int16_t>(ExponentOf(part(i, k), -126));
+            static_cast<int16_t>(ExponentOf(part(i, k), kFp32Least));
       }
     }
+  }
+  if (core != nullptr && core->aligned == Aligned::kByValues) {
+    ReadAsBf16(side);
   }
   return side;
 }

@@ -8,6 +8,7 @@
 
 #include "isoloss/base/matrix.h"
 #include "isoloss/formats/quantize.h"
+#include "isoloss/oracle/tensor_core.h"
 #include "isoloss/precision/recipe.h"
 
 namespace isoloss::oracle {
@@ -63,18 +64,25 @@ ScalarPieces PiecesOf(const formats::Quantization* a,
 struct PreparedSide {
   Matrix<float> values;   ///< [operand rows, depth]
   Matrix<float> factors;  ///< for sums, [operand rows, pieces]; empty: 1
-  /// Tensor cores see these sums of the exponents of the code's field and of
-  /// its scale. Subnormals have the smallest normal's exponent. [operand rows,
-  /// depth]
+  /// Tensor cores align elements by these numbers. [operand rows, depth]
   Matrix<int16_t> exponents;
 
   float Factor(size_t row, size_t piece) const {
     return factors.size() == 0 ? 1.0f : factors(row, piece);
   }
+  /// Returns what a tensor core reads of a row.
+  CoreOperand Steps(size_t row, const ScalarPieces::Piece& piece) const {
+    const size_t count = piece.end - piece.begin;
+    return {{values.Row(row) + piece.begin, count},
+            {exponents.Row(row) + piece.begin, count}};
+  }
 };
 
-/// `exponents` says whether they are needed.
+/// Prepares an operand for a tensor core; null means FP32 arithmetic. A core of
+/// BF16 factors reads the nearest BF16 values. An exponent is that of the
+/// value, or those of code and scale together, or that of the scale. Subnormals
+/// have the smallest normal's exponent, and zero has -126.
 PreparedSide PrepareSide(const ScalarOperand& operand,
-                         const ScalarPieces& pieces, bool exponents);
+                         const ScalarPieces& pieces, const TensorCore* core);
 
 }  // namespace isoloss::oracle

@@ -87,40 +87,6 @@ class ScalarProduct::PieceSum {
 
 namespace {
 
-// ---- tensor cores -----------------------------------------------------------
-
-/// Returns `term` as a number of units 2^unit, rounded toward zero.
-int64_t InUnits(double term, int unit) {
-  int exponent = 0;
-  constexpr int kBits = 53;
-  const auto whole =
-      static_cast<int64_t>(std::ldexp(std::frexp(term, &exponent), kBits));
-  const int up = exponent - kBits - unit;
-  if (up >= 0) return whole * (int64_t{1} << up);
-  return up <= -kBits ? 0 : whole / (int64_t{1} << -up);
-}
-
-/// Returns units * 2^unit, cut off to `significand_bits` bits and to FP32's
-/// range.
-float CutOff(int64_t units, int unit, int significand_bits) {
-  const uint64_t size = units < 0 ? uint64_t{0} - static_cast<uint64_t>(units)
-                                  : static_cast<uint64_t>(units);
-  // FP32 has no bit below 2^-149.
-  const int drop =
-      std::max({0, static_cast<int>(std::bit_width(size)) - significand_bits,
-                -149 - unit});
-  if (drop >= 64) return 0.0f;
-  const double kept =
-      std::ldexp(static_cast<double>(size >> drop), unit + drop);
-  const auto limited = static_cast<float>(
-      std::min(kept, static_cast<double>(std::numeric_limits<float>::max())));
-  return units < 0 ? -limited : limited;
-}
-
-int ExponentOfSum(float sum) {
-  return sum == 0.0f ? -126 : std::max(std::ilogb(sum), -126);
-}
-
 /// Adds sums of segments up the tree whose left parts are the largest powers of
 /// two.
 float TreeSum(std::span<const float> sums) {
@@ -133,21 +99,6 @@ float TreeSum(std::span<const float> sums) {
 
 }  // namespace
 
-const ScalarProduct::TensorCore* ScalarProduct::CoreOf(
-    const precision::GemmPrecision& precision) {
-  static constexpr TensorCore kCores[] = {{"hopper_f13", 32, 13, 14},
-                                          {"blackwell_f25", 32, 25, 24}};
-  if (precision.accumulation.accumulator == nullptr) return nullptr;
-  const std::string_view name = precision.accumulation.accumulator->name;
-  for (const TensorCore& core : kCores) {
-    if (name == core.name) return &core;
-  }
-  ThrowError(ErrorKind::kConfig,
-             "oracle: accumulator {} was given, but it knows hopper_f13 and "
-             "blackwell_f25. State the new one in oracle/scalar_product.cc.",
-             name);
-}
-
 ScalarProduct::ScalarProduct(const ScalarOperand& a, const ScalarOperand& b,
                              const precision::GemmPrecision& precision,
                              std::span<const size_t> segment_ends)
@@ -155,9 +106,11 @@ ScalarProduct::ScalarProduct(const ScalarOperand& a, const ScalarOperand& b,
       pieces_(PiecesOf(a.quantization, b.quantization,
                        precision.accumulation.interval, segment_ends,
                        a.down ? a.values.rows() : a.values.cols())),
-      accumulator_(CoreOf(precision)),
-      a_(PrepareSide(a, pieces_, has_bits())),
-      b_(PrepareSide(b, pieces_, has_bits())) {}
+      core_(precision.accumulation.accumulator == nullptr
+                ? nullptr
+                : &TensorCoreByName(precision.accumulation.accumulator->name)),
+      a_(PrepareSide(a, pieces_, core_)),
+      b_(PrepareSide(b, pieces_, core_)) {}
 
 bool ScalarProduct::IsPlain() const {
   return precision_.accumulation == decltype(precision_.accumulation){} &&
@@ -316,38 +269,6 @@ void ScalarProduct::ForEachScaled(const Use& use) const {
   }
 }
 
-float ScalarProduct::PieceBits(size_t i, size_t j,
-                               const ScalarPieces::Piece& piece) const {
-  float sum = 0.0f;
-  for (size_t first = piece.begin; first < piece.end;
-       first += accumulator_->steps) {
-    const size_t end = std::min(first + accumulator_->steps, piece.end);
-    int largest = ExponentOfSum(sum);
-    bool finite = std::isfinite(sum);
-    float plain = sum;
-    for (size_t k = first; k < end; ++k) {
-      const float x = a_.values(i, k);
-      const float y = b_.values(j, k);
-      largest = std::max(largest, a_.exponents(i, k) + b_.exponents(j, k));
-      finite = finite && std::isfinite(x) && std::isfinite(y);
-      plain = std::fma(x, y, plain);
-    }
-    if (!finite) {
-      sum = plain;
-      continue;
-    }
-    const int unit = largest - accumulator_->fraction_bits;
-    int64_t units = InUnits(static_cast<double>(sum), unit);
-    for (size_t k = first; k < end; ++k) {
-      units += InUnits(static_cast<double>(a_.values(i, k)) *
-                           static_cast<double>(b_.values(j, k)),
-                       unit);
-    }
-    sum = CutOff(units, unit, accumulator_->significand_bits);
-  }
-  return sum;
-}
-
 float ScalarProduct::Bits(size_t i, size_t j) const {
   const Grid outer = OuterGrid(precision_);
   const bool scaled = a_.factors.size() > 0 || b_.factors.size() > 0;
@@ -356,7 +277,7 @@ float ScalarProduct::Bits(size_t i, size_t j) const {
     const ScalarPieces::Piece& piece = pieces_.pieces[p];
     float& sum = segments[piece.segment];
     const bool begins = piece.begin == pieces_.begins[piece.segment];
-    const float part = PieceBits(i, j, piece);
+    const float part = core_->Dot(a_.Steps(i, piece), b_.Steps(j, piece));
     if (scaled) {
       const float factor = a_.Factor(i, p) * b_.Factor(j, p);
       sum = begins ? part * factor : std::fma(part, factor, sum);

@@ -10,6 +10,7 @@
 #include "isoloss/oracle/estimate.h"
 #include "isoloss/oracle/sample.h"
 #include "isoloss/oracle/scalar_operand.h"
+#include "isoloss/oracle/tensor_core.h"
 
 namespace isoloss::oracle {
 
@@ -27,7 +28,7 @@ class ScalarProduct {
   size_t rows() const { return a_.values.rows(); }
   size_t cols() const { return b_.values.rows(); }
   /// If true, estimates are the sums themselves, to the bit.
-  bool has_bits() const { return accumulator_ != nullptr; }
+  bool has_bits() const { return core_ != nullptr; }
 
   /// Calls use(i, j, estimate) for each sum.
   ///
@@ -62,15 +63,6 @@ class ScalarProduct {
                  const Use& use) const;
 
  private:
-  /// These numbers describe an accumulator.
-  struct TensorCore {
-    const char* name;
-    size_t steps;
-    int fraction_bits;
-    int significand_bits;
-  };
-  static const TensorCore* CoreOf(const precision::GemmPrecision& precision);
-
   class PieceSum;
 
   bool IsPlain() const;
@@ -79,11 +71,10 @@ class ScalarProduct {
   void ForEachPlain(const Use& use) const;
   void ForEachScaled(const Use& use) const;
   float Bits(size_t i, size_t j) const;
-  float PieceBits(size_t i, size_t j, const ScalarPieces::Piece& piece) const;
 
   const precision::GemmPrecision& precision_;
   ScalarPieces pieces_;
-  const TensorCore* accumulator_;
+  const TensorCore* core_;
   PreparedSide a_;
   PreparedSide b_;
 };

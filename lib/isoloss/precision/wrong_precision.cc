@@ -20,6 +20,21 @@ std::string WrongPieces(const GemmPrecision& precision) {
       steps.scales_of_a, steps.scales_of_b, steps.promotion);
 }
 
+/// An accumulator's factors are described in words, and for a program.
+struct FactorRule {
+  const char* words;
+  bool (*fits)(const Quantization* quantization);
+};
+
+bool IsBf16(const Quantization* quantization) {
+  constexpr int kBf16Bits = 7;
+  if (quantization == nullptr) return true;
+  // The product of two significands has as many bits as both.
+  const int of_scale =
+      quantization->scale_format == formats::ScaleFormat::kE4m3 ? 4 : 0;
+  return quantization->element->mantissa_bits + of_scale <= kBf16Bits;
+}
+
 bool IsFp8(const Quantization* quantization) {
   return quantization != nullptr && quantization->element->bits() == 8 &&
          !quantization->element->twos_complement &&
@@ -27,15 +42,42 @@ bool IsFp8(const Quantization* quantization) {
          quantization->scale_format != formats::ScaleFormat::kPow2;
 }
 
+bool IsFp4(const Quantization* quantization) {
+  constexpr size_t kNeighbours = 16;
+  return quantization != nullptr && quantization->element->bits() == 4 &&
+         (quantization->scale_format == formats::ScaleFormat::kE4m3 ||
+          quantization->scale_format == formats::ScaleFormat::kE8m0) &&
+         quantization->cell.cols % kNeighbours == 0 &&
+         quantization->cell.cols > 0;
+}
+
+FactorRule RuleFor(kernels::FactorExponents exponents) {
+  switch (exponents) {
+    case kernels::FactorExponents::kOfCodes:
+      return {
+          "FP8 elements whose scales are in e8m0 or fp32, or that have "
+          "none",
+          IsFp8};
+    case kernels::FactorExponents::kOfScales:
+      return {
+          "FP4 elements in blocks of a multiple of 16 whose scales are in "
+          "e4m3 or e8m0",
+          IsFp4};
+    case kernels::FactorExponents::kOfValues:
+      break;
+  }
+  return {"BF16 values, or elements that BF16 holds", IsBf16};
+}
+
 std::string WrongAccumulation(const GemmPrecision& precision) {
   const kernels::Accumulation& sums = precision.accumulation;
-  if (sums.accumulator != nullptr &&
-      !(IsFp8(precision.left_operand()) && IsFp8(precision.right_operand()))) {
+  const FactorRule rule = RuleFor(sums.exponents());
+  if (sums.accumulator != nullptr && !(rule.fits(precision.left_operand()) &&
+                                       rule.fits(precision.right_operand()))) {
     return fmt::format(
-        "has accumulator {}, which adds products of FP8 elements whose scales "
-        "are in e8m0 or fp32, or that have none, but not both of its operands "
-        "are so quantised",
-        sums.accumulator->name);
+        "has accumulator {}, which adds products of {}, but not both of its "
+        "operands are so quantised",
+        sums.accumulator->name, rule.words);
   }
   if (sums.outer != kernels::Rounding::kFp32 && sums.interval == 0) {
     return "has outer sums in bf16, but promotes nothing: give promote_every";

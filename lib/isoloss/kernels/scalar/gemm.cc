@@ -7,11 +7,11 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/formats/mx_block.h"
+#include "isoloss/kernels/fused_sum.h"
 #include "isoloss/kernels/piece_sum.h"
 #include "isoloss/kernels/rounding.h"
 #include "isoloss/kernels/row_tasks.h"
 #include "isoloss/kernels/tree.h"
-#include "isoloss/kernels/truncating_sum.h"
 
 namespace isoloss::kernels {
 namespace {
@@ -33,9 +33,7 @@ struct Steps {
   size_t row;
 
   float operator[](size_t k) const { return operand.values(row, k); }
-  Elements From(size_t k) const {
-    return {operand.values.Row(row) + k, operand.exponents.Row(row) + k};
-  }
+  Elements From(size_t k) const { return operand.From(row, k); }
   float Factor(size_t piece) const {
     return operand.factors.size() == 0 ? 1.0f : operand.factors(row, piece);
   }
@@ -49,8 +47,8 @@ float SumOfPiece(const Steps& a, const Steps& b, size_t begin, size_t end,
     return acc;
   }
   for (size_t k = begin; k < end; k += accumulator->steps) {
-    acc = TruncatingSum(*accumulator, acc, a.From(k), b.From(k),
-                        std::min(accumulator->steps, end - k));
+    acc = FusedSum(*accumulator, acc, a.From(k), b.From(k),
+                   std::min(accumulator->steps, end - k));
   }
   return acc;
 }
@@ -145,7 +143,7 @@ void GemmScalar(const GemmProblem& problem) {
   const Pieces pieces =
       PiecesOf(problem.a.quantization, problem.right_quantization(),
                problem.accumulation, SegmentEnds(problem, &whole));
-  const bool exponents = problem.accumulation.accumulator != nullptr;
+  const FactorExponents exponents = problem.accumulation.exponents();
   PreparedOperand a;
   PreparedOperand unpacked;
   PrepareScalar(problem.a, pieces, exponents, a);
