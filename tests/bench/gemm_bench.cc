@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "contest.h"
+#include "isoloss/kernels/fused_gemm.h"
 #include "isoloss/kernels/gemm.h"
 #include "peers.h"
 #include "products.h"
@@ -97,6 +98,34 @@ void OneWeightGradient(benchmark::State& state, const GemmSize& size) {
   state.counters["of_peak_mxfp8"] = contest.OfPeak(1, size.flops());
 }
 
+/// Sums of tensor cores beside the FP32 chain. Counters are the speed of theirs
+/// in units of the chain's.
+void OneAccumulatedProduct(benchmark::State& state, const GemmSize& size) {
+  LinearProduct product(size);
+  Contest contest = Contest::OneThread();
+  const auto add = [&](const kernels::GemmProblem& problem) {
+    return contest.Add([problem] { kernels::Gemm(problem); });
+  };
+  const size_t chain =
+      add(product.Problem(Precision::kBf16, Packing::kInCall));
+  std::vector<Entrant> ours;
+  for (const kernels::Accumulator* accumulator : kernels::AllAccumulators()) {
+    if (!kernels::HasFusedPanels(accumulator)) continue;
+    const bool of_values =
+        accumulator->exponents == kernels::FactorExponents::kOfValues;
+    kernels::GemmProblem problem =
+        product.Problem(of_values ? Precision::kBf16 : Precision::kMxfp8,
+                        Packing::kInCall);
+    problem.accumulation.accumulator = accumulator;
+    ours.push_back({std::string(accumulator->name), add(problem)});
+  }
+  contest.Run(state);
+  for (const Entrant& entrant : ours) {
+    state.counters["of_chain_" + entrant.name] =
+        contest.TimeRatio(chain, entrant.number);
+  }
+}
+
 void Register(const std::string& group, const GemmSize& size, int rounds,
               void (*run)(benchmark::State&, const GemmSize&)) {
   benchmark::RegisterBenchmark(
@@ -119,6 +148,11 @@ void RegisterAll(int rounds) {
         GemmSize{20, 128, 256}, GemmSize{100, 64, 256},
         GemmSize{200, 256, 64}}) {
     Register("small", size, rounds, OneProduct);
+  }
+  for (const GemmSize& size :
+       {GemmSize{256, 256, 256}, GemmSize{1024, 512, 512},
+        GemmSize{256, 1024, 4096}}) {
+    Register("accumulator", size, rounds, OneAccumulatedProduct);
   }
   for (const GemmSize& size :
        {GemmSize{32, 256, 2048}, GemmSize{256, 256, 2048},

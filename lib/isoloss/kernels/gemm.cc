@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "isoloss/kernels/fused_gemm.h"
 #include "isoloss/kernels/gemm_pieces.h"
 #include "isoloss/kernels/gemm_schedule.h"
 #include "isoloss/kernels/prepare.h"
@@ -121,6 +122,11 @@ void PackedOperand::Pack(const Operand& operand,
     const Pieces pieces =
         PiecesOf(left, quantization_, accumulation, {&depth_, 1});
     Prepare(operand, pieces, accumulation.exponents(), prepared_);
+    if (!HasFusedPanels(accumulation.accumulator)) return;
+    ResizeFusedPanels(prepared_);
+    for (size_t i = 0; i < prepared_.panel_values.rows(); ++i) {
+      PackFusedPanel(i, prepared_);
+    }
     return;
   }
   panel_width_ = HWY_DYNAMIC_DISPATCH(PanelWidthOnTarget)();

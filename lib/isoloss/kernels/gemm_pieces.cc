@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <functional>
 
-#include "isoloss/kernels/fused_sum.h"
+#include "isoloss/kernels/fused_gemm.h"
 #include "isoloss/kernels/piece_sum.h"
 #include "isoloss/kernels/prepare.h"
 #include "isoloss/kernels/rounding.h"
@@ -20,22 +20,6 @@ constexpr size_t kStripRows = 64;
 MatrixView<const float> Part(const Matrix<float>& values, size_t first,
                              size_t count, size_t begin, size_t end) {
   return values.view().Rows(first, count).Cols(begin, end - begin);
-}
-
-/// Lets an accumulator sum over the steps of one piece.
-void AccumulatePiece(const PreparedOperand& a, size_t first,
-                     const PreparedOperand& b, size_t begin, size_t end,
-                     const Accumulator& accumulator, Matrix<float>& sums) {
-  for (size_t i = 0; i < sums.rows(); ++i) {
-    for (size_t j = 0; j < sums.cols(); ++j) {
-      float sum = 0.0f;
-      for (size_t k = begin; k < end; k += accumulator.steps) {
-        sum = FusedSum(accumulator, sum, a.From(first + i, k), b.From(j, k),
-                       std::min(accumulator.steps, end - k));
-      }
-      sums(i, j) = sum;
-    }
-  }
 }
 
 /// Sets sums to the first piece of a segment, or adds a later piece to sums.
@@ -91,18 +75,17 @@ void WriteResult(const GemmProblem& problem, size_t first,
 
 }  // namespace
 
-const PreparedOperand* PieceGemm::Prepared(const Operand& operand,
-                                           const Pieces& pieces,
-                                           FactorExponents exponents) {
-  for (const Side& side : sides_) {
+PieceGemm::Side& PieceGemm::SideOf(const Operand& operand, const Pieces& pieces,
+                                   FactorExponents exponents) {
+  for (Side& side : sides_) {
     if (SameOperand(*side.operand, operand) &&
         SamePieces(*side.pieces, pieces) && side.exponents == exponents) {
-      return side.prepared;
+      return side;
     }
   }
   if (memory_.size() == sides_.size()) memory_.emplace_back();
-  sides_.push_back({&operand, &pieces, exponents, &memory_[sides_.size()]});
-  return sides_.back().prepared;
+  return sides_.emplace_back(
+      Side{&operand, &pieces, exponents, &memory_[sides_.size()]});
 }
 
 void PieceGemm::List(const GemmProblem& problem) {
@@ -113,10 +96,15 @@ void PieceGemm::List(const GemmProblem& problem) {
       PiecesOf(problem.a.quantization, problem.right_quantization(),
                problem.accumulation, SegmentEnds(problem, &whole));
   const FactorExponents exponents = problem.accumulation.exponents();
-  product.a = Prepared(problem.a, product.pieces, exponents);
-  product.b = problem.packed_b != nullptr
-                  ? problem.packed_b->prepared()
-                  : Prepared(problem.b, product.pieces, exponents);
+  product.a = SideOf(problem.a, product.pieces, exponents).prepared;
+  if (problem.packed_b != nullptr) {
+    product.b = problem.packed_b->prepared();
+    return;
+  }
+  Side& b = SideOf(problem.b, product.pieces, exponents);
+  b.has_panels =
+      b.has_panels || HasFusedPanels(problem.accumulation.accumulator);
+  product.b = b.prepared;
 }
 
 std::span<const GemmProblem> PieceGemm::Prepare(
@@ -144,6 +132,7 @@ std::span<const GemmProblem> PieceGemm::Prepare(
     PrepareTensor(*side->operand, *side->pieces, cut, side->exponents,
                   *side->prepared);
   });
+  PackPanels(executor);
   for (const Product& product : products_) {
     const GemmProblem& problem = *product.problem;
     const bool chains = problem.accumulation == Accumulation{} &&
@@ -165,6 +154,21 @@ std::span<const GemmProblem> PieceGemm::Prepare(
   return packable_;
 }
 
+void PieceGemm::PackPanels(Executor& executor) {
+  panels_.clear();
+  for (const Side& side : sides_) {
+    if (!side.has_panels) continue;
+    ResizeFusedPanels(*side.prepared);
+    for (size_t i = 0; i < side.prepared->panel_values.rows(); ++i) {
+      panels_.emplace_back(side.prepared, i);
+    }
+  }
+  executor.ParallelFor(panels_.size(), [this](size_t i) {
+    const auto& [prepared, panel] = panels_[i];
+    PackFusedPanel(panel, *prepared);
+  });
+}
+
 void PieceGemm::Run(Executor& executor,
                     void (*multiply)(const GemmProblem& problem)) {
   executor.ParallelFor(strips_.size(), [this, multiply](size_t number) {
@@ -183,8 +187,9 @@ void PieceGemm::Compute(const Strip& strip,
   size_t piece = 0;
   product.pieces.ForEach([&](size_t segment, size_t begin, size_t end) {
     if (accumulation.accumulator != nullptr) {
-      AccumulatePiece(*product.a, strip.first, *product.b, begin, end,
-                      *accumulation.accumulator, part);
+      FusedSums({*product.a, strip.first, *product.b, begin, end,
+                 *accumulation.accumulator},
+                part);
     } else {
       multiply(
           {.a = {Part(product.a->values, strip.first, strip.count, begin, end)},

@@ -32,6 +32,7 @@ class PieceGemm {
     const Pieces* pieces;
     FactorExponents exponents;
     PreparedOperand* prepared;
+    bool has_panels = false;  // as the right operand of an accumulator
   };
   struct Product {
     const GemmProblem* problem;
@@ -49,13 +50,15 @@ class PieceGemm {
   void List(const GemmProblem& problem);
   void Compute(const Strip& strip,
                void (*multiply)(const GemmProblem& problem)) const;
-  const PreparedOperand* Prepared(const Operand& operand, const Pieces& pieces,
-                                  FactorExponents exponents);
+  Side& SideOf(const Operand& operand, const Pieces& pieces,
+               FactorExponents exponents);
+  void PackPanels(Executor& executor);
 
   std::deque<PreparedOperand> memory_;
   std::vector<Side> sides_;
   std::deque<Product> products_;
-  std::vector<std::pair<const Side*, TensorCut>> parts_;  // of all sides
+  std::vector<std::pair<const Side*, TensorCut>> parts_;     // of all sides
+  std::vector<std::pair<PreparedOperand*, size_t>> panels_;  // of all sides
   std::vector<Strip> strips_;
   std::vector<GemmProblem> packable_;
 };

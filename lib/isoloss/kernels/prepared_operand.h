@@ -77,6 +77,11 @@ struct PreparedOperand {
   /// empty means 1.
   Matrix<float> factors;
   Matrix<int16_t> exponents;  ///< [extent, depth], or empty: of the values
+  /// Panels of rows, for vectors that add as an accumulator does
+  /// (kernels/fused_gemm.h); else empty. Their layout belongs to the kernel
+  /// target that was active when they were packed.
+  Matrix<float> panel_values;
+  Matrix<int32_t> panel_exponents;
 
   /// Returns steps of a row as an accumulator reads them, from `step` on.
   Elements From(size_t row, size_t step) const {
