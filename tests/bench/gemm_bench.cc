@@ -106,16 +106,14 @@ void OneAccumulatedProduct(benchmark::State& state, const GemmSize& size) {
   const auto add = [&](const kernels::GemmProblem& problem) {
     return contest.Add([problem] { kernels::Gemm(problem); });
   };
-  const size_t chain =
-      add(product.Problem(Precision::kBf16, Packing::kInCall));
+  const size_t chain = add(product.Problem(Precision::kBf16, Packing::kInCall));
   std::vector<Entrant> ours;
   for (const kernels::Accumulator* accumulator : kernels::AllAccumulators()) {
     if (!kernels::HasFusedPanels(accumulator)) continue;
     const bool of_values =
         accumulator->exponents == kernels::FactorExponents::kOfValues;
-    kernels::GemmProblem problem =
-        product.Problem(of_values ? Precision::kBf16 : Precision::kMxfp8,
-                        Packing::kInCall);
+    kernels::GemmProblem problem = product.Problem(
+        of_values ? Precision::kBf16 : Precision::kMxfp8, Packing::kInCall);
     problem.accumulation.accumulator = accumulator;
     ours.push_back({std::string(accumulator->name), add(problem)});
   }

@@ -91,7 +91,8 @@ std::optional<Matrix<float>> Read(const Side& side) {
 
 /// `calls`: both are of one step.
 std::vector<Finding> Check(const Operation& before, const Operation& operation,
-                           const Recipe& recipe, bool calls = false) {
+                           const Recipe& recipe, bool calls = false,
+                           const CheckOptions& options = {}) {
   Executor executor(1);
   std::vector<OperationFile> files = {{.path = "1", .operations = {before}}};
   if (calls) {
@@ -99,7 +100,8 @@ std::vector<Finding> Check(const Operation& before, const Operation& operation,
   } else {
     files.push_back({.path = "2", .step = 2, .operations = {operation}});
   }
-  std::vector<Finding> findings = CheckOperations(files, recipe, {}, executor);
+  std::vector<Finding> findings =
+      CheckOperations(files, recipe, options, executor);
   std::erase_if(findings,
                 [](const Finding& f) { return f.file + f.operation == 0; });
   return findings;
@@ -297,7 +299,9 @@ class ProductMistakeTest : public ::testing::Test {
  protected:
   void Plant(const std::string& name, const Operation& operation,
              const Recipe& recipe = RecipeByName("mxfp8_rceil")) {
-    const auto findings = Check(operation, operation, recipe);
+    CheckOptions options;
+    options.demands_fp32 = name.starts_with("sums_");
+    const auto findings = Check(operation, operation, recipe, false, options);
     const auto named = IsNamed(findings, "fprop", name);
     EXPECT_EQ(named, true) << name << ": " << Told(findings, "fprop");
     planted_.insert(name);

@@ -14,6 +14,7 @@
 
 #include "arguments.h"
 #include "commands.h"
+#include "isoloss/report/heartbeat.h"
 #include "isoloss/report/terminal_width.h"
 #include "json_output.h"
 #include "value_names.h"
@@ -24,6 +25,7 @@ namespace {
 struct CheckTensorsArguments {
   inspection::CheckTensorsRequest request;
   std::filesystem::path out;
+  std::string sums = "found";
   bool all = false;
   bool json = false;
 };
@@ -32,12 +34,14 @@ Json FindingJson(const inspection::CheckedTensors& checked,
                  const operations::Finding& finding) {
   const runlog::OracleRow row = finding.comparison.Row();
   const operations::OperationFile& file = checked.files[finding.file];
-  Json json{{"file", file.path},        {"step", file.step},
-            {"rank", file.rank},        {"operation", finding.operation},
-            {"type", finding.type},     {"module", finding.module},
-            {"part", finding.part},     {"tensor", finding.tensor},
-            {"elements", row.elements}, {"equal", row.equal},
-            {"flips", row.flips},       {"other", row.other}};
+  Json json{
+      {"file", file.path},        {"step", file.step},
+      {"rank", file.rank},        {"operation", finding.operation},
+      {"type", finding.type},     {"module", finding.module},
+      {"part", finding.part},     {"tensor", finding.tensor},
+      {"elements", row.elements}, {"equal", row.equal},
+      {"flips", row.flips},       {"other", row.other},
+      {"sums", finding.sums},     {"unknown_order", finding.has_unknown_order}};
   if (finding.is_right()) return json;
   json["worst_row"] = row.worst_row;
   json["worst_column"] = row.worst_column;
@@ -110,8 +114,15 @@ Json CheckedJson(const inspection::CheckedTensors& checked, ExitCode code) {
 
 ExitCode CheckTensors(const CheckTensorsArguments& arguments) {
   Executor executor(AvailableProcessors());
+  inspection::CheckTensorsRequest request = arguments.request;
+  request.options.demands_fp32 = arguments.sums == "fp32";
+  report::Heartbeat heartbeat;
+  request.options.progress = [&](const char* what, size_t done, size_t all) {
+    heartbeat.Set(fmt::format("check-tensors: {} of {} {}", done, all, what));
+  };
   const inspection::CheckedTensors checked =
-      inspection::CheckTensors(arguments.request, executor);
+      inspection::CheckTensors(request, executor);
+  heartbeat.Clear();
   const ExitCode code = checked.Outcome();
   if (!arguments.out.empty()) {
     runlog::WriteProbeLog(inspection::ProbeLogOf(checked, arguments.request),
@@ -150,6 +161,11 @@ Action DeclareCheckTensors(CLI::App& app) {
             "repeatable")
       .Repeatable()
       .TypeName("PATTERN");
+  AddOption(app, "--sums", arguments->sums,
+            "How products were added up. found: by the tensor cores whose bits "
+            "the results have, if there are any. fp32: in FP32, in some order")
+      .OneOf({"found", "fp32"})
+      .ShowDefault();
   AddOption(app, "--out", arguments->out, "Write a probe log for the gate")
       .TypeName(kHdf5File);
   AddOption(app, "--arm", request.arm,

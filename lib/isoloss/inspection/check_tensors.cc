@@ -15,6 +15,7 @@
 #include "isoloss/base/printable.h"
 #include "isoloss/base/text_file.h"
 #include "isoloss/document/text_layout.h"
+#include "isoloss/operations/deviation_pattern.h"
 #include "isoloss/operations/operation_file.h"
 #include "isoloss/precision/recipe_file.h"
 
@@ -179,6 +180,20 @@ std::string ModulesText(const CheckedTensors& checked,
   return text;
 }
 
+/// Says which bit or lane several products share, as of a sick processor.
+std::string SickText(const CheckedTensors& checked,
+                     const document::TextStyle& style) {
+  std::vector<const operations::Deviations*> results;
+  int64_t elements = 0;
+  for (const Finding& finding : checked.findings) {
+    if (finding.deviations == nullptr) continue;
+    elements += finding.comparison.elements();
+    if (!finding.is_right()) results.push_back(finding.deviations.get());
+  }
+  const std::string text = operations::CommonPatternText(results, elements);
+  return text.empty() ? "" : document::Wrap(text, 0, 2, style) + "\n";
+}
+
 std::string LeftOutText(const CheckedTensors& checked) {
   return checked.left_out() == 0
              ? ""
@@ -221,10 +236,67 @@ std::string SummaryOf(const CheckedTensors& checked) {
         checked.findings.size() == 1 ? "its" : "their", checked.recipe.name);
   }
   return fmt::format(
-      "{}: {} of {} tensors have elements that no order of summation "
+      "{}: {} of {} tensors have elements that no order of summation {}"
       "explains under recipe {} ({} of {} elements).{}",
-      word, checked.wrong(), checked.findings.size(), checked.recipe.name,
-      others, elements, reasons.empty() ? "" : " " + reasons);
+      word, checked.wrong(), checked.findings.size(),
+      checked.has_known_sums() ? "and no known tensor core " : "",
+      checked.recipe.name, others, elements,
+      reasons.empty() ? "" : " " + reasons);
+}
+
+std::string WithCommas(int64_t number) {
+  std::string digits = std::to_string(number);
+  for (auto place = static_cast<int64_t>(digits.size()) - 3; place > 0;
+       place -= 3) {
+    digits.insert(static_cast<size_t>(place), ",");
+  }
+  return digits;
+}
+
+/// Says which tensor cores made the products, and how many bits are theirs.
+std::string SumsText(const CheckedTensors& checked,
+                     const document::TextStyle& style) {
+  struct Count {
+    int64_t elements = 0;
+    int64_t equal = 0;
+    std::set<std::string> alike = {};
+  };
+  std::map<std::string, Count> by_sums;
+  std::vector<std::string> unknown;
+  for (const Finding& finding : checked.findings) {
+    if (finding.has_unknown_order) {
+      unknown.push_back(
+          fmt::format("{} {}", Printable(finding.module), finding.part));
+    }
+    if (finding.sums.empty()) continue;
+    const runlog::OracleRow row = finding.comparison.Row();
+    Count& count = by_sums[finding.sums];
+    count.elements += row.elements;
+    count.equal += row.equal;
+    count.alike.insert(finding.sums_alike.begin(), finding.sums_alike.end());
+  }
+  std::string text;
+  for (const auto& [sums, count] : by_sums) {
+    text += document::Wrap(
+                fmt::format(
+                    "Products: {}: {} of {} elements to the bit.{}", sums,
+                    WithCommas(count.equal), WithCommas(count.elements),
+                    count.alike.empty()
+                        ? ""
+                        : fmt::format(" They do not tell these apart from: {}.",
+                                      fmt::join(count.alike, "; "))),
+                0, 2, style) +
+            "\n";
+  }
+  if (unknown.empty()) return text;
+  return text +
+         document::Wrap(
+             fmt::format("Products with sums in an unknown order, as cuBLAS' "
+                         "split-K may have, are judged as FP32 sums in any "
+                         "order: {}.",
+                         FirstOf(unknown)),
+             0, 2, style) +
+         "\n";
 }
 
 /// Prints a table of the findings that are right, or of those that are not.
@@ -272,6 +344,11 @@ bool CheckedTensors::is_complete() const {
 
 int64_t CheckedTensors::not_finite() const {
   return std::ranges::count(non_finite, false, &NonFiniteTensor::is_expected);
+}
+
+bool CheckedTensors::has_known_sums() const {
+  return std::ranges::any_of(
+      findings, [](const Finding& finding) { return !finding.sums.empty(); });
 }
 
 int64_t CheckedTensors::wrong() const {
@@ -359,6 +436,10 @@ std::string Sentences(const Finding& finding) {
   const runlog::OracleRow row = finding.comparison.Row();
   const auto& why = finding.explanation;
   std::string text = finding.remark.empty() ? "" : finding.remark + " ";
+  const bool is_sick = finding.deviations != nullptr && !text.empty();
+  if (is_sick && !why) {
+    return text + "No known mistake explains it: suspect the processor.";
+  }
   if (!finding.places.empty() && !(why && why->other == 0)) {
     text += finding.places + " ";
   }
@@ -405,7 +486,8 @@ std::string RenderChecked(const CheckedTensors& checked, bool all,
             table +
             document::Wrap(
                 "flips: another order of FP32 sums gives these values. other: "
-                "no order gives these.",
+                "no order gives these; of products whose tensor cores are "
+                "known, they have other bits.",
                 0, 0, style) +
             "\n";
   }
@@ -417,7 +499,8 @@ std::string RenderChecked(const CheckedTensors& checked, bool all,
             0, 0, style) +
         "\n";
   }
-  return table + NonFiniteText(checked, style) + OpenText(checked, style) +
+  return SumsText(checked, style) + table + SickText(checked, style) +
+         NonFiniteText(checked, style) + OpenText(checked, style) +
          ModulesText(checked, style) +
          document::Wrap(SummaryOf(checked) + LeftOutText(checked), 0, 0,
                         style) +

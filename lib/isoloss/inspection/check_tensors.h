@@ -52,6 +52,8 @@ struct CheckedTensors {
   /// These are sentences about the patterns that chose the modules.
   std::vector<std::string> pattern_remarks = {};
 
+  /// Returns whether bits of any product were predicted.
+  bool has_known_sums() const;
   int64_t left_out() const;    ///< modules that are not quantised
   int64_t wrong() const;       ///< findings with elements that differ
   int64_t not_finite() const;  ///< tensors that were to be finite

@@ -10,7 +10,8 @@
 //   only products below 2^-126 are rounded, at most to 2^-126 < 2^-125 <= u;
 // * p / u is exact or below 1. It is below 2^(F + 2), so that 2^(29 - F) terms
 //   have a sum of 32 bits, a partial sum. The sum before is below 2^(F + 1);
-// * the result has at most 24 bits, and is zero, at least 2^-125 or beyond FP32;
+// * the result has at most 24 bits, and is zero, at least 2^-125 or beyond
+// FP32;
 //   then the multiplication by u makes it infinite, too.
 // Other elements are *rare*, and so are those whose partial sums are so large
 // that their total may not have 32 bits. They are left to the definition. A

@@ -1,7 +1,9 @@
 #include "isoloss/operations/check.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <mutex>
 #include <tuple>
 
 #include "isoloss/base/error.h"
@@ -132,6 +134,57 @@ const Integers* GroupEndsFor(const OperationFile& file, size_t index) {
   return nullptr;
 }
 
+/// Counts what is done, for those who ask.
+class Counter {
+ public:
+  explicit Counter(const CheckOptions& options) : options_(options) {}
+
+  void Add(const char* what, size_t all) {
+    if (options_.progress == nullptr) return;
+    const std::lock_guard lock(mutex_);
+    options_.progress(what, ++done_, all);
+  }
+  void Reset() { done_ = 0; }
+
+ private:
+  const CheckOptions& options_;
+  std::mutex mutex_;
+  size_t done_ = 0;
+};
+
+/// Finds how the products of all linear operations were added up.
+class SumsOfCases {
+ public:
+  SumsOfCases(const std::vector<OperationCase>& cases,
+              const ModuleChoices& modules, const precision::Recipe& recipe) {
+    for (const OperationCase& given : cases) {
+      begins_.push_back(products_.size());
+      if (!given.operation.is_linear()) continue;
+      std::ranges::move(
+          LinearProductsOf(given,
+                           {modules.Of(given.operation).precision, recipe}),
+          std::back_inserter(products_));
+    }
+    begins_.push_back(products_.size());
+  }
+
+  size_t size() const { return products_.size(); }
+  void Find(Executor& executor, const std::function<void()>& done) {
+    found_ = FindSums(products_, executor, done);
+  }
+  /// Returns nothing before Find.
+  std::span<const SumsOfProduct> Of(size_t number) const {
+    if (found_.empty()) return {};
+    return std::span(found_).subspan(begins_[number],
+                                     begins_[number + 1] - begins_[number]);
+  }
+
+ private:
+  std::vector<Product> products_;
+  std::vector<size_t> begins_;
+  std::vector<SumsOfProduct> found_;
+};
+
 }  // namespace
 
 /// Returns whether a trial of this tensor looks at the step before.
@@ -166,22 +219,33 @@ std::vector<Finding> CheckOperations(const std::vector<OperationFile>& files,
       places.emplace_back(f, i);
     }
   }
+  std::vector<OperationCase> cases;
+  for (const auto& [f, i] : places) {
+    const OperationFile& file = files[f];
+    cases.push_back({.operation = file.operations[i],
+                     .previous = previous.Before(file, i),
+                     .call_before = previous.CallBefore(file, i),
+                     .update_before = previous.UpdateBefore(file, i),
+                     .where = file.Where(i),
+                     .file = f,
+                     .index = i});
+    SetUpdateHere(file, cases.back());
+  }
+  SumsOfCases sums(cases, modules, recipe);
+  Counter counter(options);
+  if (!options.demands_fp32) {
+    sums.Find(executor, [&] { counter.Add("adders sought", sums.size()); });
+  }
+  counter.Reset();
   std::vector<std::vector<Finding>> found(places.size());
   executor.ParallelFor(places.size(), [&](size_t task) {
-    const auto [f, i] = places[task];
-    const OperationFile& file = files[f];
-    OperationCase given = {.operation = file.operations[i],
-                           .previous = previous.Before(file, i),
-                           .call_before = previous.CallBefore(file, i),
-                           .update_before = previous.UpdateBefore(file, i),
-                           .where = file.Where(i),
-                           .file = f,
-                           .index = i};
-    SetUpdateHere(file, given);
+    const OperationCase& given = cases[task];
+    const OperationFile& file = files[given.file];
+    const size_t i = given.index;
     const std::string& type = given.operation.type;
     if (given.operation.is_linear()) {
-      CheckLinear(given, modules.Of(given.operation).precision, recipe,
-                  found[task]);
+      CheckLinear(given, {modules.Of(given.operation).precision, recipe},
+                  sums.Of(task), found[task]);
     } else if (type == "router") {
       CheckRouter(given, found[task]);
     } else if (type == "dispatch") {
@@ -193,6 +257,7 @@ std::vector<Finding> CheckOperations(const std::vector<OperationFile>& files,
     } else {
       CheckLoss(given, found[task]);
     }
+    counter.Add("operations compared", places.size());
   });
   std::vector<Finding> findings;
   for (std::vector<Finding>& of_one : found) {

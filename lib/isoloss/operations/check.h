@@ -1,12 +1,16 @@
 // Lets the oracle check operations of any trainer.
 #pragma once
 
+#include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "isoloss/base/executor.h"
+#include "isoloss/operations/arithmetic_search.h"
 #include "isoloss/operations/explanation.h"
 #include "isoloss/operations/operation.h"
+#include "isoloss/operations/product.h"
 #include "isoloss/precision/recipe.h"
 
 namespace isoloss::operations {
@@ -17,6 +21,13 @@ struct CheckOptions {
   /// the module NAME alone.
   std::vector<std::string> include = {};
   std::vector<std::string> exclude = {};
+  /// Sums must be FP32 in some order; else the tensor cores are found that
+  /// added them up, and results must have their bits.
+  bool demands_fp32 = false;
+  /// Is told what is going on, and how much of all is done; null means that
+  /// nobody asks. Threads may call it, one at a time.
+  std::function<void(const char* what, size_t done, size_t all)> progress =
+      nullptr;
 };
 
 /// One operation comes with everything that is known about it.
@@ -108,9 +119,19 @@ std::vector<std::string> UpdateNamesOf(const std::string& linear_module);
 std::string WhyNotComparable(const Floats& found, const Floats& after);
 
 // Each of these functions is for operations of one type.
-void CheckLinear(const OperationCase& given,
-                 const precision::LinearPrecision& precision,
-                 const precision::LinearPrecision& recipe,
+/// A linear module has its own precision, or that of the recipe if its products
+/// are quantised.
+struct LinearRule {
+  const precision::LinearPrecision& precision;
+  const precision::LinearPrecision& recipe;
+};
+/// Returns the products whose results are recorded, in the order of fprop,
+/// dgrad and wgrad.
+std::vector<Product> LinearProductsOf(const OperationCase& given,
+                                      const LinearRule& rule);
+/// `sums` belong to LinearProductsOf; empty means that they are not known.
+void CheckLinear(const OperationCase& given, const LinearRule& rule,
+                 std::span<const SumsOfProduct> sums,
                  std::vector<Finding>& findings);
 /// Compares scores with those of the logits, if there are logits.
 void CheckScores(const OperationCase& given, std::vector<Finding>& findings);

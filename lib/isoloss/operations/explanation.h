@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "isoloss/operations/deviations.h"
 #include "isoloss/oracle/comparison.h"
 
 namespace isoloss::operations {
@@ -60,6 +62,15 @@ struct Finding {
   /// The same operation one step earlier was given, for stale values, or no
   /// trial looks at it.
   bool knows_previous = false;
+  /// The arithmetic that predicts the bits of a product; "" if none does.
+  std::string sums = {};
+  /// Others that predict as much, as far as a few elements tell.
+  std::vector<std::string> sums_alike = {};
+  /// Other products of the files have predicted bits, but this one has sums in
+  /// an order that is not known. It is judged as sums in any order.
+  bool has_unknown_order = false;
+  /// Elements with other bits than predicted; null if no bits are.
+  std::shared_ptr<const Deviations> deviations = {};
 
   bool is_right() const { return comparison.other() == 0; }
 };

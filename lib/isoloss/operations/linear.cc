@@ -1,11 +1,14 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <optional>
 
 #include "isoloss/operations/catalogue.h"
 #include "isoloss/operations/check.h"
+#include "isoloss/operations/deviation_pattern.h"
 #include "isoloss/operations/product.h"
 #include "isoloss/operations/rows.h"
 
@@ -106,13 +109,24 @@ constexpr ProductPlan kPlans[] = {{GemmRole::kFprop,
                                    true,
                                    true}};
 
+/// Rows without elements, or an empty weight, can't be compared.
+bool CanBeMultiplied(const Operation& operation) {
+  return operation.Find("x")->extent[1] != 0 &&
+         !operation.Find("weight")->values.empty();
+}
+
+bool HasResult(const Operation& operation, const ProductPlan& plan) {
+  return operation.Find(plan.left) != nullptr &&
+         operation.Find(plan.output) != nullptr;
+}
+
+/// Returns the product with its result, if that is recorded.
 Product ProductOf(const OperationCase& given, const LinearOperands& operands,
-                  const ProductPlan& plan,
-                  const precision::LinearPrecision& precision,
-                  const precision::LinearPrecision& recipe) {
-  const GemmPrecision& of_recipe = recipe.For(plan.role);
+                  const ProductPlan& plan, const LinearRule& rules) {
+  const precision::LinearPrecision& precision = rules.precision;
+  const GemmPrecision& of_recipe = rules.recipe.For(plan.role);
   const GemmPrecision& rule = precision.For(plan.role);
-  Product product = {.role = plan.role, .accumulation = rule.accumulation};
+  Product product = {.role = plan.role, .arithmetic = {rule.accumulation}};
   for (size_t g = 0; g < operands.groups(); ++g) {
     ProductGroup& group = product.groups.emplace_back();
     // Codes of the right operand can be compared without the left one.
@@ -136,6 +150,11 @@ Product ProductOf(const OperationCase& given, const LinearOperands& operands,
   const Floats* bias = given.operation.Find("bias");
   if (plan.role == GemmRole::kFprop && bias != nullptr) {
     product.bias = bias->values.data();
+  }
+  if (HasResult(given.operation, plan)) {
+    const Floats& output = *given.operation.Find(plan.output);
+    product.grid = GridOf(output, plan.output, given.where);
+    product.output = output.Rows();
   }
   return product;
 }
@@ -221,50 +240,182 @@ std::string UntriedOf(const Product& product) {
   return left.empty() ? UntriedOf(group.right) : left;
 }
 
-}  // namespace
+/// Judges the result of one product.
+class ProductJudge {
+ public:
+  ProductJudge(const OperationCase& given, const ProductPlan& plan,
+               const Product& product)
+      : given_(given), plan_(plan), product_(product) {}
 
-void CheckLinear(const OperationCase& given,
-                 const precision::LinearPrecision& precision,
-                 const precision::LinearPrecision& recipe,
-                 std::vector<Finding>& findings) {
-  CheckWeight(given, findings);
-  // Rows without elements, or an empty weight, can't be compared.
-  if (given.operation.Find("x")->extent[1] == 0 ||
-      given.operation.Find("weight")->values.empty()) {
-    return;
+  Finding Judge(const SumsOfProduct& sums) const {
+    Finding finding = Predicted(sums);
+    if (!finding.is_right()) return Explained(std::move(finding), sums);
+    finding.has_unknown_order = !sums.of_others.empty() && finding.sums.empty();
+    return finding;
   }
-  const LinearOperands operands(given);
-  for (const ProductPlan& plan : kPlans) {
-    const bool has_left = given.operation.Find(plan.left) != nullptr;
-    Product product = ProductOf(given, operands, plan, precision, recipe);
-    if (has_left) {
-      CheckOperandCodes(given, product, true, plan.codes[0], findings);
-    }
-    CheckOperandCodes(given, product, false, plan.codes[1], findings);
-    const Floats* output = given.operation.Find(plan.output);
-    if (output == nullptr || !has_left) continue;
-    product.grid = GridOf(*output, plan.output, given.where);
-    product.output = output->Rows();
+
+ private:
+  /// Compares with the product by an arithmetic.
+  Finding Compared(const Arithmetic& arithmetic) const {
+    Product product = product_;
+    product.arithmetic = arithmetic;
+    auto deviations = std::make_shared<Deviations>(
+        product.grid, product.output.rows(), product.output.cols());
     Finding finding =
-        FindingOf(given, std::string(GemmRoleName(plan.role)), plan.kind,
-                  Compare(product).value_or(oracle::Comparison(product.grid)));
-    if (MultiplyAdds(product) <= kMostMultiplyAdds) {
-      Explain(
-          TrialsOf(product, {plan.left, plan.right}, finding.comparison),
-          finding, [&] {
-            return TrialsOfRows(
-                {.found = product.output,
-                 .grid = product.grid,
-                 .for_each = [&](const auto& use) { ForEachSum(product, use); },
-                 .noun = "row",
-                 .content = "results"},
-                finding.comparison.wrong_rows());
-          });
+        FindingOf(given_, std::string(GemmRoleName(plan_.role)), plan_.kind,
+                  Compare(product, deviations.get())
+                      .value_or(oracle::Comparison(product.grid)));
+    if (arithmetic.has_bits()) {
+      finding.sums = arithmetic.Text();
+      finding.deviations = std::move(deviations);
     }
     finding.places =
         PlacesOf(finding.comparison, product.output.rows(), "rows");
     finding.untried = UntriedOf(product);
-    findings.push_back(std::move(finding));
+    return finding;
+  }
+
+  /// Compares with the arithmetic that was found. If FP32 sums in any order
+  /// explain the result as well, it may be split along k.
+  Finding Predicted(const SumsOfProduct& sums) const {
+    const bool is_found = sums.arithmetic.has_bits();
+    Finding finding =
+        Compared(is_found ? sums.arithmetic : product_.arithmetic);
+    if (sums.of_others.empty() || (is_found && finding.is_right())) {
+      return WithAlike(sums, std::move(finding));
+    }
+    std::vector<Arithmetic> ways = sums.alike;
+    Finding any_order = is_found ? Compared(product_.arithmetic) : finding;
+    if (is_found && !ExplainsAsWell(any_order, finding)) return finding;
+    for (const Arithmetic& other : sums.of_others) {
+      std::ranges::move(FindSplits(product_, other), std::back_inserter(ways));
+    }
+    constexpr size_t kMostTries = 16;
+    for (size_t i = 0; i < std::min(kMostTries, ways.size()); ++i) {
+      Finding tried = Compared(ways[i]);
+      if (tried.is_right()) return tried;
+    }
+    return any_order;
+  }
+
+  static Finding WithAlike(const SumsOfProduct& sums, Finding finding) {
+    for (const Arithmetic& other : sums.alike) {
+      finding.sums_alike.push_back(other.Text());
+    }
+    return finding;
+  }
+
+  /// Returns whether any order of sums leaves nothing wrong, and the prediction
+  /// was no good: exact sums predict about as many elements, or more than one
+  /// of a thousand differ. A sick processor spoils few elements, or by more.
+  static bool ExplainsAsWell(const Finding& any_order, const Finding& bits) {
+    constexpr int64_t kFew = 1000;
+    const int64_t wrong = bits.comparison.other();
+    return any_order.is_right() &&
+           (any_order.comparison.Row().flips < 2 * wrong ||
+            bits.comparison.elements() < kFew * wrong);
+  }
+
+  /// Tries mistakes under each arithmetic until one explains all.
+  Finding Explained(Finding finding, const SumsOfProduct& sums) const {
+    if (MultiplyAdds(product_) > kMostMultiplyAdds) {
+      AddPattern(finding);
+      return finding;
+    }
+    std::vector<Arithmetic> ways;
+    const auto add = [&ways](const Arithmetic& way) {
+      if (std::ranges::find(ways, way) == ways.end()) ways.push_back(way);
+    };
+    if (sums.arithmetic.has_bits()) {
+      add(sums.arithmetic);
+    } else {
+      for (const Arithmetic& other : sums.of_others) add(other);
+      add(product_.arithmetic);
+    }
+    std::optional<Finding> best;
+    for (const Arithmetic& way : ways) {
+      Finding tried = finding.sums == (way.has_bits() ? way.Text() : "")
+                          ? finding
+                          : Compared(way);
+      Explain(way, tried);
+      if (!best || LeftBy(tried) < LeftBy(*best)) best = std::move(tried);
+      if (LeftBy(*best) == 0) break;
+    }
+    if (LeftBy(*best) > 0) AddPattern(*best);
+    return *best;
+  }
+
+  /// Says how wrong elements are alike if the other ones are as predicted.
+  static void AddPattern(Finding& finding) {
+    const oracle::Comparison& comparison = finding.comparison;
+    if (finding.deviations != nullptr &&
+        2 * comparison.other() < comparison.elements()) {
+      finding.remark = PatternText(*finding.deviations, comparison.elements()) +
+                       " The other elements have the bits of " + finding.sums +
+                       ".";
+    }
+  }
+
+  void Explain(const Arithmetic& arithmetic, Finding& finding) const {
+    Product product = product_;
+    product.arithmetic = arithmetic;
+    operations::Explain(
+        TrialsOf(product, {plan_.left, plan_.right}, finding.comparison),
+        finding, [&] {
+          return TrialsOfRows(
+              {.found = product.output,
+               .grid = product.grid,
+               .for_each = [&](const auto& use) { ForEachSum(product, use); },
+               .noun = "row",
+               .content = "results"},
+              finding.comparison.wrong_rows());
+        });
+    finding.places =
+        PlacesOf(finding.comparison, product.output.rows(), "rows");
+  }
+
+  static int64_t LeftBy(const Finding& finding) {
+    const int64_t others = finding.comparison.other();
+    return finding.explanation ? std::min(finding.explanation->other, others)
+                               : others;
+  }
+
+  const OperationCase& given_;
+  const ProductPlan& plan_;
+  const Product& product_;
+};
+
+}  // namespace
+
+std::vector<Product> LinearProductsOf(const OperationCase& given,
+                                      const LinearRule& rule) {
+  std::vector<Product> products;
+  if (!CanBeMultiplied(given.operation)) return products;
+  const LinearOperands operands(given);
+  for (const ProductPlan& plan : kPlans) {
+    if (!HasResult(given.operation, plan)) continue;
+    products.push_back(ProductOf(given, operands, plan, rule));
+  }
+  return products;
+}
+
+void CheckLinear(const OperationCase& given, const LinearRule& rule,
+                 std::span<const SumsOfProduct> sums,
+                 std::vector<Finding>& findings) {
+  CheckWeight(given, findings);
+  if (!CanBeMultiplied(given.operation)) return;
+  const LinearOperands operands(given);
+  size_t results = 0;
+  for (const ProductPlan& plan : kPlans) {
+    const Product product = ProductOf(given, operands, plan, rule);
+    if (given.operation.Find(plan.left) != nullptr) {
+      CheckOperandCodes(given, product, true, plan.codes[0], findings);
+    }
+    CheckOperandCodes(given, product, false, plan.codes[1], findings);
+    if (!HasResult(given.operation, plan)) continue;
+    findings.push_back(
+        ProductJudge(given, plan, product)
+            .Judge(sums.empty() ? SumsOfProduct() : sums[results++]));
   }
 }
 

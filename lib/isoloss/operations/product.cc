@@ -6,6 +6,7 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/formats/format.h"
+#include "isoloss/operations/predicted_sums.h"
 #include "isoloss/operations/rows.h"
 #include "isoloss/oracle/scalar_product.h"
 
@@ -30,13 +31,6 @@ bool MakeChange(Side& side) {
   side.before.reset();
   side.change = nullptr;
   return true;
-}
-
-ScalarOperand OperandOf(const Side& side) {
-  return {.values = side.values,
-          .down = side.down,
-          .quantization = side.quantization ? &*side.quantization : nullptr,
-          .before = side.before ? &*side.before : nullptr};
 }
 
 /// Adds the bias before the last rounding. The sum may begin with the bias:
@@ -145,51 +139,128 @@ void CompareCut(const Product& product, const ProductGroup& group,
   }
 }
 
-/// Calls use(row, column, sum, whether the sum is known to the bit).
-template <typename Use>
-void ForEachSumOf(const Product& product, const ProductGroup& group,
-                  const Use& use) {
+const Factors& FactorsOf(const Product& product, size_t row) {
+  static constexpr Factors kNone;
+  return product.factor_rows == nullptr || Marks(*product.factor_rows, row)
+             ? product.factors
+             : kNone;
+}
+
+/// Returns what becomes of a sum until its last rounding.
+Estimate ResultOf(const Product& product, size_t depth, const Estimate& dot,
+                  size_t row, size_t column) {
+  const Factors& factors = FactorsOf(product, row);
+  Estimate sum =
+      WithBias(product, factors, depth, dot * factors.product, column);
+  if (product.through_fp16) {
+    sum = oracle::RoundedOnTheWay(oracle::Grid::kFp16, sum);
+  }
+  if (product.cuts_output) sum = CutToBf16(sum);
+  if (factors.result != 1.0) {
+    sum = oracle::Rounded32(oracle::RoundedOnTheWay(product.grid, sum) *
+                            factors.result);
+  }
+  return sum;
+}
+
+using UseSum =
+    std::function<void(size_t row, size_t column, const Estimate& sum)>;
+
+void ForEachEstimate(const Product& product, const ProductGroup& group,
+                     const UseSum& use) {
   precision::GemmPrecision precision;
-  precision.accumulation = product.accumulation;
+  precision.accumulation = product.arithmetic.accumulation;
   const ScalarOperand left = OperandOf(group.left);
   const size_t depth = left.down ? left.values.rows() : left.values.cols();
   const ScalarProduct sums(left, OperandOf(group.right), precision);
-  constexpr Factors kNone;
   sums.ForEach([&](size_t i, size_t j, const Estimate& dot) {
     const size_t row = group.first_row + i;
-    const Factors& factors =
-        product.factor_rows == nullptr || Marks(*product.factor_rows, row)
-            ? product.factors
-            : kNone;
-    Estimate sum = WithBias(product, factors, depth, dot * factors.product, j);
-    if (product.through_fp16) {
-      sum = oracle::RoundedOnTheWay(oracle::Grid::kFp16, sum);
-    }
-    if (product.cuts_output) sum = CutToBf16(sum);
-    if (factors.result != 1.0) {
-      sum = oracle::Rounded32(oracle::RoundedOnTheWay(product.grid, sum) *
-                              factors.result);
-    }
-    use(row, j, sum, sums.has_bits());
+    use(row, j, ResultOf(product, depth, dot, row, j));
   });
 }
 
-void CompareGroup(const Product& product, const ProductGroup& group,
-                  Comparison& comparison) {
-  if (product.sum_bits > 0) return CompareCut(product, group, comparison);
-  ForEachSumOf(product, group,
-               [&](size_t row, size_t j, const Estimate& sum, bool has_bits) {
-                 const float value = product.output(row, j);
-                 if (has_bits) {
-                   comparison.AddExact(row, j, value,
-                                       RoundTo(product.grid, sum.exact));
-                 } else {
-                   comparison.Add(row, j, value, sum);
-                 }
-               });
+/// Calls use(row, column, result) for each element, to the bit.
+void ForEachResult(
+    const Product& product, PredictedSums predicted, size_t first_row,
+    const std::function<void(size_t row, size_t column, float result)>& use) {
+  Matrix<float> sums;
+  for (size_t first = 0; first < predicted.rows(); first += sums.rows()) {
+    sums.ResizeUninitialized(
+        std::min(predicted.StripRows(), predicted.rows() - first),
+        predicted.cols());
+    predicted.Rows(first, sums);
+    for (size_t i = 0; i < sums.rows(); ++i) {
+      const size_t row = first_row + first + i;
+      for (size_t j = 0; j < sums.cols(); ++j) {
+        use(row, j, ResultOf(product, sums(i, j), row, j));
+      }
+    }
+  }
+}
+
+/// Returns false if a side's change has nothing to change.
+bool CompareGroup(const Product& product, const ProductGroup& group,
+                  Comparison& comparison, Deviations* deviations) {
+  if (product.sum_bits == 0 && product.arithmetic.has_bits()) {
+    PredictedSums predicted(group, product.arithmetic);
+    if (!predicted.is_possible()) return false;
+    ForEachResult(product, std::move(predicted), group.first_row,
+                  [&](size_t row, size_t j, float result) {
+                    const float value = product.output(row, j);
+                    const bool are_zero = value == 0.0f && result == 0.0f;
+                    comparison.AddExact(row, j, value,
+                                        are_zero ? value : result);
+                    if (deviations != nullptr) {
+                      deviations->Add(row, j, value, result);
+                    }
+                  });
+    return true;
+  }
+  ProductGroup changed = group;
+  for (Side* side : {&changed.left, &changed.right}) {
+    if (side->change != nullptr && !MakeChange(*side)) return false;
+  }
+  if (product.sum_bits > 0) {
+    CompareCut(product, changed, comparison);
+    return true;
+  }
+  ForEachEstimate(product, changed,
+                  [&](size_t row, size_t j, const Estimate& sum) {
+                    comparison.Add(row, j, product.output(row, j), sum);
+                  });
+  return true;
 }
 
 }  // namespace
+
+ScalarOperand OperandOf(const Side& side) {
+  return {.values = side.values,
+          .down = side.down,
+          .quantization = side.quantization ? &*side.quantization : nullptr,
+          .before = side.before ? &*side.before : nullptr};
+}
+
+float ResultOf(const Product& product, float dot, size_t row, size_t column) {
+  const Factors& factors = FactorsOf(product, row);
+  float sum = static_cast<float>(static_cast<double>(dot) * factors.product);
+  const auto rounded = [&](float value) {
+    return RoundTo(product.grid, static_cast<double>(value));
+  };
+  if (product.bias != nullptr) {
+    const auto bias = static_cast<float>(
+        factors.bias * static_cast<double>(product.bias[column]));
+    sum = (product.bias_after ? rounded(sum) : sum) + bias;
+  }
+  if (product.through_fp16) {
+    sum = RoundTo(oracle::Grid::kFp16, static_cast<double>(sum));
+  }
+  if (product.cuts_output) sum = CutOff(static_cast<double>(sum), kBf16Bits);
+  if (factors.result != 1.0) {
+    sum =
+        static_cast<float>(static_cast<double>(rounded(sum)) * factors.result);
+  }
+  return rounded(sum);
+}
 
 void Side::Own(Matrix<float> matrix) {
   owned = std::make_shared<const Matrix<float>>(std::move(matrix));
@@ -216,19 +287,14 @@ std::optional<ScalarTensor> Quantized(const Side& side) {
   return tensor;
 }
 
-std::optional<Comparison> Compare(const Product& product) {
+std::optional<Comparison> Compare(const Product& product,
+                                  Deviations* deviations) {
   Comparison comparison(product.grid);
   try {
     for (const ProductGroup& group : product.groups) {
-      if (group.left.change == nullptr && group.right.change == nullptr) {
-        CompareGroup(product, group, comparison);
-        continue;
+      if (!CompareGroup(product, group, comparison, deviations)) {
+        return std::nullopt;
       }
-      ProductGroup changed = group;
-      for (Side* side : {&changed.left, &changed.right}) {
-        if (side->change != nullptr && !MakeChange(*side)) return std::nullopt;
-      }
-      CompareGroup(product, changed, comparison);
     }
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kShape) throw;
@@ -237,14 +303,16 @@ std::optional<Comparison> Compare(const Product& product) {
   return comparison;
 }
 
-void ForEachSum(const Product& product,
-                const std::function<void(size_t row, size_t column,
-                                         const Estimate& sum)>& use) {
+void ForEachSum(const Product& product, const UseSum& use) {
   for (const ProductGroup& group : product.groups) {
-    ForEachSumOf(product, group,
-                 [&](size_t row, size_t column, const Estimate& sum, bool) {
-                   use(row, column, sum);
-                 });
+    if (!product.arithmetic.has_bits()) {
+      ForEachEstimate(product, group, use);
+      continue;
+    }
+    ForEachResult(product, PredictedSums(group, product.arithmetic),
+                  group.first_row, [&](size_t row, size_t j, float result) {
+                    use(row, j, {.exact = static_cast<double>(result)});
+                  });
   }
 }
 

@@ -10,8 +10,11 @@
 
 #include "isoloss/base/matrix.h"
 #include "isoloss/formats/quantization.h"
+#include "isoloss/operations/arithmetic.h"
+#include "isoloss/operations/deviations.h"
 #include "isoloss/operations/operation.h"
 #include "isoloss/oracle/comparison.h"
+#include "isoloss/oracle/scalar_operand.h"
 #include "isoloss/oracle/scalar_quantize.h"
 #include "isoloss/precision/recipe.h"
 
@@ -61,7 +64,7 @@ struct Product {
   oracle::Grid grid = oracle::Grid::kBf16;
   MatrixView<const float> output = {};
   std::vector<ProductGroup> groups = {};
-  kernels::Accumulation accumulation = {};
+  Arithmetic arithmetic = {};
   const float* bias = nullptr;  ///< one for each column
   /// The bias is added to the rounded product.
   bool bias_after = false;
@@ -84,12 +87,24 @@ struct Product {
 /// the operand. Returns nothing if the side's change has nothing to change.
 std::optional<oracle::ScalarTensor> Quantized(const Side& side);
 
-/// Compares every element of the output with the products. Returns nothing if a
+/// Returns the side as the oracle reads it, without its change.
+oracle::ScalarOperand OperandOf(const Side& side);
+
+/// Returns what becomes of a sum that is known to the bit: bias, factors and
+/// the last rounding. Each step is rounded to FP32.
+float ResultOf(const Product& product, float sum, size_t row, size_t column);
+
+/// Compares every element of the output with the products. Elements whose bits
+/// the arithmetic predicts are equal or other. Returns nothing if a
 /// change has nothing to change, or sums can't be cut off in this way.
-std::optional<oracle::Comparison> Compare(const Product& product);
+/// Elements with other bits than the arithmetic predicts go to `deviations`, if
+/// it is not null.
+std::optional<oracle::Comparison> Compare(const Product& product,
+                                          Deviations* deviations = nullptr);
 
 /// Calls use(row, column, sum) for each element of the output, before its last
-/// rounding. Sums must not be cut off, and sides must have no changes.
+/// rounding, or after it if the arithmetic has bits. Sums must not be cut off,
+/// and sides must have no changes.
 void ForEachSum(const Product& product,
                 const std::function<void(size_t row, size_t column,
                                          const oracle::Estimate& sum)>& use);

@@ -12,11 +12,10 @@ namespace {
 
 template <size_t kInterval>
 bool Accumulator(Product& product, const char* name) {
-  kernels::Accumulation accumulation;
-  accumulation.accumulator = &kernels::AccumulatorByName(name);
-  accumulation.interval = kInterval;
-  if (product.accumulation == accumulation) return false;
-  product.accumulation = accumulation;
+  const Arithmetic arithmetic = {
+      .accumulation = {&kernels::AccumulatorByName(name), kInterval}};
+  if (product.arithmetic.accumulation == arithmetic.accumulation) return false;
+  product.arithmetic = arithmetic;
   return true;
 }
 
@@ -29,15 +28,15 @@ bool Bf16Sums(Product& product) {
       })) {
     return false;
   }
-  product.accumulation = {.accumulator = nullptr,
-                          .interval = kInterval,
-                          .outer = kernels::Rounding::kBf16};
+  product.arithmetic = {.accumulation = {.accumulator = nullptr,
+                                         .interval = kInterval,
+                                         .outer = kernels::Rounding::kBf16}};
   return true;
 }
 
 bool PlainSums(Product& product) {
-  if (product.accumulation == kernels::Accumulation{}) return false;
-  product.accumulation = {};
+  if (product.arithmetic == Arithmetic()) return false;
+  product.arithmetic = {};
   return true;
 }
 
@@ -49,7 +48,7 @@ bool OnBf16Grid(Product& product) {
 
 template <int kBits, size_t kSteps>
 bool CutSums(Product& product) {
-  product.accumulation = {};
+  product.arithmetic = {};
   product.sum_bits = kBits;
   product.sum_steps = kSteps;
   return true;

@@ -245,7 +245,7 @@ std::optional<oracle::Comparison> CompareLossy(
   if (rows > kFewRows && wrong * kFewRows < rows) return std::nullopt;
   constexpr int64_t kFew = 100;  // one of this many
   Product lossy = product;
-  lossy.accumulation = {};
+  lossy.arithmetic = {};
   lossy.loses_bits = true;
   lossy.sum_bits = 13;
   lossy.sum_steps = 32;

@@ -7,7 +7,6 @@
 #include "isoloss/base/rng.h"
 #include "isoloss/oracle/estimate.h"
 #include "isoloss/oracle/scalar_cast.h"
-#include "isoloss/oracle/scalar_quantize.h"
 
 namespace isoloss::oracle {
 namespace {
@@ -197,10 +196,16 @@ PreparedSide PrepareSide(const ScalarOperand& operand,
       part = turned.view();
     }
     if (quantization != nullptr) {
-      Write(ScalarQuantize(
-                part, *quantization,
-                StateOfTensor(operand.state, operand.first_tensor + number)),
-            *quantization, pieces, core, row, step, side);
+      const auto write = [&](const ScalarTensor& tensor) {
+        Write(tensor, *quantization, pieces, core, row, step, side);
+      };
+      if (operand.quantized != nullptr) {
+        write(*operand.quantized);
+      } else {
+        write(ScalarQuantize(
+            part, *quantization,
+            StateOfTensor(operand.state, operand.first_tensor + number)));
+      }
       continue;
     }
     for (size_t i = 0; i < part.rows(); ++i) {

@@ -8,6 +8,7 @@
 
 #include "isoloss/base/matrix.h"
 #include "isoloss/formats/quantize.h"
+#include "isoloss/oracle/scalar_quantize.h"
 #include "isoloss/oracle/tensor_core.h"
 #include "isoloss/precision/recipe.h"
 
@@ -19,6 +20,8 @@ struct ScalarOperand {
   MatrixView<const float> values;
   bool down = false;
   const formats::Quantization* quantization = nullptr;  ///< null: none
+  /// The only tensor, quantised already, or null.
+  const ScalarTensor* quantized = nullptr;
   /// The operand's tensors share this state; each has a stream of its own.
   formats::TensorState state = {};
   /// The first tensor has this number in the whole batch.

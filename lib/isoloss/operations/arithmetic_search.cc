@@ -1,0 +1,461 @@
+#include "isoloss/operations/arithmetic_search.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "isoloss/operations/predicted_sums.h"
+#include "isoloss/precision/recipe.h"
+
+namespace isoloss::operations {
+namespace {
+
+constexpr size_t kProbes = 128;
+constexpr int64_t kMoreThanFp32 = 3;
+/// An arithmetic may miss one of so many probes that FP32 sums explain.
+constexpr int64_t kProbesOfMiss = 100;
+/// Kernels for Hopper add FP8 sums to FP32 ones after so many steps.
+constexpr size_t kPromotion = 128;
+
+bool HoldsBf16(const Side& side) {
+  if (side.quantization) return true;
+  for (size_t i = 0; i < side.values.rows(); ++i) {
+    const float* row = side.values.Row(i);
+    if (!std::all_of(row, row + side.values.cols(), [](float value) {
+          return (std::bit_cast<uint32_t>(value) & 0xFFFF) == 0;
+        })) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// Powers of two do not change what an adder cuts off, whether they are stored
+/// in E8M0 or in FP32.
+std::optional<formats::Quantization> WithE8m0(
+    std::optional<formats::Quantization> quantization) {
+  if (quantization &&
+      quantization->scale_format == formats::ScaleFormat::kPow2) {
+    quantization->scale_format = formats::ScaleFormat::kE8m0;
+    quantization->scale_rule = formats::ScaleRule::kRceil;
+  }
+  return quantization;
+}
+
+bool CutsEvery(size_t steps, const ProductGroup& group) {
+  const auto cuts = [steps](const Side& side) {
+    return side.quantization && side.quantization->scales_sums() &&
+           side.quantization->cell.cols == steps;
+  };
+  return cuts(group.left) || cuts(group.right);
+}
+
+/// Returns the adders that multiply such factors, in each way of promotion and
+/// of scaling that is in use.
+std::vector<Arithmetic> CandidatesFor(const Product& product) {
+  const ProductGroup& group = product.groups.front();
+  const bool scales_rows = PredictedSums::ScalesRows(group);
+  const bool cuts_sums = CutsEvery(kPromotion, group);
+  std::vector<Arithmetic> candidates;
+  for (const kernels::Accumulator* accumulator : kernels::AllAccumulators()) {
+    precision::GemmPrecision precision;
+    precision.left = WithE8m0(group.left.quantization);
+    precision.right = WithE8m0(group.right.quantization);
+    for (const size_t interval : {size_t{0}, kPromotion}) {
+      const bool may_promote = accumulator->fraction_bits < 23;
+      if (interval > 0 && !may_promote) continue;
+      // Scales of blocks promote anyway.
+      if (interval == 0 && may_promote && cuts_sums) continue;
+      precision.accumulation = {accumulator, interval};
+      if (!WrongPrecision(precision, product.role).empty()) continue;
+      candidates.push_back({precision.accumulation});
+      if (!scales_rows) continue;
+      for (const ResultScale scale :
+           {ResultScale::kProduct, ResultScale::kLeft, ResultScale::kRight}) {
+        candidates.push_back({precision.accumulation, scale});
+      }
+    }
+  }
+  return candidates;
+}
+
+/// An element of one group, with its value.
+struct Probe {
+  size_t group;
+  size_t row;
+  size_t col;
+  float found;
+  /// Some order of FP32 sums gives the value, too.
+  bool is_possible = false;
+};
+
+/// Probes that an arithmetic predicts, and those that it does not, although
+/// FP32 sums explain them.
+struct Score {
+  int64_t matches = 0;
+  int64_t misses = 0;
+};
+
+/// Is the arithmetic that predicts most probes, and those that predict as many.
+struct Election {
+  Arithmetic arithmetic;
+  std::vector<Arithmetic> alike;
+};
+
+/// Computes predicted results of chosen elements of a product.
+class ProbedProduct {
+ public:
+  explicit ProbedProduct(const Product& product) : product_(product) {}
+
+  /// Chooses elements of which the exact sum lies close to the middle between
+  /// two numbers of the grid, and some others.
+  void ChooseProbes(const Arithmetic& arithmetic);
+  size_t size() const { return probes_.size(); }
+
+  Score ScoreOf(const Arithmetic& arithmetic);
+  /// Counts elements that are exact sums, rounded once; or ascending FP32
+  /// chains, if these are more.
+  int64_t fp32_matches() const { return fp32_matches_; }
+  /// Returns the splits that predict most elements, if these are nearly all.
+  std::vector<Arithmetic> FindSplits(const Arithmetic& of_others);
+
+ private:
+  const PredictedSums& SumsOf(size_t group, const Arithmetic& arithmetic);
+  bool Matches(const Probe& probe, float sum) const;
+  double ExactResult(const PredictedSums& sums, const Probe& probe) const;
+
+  const Product& product_;
+  std::vector<Probe> probes_;
+  int64_t fp32_matches_ = 0;
+  std::map<size_t, PredictedSums> sums_;
+};
+
+const PredictedSums& ProbedProduct::SumsOf(size_t group,
+                                           const Arithmetic& arithmetic) {
+  const auto known = sums_.find(group);
+  if (known != sums_.end() && known->second.Use(arithmetic)) {
+    return known->second;
+  }
+  return sums_
+      .insert_or_assign(group,
+                        PredictedSums(product_.groups[group], arithmetic))
+      .first->second;
+}
+
+double ProbedProduct::ExactResult(const PredictedSums& sums,
+                                  const Probe& probe) const {
+  const double sum = sums.Exact(probe.row, probe.col);
+  return product_.bias == nullptr
+             ? sum
+             : sum + static_cast<double>(product_.bias[probe.col]);
+}
+
+bool ProbedProduct::Matches(const Probe& probe, float sum) const {
+  const float result =
+      ResultOf(product_, sum,
+               product_.groups[probe.group].first_row + probe.row, probe.col);
+  return result == probe.found ||
+         (std::isnan(result) && std::isnan(probe.found));
+}
+
+/// Returns how far a number is from the middle between two numbers of the grid,
+/// in spacings.
+double DistanceFromMiddle(oracle::Grid grid, double exact) {
+  const float value = RoundTo(grid, exact);
+  const double up = oracle::Boundary(grid, value, true);
+  const double down = oracle::Boundary(grid, value, false);
+  return std::min(up - exact, exact - down) / (up - down);
+}
+
+void ProbedProduct::ChooseProbes(const Arithmetic& arithmetic) {
+  constexpr double kMostMultiplyAdds = 0x1p28;
+  constexpr size_t kMostGroups = 8;
+  constexpr size_t kSpread = kProbes / 4;
+  std::vector<std::pair<double, Probe>> close;
+  const size_t stride =
+      (product_.groups.size() + kMostGroups - 1) / kMostGroups;
+  const auto add = [&](const Probe& probe, double exact) {
+    if (!std::isfinite(exact) || exact == 0.0 || !std::isfinite(probe.found)) {
+      return;
+    }
+    // On a grid of FP32 every element hangs on the order of sums.
+    close.emplace_back(product_.grid == oracle::Grid::kFp32
+                           ? 0.0
+                           : DistanceFromMiddle(product_.grid, exact),
+                       probe);
+  };
+  for (size_t g = 0; g < product_.groups.size(); g += stride) {
+    if (product_.groups[g].left.values.empty()) continue;
+    const PredictedSums& sums = SumsOf(g, arithmetic);
+    const size_t count = sums.rows() * sums.cols();
+    const double most =
+        kMostMultiplyAdds /
+        static_cast<double>(std::min(kMostGroups, product_.groups.size()) *
+                            std::max<size_t>(1, sums.depth()));
+    // An odd stride meets all columns of a power of two.
+    const size_t step =
+        static_cast<size_t>(static_cast<double>(count) / most) | 1;
+    for (size_t i = 0; i < count; i += step) {
+      Probe probe = {g, i / sums.cols(), i % sums.cols(), 0.0f};
+      probe.found =
+          product_.output(product_.groups[g].first_row + probe.row, probe.col);
+      add(probe, ExactResult(sums, probe));
+    }
+  }
+  const size_t spread = std::min(kSpread, close.size());
+  for (size_t i = 0; i < spread; ++i) {
+    probes_.push_back(close[i * close.size() / spread].second);
+  }
+  const size_t closest = std::min(kProbes - spread, close.size());
+  std::ranges::nth_element(close,
+                           close.begin() + static_cast<ptrdiff_t>(closest), {},
+                           [](const auto& entry) { return entry.first; });
+  for (size_t i = 0; i < closest; ++i) probes_.push_back(close[i].second);
+  int64_t exact_matches = 0;
+  int64_t chain_matches = 0;
+  for (Probe& probe : probes_) {
+    const PredictedSums& sums = SumsOf(probe.group, arithmetic);
+    const double exact = ExactResult(sums, probe);
+    exact_matches += RoundTo(product_.grid, exact) == probe.found ? 1 : 0;
+    chain_matches += Matches(probe, sums.ChainAt(probe.row, probe.col)) ? 1 : 0;
+    const double error = sums.LargestError(probe.row, probe.col);
+    probe.is_possible = probe.found >= RoundTo(product_.grid, exact - error) &&
+                        probe.found <= RoundTo(product_.grid, exact + error);
+  }
+  fp32_matches_ = std::max(exact_matches, chain_matches);
+}
+
+Score ProbedProduct::ScoreOf(const Arithmetic& arithmetic) {
+  Score score;
+  for (const Probe& probe : probes_) {
+    const float sum = SumsOf(probe.group, arithmetic).At(probe.row, probe.col);
+    if (Matches(probe, sum)) {
+      ++score.matches;
+    } else if (probe.is_possible) {
+      ++score.misses;
+    }
+  }
+  return score;
+}
+
+/// Returns the arithmetic with each order and rounding of parts.
+std::vector<Arithmetic> OrdersOf(const Arithmetic& arithmetic) {
+  std::vector<Arithmetic> orders;
+  for (const kernels::Rounding rounding :
+       {kernels::Rounding::kFp32, kernels::Rounding::kBf16}) {
+    for (const SplitK::Order order :
+         {SplitK::Order::kAscending, SplitK::Order::kDescending,
+          SplitK::Order::kNeighbours, SplitK::Order::kHalves}) {
+      Arithmetic& last = orders.emplace_back(arithmetic);
+      last.split.order = order;
+      last.split.rounding = rounding;
+    }
+  }
+  return orders;
+}
+
+std::vector<Arithmetic> ProbedProduct::FindSplits(const Arithmetic& of_others) {
+  constexpr size_t kFirstProbes = 4;
+  constexpr int64_t kAllBut = 32;  // all but one of so many must match
+  if (probes_.size() < kProbes) return {};
+  Arithmetic split = of_others;
+  if (split.scale == ResultScale::kNone &&
+      PredictedSums::ScalesRows(product_.groups.front())) {
+    split.scale = ResultScale::kProduct;
+  }
+  const auto count = static_cast<int64_t>(probes_.size());
+  int64_t most = count - count / kAllBut - 1;
+  std::vector<Arithmetic> best;
+  const size_t depth = SumsOf(probes_[0].group, split).depth();
+  for (const SplitK& way : SplitsOf(depth)) {
+    split.split = way;
+    std::vector<Arithmetic> orders = OrdersOf(split);
+    for (size_t i = 0; i < kFirstProbes && !orders.empty(); ++i) {
+      const Probe& probe = probes_[probes_.size() - 1 - i];
+      const auto parts =
+          SumsOf(probe.group, split).PartsAt(probe.row, probe.col);
+      std::erase_if(orders, [&](const Arithmetic& order) {
+        const PredictedSums& sums = SumsOf(probe.group, order);
+        return !Matches(probe, sums.Finished(probe.row, probe.col, parts));
+      });
+    }
+    for (const Arithmetic& order : orders) {
+      const int64_t matches = ScoreOf(order).matches;
+      if (matches > most) best.clear();
+      if (matches > most || (matches == most && !best.empty())) {
+        best.push_back(order);
+        most = matches;
+      }
+    }
+  }
+  return best;
+}
+
+/// What is known of one product.
+struct Evidence {
+  std::vector<Arithmetic> candidates = {};
+  std::vector<Score> scores = {};
+  int64_t fp32_matches = 0;
+  int64_t probes = 0;
+
+  /// A sick processor may spoil a quarter of the probes, but seldom by as
+  /// little as FP32 sums do.
+  bool Fits(size_t candidate) const {
+    const Score& score = scores[candidate];
+    return 4 * score.matches >= 3 * probes &&
+           kProbesOfMiss * score.misses <= probes;
+  }
+};
+
+Evidence EvidenceOf(const Product& product) {
+  Evidence evidence;
+  if (product.groups.empty() || product.output.empty()) return evidence;
+  const bool holds_bf16 =
+      std::ranges::all_of(product.groups, [](const ProductGroup& group) {
+        return HoldsBf16(group.left) && HoldsBf16(group.right);
+      });
+  if (!holds_bf16) return evidence;
+  std::vector<Arithmetic> candidates = CandidatesFor(product);
+  if (candidates.empty()) return evidence;
+  ProbedProduct probed(product);
+  probed.ChooseProbes(candidates.front());
+  evidence.fp32_matches = probed.fp32_matches();
+  evidence.probes = static_cast<int64_t>(probed.size());
+  for (const Arithmetic& candidate : candidates) {
+    evidence.scores.push_back(probed.ScoreOf(candidate));
+  }
+  evidence.candidates = std::move(candidates);
+  return evidence;
+}
+
+/// Products vote together if their factors are of one kind.
+class Votes {
+ public:
+  void Add(const Evidence& evidence) {
+    bool fits = false;
+    for (size_t i = 0; i < evidence.candidates.size(); ++i) {
+      fits = fits || evidence.Fits(i);
+    }
+    if (!fits) return;
+    fp32_matches_ += evidence.fp32_matches;
+    for (size_t i = 0; i < evidence.candidates.size(); ++i) {
+      Score& sum = ScoreOf(evidence.candidates[i]);
+      sum.matches += evidence.scores[i].matches;
+      sum.misses += evidence.scores[i].misses;
+    }
+  }
+  /// Of equally good ones, the first one counts.
+  std::optional<Election> Elected() const {
+    const auto best = std::ranges::max_element(
+        scores_, {}, [](const auto& entry) { return entry.second.matches; });
+    if (best == scores_.end() ||
+        best->second.matches < fp32_matches_ + kMoreThanFp32 ||
+        best->second.matches < kProbesOfMiss * best->second.misses) {
+      return std::nullopt;
+    }
+    Election election = {best->first, {}};
+    for (const auto& [other, score] : scores_) {
+      if (score.matches == best->second.matches && !(other == best->first) &&
+          score.misses == best->second.misses) {
+        election.alike.push_back(other);
+      }
+    }
+    return election;
+  }
+
+ private:
+  Score& ScoreOf(const Arithmetic& arithmetic) {
+    for (auto& [known, score] : scores_) {
+      if (known == arithmetic) return score;
+    }
+    return scores_.emplace_back(arithmetic, Score()).second;
+  }
+
+  std::vector<std::pair<Arithmetic, Score>> scores_;
+  int64_t fp32_matches_ = 0;
+};
+
+bool IsQuantized(const Product& product) {
+  return product.groups.front().left.quantization.has_value() ||
+         product.groups.front().right.quantization.has_value();
+}
+
+/// Returns the candidate that predicts most if it says more than FP32 sums do.
+std::optional<Election> OwnArithmetic(const Evidence& evidence) {
+  Votes votes;
+  votes.Add(evidence);
+  return votes.Elected();
+}
+
+void AddOnce(const Arithmetic& arithmetic, std::vector<Arithmetic>& list) {
+  if (std::ranges::find(list, arithmetic) == list.end()) {
+    list.push_back(arithmetic);
+  }
+}
+
+}  // namespace
+
+std::vector<Arithmetic> FindSplits(const Product& product,
+                                   const Arithmetic& of_others) {
+  ProbedProduct probed(product);
+  probed.ChooseProbes(of_others);
+  return probed.FindSplits(of_others);
+}
+
+std::vector<SumsOfProduct> FindSums(std::span<const Product> products,
+                                    Executor& executor,
+                                    const std::function<void()>& done) {
+  std::vector<Evidence> evidence(products.size());
+  executor.ParallelFor(products.size(), [&](size_t i) {
+    evidence[i] = EvidenceOf(products[i]);
+    done();
+  });
+  // Forward and backward passes of one trainer may promote differently.
+  std::map<std::pair<bool, int>, Votes> of_role;
+  std::map<bool, Votes> of_kind;
+  for (size_t i = 0; i < products.size(); ++i) {
+    if (products[i].groups.empty()) continue;
+    const bool kind = IsQuantized(products[i]);
+    of_role[{kind, static_cast<int>(products[i].role)}].Add(evidence[i]);
+    of_kind[kind].Add(evidence[i]);
+  }
+  std::vector<SumsOfProduct> found(products.size());
+  executor.ParallelFor(products.size(), [&](size_t i) {
+    const Evidence& own = evidence[i];
+    if (own.candidates.empty()) return;
+    const bool kind = IsQuantized(products[i]);
+    SumsOfProduct& sums = found[i];
+    std::vector<Election> elections;
+    const auto elect = [&](const Votes& votes) {
+      if (auto elected = votes.Elected()) {
+        AddOnce(elected->arithmetic, sums.of_others);
+        elections.push_back(std::move(*elected));
+      }
+    };
+    const auto role = static_cast<int>(products[i].role);
+    elect(of_role.at({kind, role}));
+    elect(of_kind.at(kind));
+    for (const auto& [key, votes] : of_role) {
+      if (key.first == kind) elect(votes);
+    }
+    const auto use = [&sums](const Election& election) {
+      sums.arithmetic = election.arithmetic;
+      sums.alike = election.alike;
+    };
+    for (const Election& election : elections) {
+      const auto place = std::ranges::find(own.candidates, election.arithmetic);
+      if (place == own.candidates.end()) continue;
+      if (own.Fits(static_cast<size_t>(place - own.candidates.begin()))) {
+        return use(election);
+      }
+    }
+    if (const auto other = OwnArithmetic(own)) return use(*other);
+  });
+  return found;
+}
+
+}  // namespace isoloss::operations
