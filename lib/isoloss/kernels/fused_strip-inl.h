@@ -181,7 +181,7 @@ class FusedStrip {
           product.b.panel_values.Row(panel) + step * kPanelLanes,
           product.b.panel_exponents.Row(panel) + step * kLanes};
       const size_t count = std::min(product.accumulator.steps, steps_ - k);
-      VecI32 scales[kRows][kPanelVectors];
+      FusedTile<kRows, VecI32> scales;
       const RareElements rare =
           AddProducts<kRows>(adder, a, b, count, old_sums, new_sums, scales);
       if (HWY_UNLIKELY(rare != RareElements::kNone)) {

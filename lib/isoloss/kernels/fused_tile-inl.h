@@ -10,9 +10,8 @@
 //   only products below 2^-126 are rounded, at most to 2^-126 < 2^-125 <= u;
 // * p / u is exact or below 1. It is below 2^(F + 2), so that 2^(29 - F) terms
 //   have a sum of 32 bits, a partial sum. The sum before is below 2^(F + 1);
-// * the result has at most 24 bits, and is zero, at least 2^-125 or beyond
-// FP32;
-//   then the multiplication by u makes it infinite, too.
+// * the result has at most 24 bits. It is zero, at least 2^-125 or beyond FP32,
+//   and multiplied by u it is infinite then, too.
 // Other elements are *rare*, and so are those whose partial sums are so large
 // that their total may not have 32 bits. They are left to the definition. A
 // packed factor that does not fit has an exponent that makes its elements rare.
@@ -70,6 +69,11 @@ struct FusedAdder {
     const auto partial_sums =
         static_cast<int32_t>((accumulator.steps + terms - 1) / terms);
     largest_partial = (INT32_MAX - (1 << (fraction_bits + 1))) / partial_sums;
+  }
+
+  /// Tells which scales are not above that of the lowest exponent.
+  HWY_INLINE hn::Mask<I32> IsSmall(VecI32 scales) const {
+    return hn::Lt(scales, hn::Set(I32(), (lowest_exponent + 1) << 23));
   }
 
   int32_t fraction_bits;
@@ -133,12 +137,26 @@ enum class RareElements {
   kAny,   ///< these have any sum
 };
 
+/// Something of each element of a tile.
+template <size_t kRows, class V>
+using FusedTile = V[kRows][kPanelVectors];
+
+/// Calls use(i, v) for each vector of a tile.
+template <size_t kRows, class Use>
+HWY_INLINE void ForEachOfTile(const Use& use) {
+  HWY_UNROLL(4)
+  for (size_t i = 0; i < kRows; ++i) {
+    HWY_UNROLL(2)
+    for (size_t v = 0; v < kPanelVectors; ++v) use(i, v);
+  }
+}
+
 /// Finds 2^E of a tile's elements as the bits of FP32, but not of exponents
 /// below the lowest.
 template <size_t kRows>
 HWY_INLINE void FindScales(const FusedAdder& adder, const FusedLeft& a,
                            const FusedRight& b, size_t count, const float* sums,
-                           VecI32 (&scales)[kRows][kPanelVectors]) {
+                           FusedTile<kRows, VecI32>& scales) {
   const I16 d16;
   const I32 d32;
   hn::Vec<I16> largest[kRows];
@@ -157,20 +175,66 @@ HWY_INLINE void FindScales(const FusedAdder& adder, const FusedLeft& a,
     }
   }
   const VecI32 infinity = hn::Set(d32, 0x7F800000);
-  HWY_UNROLL(4)
-  for (size_t i = 0; i < kRows; ++i) {
+  ForEachOfTile<kRows>([&](size_t i, size_t v) HWY_ATTR {
     const VecI32 pairs =
         hn::BitCast(d32, hn::Min(largest[i], hn::Set(d16, 255)));
+    const VecI32 of_products = v == 0
+                                   ? hn::ShiftLeft<23>(pairs)
+                                   : hn::And(hn::ShiftLeft<7>(pairs), infinity);
+    const VecI32 sum =
+        hn::BitCast(d32, hn::LoadU(F32(), sums + i * kPanelLanes + v * kLanes));
+    scales[i][v] = hn::Max(of_products, hn::And(sum, infinity));
+  });
+}
+
+/// Adds the products of steps [first, end), which make a partial sum, to
+/// `units`. Returns the largest of its magnitudes and of `partial`.
+template <size_t kRows>
+HWY_INLINE VecI32 AddPartialSums(const FusedLeft& a, const FusedRight& b,
+                                 size_t first, size_t end,
+                                 const FusedTile<kRows, VecF>& per_unit,
+                                 VecI32 partial,
+                                 FusedTile<kRows, VecI32>& units) {
+  const F32 d;
+  FusedTile<kRows, VecI32> total;
+  ForEachOfTile<kRows>([&](size_t i, size_t v)
+                           HWY_ATTR { total[i][v] = hn::Zero(I32()); });
+  for (size_t k = first; k < end; ++k) {
+    VecF right[kPanelVectors];
     HWY_UNROLL(2)
     for (size_t v = 0; v < kPanelVectors; ++v) {
-      const VecI32 sum = hn::BitCast(
-          d32, hn::LoadU(F32(), sums + i * kPanelLanes + v * kLanes));
-      const VecI32 of_products =
-          v == 0 ? hn::ShiftLeft<23>(pairs)
-                 : hn::And(hn::ShiftLeft<7>(pairs), infinity);
-      scales[i][v] = hn::Max(of_products, hn::And(sum, infinity));
+      right[v] = hn::LoadU(d, b.values + k * kPanelLanes + v * kLanes);
     }
+    ForEachOfTile<kRows>([&](size_t i, size_t v) HWY_ATTR {
+      const VecF left = hn::Set(d, a.values[i * kFusedBlock + k]);
+      const VecF product = hn::Mul(left, right[v]);
+      total[i][v] =
+          hn::Add(total[i][v], CutToInteger(hn::Mul(product, per_unit[i][v])));
+    });
   }
+  ForEachOfTile<kRows>([&](size_t i, size_t v) HWY_ATTR {
+    partial = hn::Max(partial, hn::Abs(total[i][v]));
+    units[i][v] = hn::Add(units[i][v], total[i][v]);
+  });
+  return partial;
+}
+
+template <size_t kRows>
+HWY_INLINE RareElements FindRare(const FusedAdder& adder,
+                                 const FusedTile<kRows, VecI32>& scales,
+                                 VecI32 partial) {
+  const I32 d32;
+  VecI32 low = scales[0][0];
+  VecI32 high = low;
+  ForEachOfTile<kRows>([&](size_t i, size_t v) HWY_ATTR {
+    low = hn::Min(low, scales[i][v]);
+    high = hn::Max(high, scales[i][v]);
+  });
+  const auto any = hn::Or(hn::Gt(high, hn::Set(d32, kHighestExponent << 23)),
+                          hn::Gt(partial, hn::Set(d32, adder.largest_partial)));
+  if (!hn::AllFalse(d32, any)) return RareElements::kAny;
+  return hn::AllFalse(d32, adder.IsSmall(low)) ? RareElements::kNone
+                                               : RareElements::kZero;
 }
 
 /// Adds `count` products to each of a tile's sums, both of which have rows of
@@ -179,85 +243,35 @@ template <size_t kRows>
 HWY_INLINE RareElements AddProducts(const FusedAdder& adder, const FusedLeft& a,
                                     const FusedRight& b, size_t count,
                                     const float* sums, float* new_sums,
-                                    VecI32 (&scales)[kRows][kPanelVectors]) {
+                                    FusedTile<kRows, VecI32>& scales) {
   const F32 d;
   const I32 d32;
+  const hn::RebindToUnsigned<I32> du;
   FindScales<kRows>(adder, a, b, count, sums, scales);
-  // The biased exponents of 2^E and 1 / u have this sum.
+  const auto fraction_bits = static_cast<uint32_t>(adder.fraction_bits) << 23;
+  // The biased exponents of 2^E and 1 / u have this sum; it may wrap around.
   const VecI32 both = hn::BitCast(
-      d32,
-      hn::Set(hn::RebindToUnsigned<I32>(),
-              static_cast<uint32_t>(2 * kExponentBias + adder.fraction_bits)
-                  << 23));
-  VecF per_unit[kRows][kPanelVectors];
-  VecI32 units[kRows][kPanelVectors];
-  VecI32 low = scales[0][0];
-  VecI32 high = scales[0][0];
-  HWY_UNROLL(4)
-  for (size_t i = 0; i < kRows; ++i) {
-    HWY_UNROLL(2)
-    for (size_t v = 0; v < kPanelVectors; ++v) {
-      low = hn::Min(low, scales[i][v]);
-      high = hn::Max(high, scales[i][v]);
-      per_unit[i][v] = hn::BitCast(d, hn::Sub(both, scales[i][v]));
-      const VecF sum = hn::LoadU(d, sums + i * kPanelLanes + v * kLanes);
-      units[i][v] = CutToInteger(hn::Mul(sum, per_unit[i][v]));
-    }
-  }
+      d32, hn::Set(du, (uint32_t{2 * kExponentBias} << 23) + fraction_bits));
+  FusedTile<kRows, VecF> per_unit;
+  FusedTile<kRows, VecI32> units;
+  ForEachOfTile<kRows>([&](size_t i, size_t v) HWY_ATTR {
+    per_unit[i][v] = hn::BitCast(d, hn::Sub(both, scales[i][v]));
+    const VecF sum = hn::LoadU(d, sums + i * kPanelLanes + v * kLanes);
+    units[i][v] = CutToInteger(hn::Mul(sum, per_unit[i][v]));
+  });
   VecI32 partial = hn::Zero(d32);
-  for (size_t first = 0; first < count; first += adder.terms) {
-    const size_t end = std::min(count, first + adder.terms);
-    VecI32 total[kRows][kPanelVectors];
-    HWY_UNROLL(4)
-    for (size_t i = 0; i < kRows; ++i) {
-      HWY_UNROLL(2)
-      for (size_t v = 0; v < kPanelVectors; ++v) total[i][v] = hn::Zero(d32);
-    }
-    for (size_t k = first; k < end; ++k) {
-      VecF right[kPanelVectors];
-      HWY_UNROLL(2)
-      for (size_t v = 0; v < kPanelVectors; ++v) {
-        right[v] = hn::LoadU(d, b.values + k * kPanelLanes + v * kLanes);
-      }
-      HWY_UNROLL(4)
-      for (size_t i = 0; i < kRows; ++i) {
-        const VecF left = hn::Set(d, a.values[i * kFusedBlock + k]);
-        HWY_UNROLL(2)
-        for (size_t v = 0; v < kPanelVectors; ++v) {
-          const VecF product = hn::Mul(left, right[v]);
-          total[i][v] = hn::Add(total[i][v],
-                                CutToInteger(hn::Mul(product, per_unit[i][v])));
-        }
-      }
-    }
-    HWY_UNROLL(4)
-    for (size_t i = 0; i < kRows; ++i) {
-      HWY_UNROLL(2)
-      for (size_t v = 0; v < kPanelVectors; ++v) {
-        partial = hn::Max(partial, hn::Abs(total[i][v]));
-        units[i][v] = hn::Add(units[i][v], total[i][v]);
-      }
-    }
+  for (size_t k = 0; k < count; k += adder.terms) {
+    partial = AddPartialSums<kRows>(a, b, k, std::min(count, k + adder.terms),
+                                    per_unit, partial, units);
   }
-  const VecF kept =
-      hn::BitCast(d, hn::Set(hn::RebindToUnsigned<I32>(), adder.kept_bits));
-  const VecI32 of_unit = hn::Set(d32, 2 * kExponentBias << 23);
-  HWY_UNROLL(4)
-  for (size_t i = 0; i < kRows; ++i) {
-    HWY_UNROLL(2)
-    for (size_t v = 0; v < kPanelVectors; ++v) {
-      const VecF unit =
-          hn::BitCast(d, hn::Sub(of_unit, hn::BitCast(d32, per_unit[i][v])));
-      hn::StoreU(hn::Mul(hn::And(CutToFloat(units[i][v]), kept), unit), d,
-                 new_sums + i * kPanelLanes + v * kLanes);
-    }
-  }
-  const auto any = hn::Or(hn::Gt(high, hn::Set(d32, kHighestExponent << 23)),
-                          hn::Gt(partial, hn::Set(d32, adder.largest_partial)));
-  if (!hn::AllFalse(d32, any)) return RareElements::kAny;
-  const auto zero =
-      hn::Gt(hn::Set(d32, (adder.lowest_exponent + 1) << 23), low);
-  return hn::AllFalse(d32, zero) ? RareElements::kNone : RareElements::kZero;
+  const VecF kept = hn::BitCast(d, hn::Set(du, adder.kept_bits));
+  ForEachOfTile<kRows>([&](size_t i, size_t v) HWY_ATTR {
+    const VecF unit = hn::BitCast(
+        d, hn::Sub(scales[i][v], hn::BitCast(d32, hn::Set(du, fraction_bits))));
+    hn::StoreU(hn::Mul(hn::And(CutToFloat(units[i][v]), kept), unit), d,
+               new_sums + i * kPanelLanes + v * kLanes);
+  });
+  return FindRare<kRows>(adder, scales, partial);
 }
 
 /// Tells for which rare elements of row i, in vector v, the sum of AddProducts
@@ -335,7 +349,7 @@ HWY_INLINE bool IsZeroRow(const FusedLeft& a, size_t count, size_t i,
 template <size_t kRows, class Define>
 HWY_INLINE void DefineRare(const FusedAdder& adder, const FusedLeft& a,
                            const FusedRight& b, size_t count, const float* sums,
-                           const VecI32 (&scales)[kRows][kPanelVectors],
+                           const FusedTile<kRows, VecI32>& scales,
                            RareElements rare, const Define& define) {
   const I32 d32;
   VecI32 nonzero[kPanelVectors];
@@ -345,10 +359,9 @@ HWY_INLINE void DefineRare(const FusedAdder& adder, const FusedLeft& a,
     for (size_t v = 0; v < kPanelVectors; ++v) {
       const VecI32 sum = hn::BitCast(
           d32, hn::Abs(hn::LoadU(F32(), sums + i * kPanelLanes + v * kLanes)));
-      const auto small =
-          hn::Lt(scales[i][v], hn::Set(d32, (adder.lowest_exponent + 1) << 23));
       const auto suspect =
-          hn::And(small, hn::Ne(hn::Or(nonzero[v], sum), hn::Zero(d32)));
+          hn::And(adder.IsSmall(scales[i][v]),
+                  hn::Ne(hn::Or(nonzero[v], sum), hn::Zero(d32)));
       if (rare == RareElements::kZero && hn::AllFalse(d32, suspect)) continue;
       const auto wrong = WrongLanes(adder, a, b, count, i, v, sums);
       if (hn::AllFalse(d32, wrong)) continue;

@@ -51,6 +51,8 @@ BARS = (
         median_of("gemm", "vs_onednn_prepacked")),
     Bar("GEMM, OpenBLAS's time over ours", ">=", 1.1, median_of("gemm", "vs_openblas")),
     Bar("GEMM, Eigen's time over ours", ">=", 1.1, median_of("gemm", "vs_eigen")),
+    Bar("GEMM, sums of Hopper's BF16 tensor cores, of the FP32 chain's speed", ">=", 0.084,
+        median_of("accumulator", "of_chain_hopper_bf16")),
     Bar("16 uneven experts, BF16, of FMA peak", ">=", 0.78,
         single("experts/routed", "of_peak_bf16")),
     Bar("16 uneven experts, MXFP8, of FMA peak", ">=", 0.70,
