@@ -137,7 +137,7 @@ enum class RareElements {
   kAny,   ///< these have any sum
 };
 
-/// Something of each element of a tile.
+/// Holds a vector for each part of a tile.
 template <size_t kRows, class V>
 using FusedTile = V[kRows][kPanelVectors];
 
