@@ -9,6 +9,7 @@
 #include "gemm_cases.h"
 #include "isoloss/kernels/accumulator.h"
 #include "isoloss/kernels/gemm.h"
+#include "isoloss/kernels/prepare.h"
 
 namespace isoloss::kernels::fused_gemm_test {
 namespace {
@@ -35,6 +36,7 @@ constexpr Factors kFactors[] = {
     {"wide", -30, 30},
     {"low", -58, -47},
     {"products below FP32", -80, -60},
+    {"subnormals", -140, -125},
     {"high", 54, 62},
     {"products beyond FP32", 62, 66},
     {"all", -140, 127},
@@ -95,6 +97,61 @@ TEST_P(FusedGemmOn, HasTheBitsOfTheDefinition) {
                                     .accumulation = {accumulator, interval}}))
               << shape.m << "x" << shape.n << "x" << shape.k;
         }
+      }
+    }
+  }
+}
+
+constexpr const char* kOfCodes[] = {"e4m3.rceil",
+                                    "e5m2.floor",
+                                    "e2m1.even",
+                                    "e4m3.te.fp32.0x0",
+                                    "e4m3.te.pow2.16x16",
+                                    "e4m3.te.fp32.1x0.hadamard16",
+                                    "e4m3.rceil.stochastic16"};
+
+TEST_P(FusedGemmOn, AlignsCodesByTheirOwnExponents) {
+  for (const char* name : kOfCodes) {
+    SCOPED_TRACE(name);
+    const formats::Quantization of = formats::QuantizationByName(name);
+    for (const Factors& factors : kFactors) {
+      SCOPED_TRACE(factors.name);
+      const Matrix<float> a = Draw(factors, 9, 77, 1);
+      const Matrix<float> b = Draw(factors, 35, 77, 2);
+      Matrix<float> c(9, 35);
+      for (const char* accumulator : {"hopper_f13", "blackwell_f25"}) {
+        EXPECT_TRUE(
+            EqualsScalar({.a = {a.view(), Contraction::kColumns, &of},
+                          .b = {b.view(), Contraction::kColumns, &of},
+                          .c = c.view(),
+                          .accumulation = {&AccumulatorByName(accumulator)}}))
+            << accumulator;
+      }
+    }
+  }
+}
+
+TEST_P(FusedGemmOn, ExponentsOfCodesAreThoseOfTheDefinition) {
+  const size_t depth = 77;
+  for (const char* name : kOfCodes) {
+    SCOPED_TRACE(name);
+    const formats::Quantization of = formats::QuantizationByName(name);
+    const Pieces pieces = PiecesOf(&of, &of, {}, {&depth, 1});
+    for (const Factors& factors : kFactors) {
+      SCOPED_TRACE(factors.name);
+      const Matrix<float> values = Draw(factors, 40, depth, 1);
+      const Operand operand{values.view(), Contraction::kColumns, &of};
+      PreparedOperand actual;
+      Prepare(operand, pieces, FactorExponents::kOfCodes, actual);
+      PreparedOperand expected;
+      PrepareScalar(operand, pieces, FactorExponents::kOfCodes, expected);
+
+      EXPECT_TRUE(SameResults(actual.values.view(), expected.values.view()));
+      for (size_t i = 0; i < actual.exponents.size(); ++i) {
+        // Of a NaN no exponent is read.
+        if (std::isnan(expected.values.data()[i])) continue;
+        ASSERT_EQ(actual.exponents.data()[i], expected.exponents.data()[i])
+            << expected.values.data()[i];
       }
     }
   }

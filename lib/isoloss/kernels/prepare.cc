@@ -1,12 +1,14 @@
 #include "isoloss/kernels/prepare.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <vector>
 
 #include "isoloss/formats/rules.h"
+#include "isoloss/kernels/operand_exponents.h"
 #include "isoloss/kernels/quantize.h"
 #include "isoloss/kernels/row_tasks.h"
 #include "isoloss/kernels/rowwise.h"
@@ -23,6 +25,24 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace isoloss::kernels::HWY_NAMESPACE {
+
+/// Writes the exponents of a row's elements, codes times the scales of cells,
+/// whose exponents are given. None of a code is below `least`, save that of
+/// zero. Compilers vectorise it.
+void RowExponents(const float* row, size_t count, size_t of_cell,
+                  const int16_t* of_scales, int32_t least, int16_t* exponents) {
+  for (size_t first = 0; first < count; first += of_cell, ++of_scales) {
+    const int32_t least_of_cell = least + *of_scales;
+    const int32_t of_zero = -126 + *of_scales;
+    const size_t end = std::min(count, first + of_cell);
+    for (size_t k = first; k < end; ++k) {
+      const int32_t bits = std::bit_cast<int32_t>(row[k]) & 0x7FFFFFFF;
+      const int32_t exponent = std::max((bits >> 23) - 127, least_of_cell);
+      exponents[k] = static_cast<int16_t>(bits == 0 ? of_zero : exponent);
+    }
+  }
+}
+
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
 
 bool CanRound(const formats::Quantization& /*quantization*/) { return false; }
@@ -110,6 +130,7 @@ HWY_AFTER_NAMESPACE();
 namespace isoloss::kernels {
 namespace {
 
+HWY_EXPORT(RowExponents);
 HWY_EXPORT(CanRound);
 HWY_EXPORT(RowAmax);
 HWY_EXPORT(RoundRow);
@@ -276,15 +297,73 @@ Matrix<float> QuantizedBefore(const Operand& operand, const TensorCut& cut) {
   return values;
 }
 
-bool IsFast(const Operand& operand, const PreparedOperand& prepared) {
+/// Tells whether exponents can be found without the codes of the elements.
+bool HasFastExponents(const Quantization* quantization,
+                      FactorExponents exponents) {
+  if (exponents == FactorExponents::kOfValues) return true;
+  return exponents == FactorExponents::kOfCodes &&
+         (quantization == nullptr || quantization->scales_sums() ||
+          quantization->is_mx());
+}
+
+bool IsFast(const Operand& operand, FactorExponents exponents) {
   const auto takes = [](const Quantization* quantization) {
     return quantization == nullptr ||
            HWY_DYNAMIC_DISPATCH(CanRound)(*quantization);
   };
   const bool before_is_plain =
       operand.before == nullptr || !operand.before->transforms();
-  return prepared.exponents.size() == 0 && takes(operand.quantization) &&
-         takes(operand.before) && before_is_plain;
+  return HasFastExponents(operand.quantization, exponents) &&
+         takes(operand.quantization) && takes(operand.before) &&
+         before_is_plain;
+}
+
+/// Holds exponents of scales that the values of a tensor's elements contain.
+struct ScaleExponents {
+  size_t of_cell = 0;        ///< a cell has this number of steps
+  Matrix<int16_t> of_cells;  ///< [rows, cells]
+  bool regular = true;       ///< all values but zeros are normal FP32 numbers
+};
+
+/// Finds the exponents of scales before a tensor is quantised.
+ScaleExponents ExponentsOfScales(MatrixView<const float> tensor,
+                                 const Quantization* quantization) {
+  ScaleExponents result;
+  if (quantization == nullptr || !quantization->is_mx()) {
+    result.of_cell = tensor.cols();
+    result.of_cells.Resize(tensor.rows(), 1);
+    return result;
+  }
+  const formats::Cell cell =
+      formats::CellIn(*quantization, tensor.rows(), tensor.cols());
+  result.of_cell = cell.cols;
+  const Matrix<uint32_t> amax = AmaxOfCells(
+      tensor, cell, tensor.rows(), (tensor.cols() + cell.cols - 1) / cell.cols);
+  result.of_cells.ResizeUninitialized(amax.rows(), amax.cols());
+  const int least = 1 - quantization->element->bias;
+  for (size_t i = 0; i < amax.size(); ++i) {
+    const uint32_t bits = amax.data()[i];
+    const int exponent = ExponentOfScale(
+        *quantization, formats::ScaleOfCell(*quantization, bits, {}));
+    result.of_cells.data()[i] = static_cast<int16_t>(exponent);
+    result.regular = result.regular && (bits == 0 || exponent + least >= -126);
+  }
+  return result;
+}
+
+/// Writes the exponents of a tensor whose elements have been quantised.
+void WriteExponents(const ScaleExponents& scales,
+                    const Quantization* quantization, const TensorCut& cut,
+                    PreparedOperand& prepared) {
+  const int least =
+      quantization == nullptr ? -126 : 1 - quantization->element->bias;
+  for (size_t i = 0; i < cut.rows.size(); ++i) {
+    const size_t row = cut.rows.begin + i;
+    const size_t step = cut.prepared_steps.begin;
+    HWY_DYNAMIC_DISPATCH(RowExponents)
+    (prepared.values.Row(row) + step, cut.prepared_steps.size(), scales.of_cell,
+     scales.of_cells.Row(i), least, prepared.exponents.Row(row) + step);
+  }
 }
 
 }  // namespace
@@ -360,10 +439,10 @@ void QuantizeTensors(std::span<const TensorToQuantize> tensors,
 void PrepareTensor(const Operand& operand, const Pieces& pieces,
                    const TensorCut& cut, FactorExponents exponents,
                    PreparedOperand& prepared) {
-  if (!IsFast(operand, prepared)) {
+  const auto as_defined = [&] {
     PrepareTensorScalar(operand, pieces, cut, exponents, prepared);
-    return;
-  }
+  };
+  if (!IsFast(operand, exponents)) return as_defined();
   Operand source = operand;
   TensorCut from = cut;
   Matrix<float> before;
@@ -381,14 +460,24 @@ void PrepareTensor(const Operand& operand, const Pieces& pieces,
           .Rows(cut.rows.begin, cut.rows.size())
           .Cols(cut.prepared_steps.begin, cut.prepared_steps.size());
   Gather(source, from, tensor);
-  if (operand.quantization == nullptr) return;
-  const OperandState none;
-  const OperandState& state = operand.state == nullptr ? none : *operand.state;
-  Matrix<float> scales;
-  const float of_tensor = QuantizeInPlace(tensor, *operand.quantization,
-                                          state.Of(cut.number), scales);
-  WriteFactors(*operand.quantization, scales.view(), of_tensor, pieces, cut,
-               prepared);
+  const Quantization* const quantization = operand.quantization;
+  ScaleExponents of_scales;
+  const bool stored = exponents != FactorExponents::kOfValues;
+  if (stored) {
+    of_scales = ExponentsOfScales(tensor, quantization);
+    if (!of_scales.regular) return as_defined();
+  }
+  if (quantization != nullptr) {
+    const OperandState none;
+    const OperandState& state =
+        operand.state == nullptr ? none : *operand.state;
+    Matrix<float> scales;
+    const float of_tensor =
+        QuantizeInPlace(tensor, *quantization, state.Of(cut.number), scales);
+    WriteFactors(*quantization, scales.view(), of_tensor, pieces, cut,
+                 prepared);
+  }
+  if (stored) WriteExponents(of_scales, quantization, cut, prepared);
 }
 
 void Prepare(const Operand& operand, const Pieces& pieces,
