@@ -3,6 +3,7 @@
 #pragma once
 
 #include "isoloss/device/causal_forms.h"
+#include "isoloss/device/digest_forms.h"
 #include "isoloss/device/executor.h"
 #include "isoloss/device/form_table.h"
 #include "isoloss/device/gemm_forms.h"
@@ -20,6 +21,7 @@ Forms AllForms() {
   AddModelForms<Target>(forms);
   AddCausalForms<Target>(forms);
   AddTravelForms<Target>(forms);
+  AddDigestForms<Target>(forms);
   return forms;
 }
 
