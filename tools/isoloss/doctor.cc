@@ -14,6 +14,7 @@
 #include "arguments.h"
 #include "commands.h"
 #include "doctor_job.h"
+#include "doctor_products.h"
 #include "isoloss/base/printable.h"
 #include "isoloss/document/text_layout.h"
 #include "isoloss/report/terminal_width.h"
@@ -29,6 +30,7 @@ using doctor::HealthCheck;
 struct DoctorArguments {
   std::string out;
   DoctorJobArguments job;
+  DoctorProductsArguments products;
   bool json = false;
 };
 
@@ -99,9 +101,13 @@ ExitCode Doctor(const DoctorArguments& arguments) {
   if (!arguments.job.source.file.empty()) {
     return ExamineDoctorJob(arguments.job, arguments.out, arguments.json);
   }
+  const bool of_devices = arguments.products.seconds > 0;
   const doctor::Examination found =
-      doctor::Examine({.folder = arguments.out.empty() ? "runs" : arguments.out,
-                       .more_libraries = {{"CLI11", CLI11_VERSION}}});
+      of_devices
+          ? ExamineDevices(arguments.products)
+          : doctor::Examine(
+                {.folder = arguments.out.empty() ? "runs" : arguments.out,
+                 .more_libraries = {{"CLI11", CLI11_VERSION}}});
   const bool fit = found.Count(Health::kProblem) == 0;
   const ExitCode code = fit ? ExitCode::kPass : ExitCode::kFail;
   if (arguments.json) {
@@ -110,10 +116,11 @@ ExitCode Doctor(const DoctorArguments& arguments) {
   }
   const document::TextStyle style = report::TerminalStyle(/*ascii=*/false);
   for (const HealthCheck& check : found.checks) Print(check, style);
-  const std::string result =
-      fmt::format("{}: {}, in {:.1f} seconds (exit code {})",
-                  fit ? "This machine is fit" : "This machine is not fit",
-                  CountsText(found), found.seconds, static_cast<int>(code));
+  const std::string result = fmt::format(
+      "{} {}: {}, in {:.1f} seconds (exit code {})",
+      of_devices ? "Multiplication, and nothing else," : "This machine",
+      fit ? "is fit" : "is not fit", CountsText(found), found.seconds,
+      static_cast<int>(code));
   fmt::print("\n{}\n", document::Wrap(result, 0, 0, style));
   return code;
 }
@@ -125,6 +132,7 @@ Action DeclareDoctor(CLI::App& app) {
             "runs/<experiment name>)")
       .TypeName(kFolder);
   DeclareDoctorJob(app, arguments->job);
+  DeclareDoctorProducts(app, arguments->products);
   DeclareJson(app, arguments->json, "of all checks");
   Describe(app,
            "Say whether this machine is fit: kernels, libraries, MPI, Slurm, "
@@ -135,7 +143,8 @@ Action DeclareDoctor(CLI::App& app) {
            "examines its own machine and its links to the others within about "
            "ten seconds, and process 0 prints one table: arithmetic, memory, "
            "disk, clock, links; each sick node is named on standard error, "
-           "and then the exit code of every process is 1");
+           "and then the exit code of every process is 1. With --gpu, each "
+           "GPU multiplies at full load, and each wrong element is located");
   return [arguments] { return Doctor(*arguments); };
 }
 
