@@ -5,6 +5,8 @@ of FP64, in which all of it is exact. A test holds both to equal bits.
 """
 
 import collections
+import json
+import pathlib
 
 import torch
 
@@ -24,13 +26,18 @@ ADDERS = {adder.name: adder for adder in (
     Adder("ampere_bf16", BF16, 8, 24, 24),
     Adder("hopper_f13", E4M3, 32, 13, 14),
     Adder("hopper_f13_promote128", E4M3, 32, 13, 14, 128),
+    Adder("ada_fp8", E4M3, 16, 13, 14),
     Adder("blackwell_f25", E4M3, 32, 25, 24),
 )}
-# By the major number of the compute capability.
+# By the compute capability. Those of Hopper were seen on an H100 and an H200; the
+# others are MMA-Sim's.
 ADDERS_OF_CARD = {
-    8: ("ampere_bf16",),
-    9: ("hopper_bf16", "hopper_f13", "hopper_f13_promote128"),
-    10: ("hopper_bf16", "blackwell_f25"),
+    (8, 0): ("ampere_bf16",),
+    (8, 6): ("ampere_bf16",),
+    (8, 9): ("ampere_bf16", "ada_fp8"),
+    (9, 0): ("hopper_bf16", "hopper_f13", "hopper_f13_promote128"),
+    (10, 0): ("hopper_bf16", "blackwell_f25"),
+    (10, 3): ("hopper_bf16", "blackwell_f25"),
 }
 
 BASE_ROWS = 256  # an operand's rows are these, with other signs and powers of two
@@ -60,15 +67,21 @@ def base_codes(form, depth, seed):
 
 
 Arrangement = collections.namedtuple("Arrangement", "left right")
-Rows = collections.namedtuple("Rows", "base shift negative")
-# Digests of the base rows' products with seed 0, which isoloss gave, by adder and depth.
-KNOWN_DIGESTS = {}
+Rows = collections.namedtuple("Rows", "base shift negative factor")
 
 
 def digest(base):
-    """64 bits of FP32 results: the sum of their bits times odd numbers."""
+    """64 bits of FP32 results, in hexadecimal: the sum of their bits times odd numbers."""
     bits = base.contiguous().view(torch.int32).to(torch.int64).reshape(-1) & 0xFFFFFFFF
-    return int((bits * (2 * torch.arange(len(bits)) + 1)).sum()) & 0xFFFFFFFFFFFFFFFF
+    total = int((bits * (2 * torch.arange(len(bits)) + 1)).sum())
+    return f"{total & 0xFFFFFFFFFFFFFFFF:016x}"
+
+
+def known_digest(adder, depth):
+    """Digest of the base rows' product with seed 0 that isoloss gave; None: of
+    another depth."""
+    path = pathlib.Path(__file__).with_name("known_products.json")
+    return json.loads(path.read_text())[adder.name].get(str(depth))
 
 
 def arrange(rows, columns, seed):
@@ -76,7 +89,9 @@ def arrange(rows, columns, seed):
     and whether negated."""
     def draw(count, stream):
         words = _words(count, stream, seed)
-        return Rows(words % BASE_ROWS, (words >> 16) % 4 - 1, words >> 31)
+        shift, negative = (words >> 16) % 4 - 1, words >> 31
+        factor = (negative << 31 | shift + 127 << 23).to(torch.int32).view(torch.float32)
+        return Rows(words % BASE_ROWS, shift, negative, factor)
     return Arrangement(draw(rows, _LEFT_ROWS), draw(columns, _RIGHT_ROWS))
 
 
@@ -134,21 +149,17 @@ def products(adder, a, b):
     return total
 
 
-def _factors(rows, dtype):
-    return torch.ldexp(1.0 - 2.0 * rows.negative, rows.shift).to(dtype)
-
-
 def expand(base, arrangement):
     """The product of arranged operands of that of the base rows [BASE_ROWS,
     BASE_ROWS]: powers of two and signs commute with every adder. Zero is +0."""
     left, right = arrangement
-    return (base[left.base][:, right.base] * _factors(left, base.dtype)[:, None] *
-            _factors(right, base.dtype)[None, :]) + 0.0
+    return (base[left.base][:, right.base] * left.factor.to(base.dtype)[:, None] *
+            right.factor.to(base.dtype)) + 0.0
 
 
 def expand_at(base, arrangement, rows, columns):
     """Elements of expand() at these places."""
     left = Rows(*(each[rows] for each in arrangement.left))
     right = Rows(*(each[columns] for each in arrangement.right))
-    return (base[left.base, right.base] * _factors(left, base.dtype) *
-            _factors(right, base.dtype)) + 0.0
+    return (base[left.base, right.base] * left.factor.to(base.dtype) *
+            right.factor.to(base.dtype)) + 0.0

@@ -44,6 +44,12 @@ def _axis_text(places, extent, noun):
     return min(found)[2:] if found else (None, False)
 
 
+def have_lane(places, extent):
+    """Whether these rows, or columns, have the same places in each tile."""
+    text, is_block = _axis_text(places, extent, "row")
+    return text is not None and not is_block
+
+
 def describe(rows, columns, masks, shape):
     """Text such as "all in bit 21, in rows 8 to 15 of tiles of 64" of wrong
     elements: their places in a matrix of this shape, and bits that differ."""

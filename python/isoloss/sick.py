@@ -66,10 +66,10 @@ def _adder_names(card, given):
     for name in given or ():
         if name not in adders.ADDERS:
             raise CardError(f"--adder {name}: is not known. Pass one of {known}.")
-    names = given or adders.ADDERS_OF_CARD.get(card.capability[0])
+    names = given or adders.ADDERS_OF_CARD.get(card.capability)
     if not names:
-        raise CardError(f"no adder of compute capability {card.capability[0]}.{card.capability[1]} "
-                        f"({card.name}) is published. Pass --adder, one of {known}.")
+        raise CardError(f"{card.name}: no adder of compute capability "
+                        f"{'.'.join(map(str, card.capability))} is known. Pass --adder, one of {known}.")
     return names
 
 
@@ -143,8 +143,10 @@ def _pattern(trial):
                 "its memory or its comparison is at fault")
     text = bit_patterns.describe([each.row for each in found], [each.column for each in found],
                                  [each.expected ^ each.found for each in found], trial.shape[:2])
+    several = trial.wrong > 1
     missed = f"; the card's own comparison missed {trial.missed:,} of them" if trial.missed else ""
-    return (f"{trial.wrong:,} element{'s' if trial.wrong > 1 else ''} of {trial.elements:,}, {text}, "
+    return (f"{trial.wrong:,} element{'s' if several else ''} of {trial.elements:,} "
+            f"differ{'' if several else 's'} from the predicted bits, {text}, "
             f"in {trial.wrong_products:,} of {trial.products:,} products{missed}")
 
 
@@ -152,7 +154,7 @@ def _case(trial):
     return {
         "adder": trial.adder.name, "shape": _text(trial.shape), "output": trial.output,
         "products": trial.products, "elements": trial.elements, "wrong": trial.wrong,
-        "tflops": trial.rate() / 1e12, "digest": f"{trial.digest:016x}",
+        "tflops": trial.rate() / 1e12, "digest": trial.digest,
         "not_judged": trial.not_judged, "pattern": _pattern(trial) if trial.wrong else None,
         "deviations": [
             {"product": each.product, "row": each.row, "column": each.column,
@@ -166,28 +168,27 @@ def _report(card, each, seconds, broken):
     elements = sum(case["elements"] for case in cases)
     wrong = sum(case["wrong"] for case in cases)
     judged = [case for case in cases if case["products"]]
-    what = (f"{elements:,} elements of {len(judged)} kind{'s' if len(judged) != 1 else ''} of products in {seconds:.1f} s on "
-            f"{card.name}")
+    kinds = f"{len(judged)} kind{'' if len(judged) == 1 else 's'} of products"
+    what = f"{elements:,} elements of {kinds} in {seconds:.1f} s on {card.name}"
     if broken:
         verdict, code = "FAIL", EXIT_FAIL
         text = f"the card reported an error: {broken}"
     elif wrong:
         verdict, code = "FAIL", EXIT_FAIL
         text = f"{wrong:,} of {what} differ from the adder's bits. Take the card out of service"
-    elif any(case["not_judged"] for case in cases):
+    elif not judged or any(trial.not_judged and trial.is_offered for trial in each):
         verdict, code = "INCONCLUSIVE", EXIT_INCONCLUSIVE
-        count = sum(1 for case in cases if case["not_judged"])
-        text = f"{count} of {len(cases)} kinds of products can't be judged"
+        text = f"{len(cases) - len(judged)} of {len(cases)} kinds of products can't be judged"
         if judged:
             text += f"; of the others {what} have the adder's bits"
     else:
         verdict, code = "PASS", EXIT_PASS
-        names = ", ".join(dict.fromkeys(case["adder"] for case in cases))
+        names = ", ".join(dict.fromkeys(case["adder"] for case in judged))
         text = (f"{what} have the bits of {names}. Nothing else of the card was looked at")
         if any(case["output"] == "BF16" for case in judged):
             text += ", and this PyTorch gives some results rounded to BF16 only"
     return {"verdict": verdict, "exit_code": code, "text": text, "card": card.name,
-            "capability": "{}.{}".format(*card.capability), "seconds": seconds,
+            "capability": ".".join(map(str, card.capability)), "seconds": seconds,
             "elements": elements, "wrong": wrong, "cases": cases, "sensors": card.sensors()}
 
 

@@ -5,16 +5,20 @@ import contextlib
 import io
 import json
 import os
+import pathlib
 import subprocess
 import sys
 import unittest
+from unittest import mock
 
+import h5py
 import torch
 
 from isoloss import __main__ as program
 from isoloss import adders, bit_patterns, cards, sick
 
 SIZE = (256, 128, 64)
+SILICON = pathlib.Path(__file__).parents[2] / "golden/vectors/hopper_silicon.h5"
 
 
 class FakeCard:
@@ -25,8 +29,9 @@ class FakeCard:
     device = torch.device("cpu")
     capability = (9, 0)
 
-    def __init__(self, lie=None, adder=None, only_bf16=False):
+    def __init__(self, lie=None, adder=None, only_bf16=False, missing=None):
         self._lie, self._adder, self._only_bf16 = lie, adder, only_bf16
+        self._missing = missing
         self.products = 0
 
     def place(self, tensor):
@@ -35,6 +40,8 @@ class FakeCard:
     def multiply(self, adder, left, right, output):
         if self._only_bf16 and output is torch.float32:
             raise TypeError("mm() got an unexpected keyword argument 'out_dtype'")
+        if adder.name == self._missing:
+            raise RuntimeError("CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling cublasLtMatmul")
         adder = self._adder or adder
         result = adders.products(adder, adders.values_of(adder.format, left),
                                  adders.values_of(adder.format, right))
@@ -143,6 +150,17 @@ class Cards(unittest.TestCase):
             self.assertEqual((report["verdict"], report["exit_code"]), ("INCONCLUSIVE", 4), report)
             self.assertIn("the products are not those of hopper_bf16", report["cases"][0]["not_judged"])
 
+    def test_half_of_all_rows_is_a_lane(self):
+        def lie(bits, product):
+            bits[::2] += (torch.arange(bits.shape[1], dtype=torch.int32) * 37 % 1000 + 1)
+
+        self.assertIn("in row 0 of tiles of 2", self.pattern_of(lie)["pattern"])
+
+    def test_another_adder_whose_results_are_rounded(self):
+        report = report_of(FakeCard(adder=adders.ADDERS["ampere_bf16"]._replace(fraction_bits=20),
+                                    only_bf16=True))
+        self.assertEqual(report["verdict"], "INCONCLUSIVE", report)
+
     def test_rounded_results(self):
         def lie(bits, product):
             bits[40, 40] ^= 1 << 22
@@ -156,7 +174,7 @@ class Cards(unittest.TestCase):
         class Blind(FakeCard):
             """Its memory lost the expected result, and holds the lie instead."""
             def place(self, tensor):
-                if tensor.dtype is torch.float32:
+                if tensor.dtype is torch.float32 and tensor.dim() == 2:
                     tensor = tensor * 2
                 return tensor.clone()
 
@@ -184,12 +202,69 @@ class Cards(unittest.TestCase):
             self.assertEqual([case["adder"] for case in report["cases"]], ["hopper_bf16", name])
             self.assertEqual(report["verdict"], "PASS", report)
 
+    def test_products_that_pytorch_does_not_offer(self):
+        card = FakeCard(missing="hopper_f13")
+        report = report_of(card, "--adder", "hopper_f13")
+        self.assertEqual(report["verdict"], "PASS", report)
+        self.assertRegex(report["text"], "of 1 kind .* have the bits of hopper_bf16\\.")
+        self.assertIn("NOT_SUPPORTED", report["cases"][1]["not_judged"])
+
+        self.assertEqual(report_of(FakeCard(missing="hopper_bf16"))["verdict"], "INCONCLUSIVE")
+
+    def test_a_processor_that_knows_other_results(self):
+        with mock.patch.object(adders, "known_digest", lambda adder, depth: "0"):
+            report = report_of(FakeCard())
+
+        self.assertEqual(report["verdict"], "INCONCLUSIVE")
+        self.assertIn("Examine the processor first", report["cases"][0]["not_judged"])
+
+    def test_a_card_of_no_known_adder(self):
+        card = FakeCard()
+        card.capability = (12, 0)
+        options = argparse.Namespace(seconds=1, adder=None, size=[SIZE], json=False)
+        with self.assertRaisesRegex(cards.CardError, "compute capability 12.0 is known"):
+            sick.examine(card, options)
+
     def test_refusals(self):
         for options, text in ((["--size", "100x64x64"], "multiple of 16"),
                               (["--adder", "hoper"], "Pass one of hopper_bf16"),
                               (["--seconds", "nan"], "must lie from 0")):
             with self.assertRaisesRegex(cards.CardError, text):
                 report_of(FakeCard(), *options)
+
+
+class Adders(unittest.TestCase):
+    def test_real_products_of_an_h100(self):
+        def values(codes, mantissa_bits, bias, sign_bit):
+            codes = torch.from_numpy(codes[:].astype("int64"))
+            magnitude = codes & ((1 << sign_bit) - 1)
+            field, mantissa = magnitude >> mantissa_bits, magnitude & ((1 << mantissa_bits) - 1)
+            normal = (field > 0).to(torch.float64)
+            value = torch.ldexp(normal + mantissa / 2.0 ** mantissa_bits, field.clamp(min=1) - bias)
+            return torch.where((codes >> sign_bit & 1) == 1, -value, value)
+
+        layouts = {"bf16": (7, 127, 15), "e4m3": (3, 7, 7), "e5m2": (2, 15, 7)}
+        adder_of = {"d": "hopper_bf16", "d_fast": "hopper_f13", "d_slow": "hopper_f13_promote128"}
+        elements = 0
+        with h5py.File(SILICON) as file:
+            for formats, depths in file.items():
+                left, right = (layouts[name] for name in (formats.split("_") * 2)[:2])
+                for group in (kind for depth in depths.values() for kind in depth.values()):
+                    a, b = values(group["a"], *left), values(group["b"], *right)
+                    for name in set(group) & set(adder_of):
+                        found = adders.products(adders.ADDERS[adder_of[name]], a, b)
+                        due = torch.from_numpy(group[name][:])
+                        self.assertTrue(torch.equal(found.view(torch.int32), due.view(torch.int32)),
+                                        group[name].name)
+                        elements += due.numel()
+        self.assertGreater(elements, 100_000)
+
+    def test_known_digests(self):
+        for name, adder in adders.ADDERS.items():
+            values = [adders.values_of(adder.format, codes)
+                      for codes in adders.base_codes(adder.format, 512, 0)]
+            self.assertEqual(adders.digest(adders.products(adder, *values)),
+                             adders.known_digest(adder, 512), name)
 
 
 class Command(unittest.TestCase):

@@ -6,7 +6,7 @@ import pathlib
 import re
 import stat
 
-from program import ENVIRONMENT, FAIL, PASS, ProgramTest
+from program import ENVIRONMENT, FAIL, INVALID, PASS, ProgramTest
 from terminal import on_terminal
 
 TOPICS = ("program", "kernels", "arithmetic", "self-test", "libraries", "MPI", "launchers",
@@ -52,6 +52,31 @@ class Doctor(ProgramTest):
         self.assertGreaterEqual(int(checks["self-test"]["values"]["trainings"]), 10)
         self.assertEqual(checks["self-test"]["values"]["wrong"], "0")
         self.assertIn("scalar", checks["kernels"]["values"]["available"])
+
+    def test_a_device_that_multiplies_as_the_processor_passes(self):
+        result = self.run_isoloss("doctor", "--gpu", "0.1", "--on", "emulation", "--json")
+
+        self.assertEqual(result.returncode, PASS, result.stdout)
+        checks = json.loads(result.stdout)["checks"]
+        self.assertEqual({check["topic"] for check in checks}, {"products"})
+        self.assertLessEqual({"fp32_chain", "hopper_bf16", "hopper_f13_promote128"},
+                             {check["values"]["kind"] for check in checks})
+        for check in checks:
+            values = check["values"]
+            self.assertEqual((check["health"], values["wrong"]), ("ok", "0"), check)
+            self.assertEqual(int(values["elements"]), int(values["products"]) * 48 * 80)
+            self.assertRegex(values["digest"], r"^[0-9a-f]{16}$")
+
+        shown = self.run_isoloss("doctor", "--gpu", "0.1", "--on", "emulation").stdout
+        self.assertRegex(" ".join(shown.split()), "Multiplication, and nothing else, is fit: ")
+
+    def test_a_device_that_is_not_here_is_refused(self):
+        result = self.run_isoloss("doctor", "--gpu", "1")
+        if result.returncode == PASS:
+            self.skipTest("there is a GPU")
+
+        self.assertEqual(result.returncode, INVALID)
+        self.assertIn("--gpu: ", result.stderr)
 
     def test_every_line_fits_and_says_what_to_do(self):
         shown = on_terminal(self.folder, ["doctor"], 60)

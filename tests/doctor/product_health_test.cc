@@ -5,10 +5,13 @@
 
 #include <bit>
 #include <cstdint>
-#include <cstring>
+#include <fstream>
 #include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
 
+#include "isoloss/base/digest.h"
 #include "isoloss/base/error.h"
 #include "isoloss/device/emulation.h"
 #include "isoloss/kernels/gemm.h"
@@ -187,6 +190,24 @@ TEST(KnownProductTest, ArrangementsCommuteWithEveryAccumulator) {
     kernels::RowDigests(product.view(), digests, host);
     EXPECT_EQ(digests, known.ExpectedDigests(host));
   }
+}
+
+/// `python -m isoloss sick` compares a GPU with these.
+TEST(KnownProductTest, HasTheDigestsThatThePythonPackageShips) {
+  std::ifstream file(std::string(ISOLOSS_SOURCE_DIR) +
+                     "/python/isoloss/known_products.json");
+  const auto shipped = nlohmann::json::parse(file);
+  Executor host(2);
+  size_t compared = 0;
+  for (const ProductKind& kind : AllProductKinds()) {
+    if (kind.accumulation.accumulator == nullptr) continue;
+    for (const auto& [depth, digest] : shipped.at(kind.name).items()) {
+      const KnownProduct known(kind, std::stoul(depth), host);
+      EXPECT_EQ(DigestToHex(known.digest()), digest) << kind.name << depth;
+      ++compared;
+    }
+  }
+  EXPECT_EQ(compared, 3 * shipped.size());
 }
 
 }  // namespace

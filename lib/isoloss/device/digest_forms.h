@@ -1,4 +1,4 @@
-// The device's form of kernels::RowDigests.
+// A device computes kernels::RowDigests by this form.
 #pragma once
 
 #include <cstddef>

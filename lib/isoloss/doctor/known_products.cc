@@ -10,7 +10,7 @@
 namespace isoloss::doctor {
 namespace {
 
-/// Numbers of streams of words.
+/// Words come from these streams.
 enum Stream : uint32_t { kLeft, kRight, kLeftRows, kRightRows };
 
 /// Returns a bijection of 32-bit words.
