@@ -52,9 +52,11 @@ class Card:
             return torch.mm(left, right, out_dtype=output)
         if not hasattr(torch, "float8_e4m3fn"):
             raise TypeError(f"PyTorch {torch.__version__} has no FP8")
-        return torch._scaled_mm(left.view(torch.float8_e4m3fn), right.view(torch.float8_e4m3fn).t(),
-                                scale_a=self._one, scale_b=self._one, out_dtype=output,
-                                use_fast_accum=adder.promote is None)
+        result = torch._scaled_mm(left.view(torch.float8_e4m3fn), right.view(torch.float8_e4m3fn).t(),
+                                  scale_a=self._one, scale_b=self._one, out_dtype=output,
+                                  use_fast_accum=adder.promote is None)
+        # PyTorch before 2.5 returns the largest magnitude, too.
+        return result[0] if isinstance(result, tuple) else result
 
     def synchronize(self):
         torch.cuda.synchronize(self.device)
@@ -65,7 +67,7 @@ class Card:
         if uuid is None:
             return {}
         command = ["nvidia-smi", "--query-gpu=" + ",".join(query for query, _ in _QUERIES),
-                   "--format=csv,noheader,nounits", "-i", f"GPU-{uuid}"]
+                   "--format=csv,noheader,nounits", "-i", f"GPU-{str(uuid).removeprefix('GPU-')}"]
         try:
             found = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
             values = found.stdout.strip().split(",")

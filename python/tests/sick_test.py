@@ -99,6 +99,13 @@ class Cards(unittest.TestCase):
         self.assertEqual((found["row"], found["column"], found["bits"]), (17, 100, [21]))
         self.assertEqual(int(found["expected"], 16) ^ int(found["found"], 16), 1 << 21)
 
+    def test_the_first_product_counts(self):
+        def lie(bits, product):
+            if product == 0:
+                bits[17, 100] ^= 1
+
+        self.assertIn("in bit 0, in row 17, column 100, in 1 of", self.pattern_of(lie)["pattern"])
+
     def test_one_lane(self):
         def lie(bits, product):
             bits[3::8] ^= 1 << 13
@@ -120,6 +127,17 @@ class Cards(unittest.TestCase):
 
         self.assertIn("in bits 0 to 29, in the tile of rows 128 to 191 and columns 64 to 127",
                       self.pattern_of(lie)["pattern"])
+
+    def test_one_tile_that_is_a_little_wrong_is_no_other_adder(self):
+        def lie(bits, product):
+            if len(bits) == 512:
+                tile = bits[128:256, 128:256]
+                tile += torch.randint(1, 1 << 6, tile.shape, generator=torch.manual_seed(1)).int()
+
+        report = report_of(FakeCard(lie), "--size", "512x512x64", "--seconds", "0")
+        self.assertEqual(report["verdict"], "FAIL", report)
+        self.assertIn("in the tile of rows 128 to 255 and columns 128 to 255",
+                      report["cases"][1]["pattern"])
 
     def test_one_bit_position(self):
         def lie(bits, product):
@@ -231,6 +249,61 @@ class Cards(unittest.TestCase):
                               (["--seconds", "nan"], "must lie from 0")):
             with self.assertRaisesRegex(cards.CardError, text):
                 report_of(FakeCard(), *options)
+
+
+class CudaCard(unittest.TestCase):
+    """What is asked of PyTorch and of nvidia-smi, which the test imitates."""
+
+    def setUp(self):
+        self.card = cards.Card.__new__(cards.Card)
+        self.card._one = torch.ones(())
+
+    def product(self, name):
+        adder = adders.ADDERS[name]
+        left, right = (codes[:16].to(adder.format.dtype)
+                       for codes in adders.base_codes(adder.format, 64, 0))
+        due = adders.products(adder, adders.values_of(adder.format, left),
+                              adders.values_of(adder.format, right))
+        return self.card.multiply(adder, left, right, torch.float32), due
+
+    def test_bf16(self):
+        def multiply(left, right, *, out_dtype):
+            self.assertEqual((left.dtype, right.dtype), (torch.bfloat16, torch.bfloat16))
+            return adders.products(adders.ADDERS["hopper_bf16"], left.double(),
+                                   right.double().t().contiguous()).to(out_dtype)
+
+        with mock.patch.object(torch, "mm", multiply):
+            found, due = self.product("hopper_bf16")
+        self.assertTrue(torch.equal(found, due))
+
+    def test_fp8(self):
+        def multiply(left, right, *, scale_a, scale_b, out_dtype, use_fast_accum):
+            self.assertEqual(float(scale_a * scale_b), 1.0)
+            adder = adders.ADDERS["hopper_f13" if use_fast_accum else "hopper_f13_promote128"]
+            values = [adders.values_of(adders.E4M3, codes) for codes in (left, right.t().contiguous())]
+            result = adders.products(adder, *values).to(out_dtype)
+            return result if use_fast_accum else (result, torch.ones(()))
+
+        with (mock.patch.object(torch, "_scaled_mm", multiply, create=True),
+              mock.patch.object(torch, "float8_e4m3fn", torch.uint8, create=True)):
+            for name in ("hopper_f13", "hopper_f13_promote128"):
+                found, due = self.product(name)
+                self.assertTrue(torch.equal(found, due), name)
+
+    def test_sensors(self):
+        self.card._properties = argparse.Namespace(uuid="12-34")
+        asked = []
+
+        def run(command, **_):
+            asked.append(command)
+            return argparse.Namespace(stdout="61, 412.5, [N/A], 0\n")
+
+        with mock.patch.object(subprocess, "run", run):
+            self.assertEqual(self.card.sensors(),
+                             {"temperature_c": 61.0, "power_w": 412.5, "ecc_uncorrected": 0.0})
+        self.assertEqual(asked[0][-2:], ["-i", "GPU-12-34"])
+        with mock.patch.object(subprocess, "run", side_effect=FileNotFoundError):
+            self.assertEqual(self.card.sensors(), {})
 
 
 class Adders(unittest.TestCase):
