@@ -284,11 +284,14 @@ TEST(OwnRecipes, AreFoundWithAnotherOuterSum) {
 }
 
 TEST(OwnRecipes, AreFoundWithOneFractionBitLess) {
-  static constexpr kernels::Accumulator kOneLess = {.name = "one_less",
-                                                    .steps = 32,
-                                                    .fraction_bits = 12,
-                                                    .significand_bits = 14,
-                                                    .source = "none"};
+  static constexpr kernels::Accumulator kOneLess = {
+      .name = "one_less",
+      .exponents = kernels::FactorExponents::kOfCodes,
+      .steps = 32,
+      .fraction_bits = 12,
+      .significand_bits = 14,
+      .cores = "no",
+      .source = "none"};
   ExpectFound(Cores(), GemmRole::kWgrad, [](GemmProblem& problem) {
     problem.accumulation.accumulator = &kOneLess;
   });

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <span>
 
 namespace isoloss::operations {
@@ -15,6 +16,11 @@ float SumOfNeighbours(std::span<const float> parts) {
   while (2 * left < parts.size()) left *= 2;
   return SumOfNeighbours(parts.first(left)) +
          SumOfNeighbours(parts.subspan(left));
+}
+
+/// Returns the quotient, rounded up.
+size_t Quotient(size_t value, size_t divisor) {
+  return (value + divisor - 1) / divisor;
 }
 
 }  // namespace
@@ -48,19 +54,24 @@ float SplitK::Sum(std::vector<float> parts) const {
 }
 
 std::vector<SplitK> SplitsOf(size_t depth) {
-  constexpr size_t kStep = 32;
-  constexpr size_t kTile = 64;
+  constexpr size_t kTiles[] = {32, 64, 128};  // steps that kernels load at once
+  constexpr size_t kSpreadTile = 64;
   constexpr size_t kMostParts = 256;
+  std::set<size_t> lengths;
   std::vector<SplitK> splits;
-  for (size_t steps = kStep; steps < depth; steps += kStep) {
-    if (steps * kMostParts >= depth) splits.push_back({.steps = steps});
-  }
-  const size_t tiles = (depth + kTile - 1) / kTile;
-  for (size_t parts = 2; parts < std::min(tiles, kMostParts); ++parts) {
-    if (tiles % parts == 0) continue;
-    splits.push_back({.steps = tiles / parts * kTile,
-                      .longer = tiles % parts,
-                      .tile = kTile});
+  for (size_t parts = 2; parts <= kMostParts; ++parts) {
+    for (const size_t tile : kTiles) {
+      const size_t length = Quotient(Quotient(depth, tile), parts) * tile;
+      if (length < depth && lengths.insert(length).second) {
+        splits.push_back({.steps = length});
+      }
+    }
+    const size_t tiles = Quotient(depth, kSpreadTile);
+    if (parts < tiles && tiles % parts != 0) {
+      splits.push_back({.steps = tiles / parts * kSpreadTile,
+                        .longer = tiles % parts,
+                        .tile = kSpreadTile});
+    }
   }
   return splits;
 }

@@ -33,7 +33,8 @@ struct SplitK {
   bool operator==(const SplitK&) const = default;
 };
 
-/// Returns the ways in which the steps may be split, all of one order.
+/// Returns the ways in which the steps may be split into at most 256 parts, all
+/// of one order.
 std::vector<SplitK> SplitsOf(size_t depth);
 
 /// FP32 scales of whole rows may multiply results, instead of sums of pieces.

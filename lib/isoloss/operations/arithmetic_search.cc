@@ -83,7 +83,7 @@ std::vector<Arithmetic> CandidatesFor(const Product& product) {
   return candidates;
 }
 
-/// An element of one group, with its value.
+/// A probe is an element of one group.
 struct Probe {
   size_t group;
   size_t row;
@@ -271,11 +271,16 @@ std::vector<Arithmetic> ProbedProduct::FindSplits(const Arithmetic& of_others) {
   int64_t most = count - count / kAllBut - 1;
   std::vector<Arithmetic> best;
   const size_t depth = SumsOf(probes_[0].group, split).depth();
+  // Files may be made to be slow.
+  constexpr double kMostMultiplyAdds = 0x1p32;
+  double multiply_adds = 0;
   for (const SplitK& way : SplitsOf(depth)) {
+    if (multiply_adds > kMostMultiplyAdds) break;
     split.split = way;
     std::vector<Arithmetic> orders = OrdersOf(split);
     for (size_t i = 0; i < kFirstProbes && !orders.empty(); ++i) {
       const Probe& probe = probes_[probes_.size() - 1 - i];
+      multiply_adds += static_cast<double>(depth);
       const auto parts =
           SumsOf(probe.group, split).PartsAt(probe.row, probe.col);
       std::erase_if(orders, [&](const Arithmetic& order) {
@@ -284,6 +289,7 @@ std::vector<Arithmetic> ProbedProduct::FindSplits(const Arithmetic& of_others) {
       });
     }
     for (const Arithmetic& order : orders) {
+      multiply_adds += static_cast<double>(depth * probes_.size());
       const int64_t matches = ScoreOf(order).matches;
       if (matches > most) best.clear();
       if (matches > most || (matches == most && !best.empty())) {
@@ -295,7 +301,7 @@ std::vector<Arithmetic> ProbedProduct::FindSplits(const Arithmetic& of_others) {
   return best;
 }
 
-/// What is known of one product.
+/// Says how well each candidate predicts one product.
 struct Evidence {
   std::vector<Arithmetic> candidates = {};
   std::vector<Score> scores = {};
@@ -348,7 +354,7 @@ class Votes {
       sum.misses += evidence.scores[i].misses;
     }
   }
-  /// Of equally good ones, the first one counts.
+  /// If several are equally good, the first one counts.
   std::optional<Election> Elected() const {
     const auto best = std::ranges::max_element(
         scores_, {}, [](const auto& entry) { return entry.second.matches; });

@@ -20,7 +20,7 @@ struct ScalarOperand {
   MatrixView<const float> values;
   bool down = false;
   const formats::Quantization* quantization = nullptr;  ///< null: none
-  /// The only tensor, quantised already, or null.
+  /// If not null, this is the only tensor, quantised already.
   const ScalarTensor* quantized = nullptr;
   /// The operand's tensors share this state; each has a stream of its own.
   formats::TensorState state = {};
