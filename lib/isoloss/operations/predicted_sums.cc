@@ -83,6 +83,7 @@ PredictedSums::PredictedSums(const ProductGroup& group,
 }
 
 bool PredictedSums::Use(const Arithmetic& arithmetic) {
+  if (arithmetic == arithmetic_) return true;
   const bool has_same_pieces =
       !is_scaled() || (arithmetic_.scale != ResultScale::kNone &&
                        arithmetic.scale != ResultScale::kNone);
