@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "isoloss/base/executor.h"
+#include "isoloss/kernels/accumulator.h"
 
 namespace isoloss::device {
 
@@ -16,5 +17,9 @@ struct NamedExecutor {
 
 /// Returns the emulations, or the GPU in programs that have gpu_main.cc.
 std::vector<NamedExecutor> DeviceExecutors();
+
+/// Tells whether they compute sums of an accumulator: a GPU refuses those of
+/// other GPUs' tensor cores.
+bool AddAs(const kernels::Accumulator& accumulator);
 
 }  // namespace isoloss::device

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "executors.h"
-#include "host_and_device.h"
 #include "isoloss/base/error.h"
 #include "isoloss/device/prepare_kernels.h"
 #include "isoloss/formats/e4m3.h"
@@ -17,6 +16,7 @@
 #include "isoloss/kernels/gemm.h"
 #include "isoloss/kernels/prepare.h"
 #include "kernels/quantized_gemm_cases.h"
+#include "products.h"
 
 namespace isoloss::device::gemm_forms_test {
 namespace {
@@ -28,35 +28,6 @@ using kernels::GemmProblem;
 using kernels::Operand;
 using kernels::Rounding;
 using kernels::Values;
-
-/// Compares all matrices after the products of a batch.
-void ExpectTheBitsOfTheHost(const TestMatrices& matrices,
-                            const std::vector<GemmProblem>& problems) {
-  TestMatrices::Copy host(matrices, kHostMemory);
-  for (const GemmProblem& problem : problems) {
-    kernels::GemmScalar(host.View(problem));
-  }
-  for (const NamedExecutor& device : DeviceExecutors()) {
-    TestMatrices::Copy copy(matrices, device.executor->memory());
-    std::vector<GemmProblem> on_device;
-    for (const GemmProblem& problem : problems) {
-      on_device.push_back(copy.View(problem));
-    }
-    kernels::GemmBatch(on_device, *device.executor);
-    EXPECT_TRUE(SameMatrices(copy.OnHost(), host.OnHost())) << device.name;
-  }
-}
-
-/// Makes an operand of so many rows and steps.
-Operand MakeOperand(TestMatrices& matrices, size_t extent, size_t depth,
-                    Contraction side, Values kind) {
-  const bool columns = side == Contraction::kColumns;
-  return {.values = matrices.Make(columns ? extent : depth,
-                                  columns ? depth : extent, kind),
-          .contraction = side};
-}
-
-constexpr Contraction kSides[] = {Contraction::kColumns, Contraction::kRows};
 
 TEST(GemmForms, ChainsOfAllShapes) {
   const Quantization mx = QuantizationByName("e4m3.rceil");
@@ -108,6 +79,8 @@ TEST(GemmForms, QuantisedOperandsAndOtherSums) {
   const kernels::OperandState right = kernels::NonTrivialState(2);
   for (const kernels::QuantizedCase& of : kernels::QuantizedCases()) {
     SCOPED_TRACE(of.name);
+    const kernels::Accumulator* const accumulator = of.accumulation.accumulator;
+    if (accumulator != nullptr && !AddAs(*accumulator)) continue;
     for (const Values kind : {Values::kBf16, Values::kWild}) {
       for (const size_t depth : {1, 40, 150}) {
         TestMatrices matrices;

@@ -8,6 +8,8 @@
 
 #include "executors.h"
 #include "isoloss/device/cuda/cuda.h"
+#include "isoloss/device/cuda/tensor_cores.h"
+#include "isoloss/device/fragments.h"
 
 namespace isoloss::device {
 
@@ -16,6 +18,12 @@ std::vector<NamedExecutor> DeviceExecutors() {
   // All tests of a process share it.
   static const NamedExecutor gpu = {"gpu", MakeCuda(0, AvailableProcessors())};
   return {gpu};
+}
+
+bool AddAs(const kernels::Accumulator& accumulator) {
+  if (!AddsFragments(accumulator)) return true;
+  const CudaInfo info = DescribeCuda(0);
+  return WrongAdder(info.name, info.major, info.minor, accumulator).empty();
 }
 
 }  // namespace isoloss::device

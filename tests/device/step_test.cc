@@ -58,12 +58,15 @@ class TensorDigests : public model::TapSink {
 /// Trains a small model.
 class SmallRun {
  public:
-  SmallRun(Executor& executor, const std::string& recipe,
+  SmallRun(Executor& executor, const precision::Recipe& recipe,
            const Seams& seams = {})
       : seams_(seams),
         mesh_(config_.num_experts, executor),
-        learner_(config_, train_, {{1, precision::RecipeByName(recipe)}},
-                 /*seed=*/3, executor, seams_, mesh_) {}
+        learner_(config_, train_, {{1, recipe}}, /*seed=*/3, executor, seams_,
+                 mesh_) {}
+  SmallRun(Executor& executor, const std::string& recipe,
+           const Seams& seams = {})
+      : SmallRun(executor, precision::RecipeByName(recipe), seams) {}
 
   void Step(int64_t step, model::TapSink* tap = nullptr) {
     const SmallBatch batch(config_, {40, 9, 70},
@@ -178,6 +181,44 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Combine(testing::Values("bf16", "mxfp4_rht_sr", "te_fp8_delayed"),
                      testing::ValuesIn(DeviceExecutors())),
     Name);
+
+/// Recipes whose sums are those of tensor cores.
+class TensorCoreTest : public StepTest {
+ protected:
+  void SetUp() override {
+    if (!AddAs(Hopper())) GTEST_SKIP() << "this GPU adds in another way";
+  }
+  static const kernels::Accumulator& Hopper() {
+    return kernels::AccumulatorByName("hopper_bf16");
+  }
+  precision::Recipe OnTensorCores() const {
+    precision::Recipe of = precision::RecipeByName(recipe());
+    if (of.include.empty()) of.include = {"layers"};
+    for (const precision::GemmRole role : precision::kGemmRoles) {
+      of.For(role).accumulation.accumulator = &Hopper();
+    }
+    return of;
+  }
+};
+
+TEST_P(TensorCoreTest, HasTheBitsOfTheHost) {
+  SmallRun on_host(host_, OnTensorCores());
+  SmallRun on_device(device(), OnTensorCores());
+  SmallRun with_chains(host_, recipe());
+  for (int64_t step = 1; step <= 2; ++step) {
+    on_host.Step(step);
+    on_device.Step(step);
+    with_chains.Step(step);
+  }
+  EXPECT_EQ(on_device.digest(), on_host.digest());
+  EXPECT_NE(on_device.digest(), with_chains.digest());
+}
+
+INSTANTIATE_TEST_SUITE_P(Recipes, TensorCoreTest,
+                         testing::Combine(testing::Values("bf16", "mxfp8_rceil",
+                                                          "deepseek_v3_fp8"),
+                                          testing::ValuesIn(DeviceExecutors())),
+                         Name);
 
 class LearnerTest : public testing::TestWithParam<NamedExecutor> {
  protected:

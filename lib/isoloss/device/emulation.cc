@@ -8,6 +8,8 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/device/forms.h"
+#include "isoloss/formats/bf16.h"
+#include "isoloss/kernels/fused_sum.h"
 
 namespace isoloss::device {
 
@@ -15,6 +17,27 @@ namespace {
 
 /// A device has this many addresses. They cost nothing until they are used.
 constexpr size_t kAddresses = size_t{1} << 36;
+
+/// Rows of one side of a warp's products, as an accumulator reads them.
+template <size_t kRows>
+struct FragmentSteps {
+  float values[kRows][kFragmentSteps];
+  int16_t exponents[kRows][kFragmentSteps];
+
+  /// Sets a word's pair of steps.
+  void Set(uint32_t row, uint32_t step, uint32_t word) {
+    for (uint32_t i = 0; i < 2; ++i) {
+      const auto half = static_cast<uint16_t>(word >> 16 * i);
+      const float value = formats::DecodeBf16(half);
+      values[row][step + i] = value;
+      exponents[row][step + i] =
+          static_cast<int16_t>(kernels::FloatExponentOf(value));
+    }
+  }
+  kernels::Elements From(uint32_t row, size_t step) const {
+    return {values[row] + step, exponents[row] + step};
+  }
+};
 
 }  // namespace
 
@@ -94,6 +117,34 @@ void BegunCopies::Await(size_t pending) {
                 copies_.begin() + static_cast<std::ptrdiff_t>(count));
   group_ends_.erase(group_ends_.begin(), group_ends_.begin() + groups);
   for (size_t& end : group_ends_) end -= count;
+}
+
+void AddProducts(const kernels::Accumulator& accumulator,
+                 std::span<const Fragments, kWarp> fragments) {
+  FragmentSteps<kFragmentRows> a;
+  FragmentSteps<kFragmentCols> b;
+  for (uint32_t i = 0; i < kWarp; ++i) {
+    const FragmentLane lane(i);
+    for (uint32_t word = 0; word < 4; ++word) {
+      a.Set(lane.RowOfA(word), lane.StepOfA(word), fragments[i].a[word]);
+    }
+    for (uint32_t word = 0; word < 2; ++word) {
+      b.Set(lane.row, lane.StepOfB(word), fragments[i].b[word]);
+    }
+  }
+  for (uint32_t i = 0; i < kWarp; ++i) {
+    const FragmentLane lane(i);
+    for (uint32_t j = 0; j < 2; ++j) {
+      for (float* sums : {fragments[i].upper, fragments[i].lower}) {
+        const uint32_t row = lane.row + (sums == fragments[i].upper ? 0 : 8);
+        for (size_t k = 0; k < kFragmentSteps; k += accumulator.steps) {
+          sums[j] = kernels::FusedSum(accumulator, sums[j], a.From(row, k),
+                                      b.From(2 * lane.pair + j, k),
+                                      accumulator.steps);
+        }
+      }
+    }
+  }
 }
 
 std::unique_ptr<Executor> MakeEmulation(EmulationOrder order) {

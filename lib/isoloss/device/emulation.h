@@ -10,12 +10,14 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/memory.h"
 #include "isoloss/device/executor.h"
+#include "isoloss/device/fragments.h"
 
 namespace isoloss::device {
 
@@ -67,7 +69,8 @@ class EmulatedMemory final : public Memory {
 /// them; until then their destination holds NaN.
 class BegunCopies {
  public:
-  void Begin(const float* from, size_t count, float* to) {
+  /// Begins one of so many words of 4 bytes.
+  void Begin(const void* from, size_t count, void* to) {
     const size_t bytes = count * sizeof(float);
     ISOLOSS_ASSERT(reinterpret_cast<uintptr_t>(from) % bytes == 0);
     ISOLOSS_ASSERT(reinterpret_cast<uintptr_t>(to) % bytes == 0);
@@ -84,13 +87,17 @@ class BegunCopies {
 
  private:
   struct Copy {
-    const float* from;
+    const void* from;
     size_t bytes;
-    float* to;
+    void* to;
   };
   std::vector<Copy> copies_;
   std::vector<size_t> group_ends_;
 };
+
+/// Adds the products of a warp's fragments as its accumulator is defined.
+void AddProducts(const kernels::Accumulator& accumulator,
+                 std::span<const Fragments, kWarp> fragments);
 
 class Emulation {
  public:
@@ -99,6 +106,7 @@ class Emulation {
 
   Memory& memory() { return memory_; }
   std::string name() const { return "emulation of a GPU"; }
+  void RequireAdder(const kernels::Accumulator& /*accumulator*/) const {}
 
   template <typename Kernel>
   void Launch(const Kernel& kernel) {
@@ -110,7 +118,7 @@ class Emulation {
       // A block finds NaN where others would find what an earlier one left.
       std::memset(static_cast<void*>(shared.get()), 0xFF, sizeof *shared);
       for (BegunCopies& copies : copies_) copies.Clear();
-      Block<Kernel> block(InOrder(i, count), order_, *shared, copies_);
+      Block<Kernel> block(InOrder(order_, i, count), order_, *shared, copies_);
       kernel(block);
     }
   }
@@ -137,15 +145,22 @@ class Emulation {
     typename Kernel::Shared& shared() { return shared_; }
     template <typename Step>
     void Each(const Step& step) {
-      constexpr size_t kThreads = Kernel::kThreads;
-      for (size_t i = 0; i < kThreads; ++i) {
-        thread_ = order_ == EmulationOrder::kAscending ? i : kThreads - 1 - i;
-        step(thread_);
+      EachOf(0, Kernel::kThreads, step);
+    }
+    template <typename Step>
+    void EachWarp(const Step& step) {
+      constexpr size_t kWarps = Kernel::kThreads / kWarp;
+      for (size_t i = 0; i < kWarps; ++i) {
+        Warp warp(*this, InOrder(order_, i, kWarps) * kWarp);
+        step(warp);
       }
     }
-    float* AddressOf(float* to) const { return to; }
+    template <typename T>
+    T* AddressOf(T* to) const {
+      return to;
+    }
     template <size_t kCount>
-    void Copy(const float* from, float* to) {
+    void Copy(const void* from, void* to) {
       copies_[thread_].Begin(from, kCount, to);
     }
     void CommitCopies() { copies_[thread_].Commit(); }
@@ -155,6 +170,36 @@ class Emulation {
     }
 
    private:
+    class Warp {
+     public:
+      Warp(Block& block, size_t first) : block_(block), first_(first) {}
+
+      uint32_t first() const { return static_cast<uint32_t>(first_); }
+      template <typename Step>
+      void Each(const Step& step) {
+        block_.EachOf(first_, kWarp, step);
+      }
+      template <typename FragmentsOf>
+      void AddProducts(const kernels::Accumulator& accumulator,
+                       const FragmentsOf& of) {
+        std::array<Fragments, kWarp> fragments;
+        for (size_t i = 0; i < kWarp; ++i) fragments[i] = of(first_ + i);
+        device::AddProducts(accumulator, fragments);
+      }
+
+     private:
+      Block& block_;
+      size_t first_;
+    };
+
+    template <typename Step>
+    void EachOf(size_t first, size_t count, const Step& step) {
+      for (size_t i = 0; i < count; ++i) {
+        thread_ = first + InOrder(order_, i, count);
+        step(thread_);
+      }
+    }
+
     size_t index_;
     EmulationOrder order_;
     typename Kernel::Shared& shared_;
@@ -162,8 +207,8 @@ class Emulation {
     size_t thread_ = 0;  // that runs
   };
 
-  size_t InOrder(size_t i, size_t count) const {
-    return order_ == EmulationOrder::kAscending ? i : count - 1 - i;
+  static size_t InOrder(EmulationOrder order, size_t i, size_t count) {
+    return order == EmulationOrder::kAscending ? i : count - 1 - i;
   }
 
   const EmulationOrder order_;

@@ -18,7 +18,8 @@ namespace isoloss::device {
 
 /// `Target` is a device: it has name(), memory() and Launch(kernel), which runs
 /// a kernel (kernel.h) after all that were launched before. Its memory copies
-/// in that order, too.
+/// in that order, too. RequireAdder(accumulator) throws a ConfigError if its
+/// tensor cores add fragments (fragments.h) in another way.
 template <typename Target>
 class DeviceExecutor final : public Executor {
  public:
@@ -49,6 +50,7 @@ class Call {
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
+  Target& target() { return target_; }
   Memory& memory() { return target_.memory(); }
 
   /// Runs a kernel; one without blocks has nothing to do.

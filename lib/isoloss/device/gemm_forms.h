@@ -7,12 +7,14 @@
 #include <cmath>
 #include <cstddef>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/executor.h"
 #include "isoloss/device/executor.h"
 #include "isoloss/device/form_table.h"
+#include "isoloss/device/fragment_tiles.h"
 #include "isoloss/device/gemm_kernels.h"
 #include "isoloss/device/gemm_operands.h"
 #include "isoloss/device/prepare_forms.h"
@@ -84,15 +86,44 @@ class ProductList {
     if constexpr (!kPieces) {
       // Sums of pieces need the registers of this tile.
       if (cycles_of(HugeTile(), kHuge) <= least) {
-        return Multiply<HugeTile, kPieces>();
+        return Multiply<ProductTile<HugeTile>, kPieces>();
       }
     }
-    if (large <= least) return Multiply<LargeTile, kPieces>();
-    if (medium <= least) return Multiply<MediumTile, kPieces>();
-    Multiply<SmallTile, kPieces>();
+    if (large <= least) return Multiply<ProductTile<LargeTile>, kPieces>();
+    if (medium <= least) return Multiply<ProductTile<MediumTile>, kPieces>();
+    Multiply<ProductTile<SmallTile>, kPieces>();
   }
 
-  /// Launches sums by accumulators.
+  /// Launches sums by accumulators of tensor cores, in the same way.
+  template <bool kPieces>
+  void MultiplyFragments() {
+    // An instruction takes 1.5 cycles of a processor. Small tiles take as long
+    // as the block's memory needs for its words, 128 bytes a cycle.
+    constexpr double kHuge = 24;
+    constexpr double kLarge = 12 * 1.05;
+    constexpr double kMedium = 6;
+    constexpr double kSmall = 3;
+    using Large = std::conditional_t<kPieces, LargePieces, LargeFragments>;
+    const auto cycles_of = [this]<typename Shape>(Shape, double cycles) {
+      return CyclesOf<Shape>(products_, depths_, cycles);
+    };
+    const double large = cycles_of(Large(), kLarge);
+    const double medium = cycles_of(MediumFragments(), kMedium);
+    const double small = cycles_of(SmallFragments(), kSmall);
+    const double least = std::min({large, medium, small});
+    if constexpr (!kPieces) {
+      if (cycles_of(HugeFragments(), kHuge) <= least) {
+        return Multiply<FragmentTile<HugeFragments>, kPieces>();
+      }
+    }
+    if (large <= least) return Multiply<FragmentTile<Large>, kPieces>();
+    if (medium <= least) {
+      return Multiply<FragmentTile<MediumFragments>, kPieces>();
+    }
+    Multiply<FragmentTile<SmallFragments>, kPieces>();
+  }
+
+  /// Launches sums by accumulators that no tensor core here has.
   void Accumulate() {
     SetElementEnds([](const Product&) { return true; });
     const auto elements = Uploaded<&Product::elements_end>();
@@ -100,8 +131,9 @@ class ProductList {
   }
 
  private:
-  template <typename Shape, bool kPieces>
+  template <typename Tile, bool kPieces>
   void Multiply() {
+    using Shape = typename Tile::Shape;
     const size_t group = GroupOf<Shape>();
     size_t tasks = 0;
     for (Product& product : products_) {
@@ -122,7 +154,7 @@ class ProductList {
     SetElementEnds(
         [](const Product& product) { return product.group_count() > 1; });
     const auto tiles = Uploaded<&Product::tasks_end>();
-    call_.Launch(MultiplyTiles<Shape, kPieces>{{}, tiles});
+    call_.Launch(MultiplyTiles<Tile, kPieces>{{}, tiles});
     const auto elements = TableOf<&Product::elements_end>(
         std::span<const Product>(products_), tiles.entries);
     call_.Launch(ForEachElement<FoldElement>{{elements}, elements.total});
@@ -183,9 +215,53 @@ inline Product ProductOf(const kernels::GemmProblem& problem,
     product.accumulator = *problem.accumulation.accumulator;
   }
   product.segment_count = axis.segments.size();
-  product.piece_steps = axis.pieces.length;
+  product.piece_steps = axis.piece_steps();
   return product;
 }
+
+/// Lists the products of a batch by kind.
+template <typename Target>
+class ProductLists {
+ public:
+  ProductLists(Call<Target>& call, Rooms<Target>& rooms)
+      : call_(call),
+        chains_(call, rooms),
+        sums_of_pieces_(call, rooms),
+        fragments_(call, rooms),
+        pieces_of_fragments_(call, rooms),
+        accumulated_(call, rooms) {}
+
+  void Add(const Product& product, const Axis& axis,
+           const kernels::Accumulation& accumulation) {
+    const kernels::Accumulator* const accumulator = accumulation.accumulator;
+    const bool is_whole = !product.adder.scaled &&
+                          accumulation == kernels::Accumulation{accumulator};
+    if (axis.is_packed) {
+      call_.target().RequireAdder(*accumulator);
+      (is_whole ? fragments_ : pieces_of_fragments_).Add(product, axis.depth());
+    } else if (accumulator != nullptr) {
+      accumulated_.Add(product, axis.depth());
+    } else {
+      (is_whole ? chains_ : sums_of_pieces_).Add(product, axis.depth());
+    }
+  }
+
+  void Run() {
+    chains_.template Multiply<false>();
+    sums_of_pieces_.template Multiply<true>();
+    fragments_.template MultiplyFragments<false>();
+    pieces_of_fragments_.template MultiplyFragments<true>();
+    accumulated_.Accumulate();
+  }
+
+ private:
+  Call<Target>& call_;
+  ProductList<Target> chains_;
+  ProductList<Target> sums_of_pieces_;
+  ProductList<Target> fragments_;
+  ProductList<Target> pieces_of_fragments_;
+  ProductList<Target> accumulated_;
+};
 
 template <typename Target>
 void GemmBatchForm(std::span<const kernels::GemmProblem> problems,
@@ -204,9 +280,7 @@ void GemmBatchForm(std::span<const kernels::GemmProblem> problems,
   }
 
   Operands<Target> operands(call, rooms);
-  ProductList<Target> chains(call, rooms);
-  ProductList<Target> sums_of_pieces(call, rooms);
-  ProductList<Target> accumulated(call, rooms);
+  ProductLists<Target> lists(call, rooms);
   const Segment* segment = call.Upload(std::span<const Segment>(segments));
   for (size_t i = 0; i < listed.size(); ++i) {
     const kernels::GemmProblem& problem = *listed[i];
@@ -219,17 +293,10 @@ void GemmBatchForm(std::span<const kernels::GemmProblem> problems,
         product.a.factors.data != nullptr || product.b.factors.data != nullptr;
     product.segments = segment;
     segment += product.segment_count;
-    const bool is_chain = !product.adder.scaled &&
-                          problem.accumulation == kernels::Accumulation{};
-    ProductList<Target>& list = accumulator != nullptr ? accumulated
-                                : is_chain             ? chains
-                                                       : sums_of_pieces;
-    list.Add(product, axes[i].pieces.depth());
+    lists.Add(product, axes[i], problem.accumulation);
   }
   operands.Run();
-  chains.template Multiply<false>();
-  sums_of_pieces.template Multiply<true>();
-  accumulated.Accumulate();
+  lists.Run();
 }
 
 template <typename Target>

@@ -1,5 +1,5 @@
 // The kernel that multiplies prepared operands as kernels/gemm.h defines it:
-// each element of a result is one chain of fused multiply-adds in ascending k.
+// pieces of segments in ascending k, and segments up the aligned tree.
 #pragma once
 
 #include <cstddef>
@@ -12,15 +12,6 @@
 #include "isoloss/device/table.h"
 
 namespace isoloss::device {
-
-/// Says what a block computes. Numbers of 32 bits save registers.
-struct TileTask {
-  uint32_t row;
-  uint32_t col;
-  uint32_t rows;  ///< of the tile that the result has
-  uint32_t cols;
-  uint32_t group;
-};
 
 /// Returns a product's task of that number. Neighbours are in a band of tiles,
 /// so that blocks that run at once read the same operands.
@@ -42,15 +33,15 @@ constexpr TileTask TaskOf(const Product& product, uint32_t number) {
           Clipped(cols - col, Shape::kCols), group};
 }
 
-/// Computes tiles of products whose sums are chains. kPieces: segments may have
-/// several pieces or factors.
-template <typename Shape, bool kPieces>
-struct MultiplyTiles : ProductTile<Shape> {
-  using Tile = ProductTile<Shape>;
+/// Computes tiles of products. A tile sums the steps of a piece. kPieces:
+/// segments may have several pieces or factors.
+template <typename Tile, bool kPieces>
+struct MultiplyTiles : Tile {
   using Tile::ForEachSum;
   using Tile::kThreadCols;
   using Tile::kThreadRows;
   using Tile::kThreads;
+  using typename Tile::Shape;
   using typename Tile::Sums;
   static constexpr uint32_t kBlocksOfProcessor = kPieces ? 1 : Shape::kBlocks;
 
@@ -68,10 +59,13 @@ struct MultiplyTiles : ProductTile<Shape> {
     const auto segments = static_cast<uint32_t>(product.segment_count);
     const uint32_t first = task.group * group;
     const uint32_t count = Clipped(segments - first, group);
+    typename Tile::template Flow<Block> flow;
+    Tile::Begin(block, product, task, product.segments[first].begin,
+                product.segments[first + count - 1].end, flow);
     typename Block::template PerThread<Sums> sums;
     uint32_t aside = 0;
     for (uint32_t i = 0; i < count; ++i) {
-      SumSegment(block, product, task, product.segments[first + i], sums);
+      SumSegment(block, product, task, product.segments[first + i], flow, sums);
       aside = Fold(block, product, number, i, i + 1 == count, aside, sums);
     }
     block.Each([&product, &task, &sums](size_t thread) {
@@ -83,9 +77,11 @@ struct MultiplyTiles : ProductTile<Shape> {
   template <typename Block, typename PerThread>
   static constexpr void SumSegment(Block& block, const Product& product,
                                    const TileTask& task, const Segment& segment,
+                                   typename Tile::template Flow<Block>& flow,
                                    PerThread& sums) {
     if constexpr (!kPieces) {
-      SumPiece(block, product, task, segment.begin, segment.end, sums);
+      Tile::SumSteps(block, product, task, segment.begin, segment.end, flow,
+                     sums);
       return;
     }
     typename Block::template PerThread<Sums> piece_sums;
@@ -94,7 +90,7 @@ struct MultiplyTiles : ProductTile<Shape> {
     uint32_t end = segment.begin;
     for (uint32_t begin = segment.begin; begin < segment.end; begin = end) {
       end = begin + Clipped(product.StepsOfPiece(), segment.end - begin);
-      SumPiece(block, product, task, begin, end, piece_sums);
+      Tile::SumSteps(block, product, task, begin, end, flow, piece_sums);
       const bool is_first = begin == segment.begin;
       block.Each([&product, &task, &piece_sums, &sums, piece,
                   is_first](size_t thread) {
@@ -125,15 +121,6 @@ struct MultiplyTiles : ProductTile<Shape> {
                                           piece_sums.of[i][j], of_a * of_b[j]);
       }
     }
-  }
-
-  /// Sets sums to the chains over steps [begin, end).
-  template <typename Block, typename PerThread>
-  static constexpr void SumPiece(Block& block, const Product& product,
-                                 const TileTask& task, uint32_t begin,
-                                 uint32_t end, PerThread& sums) {
-    Tile::SumSteps(block, product.a, task.row, product.b, task.col,
-                   {task.rows, task.cols}, begin, end, sums);
   }
 
   /// Adds segment i of a task to those before as kernels::AlignedTree does.
@@ -170,7 +157,15 @@ struct MultiplyTiles : ProductTile<Shape> {
   }
 
   static constexpr void Write(const Product& product, const TileTask& task,
-                              uint32_t thread, const Sums& sums) {
+                              uint32_t thread, Sums& sums) {
+    if constexpr (Tile::kIsSoonSummed) {
+      if (product.subtrees == nullptr && product.result.has_quads &&
+          product.result.addend.empty() && task.rows == Shape::kRows &&
+          task.cols == Shape::kCols) {
+        WriteWhole(product.result, task, thread, sums);
+        return;
+      }
+    }
     // Copies: writing to the result might change the product for all that a
     // compiler knows.
     const Result result = product.result;
@@ -181,28 +176,51 @@ struct MultiplyTiles : ProductTile<Shape> {
                    : result.c.data();
     const size_t stride = is_subtree ? cols : result.c.stride();
     const bool has_quads = is_subtree ? cols % kQuad == 0 : result.has_quads;
+    constexpr uint32_t kPart = Shape::kNeighbours;
     ISOLOSS_UNROLL
     for (uint32_t i = 0; i < kThreadRows; ++i) {
       const uint32_t row = task.row + Shape::RowOf(thread, i);
       if (Shape::RowOf(thread, i) >= task.rows) return;
       ISOLOSS_UNROLL
-      for (uint32_t j = 0; j < kThreadCols; j += kQuad) {
+      for (uint32_t j = 0; j < kThreadCols; j += kPart) {
         const uint32_t col = task.col + Shape::ColOf(thread, j);
         const uint32_t end = task.col + task.cols;
-        const uint32_t count = col < end ? Clipped(end - col, kQuad) : 0;
-        float quad[kQuad];
+        const uint32_t count = col < end ? Clipped(end - col, kPart) : 0;
+        float part[kPart];
         ISOLOSS_UNROLL
-        for (uint32_t k = 0; k < kQuad; ++k) quad[k] = sums.of[i][j + k];
-        if (!is_subtree) result.Finish(row, col, count, quad);
+        for (uint32_t k = 0; k < kPart; ++k) part[k] = sums.of[i][j + k];
+        if (!is_subtree) result.Finish(row, col, count, part);
         float* const to = c + row * stride + col;
-        if (has_quads && count == kQuad) {
-          StorePart(quad, to);
+        if (has_quads && count == kPart) {
+          StorePart(part, to);
           continue;
         }
         ISOLOSS_UNROLL
-        for (uint32_t k = 0; k < kQuad; ++k) {
-          if (k < count) to[k] = quad[k];
+        for (uint32_t k = 0; k < kPart; ++k) {
+          if (k < count) to[k] = part[k];
         }
+      }
+    }
+  }
+
+  /// Writes a tile that lies in the result, without an addend, and has quads.
+  static constexpr void WriteWhole(const Result& result, const TileTask& task,
+                                   uint32_t thread, Sums& sums) {
+    ISOLOSS_UNROLL
+    for (auto& row : sums.of) RoundAll(result.rounding, row);
+    constexpr uint32_t kPart = Shape::kNeighbours;
+    const size_t stride = result.c.stride();
+    float* const to = result.c.data() +
+                      (task.row + Shape::RowOf(thread, 0)) * stride + task.col +
+                      Shape::ColOf(thread, 0);
+    ISOLOSS_UNROLL
+    for (uint32_t i = 0; i < kThreadRows; ++i) {
+      ISOLOSS_UNROLL
+      for (uint32_t j = 0; j < kThreadCols; j += kPart) {
+        float part[kPart];
+        ISOLOSS_UNROLL
+        for (uint32_t k = 0; k < kPart; ++k) part[k] = sums.of[i][j + k];
+        StorePart(part, to + Shape::RowOf(0, i) * stride + Shape::ColOf(0, j));
       }
     }
   }

@@ -11,6 +11,7 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/device/executor.h"
+#include "isoloss/device/fragments.h"
 #include "isoloss/device/gemm_tiles.h"
 #include "isoloss/device/prepare_forms.h"
 #include "isoloss/device/quads.h"
@@ -54,7 +55,14 @@ inline formats::TensorState StateOf(const kernels::OperandState* state,
 /// Describes the contraction axis of a product.
 struct Axis {
   kernels::Pieces pieces;
+  bool is_packed = false;  ///< tensor cores read its operands
   std::vector<Segment> segments;
+
+  /// Returns the number of steps of a row in memory, and that of a piece.
+  size_t depth() const { return segments.empty() ? 0 : segments.back().end; }
+  size_t piece_steps() const {
+    return is_packed ? RoundUp(pieces.length, kPackedSteps) : pieces.length;
+  }
 };
 
 inline Axis AxisOf(const kernels::GemmProblem& problem) {
@@ -63,12 +71,18 @@ inline Axis AxisOf(const kernels::GemmProblem& problem) {
   axis.pieces = kernels::PiecesOf(problem.a.quantization,
                                   problem.b.quantization, problem.accumulation,
                                   kernels::SegmentEnds(problem, &whole));
+  const kernels::Accumulator* const accumulator =
+      problem.accumulation.accumulator;
+  axis.is_packed = accumulator != nullptr && AddsFragments(*accumulator);
   uint32_t piece = 0;
   axis.pieces.ForEach([&](size_t segment, size_t begin, size_t end) {
     if (segment == axis.segments.size()) {
-      axis.segments.push_back({static_cast<uint32_t>(begin), 0, piece});
+      const auto place = static_cast<uint32_t>(axis.depth());
+      axis.segments.push_back({place, place, piece});
     }
-    axis.segments.back().end = static_cast<uint32_t>(end);
+    const size_t steps =
+        axis.is_packed ? RoundUp(end - begin, kPackedSteps) : end - begin;
+    axis.segments.back().end += static_cast<uint32_t>(steps);
     ++piece;
   });
   return axis;
@@ -118,18 +132,22 @@ class Operands {
     Side side;
   };
 
-  /// Chains read rows that are neighbours, accumulators steps.
+  /// Chains read rows that are neighbours, accumulators steps, and tensor cores
+  /// packed steps.
   Side RoomFor(const kernels::Operand& operand, const Axis& axis,
                const kernels::Accumulator* accumulator) {
-    const size_t depth = axis.pieces.depth();
+    const size_t depth = axis.depth();
     const size_t rows = RoundUp(operand.extent(), kQuad);
     Side side;
     side.readable_rows = rows;
     side.has_quads = true;
-    const auto values = rooms_.template Take<float>(rows * depth);
-    side.values = {values, 1, rows};
-    if (accumulator != nullptr) {
-      side.values = {values, depth, 1};
+    if (axis.is_packed) {
+      side.readable_rows = operand.extent();
+      side.packed = {rooms_.template Take<uint16_t>(rows * depth), depth, 1};
+    } else if (accumulator == nullptr) {
+      side.values = {rooms_.template Take<float>(rows * depth), 1, rows};
+    } else {
+      side.values = {rooms_.template Take<float>(rows * depth), depth, 1};
       if (accumulator->exponents != kernels::FactorExponents::kOfValues) {
         side.exponents = {rooms_.template Take<int16_t>(rows * depth), depth,
                           1};
@@ -160,21 +178,21 @@ class Operands {
     task.stored_steps = cut.steps.size();
     task.rows = cut.rows.size();
     task.steps = cut.prepared_steps.size();
-    const size_t begin = cut.prepared_steps.begin;
-    task.to = Part(side.values, cut.rows.begin, begin);
+    const Segment& segment = axis.segments[cut.number % axis.segments.size()];
+    task.to = Part(side.values, cut.rows.begin, segment.begin);
+    task.packed = Part(side.packed, cut.rows.begin, segment.begin);
+    task.piece_steps = axis.pieces.length;
     if (side.exponents.data != nullptr) {
-      task.exponents = Part(side.exponents, cut.rows.begin, begin);
+      task.exponents = Part(side.exponents, cut.rows.begin, segment.begin);
     }
     if (operand.quantization != nullptr) {
       SetQuantization(*operand.quantization, StateOf(operand.state, cut.number),
                       task);
     }
     if (side.factors.data != nullptr && task.steps > 0) {
-      const size_t length = axis.pieces.length;
-      const Segment& segment = axis.segments[cut.number % axis.segments.size()];
       task.factors = Part(side.factors, cut.rows.begin, segment.first_piece);
-      task.piece_steps = length;
-      task.piece_count = length == 0 ? 1 : CeilOf(task.steps, length);
+      task.piece_count =
+          task.piece_steps == 0 ? 1 : CeilOf(task.steps, task.piece_steps);
     }
     preparation_.Add(task);
   }

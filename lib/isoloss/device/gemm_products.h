@@ -23,6 +23,7 @@ struct Side {
   bool has_quads = false;    ///< rows lie in aligned quads of neighbours
   StepRows<const int16_t> exponents = {};  ///< steps are neighbours; or null
   StepRows<const float> factors = {};      ///< of (row, piece); or null
+  StepRows<const uint16_t> packed = {};    ///< replaces values; or null
 
   /// Returns steps of a row as an accumulator reads them, from `step` on.
   constexpr kernels::Elements From(size_t row, size_t step) const {
@@ -34,7 +35,8 @@ struct Side {
   }
 };
 
-/// A part of the steps of a product, which is summed on its own.
+/// A part of the steps of a product, which is summed on its own. Steps are
+/// those of the sides as they lie in memory.
 struct Segment {
   uint32_t begin;
   uint32_t end;
@@ -93,6 +95,23 @@ struct Product {
   constexpr size_t StepsOfPiece() const {
     return piece_steps == 0 ? SIZE_MAX : piece_steps;
   }
+};
+
+/// So many elements of a tile are those of a result.
+struct TileExtent {
+  uint32_t rows;
+  uint32_t cols;
+};
+
+/// Says what a block computes. Numbers of 32 bits save registers.
+struct TileTask {
+  uint32_t row;
+  uint32_t col;
+  uint32_t rows;  ///< of the tile that the result has
+  uint32_t cols;
+  uint32_t group;
+
+  constexpr TileExtent extent() const { return {rows, cols}; }
 };
 
 /// Folds the subtrees of an element of a result.

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "isoloss/device/fragments.h"
 #include "isoloss/device/gemm_products.h"
 #include "isoloss/device/kernel.h"
 #include "isoloss/device/quads.h"
@@ -30,12 +31,12 @@ struct TileShape {
   static constexpr uint32_t kThreadCols = kColQuads * kQuad;
   static constexpr uint32_t kLanesDown = 8;
   static constexpr uint32_t kLanesAlong = 4;
-  static constexpr uint32_t kWarp = kLanesDown * kLanesAlong;
   static constexpr uint32_t kWarpRows = kLanesDown * kThreadRows;
   static constexpr uint32_t kWarpCols = kLanesAlong * kThreadCols;
   static constexpr uint32_t kWarpsAlong = kCols / kWarpCols;
   static constexpr uint32_t kThreads =
       kWarp * (kRows / kWarpRows) * kWarpsAlong;
+  static constexpr uint32_t kNeighbours = kQuad;
 
   // Half a warp reads 8 quads of rows, each by two neighbours, and 2 of
   // columns, each by every second lane: banks serve such a half in one turn.
@@ -59,12 +60,6 @@ using SmallTile = TileShape<32, 32, 1, 1, 8>;
 constexpr uint32_t Clipped(size_t value, uint32_t most) {
   return value < most ? static_cast<uint32_t>(value) : most;
 }
-
-/// So many elements of a tile are those of a result.
-struct TileExtent {
-  uint32_t rows;
-  uint32_t cols;
-};
 
 /// A thread's copies of what slabs have of one side into the block's memory.
 /// Rows and steps that are missing leave it as it was.
@@ -126,13 +121,13 @@ class SideCopies {
 
   template <uint32_t kCount, bool kAlongSteps>
   constexpr void SetFirst(const Side& side, uint32_t rows, uint32_t thread) {
-    using Order = Order<kCount, kAlongSteps>;
-    const uint32_t along = Order::Along(thread);
-    const uint32_t across = Order::Across(thread);
+    using Own = Order<kCount, kAlongSteps>;
+    const uint32_t along = Own::Along(thread);
+    const uint32_t across = Own::Across(thread);
     const size_t stride =
         kAlongSteps ? side.values.row_stride : side.values.step_stride;
     from_ += along + across * stride;
-    apart_ = static_cast<uint32_t>(Order::kTurn * stride);
+    apart_ = static_cast<uint32_t>(Own::kTurn * stride);
     if constexpr (kAlongSteps) {
       left_ = across < rows ? rows - across : 0;
     } else {
@@ -143,9 +138,9 @@ class SideCopies {
   template <uint32_t kCount, bool kAlongSteps, typename Block>
   constexpr void Copy(Block& block, uint32_t thread, uint32_t steps,
                       Rows& slab) {
-    using Order = Order<kCount, kAlongSteps>;
-    const uint32_t along = Order::Along(thread);
-    const uint32_t across = Order::Across(thread);
+    using Own = Order<kCount, kAlongSteps>;
+    const uint32_t along = Own::Along(thread);
+    const uint32_t across = Own::Across(thread);
     uint32_t left = along < steps ? left_ : 0;
     if constexpr (!kAlongSteps) {
       left = Clipped(left_, across < steps ? steps - across : 0);
@@ -153,13 +148,13 @@ class SideCopies {
     const auto to = block.AddressOf(kAlongSteps ? &slab[along][across]
                                                 : &slab[across][along]);
     ISOLOSS_UNROLL
-    for (uint32_t i = 0; i < Order::kTurns; ++i) {
-      if (i * Order::kTurn >= left) continue;
-      constexpr uint32_t kTo = Order::kTurn * (kAlongSteps ? 1 : kStride);
+    for (uint32_t i = 0; i < Own::kTurns; ++i) {
+      if (i * Own::kTurn >= left) continue;
+      constexpr uint32_t kTo = Own::kTurn * (kAlongSteps ? 1 : kStride);
       block.template Copy<kCount>(from_ + size_t{i} * apart_, to + i * kTo);
     }
     from_ +=
-        kAlongSteps ? kSlabSteps : size_t{apart_ / Order::kTurn} * kSlabSteps;
+        kAlongSteps ? kSlabSteps : size_t{apart_ / Own::kTurn} * kSlabSteps;
   }
 
   const float* from_ = nullptr;  // the thread's first element of a slab
@@ -169,37 +164,18 @@ class SideCopies {
   bool along_steps_ = false;
 };
 
-/// Base of kernels whose blocks sum tiles of products.
+/// Base of kernels whose blocks hold sums of a tile. A thread's columns are in
+/// groups of Shape::kNeighbours.
 template <typename Shape_>
-struct ProductTile {
+struct SumTile {
   using Shape = Shape_;
   static constexpr uint32_t kBlocksOfProcessor = Shape::kBlocks;
   static constexpr uint32_t kThreads = Shape::kThreads;
   static constexpr uint32_t kThreadRows = Shape::kThreadRows;
   static constexpr uint32_t kThreadCols = Shape::kThreadCols;
-  using SideOfA = SideCopies<Shape::kRows, kThreads>;
-  using SideOfB = SideCopies<Shape::kCols, kThreads>;
-  struct Slab {
-    alignas(16) typename SideOfA::Rows a;
-    alignas(16) typename SideOfB::Rows b;
-  };
-  static constexpr uint32_t kSlabs = 3;
-  struct Shared {
-    Slab slabs[kSlabs];
-  };
   /// Holds a thread's elements of the tile.
   struct Sums {
     float of[kThreadRows][kThreadCols];
-  };
-  /// Holds what a thread multiplies in a step.
-  struct Factors {
-    float a[kThreadRows];
-    float b[kThreadCols];
-  };
-  struct Operands {
-    SideOfA a;
-    SideOfB b;
-    Factors factors;
   };
 
  protected:
@@ -225,6 +201,63 @@ struct ProductTile {
       if (row >= tile.rows || col >= tile.cols) return;
       use(i, j, to[row * stride + col]);
     });
+  }
+
+  static constexpr bool HasElements(const TileExtent& tile, uint32_t thread) {
+    return Shape::RowOf(thread, 0) < tile.rows &&
+           Shape::ColOf(thread, 0) < tile.cols;
+  }
+};
+
+/// Base of kernels whose blocks sum tiles of products.
+template <typename Shape>
+struct ProductTile : SumTile<Shape> {
+  using Base = SumTile<Shape>;
+  using Base::kThreadCols;
+  using Base::kThreadRows;
+  using Base::kThreads;
+  using typename Base::Sums;
+  using SideOfA = SideCopies<Shape::kRows, kThreads>;
+  using SideOfB = SideCopies<Shape::kCols, kThreads>;
+  struct Slab {
+    alignas(16) typename SideOfA::Rows a;
+    alignas(16) typename SideOfB::Rows b;
+  };
+  static constexpr uint32_t kSlabs = 3;
+  static constexpr bool kIsSoonSummed = false;
+  struct Shared {
+    Slab slabs[kSlabs];
+  };
+  /// Holds what a thread multiplies in a step.
+  struct Factors {
+    float a[kThreadRows];
+    float b[kThreadCols];
+  };
+  struct Operands {
+    SideOfA a;
+    SideOfB b;
+    Factors factors;
+  };
+  /// No copy goes beyond its piece.
+  template <typename Block>
+  struct Flow {};
+
+ protected:
+  using Base::ForEachSum;
+  using Base::HasElements;
+
+  template <typename Block>
+  static constexpr void Begin(Block& /*block*/, const Product& /*product*/,
+                              const TileTask& /*task*/, uint32_t /*begin*/,
+                              uint32_t /*end*/, Flow<Block>& /*flow*/) {}
+
+  template <typename Block, typename PerThread>
+  static constexpr void SumSteps(Block& block, const Product& product,
+                                 const TileTask& task, uint32_t begin,
+                                 uint32_t end, Flow<Block>& /*flow*/,
+                                 PerThread& sums) {
+    SumSteps(block, product.a, task.row, product.b, task.col, task.extent(),
+             begin, end, sums);
   }
 
   /// Sets sums of a tile to the chains over steps [begin, end). One slab is
@@ -288,11 +321,6 @@ struct ProductTile {
       operands.b.Begin(block, thread, end - begin, to.b);
     }
     block.CommitCopies();
-  }
-
-  static constexpr bool HasElements(const TileExtent& tile, uint32_t thread) {
-    return Shape::RowOf(thread, 0) < tile.rows &&
-           Shape::ColOf(thread, 0) < tile.cols;
   }
 
   /// Multiplies as many `steps` as a slab has. Products lag one step behind the

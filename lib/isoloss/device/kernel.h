@@ -19,9 +19,17 @@
 // block.shared(). Blocks do not see each other. No bit may depend on the order
 // in which threads and blocks run.
 //
+// Threads are in warps of kWarp (fragments.h). block.EachWarp(step) calls
+// step(warp) for each of them, as Each does for threads. A warp does in it what
+// it does as one: warp.Each(step) is as Each for its threads, the first of
+// which is warp.first(), except that they see in block.shared() what was there
+// when EachWarp began; warp.AddProducts(accumulator, of) lets tensor cores add
+// the products of of(thread), which are Fragments of each thread, to their
+// sums. All threads of a warp take the same way through such a step.
+//
 // A thread may let copies into block.shared() run beside its other work:
-// block.Copy<n>(from, to) begins one of n floats, 1 or 4, which are aligned to
-// their size, where `to` is some block.AddressOf(pointer) + i;
+// block.Copy<n>(from, to) begins one of n words of 4 bytes, 1 or 4, which are
+// aligned to their size, where `to` is some block.AddressOf(pointer) + i;
 // block.CommitCopies() makes a group of those since the last group;
 // block.AwaitCopies<n>() waits until at most the last n groups are on their
 // way. Others see them after the step in which their thread waited.
@@ -50,6 +58,10 @@ namespace isoloss::device {
 
 constexpr size_t CeilOf(size_t value, size_t divisor) {
   return (value + divisor - 1) / divisor;
+}
+
+constexpr size_t RoundUp(size_t value, size_t multiple) {
+  return CeilOf(value, multiple) * multiple;
 }
 
 /// Threads of one block have nothing in common.

@@ -18,10 +18,6 @@
 
 namespace isoloss::device {
 
-constexpr size_t RoundUp(size_t value, size_t multiple) {
-  return CeilOf(value, multiple) * multiple;
-}
-
 /// Deals out room in the device's memory in large chunks: a batch may need
 /// thousands of small rooms.
 template <typename Target>
@@ -78,6 +74,10 @@ class Preparation {
       AddFactors((IsMxE4m3(task) ? e4m3_ : direct_).emplace_back(task));
     } else {
       TensorTask& added = whole_.emplace_back(task);
+      if (added.packed.data != nullptr) {
+        added.to = {rooms_.template Take<float>(task.rows * task.steps),
+                    task.steps, 1};
+      }
       SetGrains(added);
       AddFactors(added);
     }

@@ -26,6 +26,10 @@ struct alignas(kQuadBytes) Quad {
   float of[kQuad];
 };
 
+struct alignas(kQuadBytes / 2) Pair {
+  float of[2];
+};
+
 /// A part is a quad or one float.
 template <size_t kCount>
 constexpr void LoadPart(const float* from, float (&to)[kCount]) {
@@ -39,9 +43,10 @@ constexpr void LoadPart(const float* from, float (&to)[kCount]) {
   }
 }
 
+/// A part may be a pair, too.
 template <size_t kCount>
 constexpr void StorePart(const float (&from)[kCount], float* to) {
-  static_assert(kCount == kQuad || kCount == 1);
+  static_assert(kCount == kQuad || kCount == 2 || kCount == 1);
   if constexpr (kCount == kQuad) {
 #ifdef __CUDA_ARCH__
     // nvcc splits some quads into four floats.
@@ -51,6 +56,8 @@ constexpr void StorePart(const float (&from)[kCount], float* to) {
 #else
     *reinterpret_cast<Quad*>(to) = {{from[0], from[1], from[2], from[3]}};
 #endif
+  } else if constexpr (kCount == 2) {
+    *reinterpret_cast<Pair*>(to) = {{from[0], from[1]}};
   } else {
     *to = from[0];
   }

@@ -22,6 +22,26 @@ inline constexpr size_t kRun = formats::kHadamardLength;
 inline constexpr size_t kRunsOfTile = kTileSteps / kRun;
 inline constexpr size_t kTileThreads = kTileRows * kRunsOfTile;
 
+/// Tensor cores read packed operands, so many steps of a piece at once. Zeros
+/// of both sides fill up its end: the exponent of their product is -252, the
+/// least there is, so that no other term is cut off for them.
+inline constexpr size_t kPackedSteps = 32;
+
+/// Returns where a step of a segment lies among its packed steps. `piece_steps`
+/// of 0 mean one piece.
+constexpr size_t PackedStepOf(size_t step, size_t piece_steps) {
+  if (piece_steps == 0) return step;
+  const Place place = PlaceOf(step, piece_steps);
+  return place.row * RoundUp(piece_steps, kPackedSteps) + place.col;
+}
+
+/// Returns the number of packed steps of a segment.
+constexpr size_t PackedLength(size_t steps, size_t piece_steps) {
+  return steps == 0
+             ? 0
+             : RoundUp(PackedStepOf(steps - 1, piece_steps) + 1, kPackedSteps);
+}
+
 /// Holds the bits of largest magnitudes: finite < infinity < NaN.
 struct Amax {
   uint32_t numbers = 0;  ///< without NaN
@@ -46,6 +66,9 @@ struct TensorTask {
   size_t rows = 0;
   size_t steps = 0;
   StepRows<float> to;
+  /// Receives the result in place of `to`, in BF16 and in packed steps; or
+  /// null. Pieces have piece_steps.
+  StepRows<uint16_t> packed = {};
   StepRows<int16_t> exponents = {};  ///< for accumulators, or null
   kernels::FactorExponents exponent_kind = {};
 
@@ -73,7 +96,7 @@ struct TensorTask {
 
   /// Sums over its pieces are multiplied by factors(row, piece); or null.
   StepRows<float> factors = {};
-  size_t piece_steps = 0;
+  size_t piece_steps = 0;  ///< 0: there is one piece
   size_t piece_count = 0;
 
   size_t tiles_end = 0;

@@ -106,8 +106,7 @@ std::unique_ptr<Executor> MakeCuda(int device, int host_threads) {
   cudaInitDevice(device, cudaDeviceScheduleYield, cudaInitDeviceFlagsAreValid);
   cudaGetLastError();
   return std::make_unique<DeviceExecutor<Cuda>>(
-      host_threads, std::make_unique<Cuda>(
-                        device, fmt::format("{} ({})", info.name, info.uuid)));
+      host_threads, std::make_unique<Cuda>(device, info));
 }
 
 }  // namespace isoloss::device

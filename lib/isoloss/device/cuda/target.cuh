@@ -3,27 +3,56 @@
 
 #include <cuda_pipeline_primitives.h>
 #include <cuda_runtime.h>
+#include <fmt/format.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <set>
 #include <string>
-#include <utility>
 
+#include "isoloss/base/error.h"
+#include "isoloss/device/cuda/cuda.h"
 #include "isoloss/device/cuda/errors.cuh"
 #include "isoloss/device/cuda/memory.cuh"
+#include "isoloss/device/cuda/tensor_cores.h"
+#include "isoloss/device/fragments.h"
+#include "isoloss/kernels/accumulator.h"
 
 namespace isoloss::device {
 
 /// Kernel::Shared of the block that runs.
 extern __shared__ __align__(128) unsigned char shared_room[];
 
-/// Is where a float of shared memory lies. It is of a literal type, since nvcc
+/// Is where a word of shared memory lies. It is of a literal type, since nvcc
 /// drops calls of functions that cannot be constexpr.
 struct SharedAddress {
   unsigned bytes;
 
-  constexpr SharedAddress operator+(unsigned floats) const {
-    return {bytes + floats * static_cast<unsigned>(sizeof(float))};
+  constexpr SharedAddress operator+(unsigned words) const {
+    return {bytes + words * static_cast<unsigned>(sizeof(float))};
+  }
+};
+
+/// The warp of the thread that runs.
+class CudaWarp {
+ public:
+  __device__ uint32_t first() const { return threadIdx.x / kWarp * kWarp; }
+  template <typename Step>
+  __device__ void Each(const Step& step) {
+    step(threadIdx.x);
+  }
+  /// The accumulator is that of the GPU (Cuda::RequireAdder).
+  template <typename FragmentsOf>
+  __device__ void AddProducts(const kernels::Accumulator& /*accumulator*/,
+                              const FragmentsOf& of) {
+    const Fragments fragments = of(threadIdx.x);
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(fragments.upper[0]), "+f"(fragments.upper[1]),
+          "+f"(fragments.lower[0]), "+f"(fragments.lower[1])
+        : "r"(fragments.a[0]), "r"(fragments.a[1]), "r"(fragments.a[2]),
+          "r"(fragments.a[3]), "r"(fragments.b[0]), "r"(fragments.b[1]));
   }
 };
 
@@ -49,7 +78,13 @@ class CudaBlock {
     step(threadIdx.x);
     __syncthreads();
   }
-  __device__ SharedAddress AddressOf(const float* to) const {
+  template <typename Step>
+  __device__ void EachWarp(const Step& step) {
+    CudaWarp warp;
+    step(warp);
+    __syncthreads();
+  }
+  __device__ SharedAddress AddressOf(const void* to) const {
     // The compiler would compute the same address before each copy.
     unsigned bytes = 0;
     asm volatile("mov.u32 %0, %1;"
@@ -58,7 +93,7 @@ class CudaBlock {
     return {bytes};
   }
   template <size_t kCount>
-  __device__ void Copy(const float* from, SharedAddress to) {
+  __device__ void Copy(const void* from, SharedAddress to) {
     static_assert(kCount == 1 || kCount == 4);
     if constexpr (kCount == 1) {
       asm volatile("cp.async.ca.shared.global [%0], [%1], 4;"
@@ -96,11 +131,19 @@ __global__ void __launch_bounds__(Kernel::kThreads, BlocksOfProcessor<Kernel>())
 
 class Cuda {
  public:
-  Cuda(int device, std::string name)
-      : memory_(device), name_(std::move(name)) {}
+  Cuda(int device, const CudaInfo& info)
+      : memory_(device),
+        info_(info),
+        name_(fmt::format("{} ({})", info.name, info.uuid)) {}
 
   Memory& memory() { return memory_; }
   const std::string& name() const { return name_; }
+  void RequireAdder(const kernels::Accumulator& accumulator) const {
+    const std::string wrong =
+        WrongAdder(name_, info_.major, info_.minor, accumulator);
+    if (wrong.empty()) return;
+    ThrowError(ErrorKind::kConfig, "GPU {}: {}", memory_.device(), wrong);
+  }
 
   template <typename Kernel>
   void Launch(const Kernel& kernel) {
@@ -128,6 +171,7 @@ class Cuda {
   }
 
   CudaMemory memory_;
+  CudaInfo info_;
   std::string name_;
   std::set<const void*> allowed_;
 };
