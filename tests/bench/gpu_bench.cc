@@ -60,8 +60,8 @@ int Run() {
       "| figure | measured | bar | | absolute | bits that differ from "
       "the CPU's |\n|---|---|---|---|---|---|\n");
   bool good = true;
-  for (const auto figures :
-       {RowFigures, ProductFigures, ExpertFigures, StepFigures}) {
+  for (const auto figures : {RowFigures, ProductFigures, ExpertFigures,
+                             TensorCoreFigures, StepFigures}) {
     good = Print(figures(*gpu)) && good;
   }
   return good ? 0 : 1;

@@ -56,6 +56,9 @@ std::vector<float> HostRow(const Matrix<float>& values, size_t row);
 std::vector<Figure> ProductFigures(Executor& gpu);
 /// Measures the experts of a layer of the 16B, as one batch.
 std::vector<Figure> ExpertFigures(Executor& gpu);
+/// Measures products on tensor cores beside cuBLAS in BF16, if it is known how
+/// those of the GPU add.
+std::vector<Figure> TensorCoreFigures(Executor& gpu);
 /// Measures training steps of presets.
 std::vector<Figure> StepFigures(Executor& gpu);
 /// Measures row-wise operations at 65536 x 1024 in bytes a second, beside a

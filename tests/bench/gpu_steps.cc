@@ -6,6 +6,8 @@
 #include "gpu_figures.h"
 #include "isoloss/base/error.h"
 #include "isoloss/base/rng.h"
+#include "isoloss/device/cuda/cuda.h"
+#include "isoloss/device/cuda/tensor_cores.h"
 #include "isoloss/expert_parallel/mesh.h"
 #include "isoloss/precision/recipe.h"
 #include "isoloss/train/learner.h"
@@ -39,13 +41,12 @@ struct Batch {
 /// A preset in training.
 class Training {
  public:
-  Training(const train::Preset& preset, const std::string& recipe,
+  Training(const train::Preset& preset, const precision::Recipe& recipe,
            Executor& executor)
       : batch_(preset),
         mesh_(preset.model.num_experts, executor),
-        learner_(preset.model, preset.train,
-                 {{1, precision::RecipeByName(recipe)}}, /*seed=*/1, executor,
-                 seams_, mesh_) {}
+        learner_(preset.model, preset.train, {{1, recipe}}, /*seed=*/1,
+                 executor, seams_, mesh_) {}
 
   train::StepFigures Step() {
     learner_.BeginStep(++step_);
@@ -66,6 +67,20 @@ struct Case {
   const char* recipe;
   double tokens_per_second;  ///< the bar
   size_t compared_steps;     ///< with the CPU's, which takes its time
+  const kernels::Accumulator* accumulator = nullptr;  ///< of linear layers
+
+  precision::Recipe Recipe() const {
+    precision::Recipe of = precision::RecipeByName(recipe);
+    for (const precision::GemmRole role : precision::kGemmRoles) {
+      of.For(role).accumulation.accumulator = accumulator;
+    }
+    return of;
+  }
+  std::string name() const {
+    return accumulator == nullptr
+               ? recipe
+               : fmt::format("{} in {}", recipe, accumulator->name);
+  }
 };
 
 /// Compares the figures of the first steps, which depend on all tensors.
@@ -73,7 +88,7 @@ Differences CompareSteps(const Case& kind, Training& on_gpu) {
   Differences differences;
   if (kind.compared_steps == 0) return differences;
   Executor cpu(AvailableProcessors());
-  Training on_cpu(train::PresetByName(kind.preset), kind.recipe, cpu);
+  Training on_cpu(train::PresetByName(kind.preset), kind.Recipe(), cpu);
   for (size_t i = 0; i < kind.compared_steps; ++i) {
     const train::StepFigures gpu = on_gpu.Step();
     const train::StepFigures own = on_cpu.Step();
@@ -108,13 +123,13 @@ Timed TimeSteps(const Case& kind, Executor& gpu) {
   const auto tokens = static_cast<double>(preset.train.sequences_per_batch *
                                           preset.sequence_length);
   Timed timed = {
-      {fmt::format("steps of {}, {}, tokens/s", kind.preset, kind.recipe),
+      {fmt::format("steps of {}, {}, tokens/s", kind.preset, kind.name()),
        0.0,
        kind.tokens_per_second,
        "",
        {}}};
   try {
-    Training training(preset, kind.recipe, gpu);
+    Training training(preset, kind.Recipe(), gpu);
     timed.figure.differences = CompareSteps(kind, training);
     timed.seconds = SecondsOfStep(training);
     timed.figure.value = tokens / timed.seconds;
@@ -127,9 +142,21 @@ Timed TimeSteps(const Case& kind, Executor& gpu) {
   return timed;
 }
 
+/// Returns the figure of how much longer a step of dsv3-100m takes than
+/// another.
+Figure RatioOf(const std::string& names, const Timed& step, const Timed& other,
+               double bar) {
+  return {fmt::format("time of a step of dsv3-100m, {}", names),
+          other.seconds > 0 ? step.seconds / other.seconds : 0.0,
+          bar,
+          "",
+          {}};
+}
+
 }  // namespace
 
 std::vector<Figure> StepFigures(Executor& gpu) {
+  constexpr double kTensorCores = 2.5;  // times as fast as chains
   // A step of dsv3-small is to take 5 ms.
   constexpr Case kSmall = {"dsv3-small", "mxfp8_rceil", 2048 / 5e-3, 3};
   constexpr Case kMx = {"dsv3-100m", "mxfp8_rceil", 120'000, 1};
@@ -137,16 +164,24 @@ std::vector<Figure> StepFigures(Executor& gpu) {
   constexpr Case kLarge = {"dsv3-1b", "mxfp8_rceil", 18'000, 0};
   const Timed mx = TimeSteps(kMx, gpu);
   const Timed bf16 = TimeSteps(kBf16, gpu);
-  const double ratio = mx.seconds > 0 ? bf16.seconds / mx.seconds : 0.0;
-  return {TimeSteps(kSmall, gpu).figure,
-          mx.figure,
-          bf16.figure,
-          {"step of dsv3-100m in bf16, of that in mxfp8_rceil",
-           ratio,
-           1 / 1.05,
-           "",
-           {}},
-          TimeSteps(kLarge, gpu).figure};
+  std::vector<Figure> figures = {
+      TimeSteps(kSmall, gpu).figure, mx.figure, bf16.figure,
+      RatioOf("bf16, of that in mxfp8_rceil", bf16, mx, 1 / 1.05),
+      TimeSteps(kLarge, gpu).figure};
+
+  const device::CudaInfo info = device::DescribeCuda(0);
+  const kernels::Accumulator* const accumulator =
+      device::AccumulatorOfMma(info.major, info.minor);
+  if (accumulator == nullptr) return figures;
+  Case cores = kMx;
+  cores.accumulator = accumulator;
+  cores.tokens_per_second *= kTensorCores;
+  const Timed on_cores = TimeSteps(cores, gpu);
+  figures.push_back(on_cores.figure);
+  figures.push_back(
+      RatioOf(fmt::format("mxfp8_rceil, of that in {}", accumulator->name), mx,
+              on_cores, kTensorCores));
+  return figures;
 }
 
 }  // namespace isoloss::bench
