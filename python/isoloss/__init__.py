@@ -7,12 +7,16 @@
             recorder.step(loss, tokens=batch.numel())
 """
 
+from importlib import import_module
+
 __all__ = ["Recorder", "RecorderError", "grouped_linear", "linear", "observe", "record", "__version__"]
 
 
 def __getattr__(name):
-    """Of the recorder, whose dependencies `python -m isoloss sick` does without."""
-    if name not in __all__:
+    """Imports the recorder when it is asked for: `sick` does without its dependencies."""
+    if name not in __all__ and name != "recorder":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import recorder
+    recorder = import_module(".recorder", __name__)
+    if name == "recorder":
+        return recorder
     return recorder.VERSION if name == "__version__" else getattr(recorder, name)

@@ -4,6 +4,7 @@ import json
 import struct
 
 import h5py
+import numpy
 
 from program import FAIL, INCONCLUSIVE, INVALID, PASS, ProgramTest
 
@@ -23,6 +24,29 @@ rows = "{rows}.npy"
 def npy(kind, shape, data):
     header = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + data
+
+
+def as_bf16(values):
+    bits = numpy.asarray(values, numpy.float32).view(numpy.uint32)
+    return (bits + 0x7FFF + (bits >> 16 & 1) & 0xFFFF0000).astype(numpy.uint32).view(numpy.float32)
+
+
+def exponent(values):
+    return numpy.maximum(numpy.frexp(values)[1] - 1, -126)
+
+
+def hopper_bf16(a, b):
+    """a b^T as an H100 adds it: 16 products at a time, all cut off toward zero."""
+    a, b = a.astype(float), b.astype(float)
+    total = numpy.zeros((len(a), len(b)))
+    for k in range(0, a.shape[1], 16):
+        x, y = a[:, None, k:k + 16], b[None, :, k:k + 16]
+        largest = numpy.maximum((exponent(x) + exponent(y)).max(2), exponent(total))
+        unit = 2.0 ** (largest - 25.0)
+        total = (numpy.trunc(total / unit) + numpy.trunc(x * y / unit[..., None]).sum(2)) * unit
+        last = 2.0 ** (exponent(total) - 23.0)
+        total = numpy.trunc(total / last) * last
+    return total.astype(numpy.float32)
 
 
 class CheckTensors(ProgramTest):
@@ -68,6 +92,41 @@ class CheckTensors(ProgramTest):
         self.assertLess(everything.index("layers.2.moe"), everything.index("layers.1.moe"))
         self.assertIn("flips: another order of FP32 sums", everything)
         self.assertNotIn("--all", everything)
+
+    def recorded(self, name, spoil=lambda output: output):
+        """A BF16 layer of an H100, with FP32 results."""
+        random = numpy.random.default_rng(3)
+        x, weight = (as_bf16(random.standard_normal((64, 256))) for _ in range(2))
+        with h5py.File(self.folder / name, "w") as file:
+            for key, value in (("operations_version", 1), ("step", 1), ("rank", 0), ("ranks", 1)):
+                file.attrs[key] = numpy.int64(value)
+            file.attrs["run"] = "h100"
+            layer = file.create_group("operations/000000")
+            layer.attrs["type"], layer.attrs["module"] = "linear", "layers.0.wq"
+            for tensor, values, kind in (("x", x, "bfloat16"), ("weight", weight, "bfloat16"),
+                                         ("output", spoil(hopper_bf16(x, weight)), "float32")):
+                layer.create_dataset(tensor, data=values).attrs["dtype"] = kind
+        return str(self.folder / name)
+
+    def test_a_cards_tensor_cores_are_told_and_judged_by(self):
+        def flip(output):
+            output.view(numpy.uint32)[5::16, 7] ^= 1 << 21
+            return output
+
+        right = self.run_isoloss("check-tensors", self.recorded("right.h5"), "--recipe", "bf16")
+        sick = self.run_isoloss("check-tensors", self.recorded("sick.h5", flip), "--recipe", "bf16")
+        demanded = self.run_isoloss("check-tensors", self.recorded("right.h5"), "--recipe", "bf16",
+                                    "--sums", "fp32", "--json")
+
+        self.assertEqual((right.returncode, sick.returncode, demanded.returncode),
+                         (PASS, FAIL, PASS), right.stdout + sick.stdout)
+        self.assertTrue(" ".join(right.stdout.split()).startswith(
+            "Products: Hopper and Blackwell BF16 tensor cores, one chain: 4,096 of 4,096 elements "
+            "to the bit."), right.stdout)
+        self.assertIn("4 elements of 4,096 differ from the predicted bits, all in bit 21",
+                      " ".join(sick.stdout.split()))
+        self.assertIn("suspect the processor", " ".join(sick.stdout.split()))
+        self.assertEqual(json.loads(demanded.stdout)["findings"][0]["sums"], "")
 
     def test_what_explains_a_part_is_not_told_as_the_cause(self):
         values = [0, 1, 2, 3, 4, 9]

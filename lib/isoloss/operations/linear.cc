@@ -275,8 +275,9 @@ class ProductJudge {
     return finding;
   }
 
-  /// Compares with the arithmetic that was found. If FP32 sums in any order
-  /// explain the result as well, it may be split along k.
+  /// Compares with the arithmetic that was found, or another one that predicted
+  /// as much. If FP32 sums in any order explain the result as well, it may be
+  /// split along k.
   Finding Predicted(const SumsOfProduct& sums) const {
     const bool is_found = sums.arithmetic.has_bits();
     Finding finding =
@@ -284,18 +285,23 @@ class ProductJudge {
     if (sums.of_others.empty() || (is_found && finding.is_right())) {
       return WithAlike(sums, std::move(finding));
     }
-    std::vector<Arithmetic> ways = sums.alike;
+    if (auto right = FirstRight(sums.alike)) return *right;
     Finding any_order = is_found ? Compared(product_.arithmetic) : finding;
     if (is_found && !ExplainsAsWell(any_order, finding)) return finding;
     for (const Arithmetic& other : sums.of_others) {
-      std::ranges::move(FindSplits(product_, other), std::back_inserter(ways));
-    }
-    constexpr size_t kMostTries = 16;
-    for (size_t i = 0; i < std::min(kMostTries, ways.size()); ++i) {
-      Finding tried = Compared(ways[i]);
-      if (tried.is_right()) return tried;
+      if (auto right = FirstRight(FindSplits(product_, other))) return *right;
     }
     return any_order;
+  }
+
+  /// Returns the first comparison without others, if there is one.
+  std::optional<Finding> FirstRight(const std::vector<Arithmetic>& ways) const {
+    constexpr size_t kMostTries = 16;
+    for (size_t i = 0; i < std::min(kMostTries, ways.size()); ++i) {
+      Finding finding = Compared(ways[i]);
+      if (finding.is_right()) return finding;
+    }
+    return std::nullopt;
   }
 
   static Finding WithAlike(const SumsOfProduct& sums, Finding finding) {
