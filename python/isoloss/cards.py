@@ -12,8 +12,20 @@ _QUERIES = (("temperature.gpu", "temperature_c"), ("power.draw", "power_w"),
             ("ecc.errors.uncorrected.volatile.total", "ecc_uncorrected"))
 
 
+# PyTorch or another process is at fault for errors of this kind.
+_NO_FAULT_OF_CARD = ("no kernel image", "out of memory", "busy or unavailable")
+
+
 class CardError(Exception):
     """A card that is not there, or does not compute what is asked for."""
+
+
+class CardFailure(Exception):
+    """A card that reports an error."""
+
+
+def first_line(error):
+    return str(error).strip().split("\n")[0]
 
 
 class Card:
@@ -22,7 +34,9 @@ class Card:
     clock = staticmethod(time.monotonic)
 
     def __init__(self, name):
-        if not torch.cuda.is_available():
+        """Errors: CardError; CardFailure."""
+        # A ROCm build calls AMD's GPUs CUDA devices, too, and their versions compute capabilities.
+        if torch.version.cuda is None or not torch.cuda.is_available():
             raise CardError(
                 f"PyTorch {torch.__version__} sees no CUDA GPU. Run it on a machine with an NVIDIA GPU, "
                 "its driver and a CUDA build of PyTorch; `nvidia-smi` must name the GPU.")
@@ -34,10 +48,19 @@ class Card:
         if self.device.type != "cuda" or (self.device.index or 0) >= count:
             raise CardError(f"--device {name}: is no GPU of this machine. Pass one of cuda:0 to "
                             f"cuda:{count - 1}.")
-        self._properties = torch.cuda.get_device_properties(self.device)
+        # Sums that cuBLAS rounds to BF16 on their way would be no adder's.
+        torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+        try:
+            self._properties = torch.cuda.get_device_properties(self.device)
+            self._one = torch.ones((), device=self.device)
+        except RuntimeError as error:
+            reason = f"--device {name}: {first_line(error)}"
+            if any(text in reason for text in _NO_FAULT_OF_CARD):
+                raise CardError(f"{reason}. End what else runs on the GPU, or install a PyTorch that "
+                                "is built for it.") from error
+            raise CardFailure(reason) from error
         self.name = self._properties.name
         self.capability = (self._properties.major, self._properties.minor)
-        self._one = torch.ones((), device=self.device)
 
     def place(self, tensor):
         return tensor.to(self.device)

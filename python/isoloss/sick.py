@@ -50,13 +50,16 @@ def run(options):
         return examine(cards.Card(options.device), options)
     except cards.CardError as error:
         return _refuse(str(error), options.json)
+    except cards.CardFailure as error:
+        return _refuse(f"the card reported an error: {error}. Take the card out of service.",
+                       options.json, EXIT_FAIL)
 
 
-def _refuse(message, as_json):
+def _refuse(message, as_json, code=EXIT_INVALID):
     print(f"isoloss: {message}", file=sys.stderr)
     if as_json:
-        print(json.dumps({"error": message, "exit_code": EXIT_INVALID}))
-    return EXIT_INVALID
+        print(json.dumps({"error": message, "exit_code": code}))
+    return code
 
 
 def _adder_names(card, given):
@@ -79,7 +82,7 @@ def examine(card, options):
     import torch
 
     from . import trials
-    from .cards import CardError
+    from .cards import CardError, first_line
     if not 0 <= options.seconds < 1e7:
         raise CardError(f"--seconds {options.seconds:g}: must lie from 0 to 10^7.")
     names = _adder_names(card, options.adder)
@@ -90,7 +93,7 @@ def examine(card, options):
     try:
         _take_turns(each, card.clock, options.seconds)
     except RuntimeError as error:
-        broken = str(error).strip().split("\n")[0]
+        broken = first_line(error)
         if "out of memory" in broken:
             raise CardError(f"{card.name}: {broken}. Pass a smaller --size, or end what else runs "
                             "on the card.") from error

@@ -6,7 +6,7 @@ import random
 import torch
 
 from . import adders, bit_patterns
-from .cards import CardError
+from .cards import CardError, first_line
 
 Deviation = collections.namedtuple("Deviation", "product row column expected found")
 
@@ -41,7 +41,7 @@ class Trial:
         self.not_judged = None  # the reason
         self.is_offered = True  # by PyTorch on this card
         self.missed = 0  # wrong elements that the card's own comparison missed
-        self._output = None
+        self._output = self._last = None
         self._draw = random.Random(0)
         depth = shape[2]
         self._codes = tuple(adders.base_codes(adder.format, depth, 0))
@@ -105,7 +105,7 @@ class Trial:
                 self.card.synchronize()
                 break
             except (TypeError, RuntimeError) as error:
-                reason = str(error).strip().split("\n")[0]
+                reason = first_line(error)
                 is_of_card = "CUDA error" in reason and "NOT_SUPPORTED" not in reason
                 if is_of_card or "out of memory" in reason:
                     raise
@@ -183,6 +183,10 @@ class Trial:
         results, counts = batch
         for result, wrong in zip(results, counts.tolist()):
             self.products += 1
+            if self._last is not None:
+                # A later product has this room. An element that it fails to write
+                # must not have the right bits by chance.
+                _bits(self._last).fill_(-1)
             self._last, self._last_wrong = result, wrong
             if wrong:
                 self.wrong += wrong

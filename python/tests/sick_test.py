@@ -205,6 +205,20 @@ class Cards(unittest.TestCase):
         self.assertEqual(report["verdict"], "FAIL")
         self.assertIn("its memory or its comparison is at fault", report["cases"][0]["pattern"])
 
+    def test_a_card_that_does_not_write_its_result(self):
+        class Forgetful(FakeCard):
+            """Its sixth product leaves what its room held before."""
+            rooms = []
+
+            def multiply(self, *what):
+                result = super().multiply(*what)
+                self.rooms.append(result)
+                return self.rooms[0] if len(self.rooms) == 6 else result
+
+        case = report_of(Forgetful())["cases"][0]
+        self.assertEqual((case["wrong"], case["deviations"][0]["found"]),
+                         (SIZE[0] * SIZE[1], "ffffffff"))
+
     def test_a_card_that_breaks(self):
         def lie(bits, product):
             if product > 2:
@@ -289,6 +303,33 @@ class CudaCard(unittest.TestCase):
             for name in ("hopper_f13", "hopper_f13_promote128"):
                 found, due = self.product(name)
                 self.assertTrue(torch.equal(found, due), name)
+
+    def test_no_card(self):
+        properties = argparse.Namespace(name="H100", major=9, minor=0)
+
+        def code_of(version="13.0", reason=""):
+            ones = mock.Mock(side_effect=RuntimeError(f"CUDA error: {reason}\nMore.") if reason else None)
+            matmul = argparse.Namespace()
+            text = io.StringIO()
+            with (mock.patch.multiple(torch.cuda, is_available=lambda: True, device_count=lambda: 1,
+                                      get_device_properties=lambda device: properties),
+                  mock.patch.object(torch.version, "cuda", version), mock.patch.object(torch, "ones", ones),
+                  mock.patch.object(torch.backends.cuda, "matmul", matmul),
+                  mock.patch.object(sick, "examine", lambda card, options: 0),
+                  contextlib.redirect_stderr(text)):
+                return program.main(["sick"]), text.getvalue(), matmul
+
+        code, text, matmul = code_of()
+        self.assertEqual((code, text), (0, ""))
+        self.assertFalse(matmul.allow_bf16_reduced_precision_reduction)
+        code, text, _ = code_of(version=None)  # of ROCm
+        self.assertEqual(code, 3, text)
+        code, text, _ = code_of(reason="no kernel image is available")
+        self.assertEqual(code, 3)
+        self.assertIn("--device cuda:0: CUDA error: no kernel image is available. End", text)
+        code, text, _ = code_of(reason="uncorrectable ECC error encountered")
+        self.assertEqual(code, 1)
+        self.assertIn("the card reported an error: --device cuda:0: CUDA error: uncorr", text)
 
     def test_sensors(self):
         self.card._properties = argparse.Namespace(uuid="12-34")
