@@ -47,7 +47,8 @@ TEST_P(DigestFormsTest, IsTheDefinition) {
     std::vector<uint64_t> expected(x.rows());
     for (size_t i = 0; i < x.rows(); ++i) {
       for (size_t j = 0; j < cols; ++j) {
-        expected[i] += (2 * j + 1) * std::bit_cast<uint32_t>(x(i, j));
+        expected[i] +=
+            kernels::DigestFactor(j) * std::bit_cast<uint32_t>(x(i, j));
       }
     }
 
@@ -71,6 +72,19 @@ TEST_P(DigestFormsTest, SeesEachBit) {
     }
     element = kept;
   }
+}
+
+/// Flips of one bit in columns of a lane have sums of zero, also if they are
+/// weighted by the numbers of their columns: +1 -1 -1 +1.
+TEST_P(DigestFormsTest, SeesFlipsThatAreRegular) {
+  Matrix<float> x(1, 64);
+  Matrix<float> flipped(1, 64);
+  for (const size_t col : {3, 27}) x(0, col) = std::bit_cast<float>(1u << 13);
+  for (const size_t col : {11, 19}) {
+    flipped(0, col) = std::bit_cast<float>(1u << 13);
+  }
+
+  EXPECT_NE(DigestsOf(x, 64), DigestsOf(flipped, 64));
 }
 
 TEST_P(DigestFormsTest, RefusesWhatDoesNotFit) {

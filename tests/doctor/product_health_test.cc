@@ -25,10 +25,13 @@ using Lie = std::function<void(MatrixView<float>)>;
 
 const ProductKind& Chain() { return AllProductKinds().front(); }
 
-/// A device that multiplies as the host, and then lies.
+/// A device that multiplies as the host, and then lies. `look` sees the room of
+/// a result before.
 class LyingDevice final : public Executor {
  public:
-  explicit LyingDevice(Lie lie) : Executor(1), lie_(std::move(lie)) {}
+  explicit LyingDevice(
+      Lie lie, Lie look = [](MatrixView<float>) {})
+      : Executor(1), lie_(std::move(lie)), look_(std::move(look)) {}
 
   ErasedKernel FormOf(ErasedKernel kernel) const override {
     const auto multiply = reinterpret_cast<ErasedKernel>(&kernels::GemmBatch);
@@ -39,23 +42,26 @@ class LyingDevice final : public Executor {
  private:
   static void Multiply(std::span<const kernels::GemmProblem> problems,
                        Executor& executor) {
+    const auto& device = static_cast<LyingDevice&>(executor);
+    device.look_(problems.front().c);
     Executor host(1);
     kernels::GemmBatch(problems, host);
-    static_cast<LyingDevice&>(executor).lie_(problems.front().c);
+    device.lie_(problems.front().c);
   }
 
   Lie lie_;
+  Lie look_;
 };
 
 void Flip(float& element, uint32_t mask) {
   element = std::bit_cast<float>(std::bit_cast<uint32_t>(element) ^ mask);
 }
 
-ProductResult ResultOf(const Lie& lie) {
+ProductResult ResultOf(const Lie& lie, const ProductKind& kind = Chain()) {
   LyingDevice device(lie);
   return ExamineProducts(
              device,
-             {.seconds = 0, .shape = {256, 128, 64}, .kinds = {&Chain(), 1}})
+             {.seconds = 0, .shape = {256, 128, 64}, .kinds = {&kind, 1}})
       .front();
 }
 
@@ -147,13 +153,40 @@ TEST(ProductHealthTest, FindsAFaultThatIsNotInTheFirstProduct) {
   EXPECT_EQ(results[1].wrong, 1);
 }
 
+/// A device may fail to write an element, which must not look right then.
+TEST(ProductHealthTest, NoProductFindsTheOneBefore) {
+  int products = 0;
+  LyingDevice device([&](MatrixView<float>) { ++products; },
+                     [&](MatrixView<float> c) {
+                       if (products == 0) return;
+                       for (size_t i = 0; i < c.rows(); ++i) {
+                         for (size_t j = 0; j < c.cols(); ++j) {
+                           EXPECT_EQ(c(i, j), 0.0f);
+                         }
+                       }
+                       ThrowError(ErrorKind::kDevice, "that was all");
+                     });
+  const ProductHealthOptions options{
+      .seconds = 1e6, .shape = {16, 16, 16}, .kinds = {&Chain(), 1}};
+
+  EXPECT_THROW(ExamineProducts(device, options), Error);
+  EXPECT_EQ(products, 1);
+}
+
+const Lie kRefusal = [](MatrixView<float>) {
+  ThrowError(ErrorKind::kConfig, "no such tensor cores");
+};
+
 TEST(ProductHealthTest, AKindThatTheDeviceRefusesIsNotJudged) {
-  const ProductResult result = ResultOf([](MatrixView<float>) {
-    ThrowError(ErrorKind::kConfig, "no such tensor cores");
-  });
+  const ProductResult result = ResultOf(kRefusal, AllProductKinds()[1]);
 
   EXPECT_THAT(result.not_judged, HasSubstr("no such tensor cores"));
   EXPECT_EQ(result.products, 0);
+}
+
+/// Too little memory looks like a refusal, but says nothing about health.
+TEST(ProductHealthTest, ChainsCanNotBeRefused) {
+  EXPECT_THROW(ResultOf(kRefusal), Error);
 }
 
 TEST(ProductHealthTest, ADeviceThatFailsEndsTheExamination) {

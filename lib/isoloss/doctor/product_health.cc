@@ -42,7 +42,6 @@ class Trial {
     known_.Arrange(result_.shape.rows, result_.shape.cols, seed);
     left_.CopyFrom(known_.Left());
     right_.CopyFrom(known_.Right());
-    product_.ResizeUninitialized(result_.shape.rows, result_.shape.cols);
     const std::vector<uint64_t> expected = known_.ExpectedDigests(host_);
     const auto begin = Steady::now();
     try {
@@ -50,7 +49,13 @@ class Trial {
         Multiply(expected);
       } while (SecondsSince(begin) < seconds);
     } catch (const Error& error) {
-      if (error.kind() != ErrorKind::kConfig) throw;
+      // Tensor cores of another adder are refused. Whatever else prevents a
+      // product, such as too little memory, must not pass for health.
+      const bool may_refuse = kind_.accumulation.accumulator != nullptr;
+      if (error.kind() != ErrorKind::kConfig || !may_refuse ||
+          result_.products > 0) {
+        throw;
+      }
       result_.not_judged = error.what();
     }
     result_.seconds += SecondsSince(begin);
@@ -63,6 +68,8 @@ class Trial {
 
  private:
   void Multiply(const std::vector<uint64_t>& expected) {
+    // What a product fails to write must not be what the last one left.
+    product_.Resize(result_.shape.rows, result_.shape.cols);
     const kernels::GemmProblem problem{.a = {left_.view()},
                                        .b = {right_.view()},
                                        .c = product_.view(),

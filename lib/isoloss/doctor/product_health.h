@@ -49,9 +49,9 @@ struct ProductHealthOptions {
   std::function<void(const ProductResult&)> progress = {};
 };
 
-/// Kinds take turns, with operands arranged anew. A kind that the device
-/// refuses is not judged.
-/// Errors   DeviceError if the device fails.
+/// Kinds take turns, with operands arranged anew. A kind whose accumulator the
+/// device refuses is not judged.
+/// Errors   DeviceError if the device fails; ConfigError if it has no room.
 std::vector<ProductResult> ExamineProducts(Executor& device,
                                            const ProductHealthOptions& options);
 
