@@ -68,7 +68,7 @@ class Trial {
 
  private:
   void Multiply(const std::vector<uint64_t>& expected) {
-    // What a product fails to write must not be what the last one left.
+    // An element that is not written must not have the bits of the last one.
     product_.Resize(result_.shape.rows, result_.shape.cols);
     const kernels::GemmProblem problem{.a = {left_.view()},
                                        .b = {right_.view()},
