@@ -51,11 +51,11 @@ HealthCheck CheckOf(const std::string& device, const ProductResult& result) {
   }
   if (result.is_healthy()) return check;
   check.health = Health::kProblem;
-  check.text += ". " + result.pattern;
+  if (!result.pattern.empty()) check.text += ". " + result.pattern;
   if (result.wrong_digests > 0) {
-    check.text +=
-        fmt::format("{} digests of the device are wrong where no element is",
-                    result.wrong_digests);
+    check.text += fmt::format(
+        ". {} of the device's digests are wrong where no element is",
+        result.wrong_digests);
   }
   for (const doctor::WrongElement& wrong : result.first) {
     check.values.emplace_back(fmt::format("product {}, row {}, column {}",
