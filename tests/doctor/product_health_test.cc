@@ -153,6 +153,26 @@ TEST(ProductHealthTest, FindsAFaultThatIsNotInTheFirstProduct) {
   EXPECT_EQ(results[1].wrong, 1);
 }
 
+/// Tensor cores must not wait while sums of FP8 are computed one by one.
+TEST(ProductHealthTest, KindsThatAreNoLoadHaveOneProductATurn) {
+  int products = 0;
+  LyingDevice device([&](MatrixView<float>) {
+    if (++products == 3) ThrowError(ErrorKind::kDevice, "that was all");
+  });
+  const ProductKind kinds[] = {AllProductKinds()[3], Chain()};
+  std::vector<std::string> turns;
+  const ProductHealthOptions options{
+      .seconds = 1e6,
+      .shape = {16, 16, 32},
+      .kinds = kinds,
+      .progress = [&turns](const ProductResult& result) {
+        turns.push_back(result.kind);
+      }};
+
+  EXPECT_THROW(ExamineProducts(device, options), Error);
+  EXPECT_THAT(turns, testing::ElementsAre("hopper_f13"));
+}
+
 /// A device may fail to write an element, which must not look right then.
 TEST(ProductHealthTest, NoProductFindsTheOneBefore) {
   int products = 0;
