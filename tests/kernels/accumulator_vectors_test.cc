@@ -10,11 +10,13 @@
 
 #include "formats/comparison.h"
 #include "isoloss/base/error.h"
+#include "isoloss/base/rng.h"
 #include "isoloss/formats/e8m0.h"
 #include "isoloss/formats/quantization.h"
 #include "isoloss/kernels/accumulator.h"
 #include "isoloss/kernels/fused_sum.h"
 #include "isoloss/kernels/gemm.h"
+#include "isoloss/kernels/normal.h"
 
 namespace isoloss::kernels::accumulator_vectors_test {
 namespace {
@@ -221,6 +223,80 @@ TEST(HopperSilicon, ProductsAreEqualToTheBit) {
     }
   }
   EXPECT_EQ(products, 18U);
+}
+
+enum class Signs { kEither, kPositive };
+
+/// Standard normal numbers, or their magnitudes, as E4M3 holds them.
+Matrix<float> NormalE4m3(Signs signs, size_t rows, size_t cols,
+                         uint64_t stream) {
+  const CounterRng rng(47, stream);
+  const formats::Format& e4m3 = formats::FormatByName("e4m3");
+  Matrix<float> result(rows, cols);
+  for (size_t i = 0; i < result.size(); ++i) {
+    const auto normal = static_cast<float>(StandardNormal(rng.Block(i)));
+    result.data()[i] = formats::RoundToFormat(
+        e4m3, signs == Signs::kEither ? normal : std::abs(normal),
+        formats::Overflow::kSaturate);
+  }
+  return result;
+}
+
+/// Errors of products, in percent of the products' root mean square.
+struct Errors {
+  double rms;
+  double largest;
+};
+
+Errors ErrorsOfHopperFp8(Signs signs, size_t depth, size_t interval) {
+  constexpr size_t kExtent = 128;
+  const Matrix<float> a = NormalE4m3(signs, kExtent, depth, 1);
+  const Matrix<float> b = NormalE4m3(signs, kExtent, depth, 2);
+  const auto cast = formats::QuantizationByName("e4m3.none");
+  Matrix<float> c(kExtent, kExtent);
+  Gemm({.a = {.values = a.view(), .quantization = &cast},
+        .b = {.values = b.view(), .quantization = &cast},
+        .c = c.view(),
+        .accumulation = {&AccumulatorByName("hopper_f13"), interval}});
+  double squares = 0;
+  double errors = 0;
+  double largest = 0;
+  for (size_t i = 0; i < kExtent; ++i) {
+    for (size_t j = 0; j < kExtent; ++j) {
+      double exact = 0;
+      for (size_t k = 0; k < depth; ++k) {
+        exact += static_cast<double>(a(i, k)) * static_cast<double>(b(j, k));
+      }
+      const double error = static_cast<double>(c(i, j)) - exact;
+      squares += exact * exact;
+      errors += error * error;
+      largest = std::max(largest, std::abs(error));
+    }
+  }
+  const double elements = kExtent * kExtent;
+  return {100 * std::sqrt(errors / squares),
+          100 * largest / std::sqrt(squares / elements)};
+}
+
+TEST(HopperFp8, ErrsAsTheDocumentsSay) {
+  struct Row {
+    Signs signs;
+    size_t depth;
+    size_t interval;
+    Errors errors;  // as docs/numerics.md says
+  };
+  // Bits are the same everywhere, so half of the last digit is the tolerance.
+  for (const Row& row : {Row{Signs::kEither, 512, 0, {0.034, 0.61}},
+                         {Signs::kEither, 512, 128, {0.013, 0.10}},
+                         {Signs::kEither, 4096, 0, {0.133, 1.19}},
+                         {Signs::kEither, 4096, 128, {0.013, 0.05}},
+                         {Signs::kPositive, 4096, 0, {6.981, 7.77}},
+                         {Signs::kPositive, 4096, 128, {0.062, 0.08}}}) {
+    SCOPED_TRACE(fmt::format("K = {}, promoted {}", row.depth, row.interval));
+    const Errors errors = ErrorsOfHopperFp8(row.signs, row.depth, row.interval);
+    EXPECT_NEAR(errors.rms, row.errors.rms, 0.0005);
+    EXPECT_NEAR(errors.largest, row.errors.largest, 0.005);
+  }
 }
 
 TEST(AccumulatorVectors, AnUnknownNameListsThem) {
