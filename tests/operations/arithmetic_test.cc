@@ -285,18 +285,82 @@ TEST(SplitK, WrongElementsAreNoOrder) {
   EXPECT_THAT(finding.remark, HasSubstr("Hopper and Blackwell BF16"));
 }
 
+/// Flips a bit of each FP32 word in rows first, first + stride, ...
+void FlipRows(size_t first, size_t stride, int bit, Floats& output) {
+  for (size_t row = first; row < output.extent[0]; row += stride) {
+    for (size_t col = 0; col < output.extent[1]; ++col) {
+      float& value = output.values[row * output.extent[1] + col];
+      value = std::bit_cast<float>(std::bit_cast<uint32_t>(value) ^ uint32_t{1}
+                                                                        << bit);
+    }
+  }
+}
+
+/// A healthy layer shows the card; `other` is judged beside it.
+std::vector<Finding> CheckBeside(const Operation& healthy,
+                                 const Operation& other,
+                                 const std::string& recipe) {
+  Executor executor(1);
+  return CheckOperations({{.path = "f", .operations = {healthy, other}}},
+                         RecipeByName(recipe), {}, executor);
+}
+
+const kernels::Accumulation kPromoted = {
+    &kernels::AccumulatorByName("hopper_f13"), 128};
+
+TEST(SplitK, OfFp8InUnknownPartsLosesAsManyBits) {
+  const Recipe& recipe = RecipeByName("fp8_rowwise");
+  Operation chain = Layer(512);
+  Multiply(recipe, kPromoted, chain);
+  // These parts are of no known kernel.
+  Operation split = Layer(512, "bfloat16", "layers.0.wk");
+  Multiply(recipe, {kPromoted.accumulator, 160}, split);
+
+  const auto findings = CheckBeside(chain, split, "fp8_rowwise");
+
+  EXPECT_FALSE(findings[0].has_unknown_order);
+  EXPECT_TRUE(findings[1].is_right());
+  EXPECT_TRUE(findings[1].has_unknown_order);
+  EXPECT_EQ(findings[1].coarse_cores, "Hopper FP8");
+}
+
+TEST(SickLane, OfTheLastBitIsNoUnknownOrder) {
+  struct Case {
+    const char* recipe;
+    kernels::Accumulation accumulation;
+    const char* type;
+    int bit;
+    size_t stride;
+  };
+  const kernels::Accumulation bf16 = {
+      &kernels::AccumulatorByName("hopper_bf16")};
+  for (const Case& of : {Case{"bf16", bf16, "float32", 0, 8},
+                         Case{"bf16", bf16, "float32", 0, 1},
+                         Case{"fp8_rowwise", kPromoted, "bfloat16", 16, 8},
+                         Case{"fp8_rowwise", kPromoted, "float32", 0, 8}}) {
+    Operation healthy = Layer(512, of.type);
+    Multiply(RecipeByName(of.recipe), of.accumulation, healthy);
+    Operation sick = healthy;
+    sick.module = "layers.0.wk";
+    FlipRows(0, of.stride, of.bit, sick.floats["output"]);
+
+    const auto findings = CheckBeside(healthy, sick, of.recipe);
+
+    EXPECT_TRUE(findings[0].is_right());
+    EXPECT_EQ(findings[1].comparison.other(), 512 * 192 / of.stride)
+        << of.recipe << " " << of.type << " " << of.stride;
+    EXPECT_FALSE(findings[1].explanation);
+    // A lane that is sick in all products is told, too.
+    const auto both = CheckBeside(sick, sick, of.recipe);
+    EXPECT_EQ(both[0].is_right(), of.stride == 1) << of.recipe << of.type;
+  }
+}
+
 TEST(SickLane, IsTold) {
   Operation layer = Layer(512, "float32");
   Multiply(RecipeByName("fp8_rowwise"),
            {&kernels::AccumulatorByName("hopper_f13"), 128}, layer);
-  std::vector<float>& values = layer.floats["output"].values;
-  for (size_t row = 6; row < 512; row += 8) {
-    for (size_t col = 0; col < 192; ++col) {
-      float& value = values[row * 192 + col];
-      value = std::bit_cast<float>(std::bit_cast<uint32_t>(value) ^ uint32_t{1}
-                                                                        << 21);
-    }
-  }
+  FlipRows(6, 8, 21, layer.floats["output"]);
 
   const Finding finding = CheckLayer(layer, "fp8_rowwise");
 
@@ -305,14 +369,10 @@ TEST(SickLane, IsTold) {
   EXPECT_THAT(finding.remark, HasSubstr("every 8th"));
 }
 
-TEST(MistakesOnACard, AreNamedUnderItsAdder) {
-  const Recipe& recipe = RecipeByName("fp8_rowwise");
-  const kernels::Accumulation promoted = {
-      &kernels::AccumulatorByName("hopper_f13"), 128};
-  Operation right = Layer(512);
-  Multiply(recipe, promoted, right);
+/// A layer whose weight had one scale for all rows. Rows of very different
+/// sizes lose bits under one scale.
+Operation WithOneScale() {
   Operation wrong = Layer(512, "bfloat16", "layers.1.wq");
-  // Rows of very different sizes lose bits under one scale.
   Floats& weight = wrong.floats["weight"];
   for (size_t row = 0; row < weight.extent[0]; ++row) {
     for (size_t col = 0; col < weight.extent[1]; ++col) {
@@ -320,19 +380,50 @@ TEST(MistakesOnACard, AreNamedUnderItsAdder) {
       value = std::ldexp(value, -static_cast<int>(row / 14));
     }
   }
-  Recipe planted = recipe;
+  Recipe planted = RecipeByName("fp8_rowwise");
   planted.fprop.right->cell.rows = 0;
-  Multiply(planted, promoted, wrong);
-  Executor executor(1);
+  Multiply(planted, kPromoted, wrong);
+  return wrong;
+}
 
-  const auto findings = CheckOperations(
-      {{.path = "f", .operations = {right, wrong}}}, recipe, {}, executor);
+TEST(MistakesOnACard, AreNamedUnderItsAdder) {
+  Operation right = Layer(512);
+  Multiply(RecipeByName("fp8_rowwise"), kPromoted, right);
+
+  const auto findings = CheckBeside(right, WithOneScale(), "fp8_rowwise");
 
   EXPECT_TRUE(findings[0].is_right());
   ASSERT_FALSE(findings[1].is_right());
   ASSERT_TRUE(findings[1].explanation);
   EXPECT_EQ(findings[1].explanation->name, "block_tensor.weight");
   EXPECT_EQ(findings[1].explanation->other, 0);
+}
+
+TEST(MistakesOnACard, AreNamedIfNoProductShowsIt) {
+  const Finding finding = CheckLayer(WithOneScale(), "fp8_rowwise");
+
+  ASSERT_FALSE(finding.is_right());
+  ASSERT_TRUE(finding.explanation);
+  EXPECT_EQ(finding.explanation->name, "block_tensor.weight");
+  EXPECT_EQ(finding.sums, "Hopper FP8 tensor cores, promoted every 128 steps");
+}
+
+TEST(MistakesOnACard, BiasAfterRoundingIsNone) {
+  Operation layer = Layer(512);
+  Multiply(RecipeByName("fp8_rowwise"), kPromoted, layer);
+  Floats& output = layer.floats["output"];
+  layer.floats["bias"] = {.extent = {192},
+                          .values = Normal(1, 192, "bias").values,
+                          .type = "bfloat16"};
+  for (size_t i = 0; i < output.values.size(); ++i) {
+    output.values[i] = formats::RoundToBf16(
+        output.values[i] + layer.floats["bias"].values[i % 192]);
+  }
+
+  const Finding finding = CheckLayer(layer, "fp8_rowwise");
+
+  EXPECT_TRUE(finding.is_right());
+  EXPECT_EQ(finding.sums, "Hopper FP8 tensor cores, promoted every 128 steps");
 }
 
 }  // namespace

@@ -262,10 +262,10 @@ std::string SumsText(const CheckedTensors& checked,
     std::set<std::string> alike = {};
   };
   std::map<std::string, Count> by_sums;
-  std::vector<std::string> unknown;
+  std::map<std::string, std::vector<std::string>> unknown;
   for (const Finding& finding : checked.findings) {
     if (finding.has_unknown_order) {
-      unknown.push_back(
+      unknown[finding.coarse_cores].push_back(
           fmt::format("{} {}", Printable(finding.module), finding.part));
     }
     if (finding.sums.empty()) continue;
@@ -288,15 +288,18 @@ std::string SumsText(const CheckedTensors& checked,
                 0, 2, style) +
             "\n";
   }
-  if (unknown.empty()) return text;
-  return text +
-         document::Wrap(
-             fmt::format("Products with sums in an unknown order, as cuBLAS' "
-                         "split-K may have, are judged as FP32 sums in any "
-                         "order: {}.",
-                         FirstOf(unknown)),
-             0, 2, style) +
-         "\n";
+  for (const auto& [cores, names] : unknown) {
+    const std::string judged =
+        cores.empty() ? "FP32 sums in any order"
+                      : "sums that lose as many bits as those of " + cores;
+    text += document::Wrap(
+                fmt::format("Products with sums in an unknown order, as "
+                            "cuBLAS' split-K may have, are judged as {}: {}.",
+                            judged, FirstOf(names)),
+                0, 2, style) +
+            "\n";
+  }
+  return text;
 }
 
 /// Prints a table of the findings that are right, or of those that are not.

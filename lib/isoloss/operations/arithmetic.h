@@ -52,6 +52,11 @@ struct Arithmetic {
   SplitK split = {};
 
   bool has_bits() const { return accumulation.accumulator != nullptr; }
+  /// Sums lose bits that FP32 has.
+  bool is_coarse() const {
+    constexpr int kFp32Bits = 23;
+    return has_bits() && accumulation.accumulator->fraction_bits < kFp32Bits;
+  }
   /// Returns "Hopper FP8 tensor cores, promoted every 128 steps".
   std::string Text() const;
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <optional>
@@ -66,11 +67,11 @@ std::vector<Arithmetic> CandidatesFor(const Product& product) {
     precision.left = WithE8m0(group.left.quantization);
     precision.right = WithE8m0(group.right.quantization);
     for (const size_t interval : {size_t{0}, kPromotion}) {
-      const bool may_promote = accumulator->fraction_bits < 23;
+      precision.accumulation = {accumulator, interval};
+      const bool may_promote = Arithmetic{precision.accumulation}.is_coarse();
       if (interval > 0 && !may_promote) continue;
       // Scales of blocks promote anyway.
       if (interval == 0 && may_promote && cuts_sums) continue;
-      precision.accumulation = {accumulator, interval};
       if (!WrongPrecision(precision, product.role).empty()) continue;
       candidates.push_back({precision.accumulation});
       if (!scales_rows) continue;
@@ -174,7 +175,8 @@ double DistanceFromMiddle(oracle::Grid grid, double exact) {
 void ProbedProduct::ChooseProbes(const Arithmetic& arithmetic) {
   constexpr double kMostMultiplyAdds = 0x1p28;
   constexpr size_t kMostGroups = 8;
-  constexpr size_t kSpread = kProbes / 4;
+  // On a grid of FP32 every element hangs on the order of sums.
+  const bool all_hang = product_.grid == oracle::Grid::kFp32;
   std::vector<std::pair<double, Probe>> close;
   const size_t stride =
       (product_.groups.size() + kMostGroups - 1) / kMostGroups;
@@ -182,11 +184,8 @@ void ProbedProduct::ChooseProbes(const Arithmetic& arithmetic) {
     if (!std::isfinite(exact) || exact == 0.0 || !std::isfinite(probe.found)) {
       return;
     }
-    // On a grid of FP32 every element hangs on the order of sums.
-    close.emplace_back(product_.grid == oracle::Grid::kFp32
-                           ? 0.0
-                           : DistanceFromMiddle(product_.grid, exact),
-                       probe);
+    close.emplace_back(
+        all_hang ? 0.0 : DistanceFromMiddle(product_.grid, exact), probe);
   };
   for (size_t g = 0; g < product_.groups.size(); g += stride) {
     if (product_.groups[g].left.values.empty()) continue;
@@ -206,9 +205,14 @@ void ProbedProduct::ChooseProbes(const Arithmetic& arithmetic) {
       add(probe, ExactResult(sums, probe));
     }
   }
-  const size_t spread = std::min(kSpread, close.size());
+  const size_t spread =
+      std::min(all_hang ? kProbes : kProbes / 4, close.size());
   for (size_t i = 0; i < spread; ++i) {
-    probes_.push_back(close[i * close.size() / spread].second);
+    // Fractions of multiples of the golden ratio meet all rows and columns.
+    const double place = std::fmod(static_cast<double>(i) * 0.6180339887, 1.0);
+    const auto at =
+        static_cast<size_t>(place * static_cast<double>(close.size()));
+    probes_.push_back(close[close.size() > kProbes ? at : i].second);
   }
   const size_t closest = std::min(kProbes - spread, close.size());
   std::ranges::nth_element(close,
@@ -301,19 +305,33 @@ std::vector<Arithmetic> ProbedProduct::FindSplits(const Arithmetic& of_others) {
   return best;
 }
 
+/// Returns whether so many matches of all probes are no chance: another order
+/// of sums seldom gives half of the bits that hang on it.
+bool SaysMuchMore(int64_t matches, int64_t fp32_matches, int64_t probes) {
+  return 2 * matches >= probes && 4 * (matches - fp32_matches) >= probes;
+}
+
 /// Says how well each candidate predicts one product.
 struct Evidence {
   std::vector<Arithmetic> candidates = {};
   std::vector<Score> scores = {};
   int64_t fp32_matches = 0;
   int64_t probes = 0;
+  bool is_fp32 = false;  ///< the grid
 
   /// A sick processor may spoil a quarter of the probes, but seldom by as
-  /// little as FP32 sums do.
-  bool Fits(size_t candidate) const {
-    const Score& score = scores[candidate];
-    return 4 * score.matches >= 3 * probes &&
-           kProbesOfMiss * score.misses <= probes;
+  /// little as FP32 sums do. If other sums move most results, it may spoil half
+  /// of them by anything.
+  bool Fits(const Arithmetic& arithmetic) const {
+    const auto place = std::ranges::find(candidates, arithmetic);
+    if (place == candidates.end()) return false;
+    const Score& score =
+        scores[static_cast<size_t>(place - candidates.begin())];
+    const bool others_move_most = is_fp32 || arithmetic.is_coarse();
+    return (4 * score.matches >= 3 * probes &&
+            kProbesOfMiss * score.misses <= probes) ||
+           (others_move_most &&
+            SaysMuchMore(score.matches, fp32_matches, probes));
   }
 };
 
@@ -331,6 +349,7 @@ Evidence EvidenceOf(const Product& product) {
   probed.ChooseProbes(candidates.front());
   evidence.fp32_matches = probed.fp32_matches();
   evidence.probes = static_cast<int64_t>(probed.size());
+  evidence.is_fp32 = product.grid == oracle::Grid::kFp32;
   for (const Arithmetic& candidate : candidates) {
     evidence.scores.push_back(probed.ScoreOf(candidate));
   }
@@ -342,12 +361,13 @@ Evidence EvidenceOf(const Product& product) {
 class Votes {
  public:
   void Add(const Evidence& evidence) {
-    bool fits = false;
-    for (size_t i = 0; i < evidence.candidates.size(); ++i) {
-      fits = fits || evidence.Fits(i);
+    if (std::ranges::none_of(evidence.candidates, [&](const Arithmetic& each) {
+          return evidence.Fits(each);
+        })) {
+      return;
     }
-    if (!fits) return;
     fp32_matches_ += evidence.fp32_matches;
+    probes_ += evidence.probes;
     for (size_t i = 0; i < evidence.candidates.size(); ++i) {
       Score& sum = ScoreOf(evidence.candidates[i]);
       sum.matches += evidence.scores[i].matches;
@@ -360,7 +380,8 @@ class Votes {
         scores_, {}, [](const auto& entry) { return entry.second.matches; });
     if (best == scores_.end() ||
         best->second.matches < fp32_matches_ + kMoreThanFp32 ||
-        best->second.matches < kProbesOfMiss * best->second.misses) {
+        (best->second.matches < kProbesOfMiss * best->second.misses &&
+         !SaysMuchMore(best->second.matches, fp32_matches_, probes_))) {
       return std::nullopt;
     }
     Election election = {best->first, {}};
@@ -383,6 +404,7 @@ class Votes {
 
   std::vector<std::pair<Arithmetic, Score>> scores_;
   int64_t fp32_matches_ = 0;
+  int64_t probes_ = 0;
 };
 
 bool IsQuantized(const Product& product) {
@@ -394,7 +416,19 @@ bool IsQuantized(const Product& product) {
 std::optional<Election> OwnArithmetic(const Evidence& evidence) {
   Votes votes;
   votes.Add(evidence);
-  return votes.Elected();
+  auto elected = votes.Elected();
+  return elected && evidence.Fits(elected->arithmetic) ? elected : std::nullopt;
+}
+
+/// Forgets what was elected, but predicts no product.
+void KeepUsed(std::vector<SumsOfProduct>& found) {
+  std::vector<Arithmetic> used;
+  for (const SumsOfProduct& sums : found) used.push_back(sums.arithmetic);
+  for (SumsOfProduct& sums : found) {
+    std::erase_if(sums.of_others, [&](const Arithmetic& other) {
+      return std::ranges::find(used, other) == used.end();
+    });
+  }
 }
 
 void AddOnce(const Arithmetic& arithmetic, std::vector<Arithmetic>& list) {
@@ -435,6 +469,8 @@ std::vector<SumsOfProduct> FindSums(std::span<const Product> products,
     if (own.candidates.empty()) return;
     const bool kind = IsQuantized(products[i]);
     SumsOfProduct& sums = found[i];
+    std::ranges::copy_if(own.candidates, std::back_inserter(sums.possible),
+                         &Arithmetic::is_coarse);
     std::vector<Election> elections;
     const auto elect = [&](const Votes& votes) {
       if (auto elected = votes.Elected()) {
@@ -453,14 +489,11 @@ std::vector<SumsOfProduct> FindSums(std::span<const Product> products,
       sums.alike = election.alike;
     };
     for (const Election& election : elections) {
-      const auto place = std::ranges::find(own.candidates, election.arithmetic);
-      if (place == own.candidates.end()) continue;
-      if (own.Fits(static_cast<size_t>(place - own.candidates.begin()))) {
-        return use(election);
-      }
+      if (own.Fits(election.arithmetic)) return use(election);
     }
     if (const auto other = OwnArithmetic(own)) return use(*other);
   });
+  KeepUsed(found);
   return found;
 }
 

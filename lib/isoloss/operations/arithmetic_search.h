@@ -23,6 +23,8 @@ struct SumsOfProduct {
   /// Other products of the files were predicted by these. The most fitting ones
   /// come first.
   std::vector<Arithmetic> of_others = {};
+  /// Known tensor cores multiply such factors so, and lose bits that FP32 has.
+  std::vector<Arithmetic> possible = {};
 };
 
 /// Tries all known adders, with and without promotion, on the

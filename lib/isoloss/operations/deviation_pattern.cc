@@ -213,6 +213,12 @@ std::string PatternText(const Deviations& deviations, int64_t elements) {
                  UnitRemark(deviations.bits(), count, bits)});
 }
 
+bool HaveOneBit(const Deviations& deviations) {
+  return deviations.count() > 1 &&
+         !FindBits(deviations.bits(), deviations.count(), deviations.grid())
+              .clause.empty();
+}
+
 std::string CommonPatternText(std::span<const Deviations* const> results,
                               int64_t elements) {
   std::vector<const Deviations*> differing;

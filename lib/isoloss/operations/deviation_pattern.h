@@ -15,6 +15,10 @@ namespace isoloss::operations {
 /// elements that were compared must be all of the result, or drawn at random.
 std::string PatternText(const Deviations& deviations, int64_t elements);
 
+/// Returns whether elements differ in one bit alone, and that is no chance. So
+/// it is false for a single element.
+bool HaveOneBit(const Deviations& deviations);
+
 /// Returns a sentence on a bit or a lane that several results share; "" if
 /// there is none, or only one result has deviations. `elements` is the sum over
 /// all results, and tiles begin at the first row and column of each.

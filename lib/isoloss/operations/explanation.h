@@ -67,8 +67,11 @@ struct Finding {
   /// Others that predict as much, as far as a few elements tell.
   std::vector<std::string> sums_alike = {};
   /// Other products of the files have predicted bits, but this one has sums in
-  /// an order that is not known. It is judged as sums in any order.
+  /// an order that is not known.
   bool has_unknown_order = false;
+  /// Then it is judged as sums that lose as many bits as these tensor cores do;
+  /// "": as FP32 sums in any order.
+  std::string coarse_cores = {};
   /// Elements with other bits than predicted; null if no bits are.
   std::shared_ptr<const Deviations> deviations = {};
 

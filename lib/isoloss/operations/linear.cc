@@ -8,18 +8,14 @@
 
 #include "isoloss/operations/catalogue.h"
 #include "isoloss/operations/check.h"
-#include "isoloss/operations/deviation_pattern.h"
 #include "isoloss/operations/product.h"
-#include "isoloss/operations/rows.h"
+#include "isoloss/operations/product_judge.h"
 
 namespace isoloss::operations {
 namespace {
 
 using precision::GemmPrecision;
 using precision::GemmRole;
-
-/// No mistake is sought in a larger product, since each takes a product's time.
-constexpr double kMostMultiplyAdds = 0x1p33;
 
 /// These are the operands of one operation, by group.
 class LinearOperands {
@@ -187,14 +183,6 @@ void Narrow(const std::vector<Trial>& trials, const Explanation& of_both,
   }
 }
 
-std::string UntriedOf(const Side& side) {
-  return side.quantization &&
-                 side.quantization->scale_format != formats::ScaleFormat::kE8m0
-             ? "Scales are not E8M0: the rules floor, ceil, even and rceil "
-               "were not tried."
-             : "";
-}
-
 /// Adds a finding about the codes and one about the scales. Both have one
 /// reason, which explains most of their wrong elements together.
 void CheckOperandCodes(const OperationCase& given, const Product& product,
@@ -230,167 +218,6 @@ void CheckOperandCodes(const OperationCase& given, const Product& product,
   findings.back().remark = comparison.remark;
 }
 
-std::string UntriedOf(const Product& product) {
-  if (MultiplyAdds(product) > kMostMultiplyAdds) {
-    return "The product has more than 2^33 multiplications: no mistake was "
-           "tried.";
-  }
-  const ProductGroup& group = product.groups.front();
-  const std::string left = UntriedOf(group.left);
-  return left.empty() ? UntriedOf(group.right) : left;
-}
-
-/// Judges the result of one product.
-class ProductJudge {
- public:
-  ProductJudge(const OperationCase& given, const ProductPlan& plan,
-               const Product& product)
-      : given_(given), plan_(plan), product_(product) {}
-
-  Finding Judge(const SumsOfProduct& sums) const {
-    Finding finding = Predicted(sums);
-    if (!finding.is_right()) return Explained(std::move(finding), sums);
-    finding.has_unknown_order = !sums.of_others.empty() && finding.sums.empty();
-    return finding;
-  }
-
- private:
-  /// Compares with the product by an arithmetic.
-  Finding Compared(const Arithmetic& arithmetic) const {
-    Product product = product_;
-    product.arithmetic = arithmetic;
-    auto deviations = std::make_shared<Deviations>(
-        product.grid, product.output.rows(), product.output.cols());
-    Finding finding =
-        FindingOf(given_, std::string(GemmRoleName(plan_.role)), plan_.kind,
-                  Compare(product, deviations.get())
-                      .value_or(oracle::Comparison(product.grid)));
-    if (arithmetic.has_bits()) {
-      finding.sums = arithmetic.Text();
-      finding.deviations = std::move(deviations);
-    }
-    finding.places =
-        PlacesOf(finding.comparison, product.output.rows(), "rows");
-    finding.untried = UntriedOf(product);
-    return finding;
-  }
-
-  /// Compares with the arithmetic that was found, or another one that predicted
-  /// as much. If FP32 sums in any order explain the result as well, it may be
-  /// split along k.
-  Finding Predicted(const SumsOfProduct& sums) const {
-    const bool is_found = sums.arithmetic.has_bits();
-    Finding finding =
-        Compared(is_found ? sums.arithmetic : product_.arithmetic);
-    if (sums.of_others.empty() || (is_found && finding.is_right())) {
-      return WithAlike(sums, std::move(finding));
-    }
-    if (auto right = FirstRight(sums.alike)) return *right;
-    Finding any_order = is_found ? Compared(product_.arithmetic) : finding;
-    if (is_found && !ExplainsAsWell(any_order, finding)) return finding;
-    for (const Arithmetic& other : sums.of_others) {
-      if (auto right = FirstRight(FindSplits(product_, other))) return *right;
-    }
-    return any_order;
-  }
-
-  /// Returns the first comparison without others, if there is one.
-  std::optional<Finding> FirstRight(const std::vector<Arithmetic>& ways) const {
-    constexpr size_t kMostTries = 16;
-    for (size_t i = 0; i < std::min(kMostTries, ways.size()); ++i) {
-      Finding finding = Compared(ways[i]);
-      if (finding.is_right()) return finding;
-    }
-    return std::nullopt;
-  }
-
-  static Finding WithAlike(const SumsOfProduct& sums, Finding finding) {
-    for (const Arithmetic& other : sums.alike) {
-      finding.sums_alike.push_back(other.Text());
-    }
-    return finding;
-  }
-
-  /// Returns whether any order of sums leaves nothing wrong, and the prediction
-  /// was no good: exact sums predict about as many elements, or more than one
-  /// of a thousand differ. A sick processor spoils few elements, or by more.
-  static bool ExplainsAsWell(const Finding& any_order, const Finding& bits) {
-    constexpr int64_t kFew = 1000;
-    const int64_t wrong = bits.comparison.other();
-    return any_order.is_right() &&
-           (any_order.comparison.Row().flips < 2 * wrong ||
-            bits.comparison.elements() < kFew * wrong);
-  }
-
-  /// Tries mistakes under each arithmetic until one explains all.
-  Finding Explained(Finding finding, const SumsOfProduct& sums) const {
-    if (MultiplyAdds(product_) > kMostMultiplyAdds) {
-      AddPattern(finding);
-      return finding;
-    }
-    std::vector<Arithmetic> ways;
-    const auto add = [&ways](const Arithmetic& way) {
-      if (std::ranges::find(ways, way) == ways.end()) ways.push_back(way);
-    };
-    if (sums.arithmetic.has_bits()) {
-      add(sums.arithmetic);
-    } else {
-      for (const Arithmetic& other : sums.of_others) add(other);
-      add(product_.arithmetic);
-    }
-    std::optional<Finding> best;
-    for (const Arithmetic& way : ways) {
-      Finding tried = finding.sums == (way.has_bits() ? way.Text() : "")
-                          ? finding
-                          : Compared(way);
-      Explain(way, tried);
-      if (!best || LeftBy(tried) < LeftBy(*best)) best = std::move(tried);
-      if (LeftBy(*best) == 0) break;
-    }
-    if (LeftBy(*best) > 0) AddPattern(*best);
-    return *best;
-  }
-
-  /// Says how wrong elements are alike if the other ones are as predicted.
-  static void AddPattern(Finding& finding) {
-    const oracle::Comparison& comparison = finding.comparison;
-    if (finding.deviations != nullptr &&
-        2 * comparison.other() < comparison.elements()) {
-      finding.remark = PatternText(*finding.deviations, comparison.elements()) +
-                       " The other elements have the bits of " + finding.sums +
-                       ".";
-    }
-  }
-
-  void Explain(const Arithmetic& arithmetic, Finding& finding) const {
-    Product product = product_;
-    product.arithmetic = arithmetic;
-    operations::Explain(
-        TrialsOf(product, {plan_.left, plan_.right}, finding.comparison),
-        finding, [&] {
-          return TrialsOfRows(
-              {.found = product.output,
-               .grid = product.grid,
-               .for_each = [&](const auto& use) { ForEachSum(product, use); },
-               .noun = "row",
-               .content = "results"},
-              finding.comparison.wrong_rows());
-        });
-    finding.places =
-        PlacesOf(finding.comparison, product.output.rows(), "rows");
-  }
-
-  static int64_t LeftBy(const Finding& finding) {
-    const int64_t others = finding.comparison.other();
-    return finding.explanation ? std::min(finding.explanation->other, others)
-                               : others;
-  }
-
-  const OperationCase& given_;
-  const ProductPlan& plan_;
-  const Product& product_;
-};
-
 }  // namespace
 
 std::vector<Product> LinearProductsOf(const OperationCase& given,
@@ -420,8 +247,8 @@ void CheckLinear(const OperationCase& given, const LinearRule& rule,
     CheckOperandCodes(given, product, false, plan.codes[1], findings);
     if (!HasResult(given.operation, plan)) continue;
     findings.push_back(
-        ProductJudge(given, plan, product)
-            .Judge(sums.empty() ? SumsOfProduct() : sums[results++]));
+        JudgeProduct(given, {plan.left, plan.right}, plan.kind, product,
+                     sums.empty() ? SumsOfProduct() : sums[results++]));
   }
 }
 
