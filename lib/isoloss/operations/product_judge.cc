@@ -15,6 +15,8 @@
 namespace isoloss::operations {
 namespace {
 
+/// Splits that predict as much on some elements are compared on all.
+constexpr size_t kMostSplits = 16;
 /// No mistake is sought in a larger product, since each takes a product's time.
 constexpr double kMostMultiplyAdds = 0x1p33;
 
@@ -94,8 +96,9 @@ class ProductJudge {
       Finding bits = Compared(other);
       // No other order moves all elements in one bit.
       if (HaveOneBit(*bits.deviations)) return bits;
-      for (const Arithmetic& way : FindSplits(product_, other)) {
-        Finding tried = Compared(way);
+      const std::vector<Arithmetic> splits = FindSplits(product_, other);
+      for (size_t i = 0; i < std::min(kMostSplits, splits.size()); ++i) {
+        Finding tried = Compared(splits[i]);
         if (tried.is_right()) return tried;
       }
     }
