@@ -439,8 +439,7 @@ std::string Sentences(const Finding& finding) {
   const runlog::OracleRow row = finding.comparison.Row();
   const auto& why = finding.explanation;
   std::string text = finding.remark.empty() ? "" : finding.remark + " ";
-  const bool is_sick = finding.deviations != nullptr && !text.empty();
-  if (is_sick && !why) {
+  if (finding.looks_sick && !why) {
     return text + "No known mistake explains it: suspect the processor.";
   }
   if (!finding.places.empty() && !(why && why->other == 0)) {

@@ -219,6 +219,12 @@ bool HaveOneBit(const Deviations& deviations) {
               .clause.empty();
 }
 
+bool LookSick(const Deviations& deviations, int64_t elements) {
+  constexpr int64_t kFew = 1000;  // one of so many
+  return kFew * deviations.count() <= elements || HaveOneBit(deviations) ||
+         !PlaceClauses(deviations).empty();
+}
+
 std::string CommonPatternText(std::span<const Deviations* const> results,
                               int64_t elements) {
   std::vector<const Deviations*> differing;

@@ -19,6 +19,10 @@ std::string PatternText(const Deviations& deviations, int64_t elements);
 /// it is false for a single element.
 bool HaveOneBit(const Deviations& deviations);
 
+/// Returns whether elements differ as those of a sick processor do: a few of
+/// them, in one bit, or in places that share a tile, a row or a lane.
+bool LookSick(const Deviations& deviations, int64_t elements);
+
 /// Returns a sentence on a bit or a lane that several results share; "" if
 /// there is none, or only one result has deviations. `elements` is the sum over
 /// all results, and tiles begin at the first row and column of each.

@@ -74,6 +74,8 @@ struct Finding {
   std::string coarse_cores = {};
   /// Elements with other bits than predicted; null if no bits are.
   std::shared_ptr<const Deviations> deviations = {};
+  /// These have a pattern, or are few, and no mistake explains them.
+  bool looks_sick = false;
 
   bool is_right() const { return comparison.other() == 0; }
 };

@@ -223,13 +223,29 @@ double PredictedSums::Exact(size_t row, size_t col) const {
   return total;
 }
 
-float PredictedSums::ChainAt(size_t row, size_t col) const {
-  float sum = 0.0f;
-  for (size_t k = 0; k < depth(); ++k) {
-    sum = std::fma(a_.values(row, k), b_.values(col, k), sum);
+float PredictedSums::ExactAt(size_t row, size_t col) const {
+  std::vector<float> sums;
+  for (const Chain& chain : chains_) {
+    double sum = 0.0;
+    for (size_t k = chain.begin; k < chain.end; ++k) {
+      sum += static_cast<double>(a_.values(row, k)) *
+             static_cast<double>(b_.values(col, k));
+    }
+    sums.push_back(static_cast<float>(sum));
   }
-  return is_scaled() ? sum * (FactorOf(a_, row, 0) * FactorOf(b_, col, 0))
-                     : sum;
+  return Finished(row, col, Parts(row, col, sums));
+}
+
+float PredictedSums::ChainAt(size_t row, size_t col) const {
+  std::vector<float> sums;
+  for (const Chain& chain : chains_) {
+    float sum = 0.0f;
+    for (size_t k = chain.begin; k < chain.end; ++k) {
+      sum = std::fma(a_.values(row, k), b_.values(col, k), sum);
+    }
+    sums.push_back(sum);
+  }
+  return Finished(row, col, Parts(row, col, sums));
 }
 
 double PredictedSums::LargestError(size_t row, size_t col) const {

@@ -40,7 +40,9 @@ class PredictedSums {
 
   /// Returns all products of an element in exact arithmetic, under its scales.
   double Exact(size_t row, size_t col) const;
-  /// Returns the sum of an ascending chain of FP32 fused multiply-adds.
+  /// Returns the sum of one element if the accumulator added exactly, or as an
+  /// ascending chain of FP32 fused multiply-adds does.
+  float ExactAt(size_t row, size_t col) const;
   float ChainAt(size_t row, size_t col) const;
   /// Returns the largest error of FP32 sums in any order.
   double LargestError(size_t row, size_t col) const;

@@ -184,6 +184,7 @@ class ProductJudge {
     const oracle::Comparison& comparison = finding.comparison;
     if (finding.deviations != nullptr &&
         2 * comparison.other() < comparison.elements()) {
+      finding.looks_sick = LookSick(*finding.deviations, comparison.elements());
       finding.remark = PatternText(*finding.deviations, comparison.elements()) +
                        " The other elements have the bits of " + finding.sums +
                        ".";
