@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "isoloss/base/grouped.h"
 #include "isoloss/base/portable_math.h"
 #include "isoloss/operations/deviation_places.h"
 
@@ -18,17 +19,6 @@ namespace {
 using oracle::Grid;
 using portable::Log;
 using Bits = Deviations::Bits;
-
-/// Returns "1,048,576".
-std::string Grouped(int64_t count) {
-  const std::string digits = fmt::format("{}", count);
-  std::string text;
-  for (size_t i = 0; i < digits.size(); ++i) {
-    if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
-    text += digits[i];
-  }
-  return text;
-}
 
 /// Returns an upper bound of the logarithm of the probability that at least k
 /// of n have a property of probability p. Source: Chernoff's bound, which is
