@@ -25,6 +25,9 @@ using precision::RecipeByName;
 using test_support::Zeros;
 using ::testing::HasSubstr;
 
+const kernels::Accumulation kPromoted = {
+    &kernels::AccumulatorByName("hopper_f13"), 128};
+
 /// Normal numbers on BF16's grid, as trainings have them.
 Floats Normal(size_t rows, size_t cols, const char* name) {
   const CounterRng rng(23, StreamId(name));
@@ -219,6 +222,29 @@ TEST(AdderSearch, LeavesScaledFp32SumsAlone) {
   EXPECT_TRUE(finding.is_right());
 }
 
+TEST(AdderSearch, FindsHowPiecesAreScaled) {
+  // DeepSeek's published kernel multiplies sums of 128 steps by one scale after
+  // the other.
+  const Recipe& recipe = RecipeByName("deepseek_v3_fp8");
+  for (const ResultScale scale :
+       {ResultScale::kPieceLeft, ResultScale::kPieceApart,
+        ResultScale::kPieceLeftApart}) {
+    Operation layer = Layer(384, "float32");
+    const Product product = FpropOf(layer, recipe);
+    const PredictedSums sums(product.groups[0], {kPromoted, scale});
+    Floats& output = layer.floats["output"];
+    for (size_t i = 0; i < output.values.size(); ++i) {
+      output.values[i] = sums.At(i / 192, i % 192);
+    }
+
+    const Finding finding = CheckLayer(layer, "deepseek_v3_fp8");
+
+    EXPECT_EQ(finding.sums,
+              "Hopper FP8 tensor cores, promoted every 128 steps");
+    EXPECT_TRUE(finding.is_right());
+  }
+}
+
 TEST(AdderSearch, ObeysWhoDemandsFp32) {
   Operation layer = Layer(512);
   Multiply(RecipeByName("fp8_rowwise"),
@@ -324,9 +350,6 @@ std::vector<Finding> CheckBeside(const Operation& healthy,
   return CheckOperations({{.path = "f", .operations = {healthy, other}}},
                          RecipeByName(recipe), {}, executor);
 }
-
-const kernels::Accumulation kPromoted = {
-    &kernels::AccumulatorByName("hopper_f13"), 128};
 
 TEST(SplitK, OfFp8InUnknownPartsLosesAsManyBits) {
   const Recipe& recipe = RecipeByName("fp8_rowwise");

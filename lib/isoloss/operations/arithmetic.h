@@ -37,11 +37,17 @@ struct SplitK {
 /// of one order.
 std::vector<SplitK> SplitsOf(size_t depth);
 
-/// FP32 scales of whole rows may multiply results, instead of sums of pieces.
+/// Says how FP32 scales multiply sums. Those of whole rows may multiply results
+/// instead of sums of pieces.
 enum class ResultScale {
-  kNone,     ///< scales multiply sums of pieces, as recipes define it
-  kProduct,  ///< the product of both scales, rounded before
-  kLeft,     ///< the scale of the left side, and then that of the right one
+  /// Their product multiplies sums of pieces, fused with the addition, as
+  /// recipes define it.
+  kNone,
+  kPieceLeft,       ///< a piece is multiplied by the left one before
+  kPieceApart,      ///< as kNone, but the addition is not fused
+  kPieceLeftApart,  ///< as kPieceLeft, but the addition is not fused
+  kProduct,         ///< the product of both scales, rounded before
+  kLeft,            ///< the scale of the left side, then that of the right one
   kRight,
 };
 
@@ -51,6 +57,7 @@ struct Arithmetic {
   ResultScale scale = ResultScale::kNone;
   SplitK split = {};
 
+  bool scales_pieces() const { return scale < ResultScale::kProduct; }
   bool has_bits() const { return accumulation.accumulator != nullptr; }
   /// Sums lose bits that FP32 has.
   bool is_coarse() const {

@@ -58,6 +58,7 @@ bool CutsEvery(size_t steps, const ProductGroup& group) {
 std::vector<Arithmetic> CandidatesFor(const Product& product) {
   const ProductGroup& group = product.groups.front();
   const bool scales_rows = PredictedSums::ScalesRows(group);
+  const bool scales_pieces = PredictedSums::ScalesPieces(group);
   const bool cuts_sums = CutsEvery(kPromotion, group);
   std::vector<Arithmetic> candidates;
   for (const kernels::Accumulator* accumulator : kernels::AllAccumulators()) {
@@ -72,6 +73,13 @@ std::vector<Arithmetic> CandidatesFor(const Product& product) {
       if (interval == 0 && may_promote && cuts_sums) continue;
       if (!WrongPrecision(precision, product.role).empty()) continue;
       candidates.push_back({precision.accumulation});
+      for (const ResultScale scale :
+           {ResultScale::kPieceLeft, ResultScale::kPieceApart,
+            ResultScale::kPieceLeftApart}) {
+        if (scales_pieces) {
+          candidates.push_back({precision.accumulation, scale});
+        }
+      }
       if (!scales_rows) continue;
       for (const ResultScale scale :
            {ResultScale::kProduct, ResultScale::kLeft, ResultScale::kRight}) {

@@ -59,6 +59,11 @@ bool PredictedSums::ScalesRows(const ProductGroup& group) {
          !HasScalesOfPieces(group.left) && !HasScalesOfPieces(group.right);
 }
 
+bool PredictedSums::ScalesPieces(const ProductGroup& group) {
+  return HasFp32Scales(group.left) && HasFp32Scales(group.right) &&
+         !ScalesRows(group);
+}
+
 PredictedSums::PredictedSums(const ProductGroup& group,
                              const Arithmetic& arithmetic)
     : arithmetic_(arithmetic) {
@@ -66,7 +71,7 @@ PredictedSums::PredictedSums(const ProductGroup& group,
     return side.quantization ? &*side.quantization : nullptr;
   };
   // Scales of rows are those of the first piece, whatever the promotion.
-  const bool scales_pieces = arithmetic.scale == ResultScale::kNone;
+  const bool scales_pieces = arithmetic.scales_pieces();
   pieces_ =
       oracle::PiecesOf(of(group.left), of(group.right),
                        scales_pieces ? arithmetic.accumulation.interval : 0, {},
@@ -84,9 +89,8 @@ PredictedSums::PredictedSums(const ProductGroup& group,
 
 bool PredictedSums::Use(const Arithmetic& arithmetic) {
   if (arithmetic == arithmetic_) return true;
-  const bool has_same_pieces =
-      !is_scaled() || (arithmetic_.scale != ResultScale::kNone &&
-                       arithmetic.scale != ResultScale::kNone);
+  const bool has_same_pieces = !is_scaled() || (!arithmetic_.scales_pieces() &&
+                                                !arithmetic.scales_pieces());
   if (!has_same_pieces || arithmetic.accumulation.exponents() !=
                               arithmetic_.accumulation.exponents()) {
     return false;
@@ -98,7 +102,7 @@ bool PredictedSums::Use(const Arithmetic& arithmetic) {
 
 void PredictedSums::ListChains() {
   chains_.clear();
-  if (is_scaled() && arithmetic_.scale == ResultScale::kNone) {
+  if (is_scaled() && arithmetic_.scales_pieces()) {
     for (size_t p = 0; p < pieces_.pieces.size(); ++p) {
       chains_.push_back(
           {pieces_.pieces[p].begin, pieces_.pieces[p].end, p, p == 0});
@@ -120,17 +124,24 @@ void PredictedSums::ListChains() {
 
 std::vector<float> PredictedSums::Parts(size_t row, size_t col,
                                         std::span<const float> chains) const {
-  const kernels::PieceSum adder = {
-      is_scaled() && arithmetic_.scale == ResultScale::kNone,
-      arithmetic_.accumulation.outer};
+  const ResultScale scale = arithmetic_.scale;
+  const bool is_left_first =
+      scale == ResultScale::kPieceLeft || scale == ResultScale::kPieceLeftApart;
+  const bool is_apart = scale == ResultScale::kPieceApart ||
+                        scale == ResultScale::kPieceLeftApart;
+  const bool scales = is_scaled() && arithmetic_.scales_pieces();
+  const kernels::PieceSum adder = {scales && !is_apart,
+                                   arithmetic_.accumulation.outer};
   std::vector<float> parts;
   for (size_t i = 0; i < chains_.size(); ++i) {
     const Chain& chain = chains_[i];
-    const float factor =
-        FactorOf(a_, row, chain.piece) * FactorOf(b_, col, chain.piece);
+    const float left = FactorOf(a_, row, chain.piece);
+    const float right = FactorOf(b_, col, chain.piece);
+    float piece = is_left_first ? chains[i] * left : chains[i];
+    const float factor = is_left_first ? right : left * right;
+    if (scales && is_apart) piece *= factor;
     if (chain.begins_part) parts.push_back(0.0f);
-    parts.back() =
-        adder.Add(chain.begins_part, parts.back(), chains[i], factor);
+    parts.back() = adder.Add(chain.begins_part, parts.back(), piece, factor);
   }
   return parts;
 }
@@ -138,7 +149,7 @@ std::vector<float> PredictedSums::Parts(size_t row, size_t col,
 float PredictedSums::Finished(size_t row, size_t col,
                               std::vector<float> parts) const {
   const float sum = arithmetic_.split.Sum(std::move(parts));
-  if (arithmetic_.scale == ResultScale::kNone) return sum;
+  if (arithmetic_.scales_pieces()) return sum;
   const float left = FactorOf(a_, row, 0);
   const float right = FactorOf(b_, col, 0);
   switch (arithmetic_.scale) {
@@ -146,8 +157,7 @@ float PredictedSums::Finished(size_t row, size_t col,
       return sum * left * right;
     case ResultScale::kRight:
       return sum * right * left;
-    case ResultScale::kProduct:
-    case ResultScale::kNone:
+    default:
       break;
   }
   return sum * (left * right);

@@ -48,6 +48,9 @@ class PredictedSums {
   double LargestError(size_t row, size_t col) const;
   /// Tells whether each row has one FP32 scale, for all of its steps.
   static bool ScalesRows(const ProductGroup& group);
+  /// Tells whether rows of both sides have FP32 scales, and those of one side
+  /// change on the way.
+  static bool ScalesPieces(const ProductGroup& group);
 
   /// Returns whether the operands serve another arithmetic, too, and sets it.
   bool Use(const Arithmetic& arithmetic);

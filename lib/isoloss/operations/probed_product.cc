@@ -160,7 +160,8 @@ std::vector<Arithmetic> ProbedProduct::FindSplits(const Arithmetic& of_others) {
     split.scale = ResultScale::kProduct;
   }
   const auto count = static_cast<int64_t>(probes_.size());
-  int64_t most = count - count / kAllBut - 1;
+  const Arithmetic ways[] = {split};
+  int64_t most = std::max(count - count / kAllBut, Fp32Matches(ways) + 1) - 1;
   std::vector<Arithmetic> best;
   const size_t depth = SumsOf(probes_[0].group, split).depth();
   // Files may be made to be slow.

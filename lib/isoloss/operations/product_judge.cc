@@ -143,8 +143,11 @@ class ProductJudge {
       AddPattern(finding);
       return finding;
     }
+    const bool has_one_bit =
+        finding.deviations != nullptr && HaveOneBit(*finding.deviations);
     std::optional<Finding> best;
     for (const Arithmetic& way : WaysOf(sums)) {
+      if (has_one_bit && !way.has_bits()) continue;
       Finding tried = finding.sums == (way.has_bits() ? way.Text() : "")
                           ? finding
                           : Compared(way);
