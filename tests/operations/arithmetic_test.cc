@@ -259,6 +259,27 @@ TEST(AdderSearch, ObeysWhoDemandsFp32) {
   EXPECT_EQ(finding.explanation->name, "sums_hopper_f13");
 }
 
+TEST(AdderSearch, ObeysARecipeThatDeclaresAnAdder) {
+  Recipe recipe = RecipeByName("fp8_rowwise");
+  recipe.fprop.accumulation = {kPromoted.accumulator};
+  Operation layer = Layer(512);
+  for (const size_t interval : {0, 128}) {
+    Multiply(recipe, {kPromoted.accumulator, interval}, layer);
+    Executor executor(1);
+
+    const Finding finding =
+        Part(CheckOperations({{.path = "f", .operations = {layer}}}, recipe, {},
+                             executor),
+             "fprop");
+
+    EXPECT_EQ(finding.is_right(), interval == 0);
+    EXPECT_EQ(finding.sums, "Hopper FP8 tensor cores, one chain");
+    if (interval == 0) continue;
+    ASSERT_TRUE(finding.explanation);
+    EXPECT_EQ(finding.explanation->name, "sums_hopper_f13_128");
+  }
+}
+
 /// Two layers: one chain shows the card, the other is split along k.
 std::vector<Finding> CheckSplit(
     const std::vector<size_t>& ends,

@@ -129,6 +129,7 @@ struct Evidence {
 Evidence EvidenceOf(const Product& product) {
   Evidence evidence;
   if (product.groups.empty() || product.output.empty()) return evidence;
+  if (product.arithmetic.has_bits()) return evidence;  // the recipe declares it
   const bool holds_bf16 =
       std::ranges::all_of(product.groups, [](const ProductGroup& group) {
         return HoldsBf16(group.left) && HoldsBf16(group.right);

@@ -33,6 +33,7 @@ struct SumsOfProduct {
 /// least three elements more than exact sums and than ascending FP32 chains,
 /// and nearly all that some order of FP32 sums explains.
 ///
+/// Nothing is sought for products whose recipe declares an accumulator.
 /// A product has the elected arithmetic, or another one, if that predicts three
 /// quarters of its elements: a sick processor may spoil some.
 /// Cost     at most some 2^29 multiplications a product.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "isoloss/base/portable_math.h"
 #include "isoloss/operations/deviation_pattern.h"
 #include "isoloss/operations/rows.h"
 
@@ -17,7 +18,8 @@ constexpr size_t kLeastSteps = 128;
 /// their elements was wrong with this probability, or an eighth of all.
 bool AreFew(size_t clean, size_t all, double wrong, double elements) {
   const double by_chance =
-      static_cast<double>(all) * std::pow(1.0 - wrong, elements);
+      static_cast<double>(all) *
+      portable::Pow(std::max(1.0 - wrong, 0x1p-1000), elements);
   return static_cast<double>(clean) <=
          static_cast<double>(all) / 8.0 + 2.0 * by_chance;
 }

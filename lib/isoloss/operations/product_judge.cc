@@ -111,7 +111,10 @@ class ProductJudge {
     Finding best = Compared(sums.arithmetic);
     if (best.is_right()) {
       for (const Arithmetic& other : sums.alike) {
-        best.sums_alike.push_back(other.Text());
+        // Ways of scaling have the same text.
+        if (other.Text() != best.sums) {
+          best.sums_alike.push_back(other.Text());
+        }
       }
       return best;
     }
