@@ -386,6 +386,12 @@ TEST(SplitK, OfFp8InUnknownPartsLosesAsManyBits) {
   EXPECT_TRUE(findings[1].is_right());
   EXPECT_TRUE(findings[1].has_unknown_order);
   EXPECT_EQ(findings[1].coarse_cores, "Hopper FP8");
+
+  // A factor of as small an effect is a mistake.
+  for (float& value : split.floats["output"].values) {
+    value = formats::RoundToBf16(value * 1.002F);
+  }
+  EXPECT_FALSE(CheckBeside(chain, split, "fp8_rowwise")[1].is_right());
 }
 
 TEST(SickLane, OfTheLastBitIsNoUnknownOrder) {

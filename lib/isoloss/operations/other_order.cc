@@ -63,4 +63,42 @@ bool MayHaveOtherOrder(const Product& product, const Deviations& deviations,
                 static_cast<double>(rows * columns / residues));
 }
 
+// The slope of found - exact over exact results is fitted. An instruction cuts
+// the running sum off by half a unit on the average, and by one unit at most:
+// 2^-fraction_bits of a sum that does not shrink. Products are cut off toward
+// zero in either direction. The error of a fitted slope has a deviation of
+// sigma / sqrt(sum of squares), and four of them are allowed.
+bool ShrinksAsCutsDo(const Product& product,
+                     const kernels::Accumulator& accumulator) {
+  double squares = 0.0;
+  double products = 0.0;
+  double errors = 0.0;
+  double count = 0.0;
+  Product plain = product;
+  plain.arithmetic = {};
+  ForEachSum(plain,
+             [&](size_t row, size_t column, const oracle::Estimate& sum) {
+               const double error =
+                   static_cast<double>(product.output(row, column)) - sum.exact;
+               squares += sum.exact * sum.exact;
+               products += sum.exact * error;
+               errors += error * error;
+               count += 1.0;
+             });
+  if (!(squares > 0.0)) return false;
+  const double slope = products / squares;
+  const double variance = (errors - slope * products) / count / squares;
+  const double margin = 4.0 * std::sqrt(std::max(variance, 0.0));
+  const Side& left = product.groups.front().left;
+  size_t depth = 0;
+  for (const ProductGroup& group : product.groups) {
+    const auto& values = group.left.values;
+    depth = std::max(depth, left.down ? values.rows() : values.cols());
+  }
+  const double instructions =
+      static_cast<double>(depth / accumulator.steps + 1);
+  const double most = std::ldexp(instructions, -accumulator.fraction_bits);
+  return slope <= margin && slope >= -most - margin;
+}
+
 }  // namespace isoloss::operations

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "isoloss/kernels/accumulator.h"
 #include "isoloss/operations/deviations.h"
 #include "isoloss/operations/product.h"
 
@@ -13,5 +14,11 @@ namespace isoloss::operations {
 /// steps to be split. They must not differ in one bit alone.
 bool MayHaveOtherOrder(const Product& product, const Deviations& deviations,
                        const std::vector<bool>& wrong_rows);
+
+/// Returns whether results are no larger, on the average, than exact ones, and
+/// no smaller than cuts toward zero make them. Other small errors, such as a
+/// wrong factor, move the average.
+bool ShrinksAsCutsDo(const Product& product,
+                     const kernels::Accumulator& accumulator);
 
 }  // namespace isoloss::operations

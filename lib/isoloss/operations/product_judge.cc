@@ -52,9 +52,7 @@ class ProductJudge {
           !sums.of_others.empty() && finding.sums.empty();
       return finding;
     }
-    finding = Explained(std::move(finding), sums);
-    if (finding.is_right() || IsExplained(finding)) return finding;
-    return InOtherOrder(sums).value_or(std::move(finding));
+    return Explained(std::move(finding), sums);
   }
 
  private:
@@ -151,6 +149,10 @@ class ProductJudge {
     std::optional<Finding> best;
     for (const Arithmetic& way : WaysOf(sums)) {
       if (has_one_bit && !way.has_bits()) continue;
+      // Under FP32 sums a mistake may explain a few elements by chance.
+      if (way == product_.arithmetic) {
+        if (auto other = InOtherOrder(sums)) return *other;
+      }
       Finding tried = finding.sums == (way.has_bits() ? way.Text() : "")
                           ? finding
                           : Compared(way);
@@ -165,7 +167,13 @@ class ProductJudge {
       }
       if (IsExplained(*best)) break;
     }
-    if (LeftBy(*best) > 0) AddPattern(*best);
+    if (LeftBy(*best) > 0) {
+      // A product with its own adder has no trial under FP32 sums.
+      if (sums.arithmetic.has_bits()) {
+        if (auto other = InOtherOrder(sums)) return *other;
+      }
+      AddPattern(*best);
+    }
     return *best;
   }
 
@@ -229,7 +237,9 @@ class ProductJudge {
       }
       if (other.is_coarse()) coarse = other.accumulation.accumulator;
     }
-    if (coarse == nullptr) return std::nullopt;
+    if (coarse == nullptr || !ShrinksAsCutsDo(product_, *coarse)) {
+      return std::nullopt;
+    }
     Product product = product_;
     product.arithmetic = {};
     product.loses_bits = true;
