@@ -86,12 +86,7 @@ void FusedSums(const FusedProduct& product, Matrix<float>& sums) {
   }
   for (size_t i = 0; i < sums.rows(); ++i) {
     for (size_t j = 0; j < sums.cols(); ++j) {
-      float sum = 0.0f;
-      for (size_t k = product.begin; k < product.end;
-           k += product.accumulator.steps) {
-        sum = product.Add(sum, i, j, k);
-      }
-      sums(i, j) = sum;
+      sums(i, j) = product.Sum(i, j);
     }
   }
 }

@@ -36,6 +36,14 @@ struct FusedProduct {
     return FusedSum(accumulator, sum, a.From(first + i, k), b.From(j, k),
                     std::min(accumulator.steps, end - k));
   }
+  /// Returns one sum, instruction by instruction from +0.
+  float Sum(size_t i, size_t j) const {
+    float sum = 0.0f;
+    for (size_t k = begin; k < end; k += accumulator.steps) {
+      sum = Add(sum, i, j, k);
+    }
+    return sum;
+  }
 };
 
 /// Computes sums(i, j), instruction by instruction from +0. If the accumulator

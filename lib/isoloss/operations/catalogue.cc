@@ -110,7 +110,7 @@ bool TwiceAlongOneAxis(Side& side) {
   if (side.before || side.change != nullptr) return false;
   const std::optional<ScalarTensor> once = Quantized(side);
   if (!once) return false;
-  const size_t cols = side.down ? side.values.rows() : side.values.cols();
+  const size_t cols = side.depth();
   Matrix<float> values = oracle::ScalarDequantize(*once, cols);
   side.Own(side.down ? Transposed(values.view()) : std::move(values));
   return true;

@@ -33,8 +33,8 @@ bool MayHaveOtherOrder(const Product& product, const Deviations& deviations,
   size_t clean = 0;
   for (const ProductGroup& group : product.groups) {
     const Side& left = group.left;
-    const size_t count = left.down ? left.values.cols() : left.values.rows();
-    const size_t depth = left.down ? left.values.rows() : left.values.cols();
+    const size_t count = left.extent();
+    const size_t depth = left.depth();
     for (size_t i = 0; i < count; ++i) {
       const float* row = product.output.Row(group.first_row + i);
       const bool is_wrong = Marks(wrong_rows, group.first_row + i);
@@ -89,11 +89,9 @@ bool ShrinksAsCutsDo(const Product& product,
   const double slope = products / squares;
   const double variance = (errors - slope * products) / count / squares;
   const double margin = 4.0 * std::sqrt(std::max(variance, 0.0));
-  const Side& left = product.groups.front().left;
   size_t depth = 0;
   for (const ProductGroup& group : product.groups) {
-    const auto& values = group.left.values;
-    depth = std::max(depth, left.down ? values.rows() : values.cols());
+    depth = std::max(depth, group.left.depth());
   }
   const double instructions =
       static_cast<double>(depth / accumulator.steps + 1);

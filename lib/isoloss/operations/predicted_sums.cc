@@ -12,14 +12,10 @@
 namespace isoloss::operations {
 namespace {
 
-size_t DepthOf(const Side& side) {
-  return side.down ? side.values.rows() : side.values.cols();
-}
-
 bool HasScalesOfPieces(const Side& side) {
   return side.quantization && side.quantization->scales_sums() &&
          side.quantization->cell.cols != 0 &&
-         side.quantization->cell.cols < DepthOf(side);
+         side.quantization->cell.cols < side.depth();
 }
 
 bool HasFp32Scales(const Side& side) {
@@ -75,7 +71,7 @@ PredictedSums::PredictedSums(const ProductGroup& group,
   pieces_ =
       oracle::PiecesOf(of(group.left), of(group.right),
                        scales_pieces ? arithmetic.accumulation.interval : 0, {},
-                       DepthOf(group.left));
+                       group.left.depth());
   const kernels::Accumulator& accumulator =
       *arithmetic.accumulation.accumulator;
   auto left = Prepared(group.left, pieces_, accumulator);
@@ -168,13 +164,9 @@ std::vector<float> PredictedSums::PartsAt(size_t row, size_t col) const {
       *arithmetic_.accumulation.accumulator;
   std::vector<float> sums;
   for (const Chain& chain : chains_) {
-    float sum = 0.0f;
-    const kernels::FusedProduct product = {a_,          row,       b_,
-                                           chain.begin, chain.end, accumulator};
-    for (size_t k = chain.begin; k < chain.end; k += accumulator.steps) {
-      sum = product.Add(sum, 0, col, k);
-    }
-    sums.push_back(sum);
+    sums.push_back(
+        kernels::FusedProduct{a_, row, b_, chain.begin, chain.end, accumulator}
+            .Sum(0, col));
   }
   return Parts(row, col, sums);
 }

@@ -24,7 +24,7 @@ using oracle::ScalarTensor;
 bool MakeChange(Side& side) {
   const std::optional<ScalarTensor> tensor = Quantized(side);
   if (!tensor) return false;
-  const size_t cols = side.down ? side.values.rows() : side.values.cols();
+  const size_t cols = side.depth();
   Matrix<float> values = oracle::ScalarDequantize(*tensor, cols);
   side.Own(side.down ? Transposed(values.view()) : std::move(values));
   side.quantization.reset();
@@ -105,7 +105,7 @@ void CompareCut(const Product& product, const ProductGroup& group,
                 Comparison& comparison) {
   const ScalarOperand left = OperandOf(group.left);
   const ScalarOperand right = OperandOf(group.right);
-  const size_t depth = left.down ? left.values.rows() : left.values.cols();
+  const size_t depth = group.left.depth();
   const oracle::ScalarPieces pieces = oracle::PiecesOf(
       left.quantization, right.quantization, product.sum_steps, {}, depth);
   const oracle::PreparedSide a = PrepareSide(left, pieces, nullptr);
@@ -171,7 +171,7 @@ void ForEachEstimate(const Product& product, const ProductGroup& group,
   precision::GemmPrecision precision;
   precision.accumulation = product.arithmetic.accumulation;
   const ScalarOperand left = OperandOf(group.left);
-  const size_t depth = left.down ? left.values.rows() : left.values.cols();
+  const size_t depth = group.left.depth();
   const ScalarProduct sums(left, OperandOf(group.right), precision);
   sums.ForEach([&](size_t i, size_t j, const Estimate& dot) {
     const size_t row = group.first_row + i;

@@ -42,6 +42,9 @@ struct Side {
   /// If `values` is no tensor of the file, it refers to this matrix.
   std::shared_ptr<const Matrix<float>> owned = {};
 
+  /// Returns the operand's rows, and its steps along the contraction.
+  size_t extent() const { return down ? values.cols() : values.rows(); }
+  size_t depth() const { return down ? values.rows() : values.cols(); }
   void Own(Matrix<float> matrix);
 };
 

@@ -58,14 +58,10 @@ bool HasIndependentRows(const Side& side, size_t window) {
            window % quantization->cell.rows == 0));
 }
 
-size_t OperandRows(const Side& side) {
-  return side.down ? side.values.cols() : side.values.rows();
-}
-
 /// Cuts an operand to the window around row `place`. Returns its first row.
 size_t Cut(Side& side, size_t place, size_t window) {
   const size_t first = place / window * window;
-  const size_t count = std::min(window, OperandRows(side) - first);
+  const size_t count = std::min(window, side.extent() - first);
   const auto cut = [&](const MatrixView<const float>& values) {
     return side.down ? values.Cols(first, count) : values.Rows(first, count);
   };
@@ -83,8 +79,7 @@ std::shared_ptr<const Sample> SampleOf(const Product& product,
   const auto row = static_cast<size_t>(worst.worst_row);
   const ProductGroup* group = nullptr;
   for (const ProductGroup& each : product.groups) {
-    if (each.first_row <= row &&
-        row - each.first_row < OperandRows(each.left)) {
+    if (each.first_row <= row && row - each.first_row < each.left.extent()) {
       group = &each;
     }
   }
@@ -105,9 +100,8 @@ std::shared_ptr<const Sample> SampleOf(const Product& product,
   const size_t first = Cut(cut.left, row - group->first_row, window);
   const size_t column =
       Cut(cut.right, static_cast<size_t>(worst.worst_column), window);
-  part.output =
-      product.output.Rows(group->first_row + first, OperandRows(cut.left))
-          .Cols(column, OperandRows(cut.right));
+  part.output = product.output.Rows(group->first_row + first, cut.left.extent())
+                    .Cols(column, cut.right.extent());
   if (part.bias != nullptr) part.bias += column;
   cut.first_row = 0;
   const auto comparison = Compare(part);
