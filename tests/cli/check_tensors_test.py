@@ -238,10 +238,18 @@ class CheckTensors(ProgramTest):
         self.assertIn("Not taken as quantised (not included; 1 of 2 linear modules):", text)
         self.assertIn("1 of 2 linear modules were not taken as", text)
         self.assertEqual(shown["modules"], [
-            {"module": "layers.0.attention.wq", "quantized": False, "reason": "not included"},
-            {"module": "layers.0.mlp.fc1", "quantized": True, "reason": "included by `fc1`"}])
+            {"module": "layers.0.attention.wq", "quantized": False, "is_named": False,
+             "reason": "not included"},
+            {"module": "layers.0.mlp.fc1", "quantized": True, "is_named": True,
+             "reason": "included by `fc1`"}])
         self.assertIn("--include `layers` matches 2 modules", both)
         self.assertNotIn("Not taken", both)
+
+        audited = self.check("modules.toml", "--audit", code=PASS)
+        self.assertIn("quantised, grid", audited)
+        unnamed = self.check("modules.toml", "--expect", "recipe", code=FAIL)
+        self.assertIn("layers.0.mlp.fc1: no pattern names this module", " ".join(unnamed.split()))
+        self.check("modules.toml", "--expect", "recipe", "--exclude", "fc1", code=PASS)
 
     def test_files_elsewhere_are_not_opened(self):
         self.write("outside.toml", MAPPING.format(rows="../right"))

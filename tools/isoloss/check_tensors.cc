@@ -26,6 +26,7 @@ struct CheckTensorsArguments {
   inspection::CheckTensorsRequest request;
   std::filesystem::path out;
   std::string sums = "found";
+  std::string expect;
   bool all = false;
   bool json = false;
 };
@@ -91,6 +92,19 @@ Json OpenPointsJson(const inspection::CheckedTensors& checked) {
   return json;
 }
 
+Json AuditJson(const operations::ModuleAudit& audit) {
+  Json json = Json::object();
+  for (const precision::GemmRole role : precision::kGemmRoles) {
+    const operations::ProductAudit& product =
+        audit.products[static_cast<size_t>(role)];
+    json[std::string(GemmRoleName(role))] = {
+        {"expected", product.is_expected},
+        {"found", inspection::AuditName(audit, role)},
+        {"evidence", inspection::EvidenceName(product.evidence)}};
+  }
+  return json;
+}
+
 Json CheckedJson(const inspection::CheckedTensors& checked, ExitCode code) {
   Json json{{"outcome", code == ExitCode::kPass   ? "PASS"
                         : code == ExitCode::kFail ? "FAIL"
@@ -107,8 +121,14 @@ Json CheckedJson(const inspection::CheckedTensors& checked, ExitCode code) {
   for (const operations::ModuleChoice& choice : checked.modules) {
     json["modules"].push_back({{"module", choice.module},
                                {"quantized", choice.quantized},
+                               {"is_named", choice.is_named},
                                {"reason", choice.reason}});
   }
+  // Both lists have all linear modules, by name.
+  for (size_t i = 0; i < checked.audits.size(); ++i) {
+    json["modules"][i]["products"] = AuditJson(checked.audits[i]);
+  }
+  if (!checked.audits.empty()) json["unexpected"] = checked.unexpected;
   return json;
 }
 
@@ -116,6 +136,7 @@ ExitCode CheckTensors(const CheckTensorsArguments& arguments) {
   Executor executor(AvailableProcessors());
   inspection::CheckTensorsRequest request = arguments.request;
   request.options.demands_fp32 = arguments.sums == "fp32";
+  request.expects_recipe = !arguments.expect.empty();
   report::Heartbeat heartbeat;
   request.options.progress = [&](const char* what, size_t done, size_t all) {
     heartbeat.Set(fmt::format("check-tensors: {} of {} {}", done, all, what));
@@ -161,6 +182,13 @@ Action DeclareCheckTensors(CLI::App& app) {
             "repeatable")
       .Repeatable()
       .TypeName("PATTERN");
+  AddFlag(app, "--audit", request.audits,
+          "Say of each linear module in which products it was quantised, how "
+          "that is known, and which pattern decided");
+  AddOption(app, "--expect", arguments->expect,
+            "Audit, and fail if a module is not as the recipe says, or if no "
+            "pattern names it")
+      .OneOf({"recipe"});
   AddOption(app, "--sums", arguments->sums,
             "How products were added up. found: by the tensor cores whose bits "
             "the results have, if there are any. fp32: in FP32, in some order")

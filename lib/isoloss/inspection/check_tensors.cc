@@ -75,7 +75,8 @@ std::vector<NonFiniteTensor> NonFiniteOf(
 system::ExitCode CheckedTensors::Outcome() const {
   const bool has_bad_state = std::ranges::any_of(
       non_finite, [](const auto& found) { return found.is_state_after(); });
-  if (wrong() > 0 || has_bad_state) return system::ExitCode::kFail;
+  if (wrong() > 0 || has_bad_state || !unexpected.empty())
+    return system::ExitCode::kFail;
   return is_complete() ? system::ExitCode::kPass
                        : system::ExitCode::kInconclusive;
 }
@@ -125,6 +126,13 @@ CheckedTensors CheckTensors(const CheckTensorsRequest& request,
                                             request.options);
     checked.modules = modules.all();
     checked.pattern_remarks = modules.remarks();
+  }
+  if (request.audits || request.expects_recipe) {
+    checked.audits = operations::AuditModules(checked.files, checked.recipe,
+                                              request.options);
+    if (request.expects_recipe) {
+      checked.unexpected = UnexpectedModules(checked.audits);
+    }
   }
   return checked;
 }

@@ -6,10 +6,12 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "isoloss/base/executor.h"
 #include "isoloss/document/chart.h"
+#include "isoloss/operations/audit.h"
 #include "isoloss/operations/check.h"
 #include "isoloss/precision/recipe.h"
 #include "isoloss/runlog/probe_log.h"
@@ -23,6 +25,10 @@ struct CheckTensorsRequest {
   /// The probe log takes these, instead of what the files say.
   std::string arm;
   std::optional<int64_t> seed;
+  /// Modules are audited.
+  bool audits = false;
+  /// Audited modules must be as the recipe says, and named by a pattern.
+  bool expects_recipe = false;
   operations::CheckOptions options;
 };
 
@@ -51,6 +57,10 @@ struct CheckedTensors {
   std::vector<operations::ModuleChoice> modules = {};
   /// These are sentences about the patterns that chose the modules.
   std::vector<std::string> pattern_remarks = {};
+  /// They tell of each linear module how it was computed, if that was asked.
+  std::vector<operations::ModuleAudit> audits = {};
+  /// Sentences name audited modules that are not as expected.
+  std::vector<std::string> unexpected = {};
 
   /// Returns whether bits of any product were predicted.
   bool has_known_sums() const;
@@ -59,9 +69,10 @@ struct CheckedTensors {
   int64_t not_finite() const;  ///< tensors that were to be finite
   /// Returns whether nothing but differing elements could forbid a PASS.
   bool is_complete() const;
-  /// Returns FAIL if elements differ, or if a parameter or moment is not finite
-  /// after its step. Returns INCONCLUSIVE if nothing was compared, an input or
-  /// result is not finite, or an open point forbids a PASS.
+  /// Returns FAIL if elements differ, a parameter or moment is not finite after
+  /// its step, or a module is not as expected. Returns INCONCLUSIVE if nothing
+  /// was compared, an input or result is not finite, or an open point forbids a
+  /// PASS.
   system::ExitCode Outcome() const;
 };
 
@@ -79,6 +90,22 @@ runlog::ProbeLog ProbeLogOf(const CheckedTensors& checked,
 /// Describes the finding on one tensor in whole sentences; "" if the tensor is
 /// right.
 std::string Sentences(const operations::Finding& finding);
+
+/// Names a product's quantised operands, such as "quantised" or "x only".
+std::string AuditName(const operations::ModuleAudit& audit,
+                      precision::GemmRole role);
+/// Names the evidence of a product: "results", "codes", "grid" or "declared".
+std::string_view EvidenceName(operations::AuditEvidence evidence);
+
+/// Lists audited modules that are not as the recipe says, or that no pattern
+/// names, in whole sentences.
+std::vector<std::string> UnexpectedModules(
+    const std::vector<operations::ModuleAudit>& audits);
+
+/// Prints a table of the audited modules. Modules that differ by numbers in
+/// their names alone share a row.
+std::string RenderAudit(const CheckedTensors& checked,
+                        const document::TextStyle& style);
 
 /// Prints a table of the tensors with elements that differ, each with what
 /// explains them, and a summary. With `all` the tensors that are right come

@@ -119,6 +119,12 @@ std::string ModulesText(const CheckedTensors& checked,
                            0, 2, style) +
             "\n";
   }
+  return text;
+}
+
+std::string RemarksText(const CheckedTensors& checked,
+                        const document::TextStyle& style) {
+  std::string text;
   for (const std::string& remark : checked.pattern_remarks) {
     text += document::Wrap(remark, 0, 2, style) + "\n";
   }
@@ -172,6 +178,13 @@ std::string SummaryOf(const CheckedTensors& checked) {
   if (open > 0) {
     reasons += fmt::format("{}{} point{} open.", reasons.empty() ? "" : " ",
                            open, open == 1 ? " is" : "s are");
+  }
+  if (!checked.unexpected.empty()) {
+    reasons +=
+        fmt::format("{}{} finding{} of the audit {} not as expected.",
+                    reasons.empty() ? "" : " ", checked.unexpected.size(),
+                    checked.unexpected.size() == 1 ? "" : "s",
+                    checked.unexpected.size() == 1 ? "is" : "are");
   }
   if (!reasons.empty() && checked.wrong() == 0) {
     return fmt::format(
@@ -382,7 +395,9 @@ std::string RenderChecked(const CheckedTensors& checked, bool all,
   }
   return SumsText(checked, style) + table + SickText(checked, style) +
          NonFiniteText(checked, style) + OpenText(checked, style) +
-         ModulesText(checked, style) +
+         (checked.audits.empty() ? ModulesText(checked, style)
+                                 : RenderAudit(checked, style)) +
+         RemarksText(checked, style) +
          document::Wrap(SummaryOf(checked) + LeftOutText(checked), 0, 0,
                         style) +
          "\n";

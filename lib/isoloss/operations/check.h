@@ -53,6 +53,8 @@ struct ModuleChoice {
   std::string module;
   bool quantized = false;
   std::string reason;  ///< "included by `attention`"
+  /// Some pattern decides; else the module is what the patterns leave over.
+  bool is_named = false;
   /// The recipe gives this module these formats.
   precision::LinearPrecision precision = {};
 };
@@ -70,13 +72,17 @@ class ModuleChoices {
   const ModuleChoice& Of(const Operation& operation) const;
   /// Choices are sorted by name.
   const std::vector<ModuleChoice>& all() const { return choices_; }
-  /// Each remark is a sentence about a pattern that matches several modules.
+  /// Decides by patterns alone, even if the module holds codes.
+  ModuleChoice ByPatterns(const std::string& module) const;
+  /// Each remark is a sentence about a pattern that matches several modules, or
+  /// parts of words.
   const std::vector<std::string>& remarks() const { return remarks_; }
 
  private:
   ModuleChoice Choose(const std::string& module, bool has_codes) const;
   void CheckPatterns(const char* option,
                      const std::vector<std::string>& patterns);
+  void RemarkOn(const char* whose, const std::string& pattern, bool is_option);
 
   const precision::Recipe& recipe_;
   const CheckOptions& options_;
