@@ -20,7 +20,8 @@ TYPES = {
     "linear": ((*_PRODUCT, "bias", *_OPERANDS), ()),
     "grouped_linear": ((*_PRODUCT, "group_ends", *_OPERANDS), ()),
     "router": (("logits", "scores", "bias", "expert_ids", "weights"),
-               ("top_k", "score_function", "normalize", "scale", "groups", "limited_groups")),
+               ("top_k", "score_function", "normalize", "scale", "groups", "limited_groups",
+                "dropped")),
     "dispatch": (("tokens", "source", "rows"), ()),
     "combine": (("rows", "source", "weights", "addend", "output"), ()),
     "adamw": (("parameter_before", "gradient", "exp_avg_before", "exp_avg_sq_before",
@@ -29,7 +30,7 @@ TYPES = {
     "loss": (("logits", "labels", "loss"), ("ignore_index",)),
 }
 _INTEGER_ATTRIBUTES = {"top_k", "normalize", "step", "groups", "limited_groups",
-                       "ignore_index"}
+                       "dropped", "ignore_index"}
 
 
 class OperationError(Exception):

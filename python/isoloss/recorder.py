@@ -174,6 +174,8 @@ class Recorder:
         if not self.dumping:
             return
         operation = operations.Operation(kind, module, place)
+        if dropped:
+            operation.attributes["dropped"] = int(dropped)
         if kind == "combine" and values.get("source") is None:
             # Row i is added to token i.
             values = {**values, "source": torch.arange(len(values["rows"]))}

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -172,6 +173,53 @@ TEST(OpenPoints, ReplicasHaveOneGradient) {
   for (float& value : constant.floats["parameter_before"].values) value = 1.0f;
   other.floats["parameter_before"] = constant.floats["parameter_before"];
   EXPECT_THAT(Points({File(1, {constant}), File(1, {other}, 1)}), IsEmpty());
+}
+
+TEST(OpenPoints, GradientsOfReplicasMayDifferByAFactor) {
+  const Operation update = Update("a.weight");
+  Operation other = update;
+  for (float& value : other.floats["gradient"].values) value *= 0.5f;
+  EXPECT_THAT(Points({File(1, {update}), File(1, {other}, 1)}),
+              ElementsAre(::testing::HasSubstr("One is 0.5 times the other")));
+}
+
+TEST(OpenPoints, ReplicasThatHavePartedAreAlikeAndShardsAreNot) {
+  const Operation update = Update("a.weight", {16, 32});
+  Operation parted = update;
+  parted.floats["parameter_before"].values[7] += 0.01f;
+  EXPECT_THAT(Points({File(1, {update}), File(1, {parted}, 1)}),
+              ElementsAre("!a.weight: ranks 0 and 1 have parameters that are "
+                          "alike, but not equal: replicas have parted before "
+                          "this step"));
+  Operation shard = update;
+  shard.floats["parameter_before"] = Random({16, 32}, "shard", "float32");
+  EXPECT_THAT(Points({File(1, {update}), File(1, {shard}, 1)}), IsEmpty());
+}
+
+TEST(OpenPoints, RowsOfExpertsAreThoseThatRoutersChose) {
+  Operation experts = test_support::GroupedInputs();
+  test_support::Compute(precision::RecipeByName("bf16"), experts);
+  Operation router = {.type = "router", .module = "router"};
+  const size_t tokens = test_support::kTokens / 2;
+  router.floats["scores"] = Random({tokens, 4}, "scores");
+  router.floats["scores"].type = "float32";
+  router.integers["expert_ids"] = {.extent = {tokens, 2},
+                                   .values = std::vector<int64_t>(2 * tokens)};
+  const auto points = [&] { return Points({File(1, {router, experts})}); };
+  EXPECT_THAT(points(), IsEmpty());
+
+  // Padding is zero; a token that was lost leaves a row of zeros, too.
+  auto& x = experts.floats["x"].values;
+  std::fill_n(x.begin(), test_support::kIn, 0.0f);
+  EXPECT_THAT(points(), ElementsAre(::testing::HasSubstr(
+                            "have 63 rows that are not zero, but routers "
+                            "chose 64: tokens were dropped")));
+  router.numbers["dropped"] = 1;
+  EXPECT_THAT(points(), IsEmpty());
+
+  OperationFile half = File(1, {router, experts});
+  half.ranks = 2;
+  EXPECT_THAT(Points({half}), IsEmpty());
 }
 
 }  // namespace

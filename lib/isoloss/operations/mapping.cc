@@ -46,8 +46,9 @@ constexpr const char* kOperands[] = {"fprop_x", "fprop_w",  "dgrad_dy",
                                      "dgrad_w", "wgrad_dy", "wgrad_x"};
 constexpr const char* kReals[] = {"scale", "lr",  "beta1",
                                   "beta2", "eps", "weight_decay"};
-constexpr const char* kWholes[] = {"top_k",  "normalize",      "step",
-                                   "groups", "limited_groups", "ignore_index"};
+constexpr const char* kWholes[] = {"top_k",       "normalize",      "step",
+                                   "groups",      "limited_groups", "dropped",
+                                   "ignore_index"};
 
 class MappingReader {
  public:

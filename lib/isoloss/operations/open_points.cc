@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <set>
 #include <sstream>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "isoloss/operations/check.h"
+#include "isoloss/operations/rank_points.h"
 
 namespace isoloss::operations {
 namespace {
@@ -300,9 +302,12 @@ class OpenPoints {
           continue;
         }
         Add(f, operation.module,
-            fmt::format("ranks {} and {} have equal parameters, but other "
-                        "gradients: replicas part here",
-                        files_[place->second.first].rank, files_[f].rank),
+            fmt::format(
+                "ranks {} and {} have equal parameters, but other "
+                "gradients: replicas part here{}",
+                files_[place->second.first].rank, files_[f].rank,
+                GradientDifference(*operation.Find("gradient"),
+                                   *place->second.second->Find("gradient"))),
             true);
       }
     }
@@ -320,7 +325,9 @@ class OpenPoints {
 }  // namespace
 
 std::vector<OpenPoint> OpenPointsOf(const std::vector<OperationFile>& files) {
-  return OpenPoints(files).Find();
+  std::vector<OpenPoint> points = OpenPoints(files).Find();
+  std::ranges::move(RankPointsOf(files), std::back_inserter(points));
+  return points;
 }
 
 }  // namespace isoloss::operations
