@@ -1,3 +1,5 @@
+// Reads tables with named columns: W&B's exports, Lightning's metrics.csv,
+// TensorBoard's downloads, and any other table with a step and numbers.
 #include "isoloss/foreign/csv.h"
 
 #include <fmt/format.h>
@@ -13,6 +15,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
 #include "isoloss/foreign/csv_rows.h"
+#include "isoloss/foreign/format.h"
 #include "isoloss/foreign/table_names.h"
 #include "isoloss/foreign/text.h"
 
@@ -431,10 +434,16 @@ std::vector<std::string> NotesOnCopies(const Names& names) {
   return notes;
 }
 
-}  // namespace
-
-std::vector<ForeignRun> ReadCsv(std::string_view text,
-                                std::string_view step_name) {
+/// Reads CSV (RFC 4180) or a table with tabs or semicolons; the first line
+/// tells which. An empty cell is missing; a cell that is no number is left out.
+/// Between semicolons a number may have a comma in place of its point. A last
+/// row that a killed program has cut is dropped, and noted. The result is empty
+/// if the first line does not have a column that counts the steps.
+std::vector<ForeignRun> ReadTable(Source& log, std::string_view step_name) {
+  const std::string_view text = log.text();
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  // No table begins with a brace.
+  if (first == std::string_view::npos || text[first] == '{') return {};
   const char separator = SeparatorOf(FirstLine(text));
   CsvRows rows(text, separator);
   std::vector<std::string_view> cells;
@@ -461,6 +470,10 @@ std::vector<ForeignRun> ReadCsv(std::string_view text,
   }
   return std::move(columns.runs());
 }
+
+}  // namespace
+
+extern const Format kFormat_csv = {.name = "csv", .read = &ReadTable};
 
 std::vector<std::string> CsvColumns(std::string_view text) {
   CsvRows rows(text, SeparatorOf(FirstLine(text)));

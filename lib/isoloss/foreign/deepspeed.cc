@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "isoloss/foreign/line_format.h"
+#include "isoloss/foreign/format.h"
 #include "isoloss/foreign/text.h"
 
 namespace isoloss::foreign {
@@ -78,9 +78,7 @@ class DeepSpeedReader : public LineReader {
 
 }  // namespace
 
-extern const LineFormat kLineFormat_deepspeed = {
-    "deepspeed", "DeepSpeed's stdout", [] {
-      return std::unique_ptr<LineReader>(std::make_unique<DeepSpeedReader>());
-    }};
+extern const Format kFormat_deepspeed = {.name = "deepspeed",
+                                         .lines = &MakeReader<DeepSpeedReader>};
 
 }  // namespace isoloss::foreign

@@ -14,7 +14,7 @@
 #include <string>
 #include <utility>
 
-#include "isoloss/foreign/line_format.h"
+#include "isoloss/foreign/format.h"
 #include "isoloss/foreign/text.h"
 
 namespace isoloss::foreign {
@@ -225,11 +225,7 @@ class FieldsReader : public LineReader {
 
 }  // namespace
 
-extern const LineFormat kLineFormat_fields = {
-    "fields", "lines of a step and named numbers",
-    [] {
-      return std::unique_ptr<LineReader>(std::make_unique<FieldsReader>());
-    },
-    true};
+extern const Format kFormat_fields = {
+    .name = "fields", .lines = &MakeReader<FieldsReader>, .last_resort = true};
 
 }  // namespace isoloss::foreign

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "isoloss/base/error.h"
-#include "isoloss/foreign/line_format.h"
+#include "isoloss/foreign/format.h"
 #include "isoloss/foreign/text.h"
 
 namespace isoloss::foreign {
@@ -33,9 +33,7 @@ class HuggingFaceReader : public LineReader {
 
 }  // namespace
 
-extern const LineFormat kLineFormat_hugging_face_stdout = {
-    "hugging_face_stdout", "stdout of Hugging Face's Trainer", [] {
-      return std::unique_ptr<LineReader>(std::make_unique<HuggingFaceReader>());
-    }};
+extern const Format kFormat_hugging_face_stdout = {
+    .name = "hugging_face_stdout", .lines = &MakeReader<HuggingFaceReader>};
 
 }  // namespace isoloss::foreign

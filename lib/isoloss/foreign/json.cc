@@ -13,7 +13,7 @@
 namespace isoloss::foreign {
 namespace {
 
-constexpr std::string_view kWords[] = {"NaN", "-Infinity", "Infinity"};
+constexpr std::string_view kNonFiniteWords[] = {"NaN", "-Infinity", "Infinity"};
 
 /// A text that is parsed at once has at most this many; each takes 100 bytes.
 constexpr size_t kMostJsonValues = 16'000'000;
@@ -82,7 +82,7 @@ std::string QuoteNonFinite(std::string_view text) {
     if (c == '"') in_string = !in_string;
     std::string_view word;
     if (!in_string && (c == 'N' || c == '-' || c == 'I')) {
-      for (const std::string_view known : kWords) {
+      for (const std::string_view known : kNonFiniteWords) {
         if (text.substr(i).starts_with(known)) word = known;
       }
     }
@@ -102,7 +102,7 @@ std::string WithoutNonFinite(std::string_view text) {
   std::string copy = QuoteNonFinite(text);
   if (copy.size() == text.size()) return copy;
   copy = text;
-  for (const std::string_view word : kWords) {
+  for (const std::string_view word : kNonFiniteWords) {
     for (size_t at = copy.find(word); at != std::string::npos;
          at = copy.find(word, at + 1)) {
       copy.replace(at, word.size(), "0" + std::string(word.size() - 1, ' '));

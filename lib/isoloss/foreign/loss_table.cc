@@ -3,7 +3,7 @@
 // scripts/loss_compare.py. Lines that begin with # are comments.
 #include <memory>
 
-#include "isoloss/foreign/line_format.h"
+#include "isoloss/foreign/format.h"
 #include "isoloss/foreign/text.h"
 
 namespace isoloss::foreign {
@@ -55,9 +55,7 @@ class LossTableReader : public LineReader {
 
 }  // namespace
 
-extern const LineFormat kLineFormat_loss_table = {
-    "loss_table", "a table of step, loss and gradient norm", [] {
-      return std::unique_ptr<LineReader>(std::make_unique<LossTableReader>());
-    }};
+extern const Format kFormat_loss_table = {
+    .name = "loss_table", .lines = &MakeReader<LossTableReader>};
 
 }  // namespace isoloss::foreign

@@ -11,7 +11,7 @@
 #include <string>
 #include <utility>
 
-#include "isoloss/foreign/line_format.h"
+#include "isoloss/foreign/format.h"
 #include "isoloss/foreign/text.h"
 
 namespace isoloss::foreign {
@@ -182,9 +182,7 @@ class MegatronReader : public LineReader {
 
 }  // namespace
 
-extern const LineFormat kLineFormat_megatron = {
-    "megatron", "Megatron-LM's stdout", [] {
-      return std::unique_ptr<LineReader>(std::make_unique<MegatronReader>());
-    }};
+extern const Format kFormat_megatron = {.name = "megatron",
+                                        .lines = &MakeReader<MegatronReader>};
 
 }  // namespace isoloss::foreign

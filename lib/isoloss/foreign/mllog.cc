@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "isoloss/base/error.h"
+#include "isoloss/foreign/format.h"
 #include "isoloss/foreign/json.h"
-#include "isoloss/foreign/line_format.h"
 #include "isoloss/foreign/text.h"
 
 namespace isoloss::foreign {
@@ -219,9 +219,7 @@ class MlLogReader : public LineReader {
 
 }  // namespace
 
-extern const LineFormat kLineFormat_mllog = {
-    "mllog", "an MLPerf log", [] {
-      return std::unique_ptr<LineReader>(std::make_unique<MlLogReader>());
-    }};
+extern const Format kFormat_mllog = {.name = "mllog",
+                                     .lines = &MakeReader<MlLogReader>};
 
 }  // namespace isoloss::foreign

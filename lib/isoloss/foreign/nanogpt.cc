@@ -17,7 +17,7 @@
 #include <memory>
 #include <string>
 
-#include "isoloss/foreign/line_format.h"
+#include "isoloss/foreign/format.h"
 #include "isoloss/foreign/text.h"
 
 namespace isoloss::foreign {
@@ -203,9 +203,7 @@ class NanoGptReader : public LineReader {
 
 }  // namespace
 
-extern const LineFormat kLineFormat_nanogpt = {
-    "nanogpt", "text as of nanoGPT, llama2.c, llm.c or modded-nanogpt", [] {
-      return std::unique_ptr<LineReader>(std::make_unique<NanoGptReader>());
-    }};
+extern const Format kFormat_nanogpt = {.name = "nanogpt",
+                                       .lines = &MakeReader<NanoGptReader>};
 
 }  // namespace isoloss::foreign

@@ -7,11 +7,9 @@
 
 #include "isoloss/foreign/foreign_run.h"
 #include "isoloss/foreign/read_options.h"
+#include "isoloss/foreign/source.h"
 
 namespace isoloss::foreign {
-
-/// No text log of a training run is longer.
-inline constexpr size_t kMostLogBytes = size_t{512} << 20;
 
 /// Returns the runs of a log: one, or several of a chart; each has a series
 /// with values. Formats: docs/import.md. If `options` name a loss, that series
@@ -22,10 +20,13 @@ inline constexpr size_t kMostLogBytes = size_t{512} << 20;
 std::vector<ForeignRun> ParseLog(std::string_view content,
                                  const ReadOptions& options = {});
 
-/// Reads a file, or a folder of event files (ReadEventFolder), as ParseLog
-/// does.
+/// Reads a file, or a folder of a program, as ParseLog does.
 /// Errors   as ParseLog, with the name; IoError if it can't be read.
 std::vector<ForeignRun> ReadLog(const std::filesystem::path& path,
                                 const ReadOptions& options = {});
+
+/// Returns whether another program wrote the folder as a log. A folder with run
+/// logs belongs to isoloss.
+bool IsLogFolder(const std::filesystem::path& folder);
 
 }  // namespace isoloss::foreign

@@ -91,7 +91,8 @@ void RefuseBinary(std::string_view content) {
              zero + 1);
 }
 
-void RefuseUnknown(std::string_view content, std::string_view step_name) {
+void RefuseUnknown(Source& log, std::string_view step_name) {
+  const std::string_view content = log.text();
   if (content.find_first_not_of(" \t\r\n") == std::string_view::npos) {
     ThrowError(ErrorKind::kFormat,
                "{} bytes hold no value: the file is empty, but a log has a "
@@ -103,6 +104,16 @@ void RefuseUnknown(std::string_view content, std::string_view step_name) {
     if (!fault.empty()) {
       ThrowError(ErrorKind::kFormat, "the file begins as JSON, but {}.", fault);
     }
+  }
+  if (log.json().is_object()) {
+    ThrowError(
+        ErrorKind::kFormat,
+        "the file is a JSON object with {} keys, but none of the layouts "
+        "that hold a loss: trainer_state.json (log_history), golden "
+        "values of Megatron (metrics with values, or steps with lm loss), "
+        "MLPerf's reference convergence points. Give the log of a "
+        "training run.",
+        log.json().size());
   }
   RefuseTable(CsvColumns(content), step_name);
   if (IsNamelessCsv(content)) {

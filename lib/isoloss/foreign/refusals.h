@@ -3,6 +3,8 @@
 
 #include <string_view>
 
+#include "isoloss/foreign/source.h"
+
 namespace isoloss::foreign {
 
 /// Text from Windows may begin with these bytes.
@@ -15,7 +17,6 @@ void RefuseBinary(std::string_view content);
 
 /// Refuses text that no reader knows. `step_name` is that of ReadOptions.
 /// Errors   FormatError always.
-[[noreturn]] void RefuseUnknown(std::string_view content,
-                                std::string_view step_name);
+[[noreturn]] void RefuseUnknown(Source& log, std::string_view step_name);
 
 }  // namespace isoloss::foreign

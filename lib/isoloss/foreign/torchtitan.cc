@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "isoloss/foreign/line_format.h"
+#include "isoloss/foreign/format.h"
 #include "isoloss/foreign/text.h"
 
 namespace isoloss::foreign {
@@ -66,9 +66,7 @@ class TorchTitanReader : public LineReader {
 
 }  // namespace
 
-extern const LineFormat kLineFormat_torchtitan = {
-    "torchtitan", "torchtitan's stdout", [] {
-      return std::unique_ptr<LineReader>(std::make_unique<TorchTitanReader>());
-    }};
+extern const Format kFormat_torchtitan = {
+    .name = "torchtitan", .lines = &MakeReader<TorchTitanReader>};
 
 }  // namespace isoloss::foreign

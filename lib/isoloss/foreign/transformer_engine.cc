@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "isoloss/foreign/line_format.h"
+#include "isoloss/foreign/format.h"
 #include "isoloss/foreign/text.h"
 
 namespace isoloss::foreign {
@@ -41,11 +41,8 @@ class TransformerEngineReader : public LineReader {
 
 }  // namespace
 
-extern const LineFormat kLineFormat_transformer_engine = {
-    "transformer_engine", "statistics of Transformer Engine's debug features",
-    [] {
-      return std::unique_ptr<LineReader>(
-          std::make_unique<TransformerEngineReader>());
-    }};
+extern const Format kFormat_transformer_engine = {
+    .name = "transformer_engine",
+    .lines = &MakeReader<TransformerEngineReader>};
 
 }  // namespace isoloss::foreign

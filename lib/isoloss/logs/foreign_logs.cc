@@ -46,19 +46,6 @@ bool BeginsAsHdf5(const fs::path& file) {
   return std::string_view(head.data(), head.size()) == kSignature;
 }
 
-/// TensorBoard has such folders. A folder with run logs belongs to isoloss.
-bool IsEventFolder(const fs::path& folder) {
-  std::error_code error;
-  bool events = false;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error)) {
-    if (entry->path().extension() == ".h5") return false;
-    const std::string name = entry->path().filename().string();
-    events = events || name.find(".tfevents.") != std::string::npos;
-  }
-  return events;
-}
-
 std::vector<compare::Run*> ForeignOf(std::span<compare::Run> runs) {
   std::vector<compare::Run*> foreign;
   for (compare::Run& run : runs) {
@@ -214,7 +201,7 @@ ArmPath SplitArm(const fs::path& given) {
 
 bool IsForeignLog(const fs::path& path) {
   std::error_code error;
-  if (fs::is_directory(path, error)) return IsEventFolder(path);
+  if (fs::is_directory(path, error)) return foreign::IsLogFolder(path);
   if (!fs::is_regular_file(path, error)) return false;
   const fs::path extension = path.extension();
   return extension != ".h5" && extension != ".journal" && !IsJournal(path) &&

@@ -1,5 +1,4 @@
-#include "isoloss/foreign/event_runs.h"
-
+// Makes runs of TensorBoard's event files.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,6 +9,8 @@
 #include <vector>
 
 #include "isoloss/base/error.h"
+#include "isoloss/foreign/event_file.h"
+#include "isoloss/foreign/format.h"
 
 namespace isoloss::foreign {
 namespace {
@@ -48,8 +49,34 @@ std::vector<fs::path> Entries(const fs::path& folder, bool folders) {
   return found;
 }
 
-}  // namespace
+/// Returns the event files of a folder, in the order of their names, which
+/// begin with the time of the start. If the folder has no event file of its
+/// own, those of folders in it count that are named by the time of a start
+/// (20260503-0200): torchtitan makes such a folder for each start. Links are
+/// not followed.
+std::vector<fs::path> EventFilesIn(const fs::path& folder) {
+  std::vector<fs::path> paths = Entries(folder, false);
+  if (!paths.empty()) return paths;
+  for (const fs::path& start : Entries(folder, true)) {
+    std::ranges::move(Entries(start, false), std::back_inserter(paths));
+  }
+  return paths;
+}
 
+bool HasEventFiles(const fs::path& folder) {
+  return !EventFilesIn(folder).empty();
+}
+
+EventFile ReadFolder(const fs::path& folder) {
+  std::vector<EventFile> files;
+  for (const fs::path& path : EventFilesIn(folder)) {
+    files.push_back(ReadEventFile(path));
+  }
+  return files.size() == 1 ? std::move(files.front()) : MergeEventFiles(files);
+}
+
+/// Makes a series for each tag. Values are FP32, so no digit was rounded away.
+/// Points with a negative step are left out, and noted.
 ForeignRun RunOfEvents(const EventFile& file) {
   ForeignRun run;
   run.format = "tensorboard";
@@ -74,23 +101,32 @@ ForeignRun RunOfEvents(const EventFile& file) {
   return run;
 }
 
-EventFile ReadEventFolder(const fs::path& folder) {
-  std::vector<fs::path> paths = Entries(folder, false);
-  if (paths.empty()) {
-    for (const fs::path& start : Entries(folder, true)) {
-      std::ranges::move(Entries(start, false), std::back_inserter(paths));
-    }
+std::vector<ForeignRun> ReadEvents(Source& log,
+                                   std::string_view /*step_name*/) {
+  EventFile file;
+  if (log.is_folder()) {
+    file = ReadFolder(log.path());
+  } else if (!LooksLikeEventFile(log.head())) {
+    return {};
+  } else {
+    file = log.path().empty() ? ParseEventFile(log.bytes(), "the log")
+                              : ReadEventFile(log.path());
   }
-  if (paths.empty()) {
-    ThrowError(ErrorKind::kConfig,
-               "{}: the folder holds 0 event files (NAME.tfevents.NAME), but "
-               "at least 1 is needed. Give the folder of one run, or its files "
-               "one by one.",
-               folder.string());
+  std::vector<ForeignRun> runs{RunOfEvents(file)};
+  if (std::ranges::any_of(runs[0].series, [](const Series& series) {
+        return !series.step.empty();
+      })) {
+    return runs;
   }
-  std::vector<EventFile> files;
-  for (const fs::path& path : paths) files.push_back(ReadEventFile(path));
-  return files.size() == 1 ? std::move(files.front()) : MergeEventFiles(files);
+  ThrowError(ErrorKind::kFormat,
+             "{} records of events hold no scalar, as of a run that logged "
+             "nothing. Give the event file of a training.",
+             file.records);
 }
+
+}  // namespace
+
+extern const Format kFormat_tensorboard = {
+    .name = "tensorboard", .read = &ReadEvents, .has_folder = &HasEventFiles};
 
 }  // namespace isoloss::foreign

@@ -1,0 +1,15 @@
+// Reads logs that programs print line by line.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "isoloss/foreign/foreign_run.h"
+
+namespace isoloss::foreign {
+
+/// Lets the formats, in turn, read each line. Returns the run of the format
+/// that knows most lines; empty if none knows one.
+std::vector<ForeignRun> ReadPrintedLog(std::string_view text);
+
+}  // namespace isoloss::foreign
