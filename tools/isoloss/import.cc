@@ -46,12 +46,13 @@ Action DeclareImport(CLI::App& app) {
   AddOption(
       app, "logs", arguments->logs,
       "Logs of other programs: text, CSV, JSON, JSON lines, event files of "
-      "TensorBoard or folders of them")
+      "TensorBoard, files of W&B or SwanLab, or folders of them or MLflow")
       .Required()
       .TypeName(kAnyFile);
   AddOption(app, "--step", arguments->names.step,
-            "Column or key that counts the steps, of tables (CSV, TSV, JSON "
-            "lines). Default: step, iteration, global_step and the like");
+            "Column, key or field that counts the steps, of tables (CSV, TSV, "
+            "JSON lines) and lines of fields. Default: step, iteration, "
+            "global_step and the like");
   AddOption(app, "--loss", arguments->names.loss,
             "Series that is the run's loss, of any log. Default: by the names "
             "that programs use. Of a chart, runs without it are left out");
@@ -59,9 +60,10 @@ Action DeclareImport(CLI::App& app) {
   Describe(app,
            "Show what logs of other programs hold: series, steps, digits, and "
            "what one must know before one compares them. The format is told by "
-           "the content: torchtitan, Megatron-LM, DeepSpeed, MLPerf, nanoGPT, "
-           "llm.c, TensorBoard, Hugging Face's trainer_state.json, Lightning, "
-           "W&B, or a table with a step. --step and --loss name what a table "
+           "the content: torchtitan, Megatron-LM, NeMo, MaxText, DeepSpeed, "
+           "OLMo, verl, MLPerf, nanoGPT and nanochat, llm.c, Hugging Face's "
+           "Trainer, Lightning, TensorBoard, W&B, SwanLab, MLflow, or a table "
+           "with a step. --step and --loss name what a table "
            "calls otherwise");
   return [arguments] { return Import(*arguments); };
 }

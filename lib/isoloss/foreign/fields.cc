@@ -10,11 +10,15 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "isoloss/foreign/format.h"
+#include "isoloss/foreign/line_rows.h"
+#include "isoloss/foreign/table_names.h"
 #include "isoloss/foreign/text.h"
 
 namespace isoloss::foreign {
@@ -28,6 +32,7 @@ constexpr size_t kMostNames = 1000;
 
 /// The step that a line counts divides the line into two parts.
 struct StepOfLine {
+  std::string_view word;  ///< "iteration"
   int64_t step = 0;
   int64_t planned = 0;  ///< of "1/1000"; 0: not told
   std::string_view before;
@@ -43,7 +48,8 @@ std::optional<int64_t> TakeDigits(std::string_view& rest) {
   return number;
 }
 
-/// Finds "step: 3", "step=3/1000" or "Step 3" followed by " |".
+/// Finds "step: 3", "step=3/1000", "Step 3" followed by " |", or, in a line on
+/// an evaluation, "step 3" followed by a comma.
 std::optional<StepOfLine> StepIn(std::string_view line) {
   constexpr std::string_view kBefore = " \t[](),|;";
   for (const std::string_view word : {"step", "Step", "batch", "iteration"}) {
@@ -64,12 +70,15 @@ std::optional<StepOfLine> StepIn(std::string_view line) {
         rest.remove_prefix(rest.find('/') + 1);
         SkipBlanks(rest);
         planned = TakeDigits(rest).value_or(0);
+        while (rest.starts_with('?')) rest.remove_prefix(1);  // not known
       }
       const bool bar = Trimmed(rest).starts_with('|');
       const bool ends = rest.empty() || IsBlank(rest.front()) ||
                         rest.front() == ',' || rest.front() == ']';
-      if (!ends || (!sign && !bar)) continue;
-      return StepOfLine{*step, planned, line.substr(0, at), rest};
+      const std::string_view before = line.substr(0, at);
+      const bool comma = rest.starts_with(',') && SaysEvaluation(before);
+      if (!ends || (!sign && !bar && !comma)) continue;
+      return StepOfLine{word, *step, planned, before, rest};
     }
   }
   return std::nullopt;
@@ -78,7 +87,7 @@ std::optional<StepOfLine> StepIn(std::string_view line) {
 /// Returns a name as a program gives it; empty if the text is no name.
 std::string_view NameIn(std::string_view text) {
   constexpr std::string_view kAround = " \t,|-;])";
-  constexpr size_t kLongest = 60;
+  constexpr size_t kLongest = 120;
   const size_t begin = text.find_first_not_of(kAround);
   if (begin == std::string_view::npos) return {};
   text = text.substr(begin, text.find_last_not_of(" \t") + 1 - begin);
@@ -89,38 +98,93 @@ std::string_view NameIn(std::string_view text) {
              : text;
 }
 
+/// Removes what a launcher puts before each line: "[rank0]:", "0: " or a time.
+std::string_view WithoutPrefix(std::string_view line) {
+  std::string_view rest = line;
+  const std::string_view word = TakeWord(rest);
+  if (word.empty() || word.data() != line.data()) return line;
+  const bool number =
+      std::isdigit(static_cast<unsigned char>(word.front())) != 0;
+  const bool prefix = (word.front() == '[' && word.ends_with("]:")) ||
+                      (number && (word.ends_with(':') || word.ends_with('Z')));
+  return prefix ? rest : line;
+}
+
 class FieldsReader : public LineReader {
  public:
   bool Read(std::string_view line) override {
     if (line.size() > kLongestLine) return false;
-    const bool indented = !line.empty() && IsBlank(line.front());
-    if (indented && block_step_ >= 0) {
-      return ReadFields(line, block_step_) > 0;
+    if (in_block_) {
+      const std::string_view inner = WithoutPrefix(line);
+      if (inner.starts_with("  ")) return ReadFields(inner) > 0;
     }
-    block_step_ = -1;
+    in_block_ = false;
     const auto found = StepIn(line);
     if (!found) return false;
     evaluates_ = SaysEvaluation(found->before);
+    // "Completed eval step: 3" is a step of an evaluation.
+    if (Trimmed(found->before).ends_with("eval")) return false;
+    steps_.push_back(found->step);
     const std::string_view rest = Trimmed(found->rest);
-    const int fields = ReadFields(rest, found->step);
-    if (rest.ends_with(']') || rest.ends_with("]:")) {
-      block_step_ = found->step;
-    } else if (fields == 0) {
+    const int fields = ReadFields(rest);
+    in_block_ = rest.ends_with(']') || rest.ends_with("]:");
+    if (!in_block_ && fields == 0) {
+      steps_.pop_back();
       return false;
     }
+    if (!evaluates_) Count(found->word, found->step, counters_);
+    word_ = found->word;
     run().steps_planned = std::max(run().steps_planned, found->planned);
     return true;
   }
 
   void Finish() override {
+    ChooseSteps();
     DropWithoutTokens();
     CountTokens();
     JoinLosses();
   }
 
  private:
-  /// Returns how many fields the text has.
-  int ReadFields(std::string_view rest, int64_t step) {
+  /// Takes another field for the step where the word of the lines begins again,
+  /// as within an epoch, and the field rises: "iteration 0/9 | global_step:
+  /// 19".
+  void ChooseSteps() {
+    std::string name(step_name());
+    if (const auto own = counters_.find(word_);
+        name.empty() && own != counters_.end() &&
+        (own->second.restarts() > 0 || own->second.stands_still())) {
+      name = ChooseStep(counters_, run());
+      run().rising = RisingNames(counters_, word_);
+    }
+    const Series* chosen = run().Find(name);
+    if (chosen != nullptr && name != word_) {
+      run().rising.clear();
+      run().step_name = name;
+      run().steps_planned = 0;  // of one epoch
+      TakeSteps(*chosen);
+    }
+    SetSteps(steps_, run());
+  }
+
+  /// A row that lacks the field, as of an evaluation, belongs to the row
+  /// before.
+  void TakeSteps(const Series& chosen) {
+    std::vector<int64_t> steps(steps_.size(), -1);
+    for (size_t i = 0; i < chosen.step.size(); ++i) {
+      const double value = chosen.value[i];
+      if (!(std::abs(value) <= static_cast<double>(kMostWhole))) continue;
+      steps[static_cast<size_t>(chosen.step[i])] = static_cast<int64_t>(value);
+    }
+    for (size_t i = 1; i < steps.size(); ++i) {
+      if (steps[i] < 0) steps[i] = steps[i - 1];
+    }
+    steps_ = std::move(steps);
+  }
+
+  /// Reads the fields of the last row. Returns how many there are.
+  int ReadFields(std::string_view rest) {
+    const int64_t row = std::ssize(steps_) - 1;
     int fields = 0;
     while (true) {
       const size_t sign = rest.find_first_of(":=");
@@ -129,22 +193,39 @@ class FieldsReader : public LineReader {
       rest.remove_prefix(sign + 1);
       if (name.empty()) continue;
       if (name.starts_with("Train ")) name.remove_prefix(6);  // Composer
-      const auto number = LeadingNumber(rest);
       const bool loss = FindName(name).quantity == Quantity::kLoss;
+      rest = WithoutType(rest);
+      const auto number = LeadingNumber(rest);
       std::string_view after = rest;
       const std::string_view word = TakeWord(after);
       if (!number && !loss) continue;
+      if (number && IsClock(*number, rest)) {
+        rest = after;
+        continue;
+      }
       ++fields;
+      if (number && !evaluates_) {
+        const auto whole = ParseWhole(number->text);
+        if (whole) Count(name, *whole, counters_);
+      }
       const std::string key =
           (evaluates_ ? "validation " : "") + std::string(name);
       if (run().series.size() < kMostNames || run().Find(key) != nullptr) {
-        run().Of(key).AddWritten(step, number, word);
+        run().Of(key).AddWritten(row, number, word);
       }
       rest = number
                  ? rest.substr(static_cast<size_t>(
                        number->text.data() + number->text.size() - rest.data()))
                  : after;
     }
+  }
+
+  /// Returns whether the number is a part of a time: "eta=1:23:45".
+  static bool IsClock(const Written& number, std::string_view text) {
+    const size_t end = static_cast<size_t>(number.text.data() +
+                                           number.text.size() - text.data());
+    return end + 1 < text.size() && text[end] == ':' &&
+           std::isdigit(static_cast<unsigned char>(text[end + 1])) != 0;
   }
 
   /// Drops losses over no tokens, since a mean over none is no loss.
@@ -219,8 +300,11 @@ class FieldsReader : public LineReader {
     }
   }
 
-  int64_t block_step_ = -1;  ///< of the indented lines that follow
-  bool evaluates_ = false;   ///< the line or block of a step
+  std::vector<int64_t> steps_;  ///< of rows, as the lines have them
+  std::string word_;            ///< of the last row
+  Counters counters_;           ///< of the lines' words, and of whole fields
+  bool in_block_ = false;       ///< indented lines of the last row may follow
+  bool evaluates_ = false;      ///< the last row
 };
 
 }  // namespace

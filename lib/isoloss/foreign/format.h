@@ -30,8 +30,16 @@ class LineReader {
   ForeignRun& run() { return run_; }
   const ForeignRun& run() const { return run_; }
 
+  /// Names the field that counts the steps, as ReadOptions does. A reader that
+  /// obeys sets run().step_name.
+  void UseStep(std::string_view name) { step_name_ = name; }
+
+ protected:
+  std::string_view step_name() const { return step_name_; }
+
  private:
   ForeignRun run_;
+  std::string_view step_name_;
 };
 
 /// A format sets `read`, or `lines` if it is printed. Lines of several formats
@@ -50,6 +58,12 @@ struct Format {
   /// goes before it.
   bool last_resort = false;
 };
+
+/// Reads one file of a folder, which must have the format.
+/// Errors   as `format.read`, with the file's name; FormatError if it has
+///          another format.
+ForeignRun ReadOneOf(const std::filesystem::path& file, const Format& format,
+                     std::string_view step_name);
 
 /// Returns all formats, in the order of formats.def.
 std::span<const Format* const> AllFormats();

@@ -1,4 +1,6 @@
 // Reads trainer_state.json of Hugging Face's Trainer.
+#include "isoloss/foreign/hugging_face.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -36,9 +38,7 @@ ForeignRun ReadTrainerState(const json& rows) {
         run.Of(name).AddWritten(*step, std::nullopt, value.dump());
       }
       if (!number) continue;
-      // The trainer's NaN filter writes 0 for a window of only NaN.
-      const bool is_filtered =
-          name == "loss" && *number == 0 && norm && std::isnan(*norm);
+      const bool is_filtered = name == "loss" && IsFilteredLoss(*number, norm);
       filtered += is_filtered ? 1 : 0;
       AddShortest(run.Of(name), *step, is_filtered ? std::nan("") : *number);
     }
@@ -53,16 +53,7 @@ ForeignRun ReadTrainerState(const json& rows) {
   if (SpacingOf(loss.step).stride > 1) {
     loss.averaging = Averaging::kIntervalMean;
   }
-  if (filtered > 0) {
-    run.notes.push_back(fmt::format(
-        "{} rows have loss 0.0 and gradient norm NaN. The trainer's NaN filter "
-        "reports this where every step of the window was NaN, so these count "
-        "as NaN.",
-        filtered));
-  }
-  run.notes.emplace_back(
-      "The trainer replaces a step loss that is NaN by the window's mean "
-      "(logging_nan_inf_filter). A finite loss is no proof of finite steps.");
+  AddFilterNotes(filtered, run);
   return run;
 }
 
@@ -115,6 +106,23 @@ std::vector<ForeignRun> ReadState(Source& log, std::string_view /*step_name*/) {
 }
 
 }  // namespace
+
+bool IsFilteredLoss(double loss, std::optional<double> grad_norm) {
+  return loss == 0 && grad_norm && std::isnan(*grad_norm);
+}
+
+void AddFilterNotes(int64_t filtered, ForeignRun& run) {
+  if (filtered > 0) {
+    run.notes.push_back(fmt::format(
+        "{} rows have loss 0.0 and gradient norm NaN. The trainer's NaN filter "
+        "reports this where every step of the window was NaN, so these count "
+        "as NaN.",
+        filtered));
+  }
+  run.notes.emplace_back(
+      "The trainer replaces a step loss that is NaN by the window's mean "
+      "(logging_nan_inf_filter). A finite loss is no proof of finite steps.");
+}
 
 extern const Format kFormat_hugging_face = {.name = "hugging_face",
                                             .read = &ReadState};

@@ -154,7 +154,7 @@ std::vector<ForeignRun> JsonRows::Finish(bool cut) {
         NamesText(keys));
   }
   AddNulls();
-  DescribeStep(step_name_, run_);
+  if (!counts_steps_) DescribeStep(step_name_, run_);
   run_.step_name = step_name_;
   run_.rising = RisingNames(counters_, step_name_);
   if (cut) run_.notes.emplace_back("The last line is cut and was left out.");

@@ -21,6 +21,8 @@ class JsonRows {
   JsonRows(std::string_view format, std::string_view step_name);
 
   void Add(nlohmann::json row);
+  /// Says that the key of the steps counts no calls of log, whatever its name.
+  void CountsSteps() { counts_steps_ = true; }
 
   /// Returns the runs. Called once, after the last row. `cut` says that the
   /// last line was cut off.
@@ -42,6 +44,7 @@ class JsonRows {
 
   std::string step_name_;
   bool decided_ = false;
+  bool counts_steps_ = false;
   std::vector<nlohmann::json> first_;
   ForeignRun run_;
   LossRows loss_rows_;

@@ -30,7 +30,11 @@ class MegatronReader : public LineReader {
  public:
   bool Read(std::string_view line) override {
     const bool wraps = std::exchange(wraps_, false);
-    if (line.find('|') == std::string_view::npos) return false;
+    // Lines with `global_step` are of trainers whose iteration is of an epoch.
+    if (line.find('|') == std::string_view::npos ||
+        line.find("global_step") != std::string_view::npos) {
+      return false;
+    }
     if (const auto rest = After(line, "loss at iteration")) {
       return ReadValidation(*rest);
     }

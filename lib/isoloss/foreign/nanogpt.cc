@@ -8,11 +8,14 @@
 //   karpathy/llm.c, stdout:         step   11/74 | loss 3.1234 (+nanz)| norm ..
 //     its main.log:                 s:10 trl:3.1234 lr:0.000600 norm:1.23
 //                                   s:10 tel:3.2345
+//   karpathy/nanochat, base_train:  step 00010/21400 (0.05%) | loss: 9.1 | ..
+//                                   Step 00250 | Validation bpb: 0.9123
 //   KellerJordan/modded-nanogpt:    step:11/1480 train_loss:3.1234 ...
 //                                   step:125/1480 val_loss:3.2786 ...
 // A number before a slash counts finished updates, so the first loss is that of
-// step 1. A number without a slash counts from 0: the loss of N is that of step
-// N + 1. An evaluation at N has seen N updates in all formats.
+// step 1, but for nanochat's, which counts from 0. A number without a slash
+// counts from 0: the loss of N is that of step N + 1. An evaluation at N has
+// seen N updates in all formats.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -60,6 +63,7 @@ class NanoGptReader : public LineReader {
  public:
   bool Read(std::string_view line) override {
     line = Trimmed(line);
+    if (ReadNanochatEvaluation(line)) return true;
     if (ReadBars(line) || ReadThreeWords(line)) return true;
     if (auto rest = After(line, "iter ")) return ReadIteration(*rest);
     if (auto rest = After(line, "step ")) return ReadEvaluation(*rest);
@@ -146,9 +150,13 @@ class NanoGptReader : public LineReader {
     const size_t bar = line.find('|');
     if (bar == std::string_view::npos) return false;
     std::string_view front = Trimmed(line.substr(0, bar));
-    for (const std::string_view word : {"step ", "iter "}) {
+    for (const std::string_view word : {"step ", "iter ", "Step "}) {
       if (front.starts_with(word)) front.remove_prefix(word.size());
     }
+    // nanochat writes the share of all steps, and means over earlier steps.
+    const size_t share = front.ends_with("%)") ? front.find(" (") : front.npos;
+    const bool smooths = share != front.npos;
+    front = Trimmed(front.substr(0, share));
     const size_t slash = front.find('/');
     const auto at = ParseWhole(front.substr(0, slash));
     if (!at || *at < 0) return false;
@@ -158,24 +166,51 @@ class NanoGptReader : public LineReader {
     std::string_view rest = line.substr(bar + 1);
     if (!HasLossField(rest)) return false;
     TakePlan(plan);
-    const int64_t step = counts_done ? *at : Update(*at);
+    // nanochat's chat_sft counts from 0 or 1, as the version does.
+    const bool from_zero = smooths || line.starts_with("Step ")
+                               ? smooths && counts_done
+                               : !counts_done;
+    const int64_t step = from_zero ? Update(*at) : *at;
     while (!rest.empty()) {
       const size_t end = rest.find('|');
       const Field field = FieldOf(rest.substr(0, end));
       rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
       if (!field.number || field.name.empty() || field.name == "(") continue;
-      const bool loss = field.name == "train loss";
+      const bool loss = IsTrainLoss(field.name);
       run()
           .Of(loss ? "loss" : field.name)
           .AddWritten(step, field.number, field.word);
     }
+    if (smooths) run().Of("loss").averaging = Averaging::kSmoothed;
+    return true;
+  }
+
+  /// Reads "Step 00250 | Validation bpb: 0.9123", also of a CORE metric.
+  bool ReadNanochatEvaluation(std::string_view line) {
+    if (!line.starts_with("Step ")) return false;
+    line.remove_prefix(5);
+    const auto at = ParseWhole(TakeWord(line));
+    if (!at || *at < 0 || TakeWord(line) != "|") return false;
+    const Field field = FieldOf(line);
+    if (!field.number || !(field.name.starts_with("Validation") ||
+                           field.name.starts_with("CORE"))) {
+      return false;
+    }
+    const bool loss = field.name == "Validation loss";
+    run()
+        .Of(loss ? "val loss" : field.name)
+        .AddWritten(*at, field.number, field.word);
     return true;
   }
 
   static bool HasLossField(std::string_view rest) {
     const size_t end = rest.find('|');
     const Field first = FieldOf(rest.substr(0, end));
-    return first.number && (first.name == "loss" || first.name == "train loss");
+    return first.number && (first.name == "loss" || IsTrainLoss(first.name));
+  }
+
+  static bool IsTrainLoss(std::string_view name) {
+    return name == "train loss" || name == "Training loss";
   }
 
   /// Reads "N train 3.1", "N val 3.2", "N hella 0.25".

@@ -47,10 +47,11 @@ void CountFromOne(ForeignRun& run) {
 /// Lets the formats, in turn, read each line of a printed log.
 class PrintedLog {
  public:
-  PrintedLog() {
+  explicit PrintedLog(std::string_view step_name) {
     for (const Format* format : AllFormats()) {
       if (format->lines == nullptr) continue;
       candidates_.push_back({format, format->lines()});
+      candidates_.back().reader->UseStep(step_name);
     }
   }
 
@@ -68,7 +69,8 @@ class PrintedLog {
     /// DeepSpeed prints lines between those of the trainer that uses it. So a
     /// format with a loss goes before one with more lines.
     std::tuple<bool, bool, int64_t> rank() const {
-      return {lines > 0 && reader->has_loss(), !format->last_resort, lines};
+      return {lines > 0 && reader->has_loss(),
+              lines > 0 && !format->last_resort, lines};
     }
   };
 
@@ -140,8 +142,9 @@ std::vector<ForeignRun> PrintedLog::Finish() {
 
 }  // namespace
 
-std::vector<ForeignRun> ReadPrintedLog(std::string_view text) {
-  PrintedLog log;
+std::vector<ForeignRun> ReadPrintedLog(std::string_view text,
+                                       std::string_view step_name) {
+  PrintedLog log(step_name);
   ForEachLine(text, [&log](std::string_view line) { log.Read(line); });
   return log.Finish();
 }

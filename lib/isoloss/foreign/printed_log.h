@@ -10,6 +10,8 @@ namespace isoloss::foreign {
 
 /// Lets the formats, in turn, read each line. Returns the run of the format
 /// that knows most lines; empty if none knows one.
-std::vector<ForeignRun> ReadPrintedLog(std::string_view text);
+/// `step_name` is that of ReadOptions.
+std::vector<ForeignRun> ReadPrintedLog(std::string_view text,
+                                       std::string_view step_name);
 
 }  // namespace isoloss::foreign

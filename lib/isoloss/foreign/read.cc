@@ -34,7 +34,7 @@ namespace {
 /// An error message considers at most this many names.
 constexpr size_t kMostNamesOfError = 100;
 
-/// Only tables have their steps in a column or key.
+/// Only tables, and lines of fields, have their steps under a name.
 void RequireTable(const std::vector<ForeignRun>& runs,
                   std::string_view step_name) {
   if (step_name.empty() || !runs.front().step_name.empty()) return;
@@ -126,10 +126,19 @@ std::vector<ForeignRun> Finished(std::vector<ForeignRun> runs) {
 
 [[noreturn]] void RefuseFolder(const std::filesystem::path& folder) {
   ThrowError(ErrorKind::kConfig,
-             "{}: the folder holds 0 event files (NAME.tfevents.NAME), but at "
-             "least 1 is needed. Give the folder of one run, or its files one "
-             "by one.",
+             "{}: the folder holds no run that is known: 0 event files "
+             "(NAME.tfevents.NAME), files of W&B (NAME.wandb) or SwanLab "
+             "(NAME.swanlab), and folders of MLflow (`metrics` beside "
+             "meta.yaml). Give the folder of one run, or its files one by one.",
              folder.string());
+}
+
+/// Puts the name of a file before what an error says of it. Some errors have it
+/// in them.
+Error WithName(const std::string& name, const Error& error) {
+  const std::string message = Printable(error.what());
+  return Error(error.kind(),
+               message.starts_with(name) ? message : name + ": " + message);
 }
 
 std::vector<ForeignRun> RunsOf(Source& log, std::string_view step_name) {
@@ -143,7 +152,7 @@ std::vector<ForeignRun> RunsOf(Source& log, std::string_view step_name) {
     if (!runs.empty()) return runs;
   }
   if (log.is_folder()) RefuseFolder(log.path());
-  return ReadPrintedLog(log.text());
+  return ReadPrintedLog(log.text(), step_name);
 }
 
 std::vector<ForeignRun> ReadSource(Source& log, const ReadOptions& options) {
@@ -155,6 +164,22 @@ std::vector<ForeignRun> ReadSource(Source& log, const ReadOptions& options) {
 }
 
 }  // namespace
+
+ForeignRun ReadOneOf(const std::filesystem::path& file, const Format& format,
+                     std::string_view step_name) {
+  const std::string name = Printable(file.string());
+  try {
+    Source log = Source::OfPath(file);
+    std::vector<ForeignRun> runs = format.read(log, step_name);
+    if (!runs.empty()) return std::move(runs.front());
+  } catch (const Error& error) {
+    throw WithName(name, error);
+  }
+  ThrowError(ErrorKind::kFormat,
+             "{}: the file is named like one of the format {}, but does not "
+             "begin as one. Give the whole file.",
+             name, format.name);
+}
 
 bool IsLogFolder(const std::filesystem::path& folder) {
   std::error_code error;
@@ -180,10 +205,7 @@ std::vector<ForeignRun> ReadLog(const std::filesystem::path& path,
     Source log = Source::OfPath(path);
     return ReadSource(log, options);
   } catch (const Error& error) {
-    // Some messages have the name in them.
-    const std::string message = Printable(error.what());
-    throw Error(error.kind(),
-                message.starts_with(name) ? message : name + ": " + message);
+    throw WithName(name, error);
   }
 }
 

@@ -33,7 +33,6 @@ constexpr Front kFronts[] = {
     {"PK\x03\x04", "an archive", "Unpack it: unzip"},
     {"\xFF\xFE", "UTF-16", "Convert it: iconv -f UTF-16 -t UTF-8"},
     {"\xFE\xFF", "UTF-16", "Convert it: iconv -f UTF-16 -t UTF-8"},
-    {":W&B", "W&B's own record of a run", "Export a chart, or the history"},
     {"\x89HDF", "an HDF5 file", "A run log of isoloss needs no import"},
 };
 

@@ -17,7 +17,8 @@ constexpr std::string_view kStepNames[] = {
     "Iteration",      "Step",
     "training_step",  "train_step",
     "num_updates",    "total_updates",
-    "optimizer_step", "_step"};
+    "optimizer_step", "training/global_step",
+    "current_steps",  "_step"};
 
 constexpr std::string_view kPhaseNames[] = {"phase", "split", "type",
                                             "mode",  "stage", "set"};

@@ -10,6 +10,7 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/foreign/event_file.h"
+#include "isoloss/foreign/folders.h"
 #include "isoloss/foreign/format.h"
 
 namespace isoloss::foreign {
@@ -17,36 +18,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A run has a file for each start, and far fewer starts than this.
-constexpr size_t kMostFiles = 10'000;
-
 bool IsNamedByStart(const std::string& name) {
   if (name.size() < 13 || name[8] != '-') return false;
   return std::ranges::all_of(name.substr(0, 8) + name.substr(9, 4),
                              [](unsigned char c) { return std::isdigit(c); });
 }
 
-/// Returns the files or folders that `folder` holds itself, by name.
-std::vector<fs::path> Entries(const fs::path& folder, bool folders) {
-  std::vector<fs::path> found;
+bool IsEventEntry(const fs::directory_entry& entry) {
   std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; entry != end;
-       entry.increment(error)) {
-    if (entry->is_symlink(error)) continue;
-    const std::string name = entry->path().filename().string();
-    const bool wanted = folders
-                            ? entry->is_directory(error) && IsNamedByStart(name)
-                            : entry->is_regular_file(error) &&
-                                  name.find(".tfevents.") != std::string::npos;
-    if (wanted && found.size() < kMostFiles) found.push_back(entry->path());
-  }
-  if (error) {
-    ThrowError(ErrorKind::kIo,
-               "{}: the folder can't be read: {}. Check its permissions.",
-               folder.string(), error.message());
-  }
-  std::ranges::sort(found);
-  return found;
+  const std::string name = entry.path().filename().string();
+  return entry.is_regular_file(error) &&
+         name.find(".tfevents.") != std::string::npos;
+}
+
+bool IsStart(const fs::directory_entry& entry) {
+  std::error_code error;
+  return entry.is_directory(error) &&
+         IsNamedByStart(entry.path().filename().string());
 }
 
 /// Returns the event files of a folder, in the order of their names, which
@@ -55,10 +43,11 @@ std::vector<fs::path> Entries(const fs::path& folder, bool folders) {
 /// (20260503-0200): torchtitan makes such a folder for each start. Links are
 /// not followed.
 std::vector<fs::path> EventFilesIn(const fs::path& folder) {
-  std::vector<fs::path> paths = Entries(folder, false);
+  std::vector<fs::path> paths = EntriesOf(folder, &IsEventEntry);
   if (!paths.empty()) return paths;
-  for (const fs::path& start : Entries(folder, true)) {
-    std::ranges::move(Entries(start, false), std::back_inserter(paths));
+  for (const fs::path& start : EntriesOf(folder, &IsStart)) {
+    std::ranges::move(EntriesOf(start, &IsEventEntry),
+                      std::back_inserter(paths));
   }
   return paths;
 }

@@ -252,6 +252,21 @@ std::optional<Written> LeadingNumber(std::string_view text) {
   return std::nullopt;
 }
 
+std::string_view WithoutType(std::string_view text) {
+  constexpr std::string_view kTypes[] = {"np.",    "numpy.", "tensor(",
+                                         "Array(", "float(", "torch.tensor("};
+  const std::string_view begin =
+      text.substr(std::min(text.size(), text.find_first_not_of(" \t")));
+  if (std::ranges::none_of(kTypes, [begin](std::string_view type) {
+        return begin.starts_with(type);
+      })) {
+    return text;
+  }
+  const size_t open = begin.find('(');
+  constexpr size_t kLongestType = 16;
+  return open > kLongestType ? text : begin.substr(open + 1);
+}
+
 bool HasUnit(const Written& number, std::string_view text) {
   constexpr std::string_view kEnds = " \t.,;:|()[]{}'\"";
   const size_t end = static_cast<size_t>(number.text.data() +

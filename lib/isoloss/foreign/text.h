@@ -66,6 +66,10 @@ std::optional<Written> NumberAfter(std::string_view line, std::string_view key);
 /// Reads the number at the beginning of `text` and ignores the rest.
 std::optional<Written> LeadingNumber(std::string_view text);
 
+/// Removes the name of a type around a number: "np.float64(1.5)" and
+/// "tensor(1.5, ...)" become "1.5)" and "1.5, ...)".
+std::string_view WithoutType(std::string_view text);
+
 /// Returns whether more of a word stands in `text` right after its `number`:
 /// 12.5ms, 1.03k, 1.03/nan. A loss has no unit, so such a word is no loss.
 bool HasUnit(const Written& number, std::string_view text);

@@ -1,0 +1,170 @@
+// Reads progress bars with numbers behind them, as Lightning, NeMo 1 and
+// Levanter show them. A bar is written again and again; of each step its last
+// state counts.
+//   Epoch 0:  1%|#  | 10/500 [00:12<09:58, reduced_train_loss=9.1,
+//   global_step=9.000]
+//   Progress on:train 19.0it/70.0it rate:1.2s/it ... postfix:loss=9.12
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "isoloss/foreign/format.h"
+#include "isoloss/foreign/text.h"
+
+namespace isoloss::foreign {
+namespace {
+
+struct Bar {
+  int64_t epoch = 0;
+  int64_t done = 0;
+  int64_t total = 0;
+  std::string_view numbers;  ///< "loss=3.1, v_num=0"
+};
+
+/// Reads "10/500 [00:12<09:58, loss=9.1]" behind the bar itself.
+std::optional<Bar> BarIn(std::string_view line) {
+  const auto epoch = After(line, "Epoch ");
+  const size_t edge = line.rfind("| ");
+  if (!epoch || edge == std::string_view::npos) return std::nullopt;
+  std::string_view rest = line.substr(edge + 2);
+  const size_t slash = rest.find('/');
+  const size_t open = rest.find(" [");
+  const size_t clock = rest.find(", ");
+  if (slash == std::string_view::npos || open == std::string_view::npos ||
+      clock == std::string_view::npos || clock < open || open < slash) {
+    return std::nullopt;
+  }
+  const auto number = LeadingNumber(*epoch);
+  const auto done = ParseWhole(rest.substr(0, slash));
+  const auto total = ParseWhole(rest.substr(slash + 1, open - slash - 1));
+  if (!number || !done || !total || *done < 0) return std::nullopt;
+  return Bar{CountOf(*number), *done, *total, rest.substr(clock + 1)};
+}
+
+class ProgressBarReader : public LineReader {
+ public:
+  bool Read(std::string_view line) override {
+    if (const auto rest = After(line, "Progress on:train ")) {
+      return ReadLevanter(*rest);
+    }
+    const auto bar = BarIn(line);
+    if (!bar || !TakeNumbers(bar->numbers)) return false;
+    const auto step = StepOf(*bar);
+    if (!step) {
+      ++rounded_;
+      return true;
+    }
+    Keep(*step);
+    return true;
+  }
+
+  void Finish() override {
+    Flush();
+    if (run().step_base == 1 && several_epochs_) {
+      run().notes.emplace_back(
+          "The bars count batches within an epoch. Steps are those of all "
+          "epochs, and each batch counts as one.");
+    }
+    if (rounded_ == 0) return;
+    run().notes.push_back(
+        fmt::format("Bars whose step is rounded were left out: {}.", rounded_));
+  }
+
+ private:
+  struct Number {
+    std::string name;
+    std::string text;
+  };
+
+  /// Takes "loss=3.1, v_num=0". Returns whether a loss is among them.
+  bool TakeNumbers(std::string_view rest) {
+    numbers_.clear();
+    bool has_loss = false;
+    while (!rest.empty()) {
+      const size_t end = rest.find(", ");
+      std::string_view field = Trimmed(rest.substr(0, end));
+      rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 2);
+      if (field.ends_with(']')) field.remove_suffix(1);
+      const size_t sign = field.find('=');
+      if (sign == std::string_view::npos) continue;
+      const std::string_view name = field.substr(0, sign);
+      const std::string_view text = field.substr(sign + 1);
+      if (name == "v_num" || text.empty()) continue;
+      const Quantity quantity = FindName(name).quantity;
+      has_loss |= quantity == Quantity::kLoss;
+      numbers_.push_back({std::string(name), std::string(text)});
+    }
+    return has_loss;
+  }
+
+  /// `global_step` counts the updates before. Beyond four digits it may be
+  /// rounded (1e+4), and then the bar's own number tells the step.
+  std::optional<int64_t> StepOf(const Bar& bar) {
+    const auto told = std::ranges::find(numbers_, "global_step", &Number::name);
+    if (told == numbers_.end()) {
+      several_epochs_ |= bar.epoch > 0;
+      return bar.epoch * bar.total + bar.done;
+    }
+    run().step_base = 0;
+    const auto before = ParsePlainNumber(told->text);
+    const bool rounded = told->text.find('e') != std::string::npos;
+    numbers_.erase(told);
+    if (epoch_ != bar.epoch) offset_.reset();
+    epoch_ = bar.epoch;
+    if (rounded || !before || !(*before >= 0 && *before < 0x1p53)) {
+      return offset_ ? std::optional(bar.done + *offset_) : std::nullopt;
+    }
+    const int64_t step = static_cast<int64_t>(*before) + 1;
+    // A bar is drawn before its numbers are, so some lag behind by one.
+    offset_ = std::max(offset_.value_or(step - bar.done), step - bar.done);
+    return step;
+  }
+
+  /// Reads "19.0it/70.0it rate:... postfix:loss=9.12". The number of steps has
+  /// three digits, so it is rounded from a thousand on: "1.23kit".
+  bool ReadLevanter(std::string_view rest) {
+    const auto done = LeadingNumber(rest);
+    const auto numbers = After(rest, "postfix:");
+    if (!done || !numbers || !TakeNumbers(*numbers)) return false;
+    const std::string_view unit = rest.substr(static_cast<size_t>(
+        done->text.data() + done->text.size() - rest.data()));
+    if (!unit.starts_with("it/")) {
+      ++rounded_;
+    } else if (done->value >= 1 && done->value < 1000) {
+      Keep(static_cast<int64_t>(done->value));
+    }
+    return true;
+  }
+
+  void Keep(int64_t step) {
+    if (step != kept_step_) Flush();
+    kept_step_ = step;
+    kept_ = numbers_;
+  }
+
+  void Flush() {
+    for (const Number& one : kept_) {
+      const auto number = LeadingNumber(one.text);
+      run().Of(one.name).AddWritten(kept_step_, number, one.text);
+    }
+    kept_.clear();
+  }
+
+  std::vector<Number> numbers_;
+  std::vector<Number> kept_;
+  int64_t kept_step_ = -1;
+  std::optional<int64_t> offset_;
+  int64_t epoch_ = 0;
+  int64_t rounded_ = 0;
+  bool several_epochs_ = false;
+};
+
+}  // namespace
+
+extern const Format kFormat_progress_bars = {
+    .name = "progress_bars", .lines = &MakeReader<ProgressBarReader>};
+
+}  // namespace isoloss::foreign
