@@ -14,8 +14,8 @@ import torch
 
 from . import (gaps, journal, loads, norms, operations, passes, run_log, step_tensors, taps, tensors,
                xxh3)
+from .version import VERSION
 
-VERSION = "0.9.0"
 # Weights whose digest is taken unasked: 0.1 s for each million on one core.
 MOST_DIGESTED = 10 ** 8
 

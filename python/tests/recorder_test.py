@@ -93,7 +93,7 @@ class Log(Case):
 
         shown = self.show(self.path)
         self.assertEqual(shown["provenance"]["tool_version"],
-                         f"isoloss-recorder 0.9.0 (torch {torch.__version__})")
+                         f"isoloss-recorder {isoloss.__version__} (torch {torch.__version__})")
         with h5py.File(self.path) as log:
             self.assertEqual(list(log["steps/loss_nats"]), [loss for loss, _, _ in seen])
             self.assertEqual(list(log["steps/lr"]), [lr for _, _, lr in seen])

@@ -6,10 +6,14 @@ import pathlib
 import re
 import shlex
 import subprocess
+import sys
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ["ISOLOSS_BINARY"]
+sys.path.insert(0, str(ROOT / "python"))
+from isoloss.__main__ import COMMANDS as IN_PYTHON  # noqa: E402
+
 # Folders of the project that commands read from; what they write may not be there yet.
 OURS = ("docs/", "examples/", "experiments/", "golden/", "tests/", "tools/")
 
@@ -42,7 +46,7 @@ def arguments_of_isoloss(line):
     """What stands behind the program's name, or None."""
     words = shlex.split(line, comments=True)
     for at, word in enumerate(words):
-        if words[at - 1:at] == ["-m"]:
+        if words[at - 1:at] == ["-m"] or set(words[at + 1:at + 2]) & set(IN_PYTHON):
             return None  # the Python package of that name
         if word == "isoloss" or word.endswith("/isoloss"):
             return words[at + 1:]

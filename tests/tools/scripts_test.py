@@ -10,7 +10,7 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SECTIONS = ("build", "test", "bench", "browser", "coverage", "neon", "fuzz", "deb", "recipes",
+SECTIONS = ("build", "test", "bench", "browser", "coverage", "neon", "fuzz", "deb", "pip", "recipes",
             "slurm")
 SCRIPTS = ("tools/demo", "tools/test", "tools/dev/bench", "tools/dev/browser",
            "tools/dev/compile_time", "tools/dev/coverage", "tools/dev/deb",
@@ -128,6 +128,7 @@ class Scripts(CopyTest):
                                    ("tools/dev/install_packages",), ("tools/dev/fresh",),
                                    ("tools/dev/fresh", "format"),
                                    ("tools/dev/fresh", "tutorial", "--quick"),
+                                   ("tools/dev/fresh", "pip", "--quick"),
                                    ("tools/dev/bench", "--filter", "("),
                                    ("tools/dev/bench", "--filter", "x", "--json", "bars")):
             with self.subTest(script=script, arguments=arguments):

@@ -100,8 +100,9 @@ const IsolossMpiModule& LoadModule(const Library& library, int scope) {
   if (!std::filesystem::exists(path)) {
     ThrowError(ErrorKind::kConfig,
                "transport `mpi`: this build has no module for {}: {} is not "
-               "there. Install {} (Debian), then configure and build again, or "
-               "say with ISOLOSS_MPI_MODULE_DIR where it is.",
+               "there. Install {} (Debian), then configure and build again (what "
+               "pip installs never has one), or say with "
+               "ISOLOSS_MPI_MODULE_DIR where it is.",
                library.launcher, path.string(), library.package);
   }
   void* module = dlopen(path.c_str(), RTLD_NOW | scope);

@@ -1,0 +1,140 @@
+"""Builds the Python package of isoloss with its program: what pip and other frontends call (PEP
+517, PEP 660). It needs the standard library, and what the program is compiled with.
+
+Settings (pip install . --config-settings NAME=VALUE):
+  program  file of the program: it is packed, and nothing is compiled
+"""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+
+import portable
+from archive import Wheel, metadata_of
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "python/isoloss"
+REMEDY = "Install what is missing with `tools/dev/install_packages pip` (Debian 12), and try again."
+# Which an sdist leaves out: nothing of it is needed to build or to read.
+LEFT_OUT = ("golden/", "tests/")
+
+
+def version():
+    text = (ROOT / "CMakeLists.txt").read_text(encoding="utf-8")
+    return re.search(r"(?m)^project\(isoloss VERSION ([\d.]+)", text)[1]
+
+
+def project():
+    """The table of pyproject.toml."""
+    try:
+        import tomllib
+    except ImportError:
+        refuse(f"Python {sys.version.split()[0]} builds it, but 3.11 or newer is needed. The wheel that "
+               "a newer one builds (`pip wheel .`) runs on 3.9, too.")
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def refuse(message):
+    """Ends the build, without the trace of this file."""
+    raise SystemExit(f"isoloss: {message}")
+
+
+def check_tools():
+    missing = [tool for tool in ("cmake", "ninja", "pkg-config") if not shutil.which(tool)]
+    if not any(shutil.which(name) for name in (os.environ.get("CXX") or "c++", "g++", "clang++")):
+        missing.append("a C++ compiler")
+    if missing:
+        refuse(f"{', '.join(missing)} not found, but the program is compiled with cmake, ninja, "
+               f"pkg-config and a C++ compiler. {REMEDY}")
+
+
+def built_program():
+    """Compiles the program, in a folder of its own. What is there already serves."""
+    check_tools()
+    build = ROOT / "build/wheel"
+    for step, command, remedy in (
+            ("configure", ["cmake", "--preset", "wheel"], REMEDY),
+            ("compile", ["cmake", "--build", build, "--target", "isoloss",
+                         "--parallel", str(len(os.sched_getaffinity(0)))],
+             "The compiler's message stands above.")):
+        print(f"isoloss: {' '.join(map(str, command))}", flush=True)
+        if subprocess.run(command, cwd=ROOT, check=False).returncode != 0:
+            refuse(f"can't {step} the program (above). {remedy}")
+    return build / "bin/isoloss"
+
+
+def chosen_program(settings):
+    settings = settings or {}
+    unknown = [name for name in settings if name != "program"]
+    if unknown:
+        refuse(f"`{unknown[0]}` is no setting; there is `program`, a file.")
+    if "program" not in settings:
+        return built_program()
+    program = pathlib.Path(settings["program"]).resolve()
+    if not os.access(program, os.X_OK) or not program.is_file():
+        refuse(f"{program}: is no program, but the setting `program` names it. Name one.")
+    told = subprocess.run([program, "--version"], stdout=subprocess.PIPE, check=True).stdout.decode()
+    if told.split()[:2] != ["isoloss", version()]:
+        refuse(f"{program}: is `{told.splitlines()[0]}`, but the package is isoloss {version()}. Build it "
+               "again.")
+    return program
+
+
+def new_wheel(folder):
+    platform = re.sub(r"[-.]", "_", sysconfig.get_platform())
+    return Wheel(pathlib.Path(folder), metadata_of(project(), version(), ROOT),
+                 f"py3-none-{platform}")
+
+
+def add_program(wheel, program):
+    wheel.add("isoloss/bin/isoloss", program.read_bytes(), executable=True)
+    libraries = portable.libraries_of(program) if portable.looks_beside(program) else []
+    for name, file in libraries:
+        wheel.add(f"isoloss/lib/{name}", file.read_bytes())
+    wheel.add_licence("LICENSE", (ROOT / "LICENSE").read_bytes())
+    for name, text in portable.licences_of(libraries):
+        wheel.add_licence(name, text)
+
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    program = chosen_program(config_settings)
+    with new_wheel(wheel_directory) as wheel:
+        for file in sorted(PACKAGE.rglob("*")):
+            name = file.relative_to(PACKAGE.parent)
+            if file.is_file() and file.suffix in (".py", ".json") and file.name != "version.py":
+                wheel.add(name.as_posix(), file.read_bytes())
+        wheel.add("isoloss/version.py", f'"""Made by the build."""\n\nVERSION = "{version()}"\n'.encode())
+        add_program(wheel, program)
+    return wheel.name
+
+
+def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
+    """The package of this clone, which finds the program in build/wheel."""
+    chosen_program(config_settings)
+    with new_wheel(wheel_directory) as wheel:
+        wheel.add("isoloss.pth", f"{PACKAGE.parent}\n".encode())
+    return wheel.name
+
+
+def build_sdist(sdist_directory, config_settings=None):
+    """Of what git has, and nothing else."""
+    listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-z"], stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, check=False)
+    if listed.returncode != 0:
+        refuse(f"{ROOT}: git lists no files ({listed.stderr.decode().strip()}), but an archive of the "
+               "sources holds what git has. Make it in a clone.")
+    name = f"isoloss-{version()}"
+    with tarfile.open(pathlib.Path(sdist_directory) / f"{name}.tar.gz", "w:gz") as archive:
+        for path in sorted(filter(None, listed.stdout.decode().split("\0"))):
+            if not path.startswith(LEFT_OUT) and (ROOT / path).exists():
+                archive.add(ROOT / path, f"{name}/{path}", recursive=False)
+        metadata = ROOT / "build/PKG-INFO"
+        metadata.parent.mkdir(exist_ok=True)
+        metadata.write_text(metadata_of(project(), version(), ROOT), encoding="utf-8")
+        archive.add(metadata, f"{name}/PKG-INFO")
+    return f"{name}.tar.gz"
