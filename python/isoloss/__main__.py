@@ -42,8 +42,8 @@ def _run_program(arguments):
         print(f"isoloss: {error}", file=sys.stderr)
         return 2
     if arguments not in ([], ["--help"], ["-h"], ["help"]):
-        os.execv(file, ["isoloss", *arguments])
-    code = subprocess.run([file, *arguments], check=False).returncode
+        os.execve(file, ["isoloss", *arguments], program.environment())
+    code = subprocess.run([file, *arguments], check=False, env=program.environment()).returncode
     print("\nPython:", *(f"  {name:26}{told}" for name, told in COMMANDS.items()), sep="\n",
           file=sys.stderr if code else sys.stdout)
     return code

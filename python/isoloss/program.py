@@ -40,11 +40,18 @@ def _is_script(file):
         return opened.read(2) == b"#!"
 
 
+def environment():
+    """Of the program. If the user's choice is this package's command, it finds the program, not
+    itself."""
+    return {name: value for name, value in os.environ.items() if name != "ISOLOSS_BINARY"}
+
+
 @functools.lru_cache
 def _checked(file):
     try:
         told = subprocess.run([file, "--version"], stdout=subprocess.PIPE, check=True,
-                              stdin=subprocess.DEVNULL, encoding="utf-8", errors="replace").stdout
+                              stdin=subprocess.DEVNULL, encoding="utf-8", errors="replace",
+                              env=environment()).stdout
     except (OSError, subprocess.CalledProcessError) as error:
         raise ProgramError(f"{file}: does not start: {error}. Install the package again, or name "
                            "another program in ISOLOSS_BINARY.") from error
@@ -118,11 +125,11 @@ def run(*words):
 
     Errors   ProgramError if it does not start.
     """
-    # Pictures are drawn as on a terminal of today, whatever started Python.
-    environment = {**os.environ, "LC_ALL": "C.UTF-8"}
     try:
+        # Pictures are drawn as on a terminal of today, whatever started Python.
         return Done(subprocess.run([find(), *words], stdin=subprocess.DEVNULL, check=False,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment,
-                                   encoding="utf-8", errors="replace"))
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   env={**environment(), "LC_ALL": "C.UTF-8"}, encoding="utf-8",
+                                   errors="replace"))
     except (OSError, ValueError) as error:
         raise ProgramError(f"the program can't be run: {error}") from error

@@ -1,6 +1,8 @@
 """What files of isoloss and logs of other programs hold, as NumPy arrays: isoloss.read."""
 
 import collections.abc
+import contextlib
+import importlib
 import json
 import os
 import re
@@ -30,7 +32,7 @@ class ReadError(Exception):
 
 def _module(name):
     try:
-        return __import__(name)
+        return importlib.import_module(name)
     except ImportError as error:
         raise ImportError(f"isoloss.read needs {name}, which is not installed. Install it: "
                           "pip install numpy h5py") from error
@@ -57,7 +59,7 @@ class Group(collections.abc.Mapping):
         self._place = place
         self._read = {}
         self._entries, self.units, self.descriptions = {}, {}, {}
-        with file.opened() as opened:
+        with file.opened(place) as opened:
             group = opened[place]
             self.attributes = {name: _plain(value) for name, value in group.attrs.items()}
             for name in group:
@@ -88,7 +90,7 @@ class Group(collections.abc.Mapping):
 
     def about(self, name):
         """The attributes of a dataset or group."""
-        with self._file.opened() as opened:
+        with self._file.opened(self._place) as opened:
             entry = self._file.entry(opened[self._place], name)
             return {key: _plain(value) for key, value in entry.attrs.items()}
 
@@ -223,6 +225,10 @@ class Log:
         return NamedColumns(self.groups[name]) if name in self.groups and \
             "names" in self.groups[name] else {}
 
+    def __fspath__(self):
+        """So that isoloss.gate and isoloss.compare take it for its file."""
+        return self.path
+
     @property
     def steps(self):
         return self._group("steps")
@@ -267,12 +273,15 @@ class _Hdf5:
         self._h5py = _module("h5py")
         _module("numpy")
 
-    def opened(self):
+    @contextlib.contextmanager
+    def opened(self, place):
+        """While `place` is read. Whatever HDF5 says of a damaged file is a ReadError."""
         try:
-            return self._h5py.File(self.path, "r")
-        except OSError as error:
-            raise ReadError(f"{self.path}: can't be read: {error}. It is damaged, or still being "
-                            "written.") from error
+            with self._h5py.File(self.path, "r") as file:
+                yield file
+        except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:
+            raise ReadError(f"{self.path}: {place} can't be read: {error}. The file is damaged, or still "
+                            "being written.") from error
 
     def _refuse(self, place, what, rule):
         raise ReadError(f"{self.path}: {place} {what}, but {rule}. Whoever made the file made no file "
@@ -285,16 +294,11 @@ class _Hdf5:
 
     def array(self, place):
         """The values of a dataset; texts as str."""
-        with self.opened() as opened:
+        with self.opened(place) as opened:
             dataset = self.entry(opened[os.path.dirname(place)], os.path.basename(place))
             self._check(place, dataset)
-            try:
-                if self._h5py.check_string_dtype(dataset.dtype):
-                    return dataset.asstr()[()]
-                return dataset[()]
-            except (OSError, UnicodeDecodeError) as error:
-                raise ReadError(f"{self.path}: {place} can't be read: {error}. The file is "
-                                "damaged.") from error
+            is_text = self._h5py.check_string_dtype(dataset.dtype)
+            return dataset.asstr()[()] if is_text else dataset[()]
 
     def _check(self, place, dataset):
         layout = dataset.id.get_create_plist()
@@ -312,17 +316,21 @@ class _Hdf5:
 def _check_seal(path):
     """Run logs end with their digest, which tells damage. It needs xxhash; without that package,
     the length alone is checked."""
+    length = os.path.getsize(path) - 24
     with open(path, "rb") as file:
-        content = file.read()
-    seal = content[-24:]
-    length = int.from_bytes(seal[8:16], "little")
-    if seal[:8] != b"isolossT" or length != len(content) - 24:
-        raise ReadError(f"{path}: has no seal at its end, so it was cut off or changed. Make it again.")
-    try:
-        from xxhash import xxh3_64_intdigest
-    except ImportError:
-        return
-    if xxh3_64_intdigest(content[:-24]) != int.from_bytes(seal[16:], "little"):
+        file.seek(max(0, length))
+        seal = file.read()
+        if seal[:8] != b"isolossT" or int.from_bytes(seal[8:16], "little") != length:
+            raise ReadError(f"{path}: has no seal at its end, so it was cut off or changed. Make it "
+                            "again.")
+        try:
+            digest = importlib.import_module("xxhash").xxh3_64()
+        except ImportError:
+            return
+        file.seek(0)
+        for begin in range(0, length, 1 << 20):
+            digest.update(file.read(min(1 << 20, length - begin)))
+    if digest.intdigest() != int.from_bytes(seal[16:], "little"):
         raise ReadError(f"{path}: has another digest than the seal at its end, so it is damaged or was "
                         "changed. Make it again.")
 
