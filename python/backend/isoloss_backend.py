@@ -34,8 +34,8 @@ def project():
     try:
         import tomllib
     except ImportError:
-        refuse(f"Python {sys.version.split()[0]} builds it, but 3.11 or newer is needed. The wheel that "
-               "a newer one builds (`pip wheel .`) runs on 3.9, too.")
+        refuse(f"Python {sys.version.split()[0]} builds it, but 3.11 or newer is needed. The wheel "
+               "that a newer one builds (`pip wheel .`) runs on 3.9, too.")
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
@@ -78,10 +78,10 @@ def chosen_program(settings):
     program = pathlib.Path(settings["program"]).resolve()
     if not os.access(program, os.X_OK) or not program.is_file():
         refuse(f"{program}: is no program, but the setting `program` names it. Name one.")
-    told = subprocess.run([program, "--version"], stdout=subprocess.PIPE, check=True).stdout.decode()
+    done = subprocess.run([program, "--version"], stdout=subprocess.PIPE, check=True)
+    told = done.stdout.decode().splitlines()[0]
     if told.split()[:2] != ["isoloss", version()]:
-        refuse(f"{program}: is `{told.splitlines()[0]}`, but the package is isoloss {version()}. Build it "
-               "again.")
+        refuse(f"{program}: is `{told}`, but the package is isoloss {version()}. Build it again.")
     return program
 
 
@@ -108,7 +108,8 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
             name = file.relative_to(PACKAGE.parent)
             if file.is_file() and file.suffix in (".py", ".json") and file.name != "version.py":
                 wheel.add(name.as_posix(), file.read_bytes())
-        wheel.add("isoloss/version.py", f'"""Made by the build."""\n\nVERSION = "{version()}"\n'.encode())
+        stated = f'"""Made by the build."""\n\nVERSION = "{version()}"\n'
+        wheel.add("isoloss/version.py", stated.encode())
         add_program(wheel, program)
     return wheel.name
 
@@ -126,8 +127,8 @@ def build_sdist(sdist_directory, config_settings=None):
     listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-z"], stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE, check=False)
     if listed.returncode != 0:
-        refuse(f"{ROOT}: git lists no files ({listed.stderr.decode().strip()}), but an archive of the "
-               "sources holds what git has. Make it in a clone.")
+        refuse(f"{ROOT}: git lists no files ({listed.stderr.decode().strip()}), but an archive of "
+               "the sources holds what git has. Make it in a clone.")
     name = f"isoloss-{version()}"
     with tarfile.open(pathlib.Path(sdist_directory) / f"{name}.tar.gz", "w:gz") as archive:
         for path in sorted(filter(None, listed.stdout.decode().split("\0"))):

@@ -5,8 +5,8 @@ import pathlib
 import re
 import subprocess
 
-# Of the system's C library, which is never taken along: it belongs to the kernel and the loader.
-_GLIBC = re.compile(r"(linux-vdso|ld-linux.*|lib(c|m|dl|rt|pthread|util|resolv|mvec|anl))\.so[.\d]*")
+# Of the system's C library, which is never taken along: it belongs to the loader.
+_GLIBC = re.compile(r"(ld-linux.*|lib(c|m|dl|rt|pthread|util|resolv|mvec|anl))\.so[.\d]*")
 # Packages of Debian of which the program holds code: archives and headers.
 _COMPILED_IN = ("libaec-dev", "libboost-dev", "libcli11-dev", "libeigen3-dev", "libfmt-dev",
                 "libhdf5-dev", "libhwy-dev", "libjs-chart.js", "libtomlplusplus-dev",

@@ -7,8 +7,8 @@ import sys
 
 from . import program
 
-_EXIT_CODES = """exit codes: 0: the log has all steps; 1: the log was made, but steps are missing that
-the files had; 2: wrong usage; 3: no log was made, for the reason given"""
+_EXIT_CODES = """exit codes: 0: the log has all steps; 1: the log was made, but steps are missing
+that the files had; 2: wrong usage; 3: no log was made, for the reason given"""
 # Of Python, by name, with their help.
 COMMANDS = {
     "recover": "The log of a recording that was killed",
@@ -19,14 +19,16 @@ COMMANDS = {
 
 def _parser():
     from . import sick
-    parser = argparse.ArgumentParser(prog="isoloss", description="Commands that are made in Python.")
+    parser = argparse.ArgumentParser(prog="isoloss")
     commands = parser.add_subparsers(dest="command", required=True)
     recover = commands.add_parser("recover", help=COMMANDS["recover"],
-                                  epilog=f"example: isoloss recover run.journal run.h5. {_EXIT_CODES}")
+                                  epilog="example: isoloss recover run.journal run.h5. "
+                                         f"{_EXIT_CODES}")
     recover.add_argument("journal")
     recover.add_argument("out")
-    merge = commands.add_parser("merge", help=COMMANDS["merge"], epilog="example: isoloss merge run.h5 "
-                                f"run.rank-0.h5 run.rank-1.h5. {_EXIT_CODES}")
+    merge = commands.add_parser("merge", help=COMMANDS["merge"],
+                                epilog="example: isoloss merge run.h5 run.rank-0.h5 run.rank-1.h5. "
+                                       f"{_EXIT_CODES}")
     merge.add_argument("out")
     merge.add_argument("files", nargs="+")
     sick.declare(commands.add_parser("sick", help=COMMANDS["sick"],

@@ -145,11 +145,11 @@ def _sides(baseline, candidates):
         told = _arms_of(files)
         words += files if told else [f"{name}={file}" for file in files]
         arms.append(told or {name})
-    if len(arms[0]) > 1 or arms[0] & set().union(*arms[1:]):
+    others = set().union(*arms[1:])
+    if len(arms[0]) > 1 or arms[0] & others:
         raise ValueError(f"runs of isoloss tell their arms: the baseline's are "
-                         f"{', '.join(sorted(arms[0]))}, the candidate's "
-                         f"{', '.join(sorted(set().union(*arms[1:])))}, but the baseline is one arm "
-                         "and no candidate is of it. Pass other logs.")
+                         f"{', '.join(sorted(arms[0]))}, the candidate's {', '.join(sorted(others))}, "
+                         "but the baseline is one arm and no candidate is of it. Pass other logs.")
     return words, min(arms[0])
 
 

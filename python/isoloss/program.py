@@ -70,9 +70,9 @@ def find():
     """
     for file in _candidates():
         return _checked(file)
-    raise ProgramError("the program isoloss is not found: this package has none, and PATH has none. "
-                       "Install the package with `pip install .` in a clone, or name the program in "
-                       "ISOLOSS_BINARY.")
+    raise ProgramError("the program isoloss is not found: neither this package nor PATH has one. "
+                       "Install the package with `pip install .` in a clone, or name the program "
+                       "in ISOLOSS_BINARY.")
 
 
 def path_text(path):

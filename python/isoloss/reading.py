@@ -191,7 +191,8 @@ class Operations(collections.abc.Sequence):
 
     def select(self, type=None, module=None):  # pylint: disable=redefined-builtin
         """Those of a type, of a module, or both."""
-        return [each for each in self if type in (None, each.type) and module in (None, each.module)]
+        return [each for each in self
+                if type in (None, each.type) and module in (None, each.module)]
 
     def __repr__(self):
         told = ", ".join(f"{name} {self.attributes[name]}" for name in ("run", "step", "rank")
@@ -280,12 +281,12 @@ class _Hdf5:
             with self._h5py.File(self.path, "r") as file:
                 yield file
         except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:
-            raise ReadError(f"{self.path}: {place} can't be read: {error}. The file is damaged, or still "
-                            "being written.") from error
+            raise ReadError(f"{self.path}: {place} can't be read: {error}. The file is damaged, or "
+                            "still being written.") from error
 
     def _refuse(self, place, what, rule):
-        raise ReadError(f"{self.path}: {place} {what}, but {rule}. Whoever made the file made no file "
-                        "of isoloss.")
+        raise ReadError(f"{self.path}: {place} {what}, but {rule}. Whoever made the file made "
+                        "no file of isoloss.")
 
     def entry(self, group, name):
         if not isinstance(group.get(name, getlink=True), self._h5py.HardLink):
@@ -321,8 +322,8 @@ def _check_seal(path):
         file.seek(max(0, length))
         seal = file.read()
         if seal[:8] != b"isolossT" or int.from_bytes(seal[8:16], "little") != length:
-            raise ReadError(f"{path}: has no seal at its end, so it was cut off or changed. Make it "
-                            "again.")
+            raise ReadError(f"{path}: has no seal at its end, so it was cut off or changed. Make "
+                            "it again.")
         try:
             digest = importlib.import_module("xxhash").xxh3_64()
         except ImportError:
@@ -331,8 +332,8 @@ def _check_seal(path):
         for begin in range(0, length, 1 << 20):
             digest.update(file.read(min(1 << 20, length - begin)))
     if digest.intdigest() != int.from_bytes(seal[16:], "little"):
-        raise ReadError(f"{path}: has another digest than the seal at its end, so it is damaged or was "
-                        "changed. Make it again.")
+        raise ReadError(f"{path}: has another digest than the seal at its end, so it is damaged or "
+                        "was changed. Make it again.")
 
 
 def _read_hdf5(path):
@@ -340,13 +341,13 @@ def _read_hdf5(path):
     root = Group(file)
     kinds = [key for key in KINDS if key in root.attributes]
     if len(kinds) != 1:
-        raise ReadError(f"{path}: has {len(kinds)} of the attributes {', '.join(KINDS)}, but a file of "
-                        "isoloss has one. Read it with h5py.")
+        raise ReadError(f"{path}: has {len(kinds)} of the attributes {', '.join(KINDS)}, but a file "
+                        "of isoloss has one. Read it with h5py.")
     kind, newest = KINDS[kinds[0]]
     version = root.attributes[kinds[0]]
     if newest is not None and not version <= newest:
-        raise ReadError(f"{path}: is a {kind} of version {version}, but this isoloss reads versions "
-                        f"up to {newest}. Install a newer one.")
+        raise ReadError(f"{path}: is a {kind} of version {version}, but this isoloss reads "
+                        f"versions up to {newest}. Install a newer one.")
     if kind == "file of operations":
         return Operations(file)
     if kind != "run log":
@@ -374,15 +375,16 @@ def _columns(series, numpy):
 
 def _read_foreign(path, run, options):
     numpy = _module("numpy")
-    done = program.run("import", program.path_text(path), *program.options_of(options, {}), "--json")
+    words = program.options_of(options, {})
+    done = program.run("import", program.path_text(path), *words, "--json")
     if done.exit_code != 0:
         raise done.error()
     runs = json.loads(done.text)["logs"][0]["runs"]
     names = [each["name"] for each in runs]
     chosen = runs if run is None else [each for each in runs if each["name"] == run]
     if len(chosen) != 1:
-        raise ReadError(f"{path}: holds {len(runs)} runs ({', '.join(names)}), of which one is read. "
-                        "Name it: run=...")
+        raise ReadError(f"{path}: holds {len(runs)} runs ({', '.join(names)}), of which one is "
+                        "read. Name it: run=...")
     found = chosen[0]
     attributes = {name: value for name, value in found.items() if name != "series"}
     parts = {"steps": [], "eval": []}
@@ -414,8 +416,8 @@ def read(path, run=None, **options):
         if begin == b"\x89HDF\r\n\x1a\n":
             return _read_hdf5(text)
         if re.search(r"\.journal$", text):
-            raise ReadError(f"{text}: is the journal of a run that has not ended. `isoloss show` reads it; "
-                            "`isoloss recover` makes a log of a recorder's.")
+            raise ReadError(f"{text}: is the journal of a run that has not ended. `isoloss show` "
+                            "reads it; `isoloss recover` makes a log of a recorder's.")
     return _read_foreign(text, run, options)
 
 

@@ -50,15 +50,15 @@ class Wheel(unittest.TestCase):
         info = f"isoloss-{isoloss_backend.version()}.dist-info"
         record = files.pop(f"{info}/RECORD").decode().splitlines()
 
-        digests = {name: base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
-                   for name, content in files.items()}
-        self.assertEqual(sorted(record), sorted(
-            [f"{info}/RECORD,,"] + [f"{name},sha256={digest},{len(files[name])}"
-                                    for name, digest in digests.items()]))
+        expected = [f"{info}/RECORD,,"]
+        for name, content in files.items():
+            digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode()
+            expected.append(f"{name},sha256={digest.rstrip('=')},{len(content)}")
+        self.assertEqual(sorted(record), sorted(expected))
         self.assertEqual(files["isoloss/bin/isoloss"], BINARY.read_bytes())
         packed = {name for name in files if name.startswith("isoloss/")}
-        self.assertLessEqual({f"isoloss/{file.name}" for file in (ROOT / "python/isoloss").glob("*.py")},
-                             packed)
+        modules = {f"isoloss/{file.name}" for file in (ROOT / "python/isoloss").glob("*.py")}
+        self.assertLessEqual(modules, packed)
         self.assertIn(f"{info}/licenses/LICENSE", files)
         self.assertRegex(self.wheel.name, r"^isoloss-[\d.]+-py3-none-linux_\w+\.whl$")
 

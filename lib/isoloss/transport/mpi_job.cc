@@ -98,12 +98,13 @@ std::string FileOf(const Library& library) {
 const IsolossMpiModule& LoadModule(const Library& library, int scope) {
   const std::filesystem::path path = ModuleFolder() / FileOf(library);
   if (!std::filesystem::exists(path)) {
-    ThrowError(ErrorKind::kConfig,
-               "transport `mpi`: this build has no module for {}: {} is not "
-               "there. Install {} (Debian), then configure and build again (what "
-               "pip installs never has one), or say with "
-               "ISOLOSS_MPI_MODULE_DIR where it is.",
-               library.launcher, path.string(), library.package);
+    ThrowError(
+        ErrorKind::kConfig,
+        "transport `mpi`: this build has no module for {}: {} is not "
+        "there. Install {} (Debian), then configure and build again (what "
+        "pip installs never has one), or say with "
+        "ISOLOSS_MPI_MODULE_DIR where it is.",
+        library.launcher, path.string(), library.package);
   }
   void* module = dlopen(path.c_str(), RTLD_NOW | scope);
   if (module == nullptr) {
