@@ -1,0 +1,154 @@
+#include "isoloss/certify/operation_steps.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "isoloss/base/error.h"
+#include "isoloss/base/printable.h"
+#include "isoloss/operations/operation_file.h"
+
+namespace isoloss::certify {
+namespace {
+
+using operations::OperationFile;
+
+OperationFile Read(const RecordedRun& run, const StepAndRank& place) {
+  OperationFile file = operations::ReadOperations(run.operations.at(place));
+  if (file.step != place.step || file.rank != place.rank) {
+    ThrowError(ErrorKind::kFormat,
+               "{}: is of step {} and rank {}, but its name says {} and {}. "
+               "Give it the name that the recorder gave it.",
+               Printable(file.path), file.step, file.rank, place.step,
+               place.rank);
+  }
+  return file;
+}
+
+/// Holds a difference with its files, which its pointers need.
+struct Found {
+  OperationFile first;
+  OperationFile other;
+  OperationPair pair;
+};
+
+bool HasUpdates(const OperationFile& file) {
+  return std::ranges::any_of(file.operations, [](const auto& operation) {
+    return operation.Find("parameter_after") != nullptr;
+  });
+}
+
+/// Of two ranks, the one whose difference comes earlier tells more; so does a
+/// result.
+bool TellsMore(const OperationDifference& a, const OperationDifference& b) {
+  using What = OperationDifference::What;
+  const auto key = [](const OperationDifference& of) {
+    return std::pair(of.place, of.what != What::kResult);
+  };
+  return key(a) < key(b);
+}
+
+void AddUnrecorded(const OperationFile& file, OperationAnswer& answer) {
+  if (file.unrecorded.empty()) return;
+  std::string line = file.unrecorded.substr(0, file.unrecorded.find('\n'));
+  answer.uncertified.push_back(Printable(line));
+}
+
+/// Names steps whose operations only one of both runs has.
+void AddOnlyInOne(const RecordedRun& first, const RecordedRun& other,
+                  const OperationQuestion& question, OperationAnswer& answer) {
+  std::set<int64_t> steps;
+  for (const auto& [run, partner] :
+       {std::pair(&first, &other), std::pair(&other, &first)}) {
+    for (const auto& [place, path] : run->operations) {
+      if (place.step < question.from || place.step > question.until) continue;
+      if (!partner->operations.contains(place)) steps.insert(place.step);
+    }
+  }
+  if (steps.empty()) return;
+  answer.uncertified.push_back(
+      fmt::format("operations of steps {} (of one run or rank only)",
+                  fmt::join(steps, ", ")));
+}
+
+std::vector<Cause> CausesOf(const Found& found,
+                            const OperationQuestion& question,
+                            bool before_is_equal, Executor& executor) {
+  const OperationDifference& difference = *found.pair.first;
+  const OperationFiles files = {
+      found.first, found.other, {question.names[0], question.names[1]}};
+  std::vector<Cause> causes;
+  if (question.lists_states) causes = StateCauses(files);
+  Cause cause = CauseOf(difference, files, question.recipe, executor);
+  const bool is_told =
+      std::ranges::count(causes, cause.kind, &Cause::kind) > 0;
+  if (before_is_equal && difference.what == OperationDifference::What::kInput &&
+      cause.kind != kUnrecorded && cause.kind != kData) {
+    cause.text += fmt::format(
+        " All that was recorded of step {} is equal, so it was lost or changed "
+        "between the steps.",
+        difference.step - 1);
+  }
+  if (!is_told) causes.insert(causes.begin(), std::move(cause));
+  return causes;
+}
+
+}  // namespace
+
+OperationAnswer CompareOperations(const RecordedRun& first,
+                                  const RecordedRun& other,
+                                  const OperationQuestion& question,
+                                  Executor& executor) {
+  OperationAnswer answer;
+  std::unique_ptr<Found> worst;
+  AddOnlyInOne(first, other, question, answer);
+  for (const auto& [place, path] : first.operations) {
+    if (place.step > question.until) break;
+    if (place.step < question.from || !other.operations.contains(place)) {
+      continue;
+    }
+    if (worst != nullptr && worst->first.step < place.step) break;
+    auto found = std::make_unique<Found>();
+    found->first = Read(first, place);
+    found->other = Read(other, place);
+    found->pair = Compare(found->first, found->other);
+    if (answer.steps.empty() || answer.steps.back() != place.step) {
+      answer.steps.push_back(place.step);
+    }
+    answer.operations += found->pair.operations;
+    answer.tensors += found->pair.tensors;
+    if (HasUpdates(found->first)) answer.last_update = place.step;
+    AddUnrecorded(found->first, answer);
+    if (found->pair.first &&
+        (worst == nullptr ||
+         TellsMore(*found->pair.first, *worst->pair.first))) {
+      worst = std::move(found);
+    }
+  }
+  if (worst == nullptr) return answer;
+  const bool before_is_equal =
+      std::ranges::count(answer.steps, worst->first.step - 1) > 0;
+  answer.causes = CausesOf(*worst, question, before_is_equal, executor);
+  answer.first = std::move(worst->pair.first);
+  answer.first->first = answer.first->other = nullptr;
+  return answer;
+}
+
+std::vector<Cause> CompareStates(const RecordedRun& first,
+                                 const RecordedRun& other, int64_t before,
+                                 const std::string& name) {
+  for (const auto& [place, path] : first.operations) {
+    const StepAndRank next = {before + 1, place.rank};
+    if (place.step != before || !other.operations.contains(next)) continue;
+    std::vector<Cause> causes =
+        CausesBetween(Read(first, place), Read(other, next), name);
+    if (!causes.empty()) return causes;
+  }
+  return {};
+}
+
+}  // namespace isoloss::certify

@@ -1,0 +1,237 @@
+#include "isoloss/certify/result_cause.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "isoloss/base/error.h"
+#include "isoloss/base/text_file.h"
+#include "isoloss/certify/fixed_order.h"
+#include "isoloss/inspection/check_tensors.h"
+#include "isoloss/operations/check.h"
+#include "isoloss/precision/recipe_file.h"
+
+namespace isoloss::certify {
+namespace {
+
+using operations::Finding;
+using operations::Floats;
+using operations::Operation;
+using operations::OperationFile;
+
+/// Operations that hold no codes are judged without any if the recipe is none
+/// of ours: a log may give its recipe any name.
+precision::Recipe RecipeFor(const std::string& name,
+                            const Operation& operation) {
+  if (name.ends_with(".toml")) {
+    return precision::ParseRecipe(ReadTextFile(name, "Pass a recipe."), name);
+  }
+  try {
+    return precision::RecipeByName(name);
+  } catch (const Error&) {
+    if (!operation.codes.empty()) throw;
+    return precision::RecipeByName("bf16");
+  }
+}
+
+/// A part of one operation was judged by its own inputs.
+struct Judged {
+  int64_t other = 0;
+  std::string sums = {};      ///< the adder that predicts its bits; "": FP32
+  std::string sentences = {};  ///< on what is wrong
+};
+
+Judged Judge(const OperationFile& file, const Operation& operation,
+             const std::string& part, const precision::Recipe& recipe,
+             Executor& executor) {
+  OperationFile alone = {.path = file.path, .run = file.run};
+  alone.operations.push_back(operation);
+  const std::vector<Finding> findings = operations::CheckOperations(
+      {std::move(alone)}, recipe, operations::CheckOptions(), executor);
+  Judged judged;
+  for (const Finding& finding : findings) {
+    if (operation.is_linear() && finding.part != part) continue;
+    judged.other += finding.comparison.other();
+    if (!finding.sums.empty()) judged.sums = finding.sums;
+    if (!finding.is_right() && judged.sentences.empty()) {
+      judged.sentences = inspection::Sentences(finding);
+    }
+  }
+  return judged;
+}
+
+/// Returns places at which both outputs differ.
+std::vector<OutputPlace> DifferentPlaces(const Floats& first,
+                                         const Floats& other) {
+  constexpr size_t kMost = 32;
+  std::vector<OutputPlace> places;
+  const size_t columns = first.extent.empty() ? 1 : first.extent.back();
+  for (size_t i = 0; i < first.values.size() && places.size() < kMost; ++i) {
+    if (std::bit_cast<uint32_t>(first.values[i]) !=
+        std::bit_cast<uint32_t>(other.values[i])) {
+      places.emplace_back(i / columns, i % columns);
+    }
+  }
+  return places;
+}
+
+/// Returns the fixed order of FP32 sums that gives the differing elements.
+std::string OrderOf(const OperationFile& file, const Operation& operation,
+                    const std::string& part,
+                    const std::vector<OutputPlace>& places,
+                    const precision::Recipe& recipe) {
+  const operations::CheckOptions options;
+  OperationFile alone = {.path = file.path, .run = file.run};
+  alone.operations.push_back(operation);
+  const std::vector<OperationFile> files = {std::move(alone)};
+  const operations::ModuleChoices modules(files, recipe, options);
+  const operations::OperationCase given = {
+      .operation = files[0].operations[0],
+      .previous = nullptr,
+      .where = files[0].Where(0),
+      .file = 0,
+      .index = 0};
+  const auto products = operations::LinearProductsOf(
+      given, {modules.Of(given.operation).precision, recipe});
+  for (const operations::Product& product : products) {
+    if (GemmRoleName(product.role) == part) {
+      return FixedOrderOf(product, places);
+    }
+  }
+  return "";
+}
+
+bool IsSplit(const std::string& order) {
+  return order.find("split along k") != std::string::npos;
+}
+
+/// Both results are FP32 sums of equal products.
+Cause OrderCause(const OperationFiles& files, const std::string orders[2]) {
+  if (!orders[0].empty() && !orders[1].empty()) {
+    const bool is_split = IsSplit(orders[0]) || IsSplit(orders[1]);
+    return {std::string(is_split ? kSplitOfK : kOrderOfSums),
+            fmt::format("{} has the bits of {}; {} those of {}.",
+                        files.names[0], orders[0], files.names[1], orders[1])};
+  }
+  const std::string begin =
+      "Both results are FP32 sums of equal products, in two orders.";
+  for (const int known : {0, 1}) {
+    if (orders[known].empty()) continue;
+    return {std::string(kOrderOfSums),
+            fmt::format("{} {} has the bits of {}; {} has those of no fixed "
+                        "order that is known: atomics, threads or another "
+                        "kernel.",
+                        begin, files.names[known], orders[known],
+                        files.names[1 - known])};
+  }
+  return {std::string(kOrderOfSums),
+          begin + " Neither is a fixed order that is known: atomics, threads "
+                  "or another kernel."};
+}
+
+Cause AdderCause(const OperationFiles& files, const Judged judged[2]) {
+  constexpr std::string_view kSplit = ", split along k";
+  const auto adder = [&](int which) {
+    return judged[which].sums.substr(0, judged[which].sums.find(kSplit));
+  };
+  const auto text = [&](int which) {
+    return judged[which].sums.empty() ? std::string("FP32 sums in some order")
+                                      : judged[which].sums;
+  };
+  const bool is_split = adder(0) == adder(1);
+  return {std::string(is_split ? kSplitOfK : kAlgorithm),
+          fmt::format("{} has the bits of {}; {} those of {}.", files.names[0],
+                      text(0), files.names[1], text(1))};
+}
+
+Cause WrongCause(const OperationFiles& files, const Judged judged[2]) {
+  if (judged[0].other > 0 && judged[1].other > 0) {
+    return {std::string(kUnknown),
+            "No order of summation explains the result of either run. If "
+            "operands were quantised, name the recipe with --recipe."};
+  }
+  const int wrong = judged[0].other > 0 ? 0 : 1;
+  // Only the two runs are asked about here, and no step before.
+  const std::string& all = judged[wrong].sentences;
+  return {std::string(kWrongResult),
+          fmt::format("The result of {} is right. In that of {}, no order of "
+                      "summation explains {} element{}. {}",
+                      files.names[1 - wrong], files.names[wrong],
+                      judged[wrong].other, judged[wrong].other == 1 ? "" : "s",
+                      all.substr(0, all.find(" No file of the step before")))};
+}
+
+/// Both results are right, by what an operation of that type may do.
+Cause RightCause(const OperationDifference& difference) {
+  const std::string& type = difference.type;
+  if (difference.part == "choice") {
+    return {std::string(kAlgorithm),
+            "Equal scores and biases gave other experts: equal scores were put "
+            "in another order, or the choice has another algorithm."};
+  }
+  if (type == "combine" || type == "loss" || type == "router") {
+    return {std::string(kOrderOfSums),
+            "Both results are right, but were added or rounded in another "
+            "order: atomics, threads or another kernel."};
+  }
+  return {std::string(kAlgorithm),
+          "Both results are right, but were rounded otherwise: another kernel, "
+          "such as a fused one."};
+}
+
+bool IsJudged(const std::string& type) {
+  constexpr std::string_view kTypes[] = {
+      "linear", "grouped_linear", "router", "dispatch",
+      "combine", "adamw",          "loss"};
+  return std::ranges::find(kTypes, type) != std::end(kTypes);
+}
+
+Cause JudgedCause(const OperationDifference& difference,
+                  const OperationFiles& files, const std::string& name,
+                  Executor& executor) {
+  const Operation& first = *difference.first;
+  const Operation& other = *difference.other;
+  const precision::Recipe recipe = RecipeFor(name, first);
+  const Judged judged[2] = {
+      Judge(files.first, first, difference.part, recipe, executor),
+      Judge(files.other, other, difference.part, recipe, executor)};
+  if (judged[0].other > 0 || judged[1].other > 0) {
+    return WrongCause(files, judged);
+  }
+  if (!first.is_linear()) return RightCause(difference);
+  if (judged[0].sums != judged[1].sums) return AdderCause(files, judged);
+  const std::string& tensor = difference.tensor.name;
+  const std::vector<OutputPlace> places =
+      DifferentPlaces(*first.Find(tensor), *other.Find(tensor));
+  const std::string orders[2] = {
+      OrderOf(files.first, first, difference.part, places, recipe),
+      OrderOf(files.other, other, difference.part, places, recipe)};
+  return OrderCause(files, orders);
+}
+
+}  // namespace
+
+Cause CauseOfResult(const OperationDifference& difference,
+                    const OperationFiles& files, const std::string& recipe,
+                    Executor& executor) {
+  if (difference.tensor.place.empty()) {
+    return {std::string(kAlgorithm), "The results have other extents."};
+  }
+  if (!IsJudged(difference.type)) {
+    return {std::string(kUnknown),
+            "No check knows this type of operation, so nothing says why."};
+  }
+  try {
+    return JudgedCause(difference, files, recipe, executor);
+  } catch (const Error& error) {
+    return {std::string(kUnknown),
+            fmt::format("It could not be judged: {}", error.what())};
+  }
+}
+
+}  // namespace isoloss::certify

@@ -1,0 +1,107 @@
+#include "isoloss/certify/settings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "isoloss/base/printable.h"
+
+namespace isoloss::certify {
+namespace {
+
+using runlog::Provenance;
+
+struct TextSetting {
+  const char* name;
+  std::string Provenance::*value;
+  bool is_wanted;  ///< people are told if no log has it
+};
+
+constexpr TextSetting kTexts[] = {
+    {"program", &Provenance::tool_version, true},
+    {"commit", &Provenance::commit, true},
+    {"compiler", &Provenance::compiler, false},
+    {"device", &Provenance::cpu_target, true},
+    {"settings (config_digest)", &Provenance::config_digest, true},
+    {"recipe", &Provenance::recipe, false},
+    {"recipe of GEMM sites", &Provenance::resolved_recipe, false},
+    {"text (corpus_digest)", &Provenance::corpus_digest, false},
+    {"exchange", &Provenance::exchange, false},
+    {"routing", &Provenance::routing, false},
+    {"perturbation", &Provenance::perturbation, false},
+    {"numerics of the program", &Provenance::numerics_digest, false},
+};
+
+struct NumberSetting {
+  const char* name;
+  int64_t Provenance::*value;
+};
+
+constexpr NumberSetting kNumbers[] = {
+    {"seed", &Provenance::seed},
+    {"parameters", &Provenance::parameters},
+    {"ranks", &Provenance::ranks},
+    {"copies of experts", &Provenance::expert_data_parallel},
+};
+
+bool IsTold(const std::string& text) {
+  return !text.empty() && text != "unknown";
+}
+
+std::string Shown(const std::string& text) {
+  constexpr size_t kMost = 60;
+  const std::string line = Printable(text.substr(0, text.find('\n')));
+  return line.size() <= kMost ? line : line.substr(0, kMost) + "...";
+}
+
+/// Returns ranks by the names of files, which merged logs do not have.
+bool HaveSameFiles(const RecordedRun& a, const RecordedRun& b) {
+  return std::ranges::equal(
+      a.logs, b.logs, {}, [](const auto& log) { return log.first; },
+      [](const auto& log) { return log.first; });
+}
+
+}  // namespace
+
+SettingsPair CompareSettings(const RecordedRun& first,
+                             const RecordedRun& other) {
+  SettingsPair pair;
+  if (first.logs.empty() || other.logs.empty()) return pair;
+  const Provenance& a = first.log().provenance;
+  const Provenance& b = other.log().provenance;
+  for (const TextSetting& setting : kTexts) {
+    const std::string& left = a.*setting.value;
+    const std::string& right = b.*setting.value;
+    const bool is_perturbed = setting.value == &Provenance::perturbation;
+    if (left != right && (is_perturbed || (IsTold(left) && IsTold(right)))) {
+      pair.different.push_back(fmt::format("{}: `{}` and `{}`.", setting.name,
+                                           Shown(left), Shown(right)));
+    } else if (setting.is_wanted && (!IsTold(left) || !IsTold(right))) {
+      pair.unknown.emplace_back(setting.name);
+    }
+  }
+  for (const NumberSetting& setting : kNumbers) {
+    const int64_t left = a.*setting.value;
+    const int64_t right = b.*setting.value;
+    if (setting.value == &Provenance::seed && (left < 0 || right < 0)) {
+      pair.unknown.emplace_back(setting.name);
+      if (left == right) continue;
+    }
+    if (left == right) continue;
+    pair.different.push_back(
+        fmt::format("{}: {} and {}.", setting.name, left, right));
+  }
+  if (!HaveSameFiles(first, other)) {
+    pair.different.emplace_back(
+        "ranks: the logs of both runs are not of the same ranks.");
+  }
+  if (a.workers != b.workers) {
+    pair.remarks.push_back(fmt::format(
+        "The runs had other numbers of threads: {} and {}.", a.workers,
+        b.workers));
+  }
+  return pair;
+}
+
+}  // namespace isoloss::certify

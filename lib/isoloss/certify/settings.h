@@ -1,0 +1,21 @@
+// Compares the settings of runs, which must be equal before their bits can be.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "isoloss/certify/recorded_run.h"
+
+namespace isoloss::certify {
+
+struct SettingsPair {
+  std::vector<std::string> different = {};  ///< sentences
+  std::vector<std::string> unknown = {};    ///< phrases: told by no log
+  std::vector<std::string> remarks = {};    ///< sentences; they forbid nothing
+};
+
+/// Compares what both logs tell of settings, program, device and ranks.
+SettingsPair CompareSettings(const RecordedRun& first,
+                             const RecordedRun& other);
+
+}  // namespace isoloss::certify
