@@ -4,7 +4,7 @@ import itertools
 
 import torch
 
-from . import taps
+from . import modules, taps
 
 _SHOWN = 5
 _EMBEDDINGS = (torch.nn.Embedding, torch.nn.EmbeddingBag)
@@ -15,6 +15,10 @@ _NOT_CALLED = ("optimizer.step() was not called. Call it before the recorder's s
 _UNREAD = ("Only calls of linear layers are recorded, not functions such as "
            "torch.nn.functional.linear. Call the layers, or isoloss.linear(), and set `isoloss_type` "
            "on linear layers of your own classes.")
+_COMPILED = ("These layers lie within larger regions of torch.compile. Record with eager=True, which "
+             "runs steps with tensors without torch.compile, or compile them one by one.")
+_FLAT = ("FSDP1 holds parameters flat and in parts. Use fully_shard (FSDP2), whose parameters are "
+         "recorded whole.")
 
 
 def _texts(gaps):
@@ -31,43 +35,52 @@ def _texts(gaps):
 class Gaps:
     """What no operation holds, of one step after the other.
 
-    `trained` are the parameters of all optimizers.
+    `parameters` are those of the model by their names, `trained` those of all
+    optimizers. Layers within regions of torch.compile are `seen` or not.
     """
 
-    def __init__(self, model, trained):
-        self._model = model
+    def __init__(self, model, parameters, trained, seen):
+        self._parameters = parameters
         self._trained = {id(p) for p in trained}
+        self._weights = list(self._weights_of(model, seen))
         self._known = frozenset()
+
+    @staticmethod
+    def _weights_of(model, seen):
+        """Of linear layers, and whatever else has the shape of a weight."""
+        for prefix, module, region in modules.walk(model):
+            if isinstance(module, _EMBEDDINGS) or modules.is_wrapper(module):
+                continue
+            is_watched = taps.kind_of(module) is not None
+            is_hidden = (region is not None and not seen and
+                         not (is_watched and taps.is_border(region, module)))
+            for key, weight in module._parameters.items():
+                if weight is not None and weight.dim() > 1 and (is_watched or weight.requires_grad):
+                    yield (f"{prefix}.{key}" if prefix else key), is_hidden
 
     def find(self, step_operations, reasons):
         """Texts of a step, and texts of what is new in it. `reasons` tell, by a
         parameter's id, why an optimizer that was called left no operation of its
         update."""
-        found = [*self._updates(step_operations, reasons), *self._weights(step_operations)]
+        found = [*self._updates(step_operations, reasons), *self._unread(step_operations)]
         new = [gap for gap in found if gap not in self._known]
         self._known = frozenset(found)
         return list(_texts(found)), list(_texts(new))
 
     def _updates(self, step_operations, reasons):
         held = {op.module for op in step_operations if op.kind == "adamw"}
-        for name, parameter in self._model.named_parameters():
-            if parameter.requires_grad and name not in held:
+        for name, parameter in self._parameters.items():
+            if parameter.requires_grad and (name not in held or modules.is_flat(parameter)):
                 usual = _NOT_CALLED if id(parameter) in self._trained else _NOT_GIVEN
-                yield ("no operation holds the update of {} trained parameter{}",
-                       reasons.get(id(parameter), usual), name)
+                reason = _FLAT if modules.is_flat(parameter) else reasons.get(id(parameter), usual)
+                yield "no operation holds the update of {} trained parameter{}", reason, name
 
-    def _weights(self, step_operations):
-        """Of linear layers, and whatever else has the shape of a weight."""
+    def _unread(self, step_operations):
         products = [op for op in step_operations if op.kind in ("linear", "grouped_linear")]
-        read = {id(op.read[1]) for op in products}
-        modules = {op.module for op in products}
-        for prefix, module in self._model.named_modules():
-            is_watched = taps.kind_of(module) is not None
-            if isinstance(module, _EMBEDDINGS):
-                continue
-            for name, weight in module.named_parameters(prefix, recurse=False):
-                # A layer may read what it made of its parameters, such as a cast.
-                own_names = itertools.accumulate(name.split("."), "{}.{}".format)
-                if (weight.dim() > 1 and (is_watched or weight.requires_grad) and
-                        id(weight) not in read and modules.isdisjoint(own_names)):
-                    yield "no operation reads {} weight{}", _UNREAD, name
+        read = {op.read[1] for op in products}
+        called = {op.module for op in products}
+        for name, is_hidden in self._weights:
+            # A layer may read what it made of its parameters, such as a cast.
+            own_names = itertools.accumulate(name.split("."), "{}.{}".format)
+            if name not in read and called.isdisjoint(own_names):
+                yield "no operation reads {} weight{}", _COMPILED if is_hidden else _UNREAD, name

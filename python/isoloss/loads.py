@@ -4,6 +4,8 @@ import types
 
 import torch
 
+from . import shards
+
 
 class Loads:
     """Counts what routers choose. `slots` is the number of experts of each
@@ -16,7 +18,7 @@ class Loads:
     def count(self, layer, place, dropped, values):
         """One call of a router: its place in the order of computation, pairs of
         token and slot that a capacity dropped, and what it told."""
-        ids = values["expert_ids"].detach()
+        ids = shards.local(values["expert_ids"].detach())
         experts = next(values[key].shape[-1] for key in ("logits", "scores", "bias")
                        if values.get(key) is not None)
         slots = self._slots or values.get("top_k")

@@ -4,10 +4,11 @@ import math
 
 import torch
 
+from . import shards
+
 
 def _norms(gradients, order=2):
-    gradients = [g.to_local() if hasattr(g, "to_local") else g for g in gradients]
-    gradients = [g.detach().float() for g in gradients]
+    gradients = [shards.local(shards.without_sums(g)).detach().float() for g in gradients]
     if hasattr(torch, "_foreach_norm"):
         norms = torch._foreach_norm(gradients, order)
     else:
@@ -16,7 +17,7 @@ def _norms(gradients, order=2):
     return torch.stack([norm.to(device) for norm in norms]).tolist()
 
 
-def _squares(norms):
+def squares_of(norms):
     """Sum of squares of float32 numbers, a whole number of 2^-298; -1: not finite."""
     if not all(map(math.isfinite, norms)):
         return -1
@@ -26,19 +27,23 @@ def _squares(norms):
 class GradientNorms:
     """Of one step after the other: read(), then row().
 
-    trained       parameters of all optimizers, with their `names`
+    trained       parameters of all optimizers, with their `names`, and `keys` of
+                  what each rank has of them (shards.Layout.key)
     own           names of those of which each rank has its own
     sharded       whether each rank has a part of all gradients
     by_parameter  whether rows have the norm of each
     """
 
-    def __init__(self, trained, names, own, *, sharded, ranks, by_parameter):
+    def __init__(self, trained, names, keys, own, *, sharded, ranks, by_parameter):
         self._trained = trained
         self._names = names
+        self._keys = ["rank*" if name in own else key for name, key in zip(names, keys)]
+        self._has_shards = any(keys)
         self._own = own
         self._by_parameter = by_parameter
         # Ranks that share gradients read equal norms, whatever norm they tell.
-        self._is_evidence = ranks > 1 and not sharded
+        self._is_evidence = ranks > 1 and not sharded and any(
+            not dim.endswith("*") for key in self._keys for dim in key.split() or [""])
         # Names of what ranks may share unasked, until a row has norms of them.
         self._untold = {name for name in names if ranks > 1 and (sharded or name in own)}
         self._is_told = False  # the norm, by the trainer
@@ -54,11 +59,15 @@ class GradientNorms:
         if self._norms is not None or not (self._by_parameter or not self._is_told or
                                            self._is_evidence):
             return
-        gradients = [p.grad for p in self._trained if p.grad is not None]
+        is_read = [p.grad is not None and not
+                   # A sum over ranks only to see that they did not part costs too much.
+                   (self._is_told and not self._by_parameter and shards.has_open_sums(p.grad))
+                   for p in self._trained]
+        gradients = [p.grad for p, known in zip(self._trained, is_read) if known]
         if not gradients:
             return
         norms = iter(_norms(gradients))
-        self._norms = [next(norms) if p.grad is not None else 0.0 for p in self._trained]
+        self._norms = [next(norms) if known else 0.0 for known in is_read]
         self._first_norms = {} if self._is_told else self._norms_of_new()
 
     def _norms_of_new(self):
@@ -77,10 +86,13 @@ class GradientNorms:
         row = {"grad_squares": None, "parameters": self._norms if self._by_parameter else None}
         if self._norms is None or (is_told and not self._by_parameter and not self._is_evidence):
             return row
-        row["grad_squares"] = _squares(self._norms)
+        row["grad_squares"] = squares_of(self._norms)
         if self._own:
-            row["own_squares"] = _squares([norm for norm, name in zip(self._norms, self._names)
+            row["own_squares"] = squares_of([norm for norm, name in zip(self._norms, self._names)
                                            if name in self._own])
+        if self._has_shards:
+            row["squares"] = {key: squares_of([norm for norm, other in zip(self._norms, self._keys)
+                                             if other == key]) for key in self._keys}
         if self._first_norms:
             row["norms"] = self._first_norms
         return row

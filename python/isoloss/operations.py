@@ -7,7 +7,7 @@ import h5py
 import numpy
 import torch
 
-from . import run_log
+from . import run_log, shards, xxh3
 
 VERSION = 1
 _OPERANDS = tuple(f"{operand}_{part}"
@@ -18,7 +18,7 @@ _PRODUCT = ("x", "weight", "output", "grad_output", "grad_input", "grad_weight")
 # Datasets and attributes of each type.
 TYPES = {
     "linear": ((*_PRODUCT, "bias", *_OPERANDS), ()),
-    "grouped_linear": ((*_PRODUCT, "group_ends", *_OPERANDS), ()),
+    "grouped_linear": ((*_PRODUCT, "group_ends", *_OPERANDS), ("first_expert", "experts")),
     "router": (("logits", "scores", "bias", "expert_ids", "weights"),
                ("top_k", "score_function", "normalize", "scale", "groups", "limited_groups",
                 "dropped")),
@@ -30,7 +30,7 @@ TYPES = {
     "loss": (("logits", "labels", "loss"), ("ignore_index",)),
 }
 _INTEGER_ATTRIBUTES = {"top_k", "normalize", "step", "groups", "limited_groups",
-                       "dropped", "ignore_index"}
+                       "dropped", "ignore_index", "first_expert", "experts"}
 
 
 class OperationError(Exception):
@@ -47,12 +47,28 @@ class Operation:
         self.tensors = {}
         self.attributes = {}
         self.formats = {}  # of operands
-        self.read = ()  # of a product: x and weight themselves
+        self.placements = {}  # of what was a DTensor, in words
+        self.is_here = True  # or another rank has the whole tensors
+        self.read = ()  # of a product: x itself and the name of its weight
+        self._later = {}  # what is done with a DTensor once it is whole
 
-    def keep(self, name, tensor):
-        """A copy, since a trainer may write into its tensors later."""
-        if tensor is not None:
-            self.tensors[name] = tensor.detach().clone()
+    def keep(self, name, tensor, then=None):
+        """A copy of then(tensor), since a trainer may write into its tensors later.
+        Of a DTensor, a copy of what this rank has."""
+        if tensor is None:
+            return
+        tensor = tensor.detach()
+        if shards.is_sharded(tensor):
+            self._later[name] = then
+        elif then:
+            tensor = then(tensor)
+        self.tensors[name] = tensor.clone()
+
+    def make_whole(self, name, tensor, placements):
+        """In place of a DTensor; None: another rank has it."""
+        self.placements[name] = placements
+        then = self._later.get(name)
+        self.tensors[name] = then(tensor) if then and tensor is not None else tensor
 
 
 def check(kind, values):
@@ -71,7 +87,7 @@ def file_name(path, rank, step):
     return path.with_name(f"{path.stem}.rank-{rank}.operations-{step:06d}.h5")
 
 
-def _write_tensor(group, name, tensor, formats):
+def _write_tensor(group, name, tensor, operation):
     dtype = str(tensor.dtype).removeprefix("torch.")
     if tensor.dtype.is_floating_point:
         values = tensor.to("cpu", torch.float32).numpy()
@@ -84,8 +100,11 @@ def _write_tensor(group, name, tensor, formats):
     dataset = group.create_dataset(name, data=values)
     if tensor.dtype.is_floating_point:
         dataset.attrs["dtype"] = dtype
+    dataset.attrs["digest"] = numpy.uint64(xxh3.hash_bytes(numpy.ascontiguousarray(values).data))
+    if name in operation.placements:
+        dataset.attrs["placements"] = operation.placements[name]
     if name.endswith("_codes"):
-        dataset.attrs["format"] = formats[name.removesuffix("_codes")]
+        dataset.attrs["format"] = operation.formats[name.removesuffix("_codes")]
 
 
 def write(path, attributes, operations):
@@ -108,5 +127,5 @@ def write(path, attributes, operations):
                     value = (numpy.int64 if name in _INTEGER_ATTRIBUTES else numpy.float64)(value)
                 group.attrs[name] = value
             for name, tensor in operation.tensors.items():
-                _write_tensor(group, name, tensor, operation.formats)
+                _write_tensor(group, name, tensor, operation)
     run_log.replace_file(path, image.getvalue(), replace=False)

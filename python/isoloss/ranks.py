@@ -5,6 +5,7 @@ import math
 
 from . import tensors
 from .journal import LogError, split
+from .sharing import Sharing, in_hex, same, sum_of
 
 _MASK = 0xFFFFFFFFFFFFFFFF
 
@@ -19,146 +20,143 @@ def mean_loss(losses, tokens):
     return float(total / sum(tokens)) if parts else math.nan
 
 
-def _same(values, what, remedy, shown=str):
-    """The one value; NaN is equal to NaN."""
-    for rank, value in enumerate(values):
-        if value == values[0] or (value != value and values[0] != values[0]):
-            continue
-        raise LogError(f"{what} is {shown(values[0])} on rank 0 and {shown(value)} on rank {rank}, "
-                       f"but must be the same on all ranks. {remedy}")
-    return values[0]
-
-
-def _hex(digest):
-    return f"{digest:016x}"
-
-
-def _norm(squares):
-    """Of a sum of squares, in words."""
-    if squares < 0:
-        return "not finite"
-    return repr(math.sqrt(tensors.ratio(squares, 1 << 298)))
-
-
-def _sum_of(digests):
-    """Of all ranks, which each have a key of their own."""
-    return None if None in digests else sum(digests) & _MASK
-
-
-class _Sharing:
-    """What ranks have together, by `gradients` of the recording."""
-
-    REMEDY = ("The ranks parted, or drew their own initial weights: look for a lost all-reduce and "
-              "for groups that clip by norms of their own. If ranks have weights of their own, "
-              "record with gradients=\"sharded\" or gradients=[NAMES].")
-
-    def __init__(self, headers):
-        self.kind = headers[0]["gradients"]
-        self.own = frozenset(headers[0].get("own", ()))
-        # Of other parameters on each rank, norms differ.
-        self.same_trained = len({header.get("trained") for header in headers}) == 1
-
-    def weights(self, rows, what):
-        """Digest of all weights."""
-        digests = [row.get("weights") for row in rows]
-        if None in digests:
-            return None
-        if self.kind == "replicated":
-            return _same(digests, f"digest of the {what}", self.REMEDY, _hex)
-        if self.own:
-            own = [row["own_weights"] for row in rows]
-            shared = [(a - b) & _MASK for a, b in zip(digests, own)]
-            return _same(shared, f"digest of the {what} that ranks share", self.REMEDY,
-                         _hex) + sum(own) & _MASK
-        # Of weights that all ranks have, or of which each has a part.
-        return digests[0] if len(set(digests)) == 1 else _sum_of(digests)
-
-    def squares(self, rows, step):
-        """Of the gradient of all ranks; None: nobody knows, -1: not finite."""
-        squares = [row["grad_squares"] for row in rows]
-        if None in squares:
-            return None
-        what = f"step {step}: norm of the gradients that the optimizer read"
-        if self.kind == "replicated":
-            if rows[0]["grad_norm"] is not None and not self.same_trained:
-                return None
-            return _same(squares, what, self.REMEDY, _norm)
-        if min(squares) < 0:
-            return -1
-        if not self.own:
-            return sum(squares)
-        own = [row["own_squares"] for row in rows]
-        shared = [a - b for a, b in zip(squares, own)]
-        return _same(shared, f"{what} and share", self.REMEDY, _norm) + sum(own)
-
-    def is_own(self, tensor):
-        """Whether ranks may have another one each."""
-        module = tensor.rpartition("_")[0]
-        return self.kind == "sharded" or module in self.own or f"{module}.weight" in self.own
-
-
 def _merge_tensors(parts, step, sharing):
     """Of tensors of tokens, all ranks' rows; of weights, those that all have. A
     gradient of weights by one rank's tokens is no part of the whole in a way
     that could be merged."""
     merged = {}
-    for name, first in parts[0].items():
-        if first["of"] == "part":
-            continue
-        others = [part.get(name) for part in parts[1:]]
-        if None in others:
-            raise LogError(f"/tensors: {name} is of rank 0 only, but tokens are of all ranks. "
-                           "Choose equal steps on all ranks.")
+    for name in dict.fromkeys(name for part in parts for name in part):
+        found = {rank: part[name] for rank, part in enumerate(parts) if name in part}
+        first = next(iter(found.values()))
         if first["of"] == "whole":
-            if sharing.is_own(name) and any(other != first for other in others):
-                continue
-            if "digest" in first:
-                _same([entry["digest"] for entry in (first, *others)],
-                      f"step {step}: digest of {name}", sharing.REMEDY, _hex)
-            elif any(other != first for other in others):
-                raise LogError(f"step {step}: statistics of {name} differ between ranks, but must be "
-                               f"the same. {sharing.REMEDY}")
-            merged[name] = first
-            continue
-        entry = dict(first)
-        for other in others:
-            if "digest" in entry:
-                entry["digest"] = entry["digest"] + other["digest"] & _MASK
-            if "moments" in entry:
-                entry["moments"] = tensors.merge_moments(entry["moments"], other["moments"])
-        merged[name] = entry
+            entry = _merge_wholes(name, found, step, sharing)
+        elif first["of"] == "experts":
+            entry = _merge_experts(name, found, step, sharing)
+        elif first["of"] == "tokens":
+            entry = _merge_tokens(name, found, sharing)
+        else:
+            entry = None
+        if entry is not None:
+            merged[name] = entry
     return merged
 
 
-def _merge_loads(rows, step):
+def _merge_wholes(name, found, step, sharing):
+    """What is the same on all ranks that tell it; None: each has its own."""
+    entries = list(found.values())
+    differ = any(entry != entries[0] for entry in entries)
+    if sharing.is_own(name) and (differ or len(entries) < sharing.ranks):
+        return None
+    if "digest" in entries[0]:
+        same([entry["digest"] for entry in entries], f"step {step}: digest of {name}",
+             sharing.REMEDY, in_hex, list(found))
+    elif differ:
+        raise LogError(f"step {step}: statistics of {name} differ between ranks, but must be "
+                       f"the same. {sharing.REMEDY}")
+    return entries[0]
+
+
+def _merge_experts(name, found, step, sharing):
+    """What ranks have parts of, by the number of their first expert."""
+    parts = {}
+    for rank, entry in found.items():
+        parts.setdefault(entry["first"], {})[rank] = entry
+    return _sum_of_entries([_merge_wholes(name, part, step, sharing)
+                            for _, part in sorted(parts.items())])
+
+
+def _merge_tokens(name, found, sharing):
+    """Rows of all tokens, each once."""
+    entries = []
+    for group in sharing.data_groups:
+        of_group = [found[rank] for rank in group if rank in found]
+        if not of_group:
+            told = next(iter(found))
+            raise LogError(f"/tensors: {name} is of rank {told}, but not of rank {group[0]}, though "
+                           "tokens are of all ranks. Choose equal steps on all ranks.")
+        # Ranks that share tokens tell the same of them, or have parts of them.
+        entries += of_group[:1] if all(e == of_group[0] for e in of_group) else of_group
+    return _sum_of_entries(entries)
+
+
+def _sum_of_entries(entries):
+    entry = dict(entries[0])
+    for other in entries[1:]:
+        if "digest" in entry:
+            entry["digest"] = entry["digest"] + other["digest"] & _MASK
+        if "moments" in entry:
+            entry["moments"] = tensors.merge_moments(entry["moments"], other["moments"])
+    return entry
+
+
+def _of_data(rows, step, sharing):
+    """One row of each part of the batch, which ranks that share it tell alike."""
+    found = []
+    for group in sharing.data_groups:
+        # Of a pipeline's stages, the last knows the loss.
+        told = [rank for rank in group if rows[rank]["loss"] is not None]
+        if not told:
+            raise LogError(f"step {step}: none of the ranks {group} tells a loss. Pass it to step() "
+                           "where it is known, and None elsewhere.")
+        for key in ("loss", "tokens"):
+            same([rows[rank][key] for rank in told], f"step {step}: {key} of ranks that share tokens",
+                 "Pass what is of all tokens of the group, or data_rank= to record().", ranks=told)
+        found.append(rows[told[0]])
+    return found
+
+
+def _merge_loads(rows, step, sharing):
     """Counts of all ranks, and what they must add up to."""
-    layers = _same([list(row["experts"]) for row in rows], f"step {step}: the list of routers",
-                   "Observe the same routers on all ranks.")
-    merged = {"experts": {layer: [sum(counts) for counts in
-                                  zip(*(row["experts"][layer] for row in rows))]
-                          for layer in layers}}
-    if all(row.get("routed") is not None for row in rows):
-        merged["routed"] = sum(row["routed"] for row in rows)
-        merged["slots"] = [slots[0] if len(set(slots)) == 1 else None
-                           for slots in zip(*(row["slots"] for row in rows))]
-        merged["dropped"] = list(map(sum, zip(*(row["dropped"] for row in rows))))
+    stages = [[rows[rank] for rank in group] for group in sharing.stage_groups]
+    layers = {}
+    for group, stage in zip(sharing.stage_groups, stages):
+        names = same([list(row["experts"]) for row in stage], f"step {step}: the list of routers",
+                     "Observe the same routers on all ranks.", ranks=group)
+        layers.update((name, (group, place)) for place, name in enumerate(names))
+    merged = {"experts": {}, "slots": [], "dropped": []}
+    known = all(row.get("routed") is not None for row in rows if row["experts"])
+    for name, (group, place) in layers.items():
+        counted = [rows[rank] for rank in _counted(rows, name, group, sharing)]
+        merged["experts"][name] = [sum(counts) for counts in
+                                   zip(*(row["experts"][name] for row in counted))]
+        if known:
+            merged["routed"] = sum(row["routed"] for row in counted)
+            slots = {row["slots"][place] for row in counted}
+            merged["slots"].append(slots.pop() if len(slots) == 1 else None)
+            merged["dropped"].append(sum(row["dropped"][place] for row in counted))
+    if not known or not layers:
+        return {"experts": merged["experts"]}
     return merged
+
+
+def _counted(rows, layer, stage, sharing):
+    """Ranks of a stage whose loads count: of those that share tokens and route them
+    alike, one."""
+    found = []
+    for group in sharing.data_groups:
+        ranks = [rank for rank in group if rank in stage]
+        loads = [rows[rank]["experts"][layer] for rank in ranks]
+        is_copy = (len(ranks) > 1 and all(load == loads[0] for load in loads) and
+                   rows[ranks[0]].get("routed") == rows[ranks[0]]["tokens"])
+        found += ranks[:1] if is_copy else ranks
+    return found
 
 
 def _merge_step(rows, sharing):
     step = rows[0]["step"]
     told = [row["grad_norm"] for row in rows]
+    of_data = _of_data(rows, step, sharing)
     return {
-        "row": "step", "step": step, "tokens": sum(row["tokens"] for row in rows),
-        "loss": mean_loss([row["loss"] for row in rows], [row["tokens"] for row in rows]),
-        "lr": _same([row["lr"] for row in rows], f"step {step}: lr", "Use one schedule."),
+        "row": "step", "step": step, "tokens": sum(row["tokens"] for row in of_data),
+        "loss": mean_loss([row["loss"] for row in of_data], [row["tokens"] for row in of_data]),
+        "lr": same([row["lr"] for row in rows], f"step {step}: lr", "Use one schedule."),
         "seconds": max(row["seconds"] for row in rows),
-        "grad_norm": _same(told, f"step {step}: grad_norm", "Pass the norm of all ranks together."),
+        "grad_norm": same(told, f"step {step}: grad_norm", "Pass the norm of all ranks together."),
         "grad_squares": sharing.squares(rows, step),
-        **_merge_loads(rows, step),
-        "batch": _sum_of([row.get("batch") for row in rows]),
+        **_merge_loads(rows, step, sharing),
+        "batch": sum_of([row.get("batch") for row in of_data]),
         "tensors": _merge_tensors([row["tensors"] for row in rows], step, sharing),
-        "parameters": rows[0]["parameters"],
+        "parameters": sharing.norms(rows, step),
     }
 
 
@@ -223,8 +221,42 @@ def _check_ranks(headers):
         raise LogError(f"ranks {ranks} were passed, but the run has {count}, which count from 0. "
                        "Pass one file of each rank.")
     for key in ("name", "seed", "arm", "experiment", "config", "first_step", "steps_planned",
-                "gradients", "own"):
-        _same([header.get(key) for header in headers], key, "Pass files of one run.")
+                "gradients", "own", "mesh", "data_ranks"):
+        same([header.get(key) for header in headers], key, "Pass files of one run.")
+    found = sorted({header.get("data_rank", header["rank"]) for header in headers})
+    count = headers[0].get("data_ranks", count)
+    if found != list(range(count)):
+        raise LogError(f"ranks have the parts {found} of the data, but there are {count}, which count "
+                       "from 0. Pass data_rank= and data_ranks= to record().")
+
+
+def _merge_parameters(header, headers, sharing):
+    """Number and names of all."""
+    header["parameters"] = 0
+    for group in sharing.stage_groups:
+        stage = [headers[rank] for rank in group]
+        own = [0]
+        if sharing.kind != "replicated":
+            own = [h["own_parameters"] if sharing.own else h["parameters"] for h in stage]
+        header["parameters"] += stage[0]["parameters"] - own[0] + sum(own)
+    header["parameter_names"] = [] if sharing.kind != "replicated" else [
+        name for group in sharing.stage_groups for name in headers[group[0]]["parameter_names"]]
+
+
+def _check_loads(steps, notes):
+    """Tells the first loads that do not add up."""
+    for row in steps:
+        if row.get("routed") is None:
+            continue
+        for (layer, counts), slots, dropped in zip(row["experts"].items(), row["slots"],
+                                                   row["dropped"]):
+            pairs = sum(counts) + dropped
+            if slots is not None and pairs != slots * row["routed"]:
+                notes.append(f"step {row['step']}: the loads of router {layer} of all ranks add up to "
+                             f"{pairs}, but {row['routed']} tokens with {slots} slots each have "
+                             f"{slots * row['routed']}. Look for tokens that ranks lost or counted "
+                             "twice.")
+                return
 
 
 def merge(parts, notes=None):
@@ -241,16 +273,13 @@ def merge(parts, notes=None):
                          key=lambda part: part[0]["rank"])
     headers = [header for header, _, _ in split_parts]
     _check_ranks(headers)
-    sharing = _Sharing(headers)
+    sharing = Sharing(headers)
     header = {**headers[0], "rank": 0, "merged": True,
               "weights": sharing.weights(headers, "initial weights")}
     if header["weights"] is None and sharing.kind != "sharded":
         notes.append("the weights of ranks were not compared, as not all ranks have digests of them. "
                      "Ranks that parted cannot be told. Record with weights=True.")
-    if sharing.kind != "replicated":
-        header["parameter_names"] = []
-        own = [h["own_parameters"] if sharing.own else h["parameters"] for h in headers]
-        header["parameters"] = headers[0]["parameters"] - own[0] + sum(own)
+    _merge_parameters(header, headers, sharing)
     by_step = [{row["step"]: row for row in steps} for _, steps, _ in split_parts]
     common = [step for step in by_step[0] if all(step in rows for rows in by_step)]
     for rank, rows in enumerate(by_step):
@@ -259,4 +288,5 @@ def merge(parts, notes=None):
                          f"{len(common)} in common. The merged log has these.")
     steps = [_merge_step([rows[step] for rows in by_step], sharing) for step in common]
     _drop_doubled_norms(header, steps, split_parts, notes)
+    _check_loads(steps, notes)
     return [header, *steps, *_events(split_parts, sharing, common)]

@@ -12,8 +12,8 @@ import warnings
 
 import torch
 
-from . import (gaps, journal, loads, norms, operations, passes, run_log, step_tensors, taps, tensors,
-               xxh3)
+from . import (gaps, journal, loads, modules, norms, operations, passes, run_log, shards,
+               step_tensors, taps, tensors, xxh3)
 from .version import VERSION
 
 # Weights whose digest is taken unasked: 0.1 s for each million on one core.
@@ -28,7 +28,7 @@ class RecorderError(Exception):
 
 def _number(value):
     """Of a number or a tensor of one value."""
-    return float(value.detach()) if isinstance(value, torch.Tensor) else float(value)
+    return float(shards.full(value.detach())) if isinstance(value, torch.Tensor) else float(value)
 
 
 def _rank():
@@ -60,8 +60,8 @@ class Recorder:
     """What `record` returns; see there."""
 
     def __init__(self, model, optimizer, path, *, steps=None, dump=(), statistics=(), digests=(),
-                 parameters=False, first_step=1, gradients="replicated", rank=None, ranks=None,
-                 name=None, arm=None, recipe="", seed=None, experiment="", config=None,
+                 parameters=False, first_step=1, gradients=None, rank=None, ranks=None,
+                 data_rank=None, data_ranks=None, stage=None, eager=False, name=None, arm=None, recipe="", seed=None, experiment="", config=None,
                  weights=None, expected=None):
         found_rank, found_ranks = _rank()
         self.rank = found_rank if rank is None else rank
@@ -75,10 +75,17 @@ class Recorder:
         self._model = model
         self._optimizers = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
         self._trained = [p for o in self._optimizers for g in o.param_groups for p in g["params"]]
-        named = list(model.named_parameters())
-        self._names = {id(parameter): key for key, parameter in named}
-        self._own = self._own_names(gradients, [key for key, _ in named])
-        size = sum(p.numel() for _, p in named)
+        self._parameters = dict(modules.named_parameters(model))
+        self._names = {id(parameter): key for key, parameter in self._parameters.items()}
+        if gradients is None:
+            flat = any(map(modules.is_flat, self._parameters.values()))
+            gradients = "sharded" if flat else "replicated"
+        self._own = self._own_names(gradients, list(self._parameters))
+        self._layout = shards.Layout(
+            model, self._parameters.values(), self.rank, self.ranks, data_rank=data_rank,
+            data_ranks=data_ranks, stage=stage)
+        self._eager = eager
+        size = sum(p.numel() for p in self._parameters.values())
         self._weights = size <= MOST_DIGESTED if weights is None else weights
         self._chosen = {key: value if isinstance(value, range) else frozenset(value) for key, value in
                         (("dump", dump), ("statistics", statistics), ("digests", digests))}
@@ -88,11 +95,12 @@ class Recorder:
             operations.check(kind, values)
         self._header = self._header_of(recipe, experiment, config, steps, gradients, parameters)
         self._norms = norms.GradientNorms(
-            self._trained, list(map(self._name, self._trained)), self._own,
-            sharded=gradients == "sharded", ranks=self.ranks, by_parameter=parameters)
-        self._gaps = gaps.Gaps(model, self._trained)
+            self._trained, list(map(self._name, self._trained)),
+            self._header["keys"], self._own, sharded=gradients == "sharded", ranks=self.ranks,
+            by_parameter=parameters)
+        self._gaps = gaps.Gaps(model, self._parameters, self._trained, eager)
         self._places = passes.Places()
-        self._journal = self._hooks = self._last_time = None
+        self._journal = self._hooks = self._stance = self._last_time = None
         self._wrapped = []
         self._loads_told = False
         self._clear()
@@ -121,7 +129,8 @@ class Recorder:
     def step(self, loss, *, tokens, lr=None, grad_norm=None, batch=None, routed=None):
         """Reports an optimizer step, after optimizer.step().
 
-        loss       mean over the step's labels, nats: of this rank, not scaled
+        loss       mean over the step's labels, nats: of this rank, not scaled.
+                   None: another stage of the pipeline tells it
         tokens     labels that it is the mean of
         lr         of the update; default: what the optimizer's first group had
         grad_norm  global L2 norm before clipping; default: that of the gradients
@@ -134,7 +143,8 @@ class Recorder:
         When it returns, a kill of the process loses nothing of the step.
         """
         now = time.monotonic()
-        row = {"row": "step", "step": self._step, "loss": _number(loss), "tokens": int(tokens),
+        row = {"row": "step", "step": self._step, "loss": None if loss is None else _number(loss),
+               "tokens": int(tokens),
                "lr": self._lr if lr is None else _number(lr),
                "seconds": max(now - self._last_time, 1e-9)}
         if row["lr"] is None:
@@ -142,7 +152,8 @@ class Recorder:
                                 "given. Call step() after the optimizer's.")
         row["grad_norm"] = None if grad_norm is None else _number(grad_norm)
         row.update(self._norms.row(grad_norm is not None))
-        row["batch"] = None if batch is None else tensors.batch_digest(batch, self.rank)
+        row["batch"] = None if batch is None else tensors.batch_digest(
+            batch, self._layout.data_rank)
         counts, wrong = self._loads.finish(row["tokens"], routed, batch)
         row.update(counts)
         if wrong and not self._loads_told:
@@ -189,24 +200,39 @@ class Recorder:
     def linear(self, name, function, x, weight, bias=None, dtype=None, operands=None):
         """function(x, weight) or function(x, weight, bias), seen as an operation
         `linear`."""
-        place = self._place(name) if self._hooks is not None else None
-        if place is None:
-            return function(x, weight) if bias is None else function(x, weight, bias)
-        product = taps.Product("linear", name, place, x, weight, bias=bias, dtype=dtype,
-                               operands=operands)
-        self._operations.append(product.operation)
-        return product.finish(function(product.x, product.weight) if bias is None else
-                              function(product.x, product.weight, bias))
+        rest = () if bias is None else (bias,)
+        product = self._begin("linear", name, x, weight, bias=bias, dtype=dtype,
+                              operands=operands)
+        if product is None:
+            return function(x, weight, *rest)
+        return product.finish(function(product.x, product.tap_weight(), *rest))
 
-    def grouped_linear(self, name, function, x, weight, group_ends, dtype=None, operands=None):
-        """function(x, weight, group_ends), seen as an operation `grouped_linear`."""
-        place = self._place(name) if self._hooks is not None else None
-        if place is None:
+    def grouped_linear(self, name, function, x, weight, group_ends, dtype=None, operands=None,
+                       experts=None):
+        """function(x, weight, group_ends), seen as an operation `grouped_linear`.
+
+        experts   (number of the first group's expert, experts of the layer), if
+                  other ranks have others. Default: as a DTensor of that name says
+        """
+        product = self._begin("grouped_linear", name, x, weight, group_ends=group_ends,
+                              dtype=dtype, operands=operands, experts=experts)
+        if product is None:
             return function(x, weight, group_ends)
-        product = taps.Product("grouped_linear", name, place, x, weight, group_ends=group_ends,
-                               dtype=dtype, operands=operands)
+        return product.finish(function(product.x, product.tap_weight(), group_ends))
+
+    def _begin(self, kind, name, x, weight, **options):
+        """A product of a function; None: it is not watched."""
+        if self._hooks is None or modules.compiling():
+            return None
+        place = self._place(name)
+        if place is None:
+            return None
+        of_weight = self._names.get(id(weight)) or modules.name_of(self._model, weight)
+        if kind == "grouped_linear" and options["experts"] is None:
+            options["experts"] = modules.experts_of(self._model, name, weight)
+        product = taps.Product(kind, name, place, x, weight, weight_name=of_weight, **options)
         self._operations.append(product.operation)
-        return product.finish(function(product.x, product.weight, group_ends))
+        return product
 
     def event(self, kind, text, **values):
         """Adds a row to /events."""
@@ -232,6 +258,7 @@ class Recorder:
             "device": str(device), "name": self.run, "arm": self.arm, "recipe": recipe,
             "seed": self.seed, "first_step": self._step, "experiment": experiment,
             "config": config or "", "steps_planned": steps, "rank": self.rank, "ranks": self.ranks,
+            **self._layout.row(), "keys": list(map(self._layout.key, self._trained)),
             "threads": torch.get_num_threads(), "own": sorted(self._own),
             "gradients": gradients if isinstance(gradients, str) else "partly sharded",
             "trained": xxh3.hash_bytes(" ".join(names).encode()),
@@ -255,8 +282,7 @@ class Recorder:
 
     def __exit__(self, kind, error, _):
         _active.remove(self)
-        if self._hooks is not None:
-            self._hooks.remove()
+        self._unwatch()
         for optimizer, original in self._wrapped:
             if original is None:
                 del optimizer.step
@@ -308,22 +334,24 @@ class Recorder:
         """Of all weights, and of those of which each rank has its own."""
         if not self._weights:
             return {"weights": None}
-        named = list(self._model.named_parameters())
-        found = {"weights": tensors.weights_digest(named)}
+        found = {"weights": tensors.weights_digest(self._parameters.items())}
         if self._own:
             found["own_weights"] = tensors.weights_digest(
-                (name, values) for name, values in named if name in self._own)
+                (name, values) for name, values in self._parameters.items() if name in self._own)
         return found
 
     def _file_attributes(self, row):
         """What an operation file tells of its run and step."""
         found = {"run": self.run, "step": self._step, "rank": self.rank, "ranks": self.ranks,
-                 "arm": self.arm, "tokens": row["tokens"], "loss_nats": row["loss"]}
+                 "arm": self.arm, "tokens": row["tokens"], "loss_nats": row["loss"],
+                 **self._layout.attributes()}
         if self.seed >= 0:
             found["seed"] = self.seed
         # Of several ranks, each may have another part of the weights.
         if self.ranks == 1 and self._header["weights"] is not None:
             found["initial_weights_digest"] = f"{self._header['weights']:016x}"
+        if row["loss"] is None:
+            del found["loss_nats"]
         norm = run_log.grad_norm(row)
         if not math.isnan(norm):
             found["grad_norm"] = norm
@@ -331,12 +359,17 @@ class Recorder:
 
     def _add_tensors(self, row):
         """What this step's operations read and gave, and a word on what they lack."""
-        self._operations.sort(key=lambda operation: operation.place)
-        row["tensors"] = step_tensors.rows_of(
-            self._operations, self._names, self.rank, self.ranks,
-            digests=self._captures("digests"), statistics=self._captures("statistics"))
+        row["tensors"] = {}
         if not self._captures():
             return
+        self._operations.sort(key=lambda operation: operation.place)
+        self._drop_flat()
+        if self._layout.mesh:
+            shards.gather(self._operations, self._layout)
+        row["tensors"] = step_tensors.rows_of(
+            [op for op in self._operations if op.tensors], self._parameters,
+            self._layout.data_rank, self._layout.data_ranks,
+            digests=self._captures("digests"), statistics=self._captures("statistics"))
         lacking, new = self._gaps.find(self._operations, self._no_update)
         if self._captures("dump"):
             attributes = self._file_attributes(row)
@@ -346,6 +379,13 @@ class Recorder:
                              [op for op in self._operations if op.tensors])
         for text in new:
             self._tell("unrecorded", text)
+
+    def _drop_flat(self):
+        """Updates of what FSDP1 holds flat, which are none of whole parameters."""
+        flat = {name for name, parameter in self._parameters.items() if modules.is_flat(parameter)}
+        if flat:
+            self._operations = [op for op in self._operations
+                                if op.kind != "adamw" or op.module not in flat]
 
     def _tell(self, kind, text):
         """Of the step, in the log and to who watches the training."""
@@ -371,13 +411,22 @@ class Recorder:
 
     def _watch(self):
         """Hooks are in place in steps that need them, and cost nothing in others."""
-        if self._hooks is not None:
-            self._hooks.remove()
-            self._hooks = None
+        self._unwatch()
         if self._captures():
             self._hooks = taps.ModuleHooks(
                 self._model, self._place,
-                lambda product: self._operations.append(product.operation))
+                lambda product: self._operations.append(product.operation), self._eager)
+            if self._eager:
+                self._stance = torch.compiler.set_stance("force_eager")
+                self._stance.__enter__()
+
+    def _unwatch(self):
+        if self._hooks is None:
+            return
+        self._hooks.remove()
+        self._hooks = None
+        if self._stance:
+            self._stance.__exit__(None, None, None)
 
     def _wrap(self, optimizer):
         inner = optimizer.step
@@ -418,11 +467,19 @@ def record(model, optimizer, path, **options):
                 optimizer read it, or if step() is told the norm from before
                 clipping, as it was then
     first_step  number of the first step, of a run that is resumed
-    gradients   "replicated" if all ranks have the same weights and gradients;
-                "sharded" if each has its own part of all of them; or names of
-                the parameters of which each rank has its own, while all share
-                the others: ["*.experts.*"]
+    gradients   of plain tensors, as DTensors tell it themselves: "replicated" if
+                all ranks have the same weights and gradients; "sharded" if each
+                has its own part of all of them; or names of the parameters of
+                which each rank has its own, while all share the others:
+                ["*.experts.*"]. Default: "sharded" under FSDP1, else "replicated"
     rank, ranks default: those of torch.distributed
+    data_rank, data_ranks  which part of the batch the rank's tokens are. Ranks of
+                a group of tensor parallelism have the same. Default: as meshes of
+                DTensors tell it, else rank and ranks
+    stage       of a pipeline, from 0. Default: as the mesh tells it
+    eager       whether steps with tensors run without torch.compile, so that layers
+                within compiled regions are recorded. These steps then have the
+                bits of eager PyTorch
     arm, seed   which side of a comparison the run is on, and which of its runs
                 it is: the gate pairs runs of equal seeds. Default: the recipe's
                 name, and the order in which the gate is given the logs
@@ -455,9 +512,10 @@ def linear(name, function, x, weight, bias=None, dtype=None, operands=None):
     return _active[-1].linear(name, function, x, weight, bias, dtype, operands)
 
 
-def grouped_linear(name, function, x, weight, group_ends, dtype=None, operands=None):
+def grouped_linear(name, function, x, weight, group_ends, dtype=None, operands=None, experts=None):
     """Recorder.grouped_linear of the recording that this is called in; without
     one it calls the function."""
     if not _active:
         return function(x, weight, group_ends)
-    return _active[-1].grouped_linear(name, function, x, weight, group_ends, dtype, operands)
+    return _active[-1].grouped_linear(name, function, x, weight, group_ends, dtype, operands,
+                                      experts)

@@ -299,7 +299,8 @@ def _parameter_columns(header, steps):
     if not header["parameter_names"] or not steps:
         return {}
     # A rank with a part of the gradients does not know the norm of what it read of all.
-    whole = header["gradients"] == "replicated" or header["ranks"] == 1
+    whole = header["ranks"] == 1 or header["gradients"] == "replicated" and (
+        header.get("merged") or not any(header.get("keys", ())))
     norms = [[norm * (_clipped(row) if whole else 1.0) for norm in row["parameters"]]
              for row in steps]
     return {"step": [row["step"] for row in steps], "names": header["parameter_names"],

@@ -36,10 +36,10 @@ def _dgrads(products, names):
     """grad_input of each, with what isoloss adds to it: of layers of one
     module that read one tensor, each has the sum of those up to it, in the
     order of the model's parameters."""
-    order = {key: place for place, key in enumerate(names)}
+    order = {name: place for place, name in enumerate(names)}
     sums, found = {}, {}
     for place in sorted(range(len(products)),
-                        key=lambda at: order.get(id(products[at].read[1]), len(order))):
+                        key=lambda at: order.get(products[at].read[1], len(order))):
         op = products[place]
         if "grad_input" not in op.tensors:
             continue
@@ -52,23 +52,26 @@ def _dgrads(products, names):
 def rows_of(step_operations, names, rank, ranks, *, digests, statistics):
     """Sums of each tensor of a step, in the order of computation.
 
-    names   of the model's parameters by their id, in its order
+    names   of the model's parameters, in its order
+    rank, ranks   which part of the step's tokens this rank has
     """
     rows = {}
     calls = {}
     if not (digests or statistics):
         return rows
 
-    def add(name, tensor, of, ends=None, first_row=0):
+    def add(name, tensor, of, ends=None, first_row=0, first_group=None):
         entry = {"of": of}
+        if first_group is not None:
+            entry["first"] = first_group
         if digests:
-            entry["digest"] = tensors.digest_sum(tensor, ends, first_row)
+            entry["digest"] = tensors.digest_sum(tensor, ends, first_row, first_group or 0)
         if statistics:
             entry["moments"] = tensors.moments(tensor, ends)
         old = rows.get(name)
         if old is None:
             rows[name] = entry
-        elif of != "whole":
+        elif of not in ("whole", "experts"):
             if digests:
                 old["digest"] = old["digest"] + entry["digest"] & 0xFFFFFFFFFFFFFFFF
             if statistics:
@@ -90,11 +93,15 @@ def rows_of(step_operations, names, rank, ranks, *, digests, statistics):
             # Experts' rows lie in the order of one rank, so only it knows their places.
             part = "part" if of_rows and ends is not None else of
             tensor = dgrads[place] if kind == "dgrad" else op.tensors[key]
+            if key == "weight" and "first_expert" in op.attributes:
+                add(f"{op.module}_weight", tensor, "experts",
+                    first_group=op.attributes["first_expert"])
+                continue
             add(f"{op.module}_{kind}", tensor, part,
                 ends if of_rows else None, first if of_rows else 0)
     for module, total in _wgrads(products).items():
         add(f"{module}_wgrad", total, "part")
-    modules = {names.get(id(op.read[1])): op.module for op in products}
+    modules = {op.read[1]: op.module for op in products}
     for op in step_operations:
         if op.kind != "adamw":
             continue

@@ -4,7 +4,7 @@ import inspect
 
 import torch
 
-from . import operations
+from . import modules, operations, shards
 
 _FORWARD = ("fprop_x", "fprop_w")
 _BACKWARD = ("dgrad_dy", "dgrad_w", "wgrad_dy", "wgrad_x")
@@ -55,36 +55,56 @@ def _flat(x):
 
 
 class Product:
-    """One call of a linear layer, or of one for each group of rows."""
+    """One call of a linear layer, or of one for each group of rows.
+
+    weight_name   of the parameter; the gradient of this use is seen by `weight`,
+                  which stands for it, or is told by show_grad_weight()
+    experts       number of the first group and of all, if other ranks have others
+    """
 
     def __init__(self, kind, name, place, x, weight, bias=None, group_ends=None, dtype=None,
-                 operands=None):
+                 operands=None, weight_name="", experts=None):
         self.operation = operations.Operation(kind, name, place)
         # To tell layers that read one tensor, as long as the step lasts.
-        self.operation.read = (x, weight)
+        self.operation.read = (x, weight_name)
         self._dtype = dtype or _autocast_dtype(x.device.type)
         self._operands = operands
+        self._is_part = not shards.is_sharded(x) and kind == "grouped_linear"
+        if self._is_part and shards.is_part_of_experts(weight):
+            experts = (shards.first_row(weight), weight.shape[0])
+        if experts is not None:
+            self.operation.attributes.update(first_expert=experts[0], experts=experts[1])
         cast = self._dtype if x.dtype.is_floating_point else None
-        self.operation.keep("x", _flat(x.to(cast or x.dtype)))
-        self.operation.keep("weight", weight.to(self._dtype or weight.dtype))
+        self.operation.keep("x", x.to(cast or x.dtype), _flat)
+        self.operation.keep("weight", self._part(weight.to(self._dtype or weight.dtype)))
         if bias is not None:
             self.operation.keep("bias", bias.to(self._dtype or bias.dtype))
         self.operation.keep("group_ends", group_ends)
         self.x = _tap(x, self._show_grad_input)
-        self.weight = _tap(weight, self._show_grad_weight)
+        self.weight = weight
+
+    def tap_weight(self):
+        """What stands for the weight in this use."""
+        self.weight = _tap(self.weight, self.show_grad_weight)
+        return self.weight
+
+    def _part(self, weight):
+        """Of experts on several ranks, those of this one."""
+        return shards.local(weight.detach()) if self._is_part else weight
 
     def finish(self, output):
         """What the layer returns."""
-        self.operation.keep("output", _flat(output))
+        self.operation.keep("output", output, _flat)
         self._keep_operands(_FORWARD)
-        return _tap(output, lambda g: self.operation.keep("grad_output", _flat(g)))
+        return _tap(output, lambda g: self.operation.keep("grad_output", g, _flat))
 
     def _show_grad_input(self, gradient):
-        self.operation.keep("grad_input", _as_held(_flat(gradient), self._dtype))
+        self.operation.keep("grad_input", gradient, lambda g: _as_held(_flat(g), self._dtype))
         self._keep_operands(_BACKWARD)
 
-    def _show_grad_weight(self, gradient):
-        self.operation.keep("grad_weight", _as_held(gradient, self._dtype))
+    def show_grad_weight(self, gradient):
+        self.operation.keep("grad_weight", self._part(gradient),
+                            lambda g: _as_held(g, self._dtype))
         self._keep_operands(_BACKWARD)
 
     def _keep_operands(self, names):
@@ -107,31 +127,100 @@ def kind_of(module):
     return "linear" if isinstance(module, torch.nn.Linear) else None
 
 
+def is_border(region, module):
+    """Whether a compiled region is that module, and no larger one."""
+    return region is module or region._modules.get("_orig_mod") is module
+
+
+class _Uses:
+    """Uses of weights within compiled regions, whose gradients come as one."""
+
+    def __init__(self):
+        self._open = {}
+        self._handles = []
+
+    def add(self, weight, product):
+        if not (weight.requires_grad and weight.is_leaf):
+            return
+        waiting = self._open.setdefault(id(weight), [])
+        waiting.append(product)
+        if len(waiting) == 1:
+            node = weight.view_as(weight).grad_fn.next_functions[0][0]
+            self._handles.append(node.register_prehook(
+                lambda gradients: self._show(id(weight), gradients[0])))
+
+    def _show(self, key, gradient):
+        products = self._open.pop(key, [])
+        # Nothing tells the parts of several uses.
+        if len(products) == 1 and gradient is not None:
+            products[0].show_grad_weight(gradient)
+
+    def remove(self):
+        for handle in self._handles:
+            handle.remove()
+
+
 class ModuleHooks:
     """Watches the linear layers of a model until removed.
 
     `begin(product)` is called for each call in the forward pass of which
     `place_of(name)` says that it is data, and where it belongs. While a layer
     computes, its weight is a tapped copy, so that a weight with several uses
-    shows the gradient of each.
+    shows the gradient of each. A layer that is a compiled region is watched at
+    its border. What lies within a larger one is not watched, unless
+    `within_regions`.
     """
 
-    def __init__(self, model, place_of, begin):
+    def __init__(self, model, place_of, begin, within_regions=False):
         self._place_of = place_of
         self._begin = begin
-        self._calls = []
-        self._handles = []
+        self._calls = {}  # by the module's id
+        self._undo = []
         self._modules = []
-        for name, module in model.named_modules():
-            kind = kind_of(module)
-            if kind is None:
+        self._uses = _Uses()
+        for name, module, region in modules.walk(model):
+            if modules.is_wrapper(module) or kind_of(module) is None:
                 continue
-            self._modules.append(module)
-            self._handles.append(module.register_forward_pre_hook(self._before(kind, name)))
-            self._handles.append(module.register_forward_hook(self._after))
+            if region is None or within_regions:
+                self._hook(module, name, module)
+            elif is_border(region, module):
+                self._hook_border(region, name, module)
 
-    def _before(self, kind, name):
-        def before(module, arguments):
+    def _hook(self, caller, name, module, at_border=False):
+        self._modules.append(module)
+        before, after = self._before(name, module, at_border), self._after(module)
+        self._undo.append(caller.register_forward_pre_hook(
+            lambda _, arguments: before(arguments)).remove)
+        handle = caller.register_forward_hook(lambda _, arguments, output: after(output))
+        self._undo.append(handle.remove)
+        # It sees what the layer gives, not what other hooks make of it.
+        caller._forward_hooks.move_to_end(handle.id, last=False)
+
+    def _hook_border(self, region, name, module):
+        call = getattr(region, "_compiled_call_impl", None)
+        if call is None:
+            self._hook(region, name, module, at_border=True)
+            return
+        before, after = self._before(name, module, True), self._after(module)
+
+        def observed(*arguments, **options):
+            changed = before(arguments)
+            output = call(*(changed or arguments), **options)
+            seen = after(output)
+            return output if seen is None else seen
+
+        region._compiled_call_impl = observed
+        self._undo.append(lambda: setattr(region, "_compiled_call_impl", call))
+
+    def _before(self, name, module, at_border):
+        kind = kind_of(module)
+        weight_name = f"{name}.weight" if name else "weight"
+
+        def before(arguments):
+            # torch.compile would take what follows for a part of the layer.
+            if modules.compiling() or not arguments:
+                return None
+            self._end(module)  # of a call that raised an exception
             place = self._place_of(name)
             if place is None:
                 return None
@@ -141,25 +230,42 @@ class ModuleHooks:
                 bias=None if grouped else getattr(module, "bias", None),
                 group_ends=arguments[1] if grouped else None,
                 dtype=getattr(module, "isoloss_compute_dtype", None),
-                operands=getattr(module, "isoloss_operands", None))
+                operands=getattr(module, "isoloss_operands", None), weight_name=weight_name,
+                experts=getattr(module, "isoloss_experts", None))
             self._begin(product)
-            self._calls.append(product)
-            # Found before the parameter, which nn.Module keeps elsewhere.
-            module.__dict__["weight"] = product.weight
+            self._calls[id(module)] = product, module.__dict__.get("weight")
+            if at_border:
+                self._uses.add(module.weight, product)
+            else:
+                # Found before the parameter, which nn.Module keeps elsewhere.
+                module.__dict__["weight"] = product.tap_weight()
             return (product.x, *arguments[1:])
         return before
 
-    def _after(self, module, _, output):
-        if module.__dict__.pop("weight", None) is None:
-            return None
-        return self._calls.pop().finish(output)
+    def _after(self, module):
+        def after(output):
+            if modules.compiling():
+                return None
+            product = self._end(module)
+            return None if product is None else product.finish(output)
+        return after
+
+    def _end(self, module):
+        """The open call of a module, if any, which has its weight back."""
+        product, held = self._calls.pop(id(module), (None, None))
+        if product is not None:
+            module.__dict__.pop("weight", None)
+            if held is not None:
+                module.__dict__["weight"] = held
+        return product
 
     def remove(self):
-        for handle in self._handles:
-            handle.remove()
+        for undo in self._undo:
+            undo()
         for module in self._modules:
-            module.__dict__.pop("weight", None)
-        self._handles.clear()
+            self._end(module)
+        self._undo.clear()
+        self._uses.remove()
 
 
 def _rule_of(optimizer):

@@ -8,7 +8,7 @@ import math
 
 import torch
 
-from . import xxh3
+from . import shards, xxh3
 
 _GOLDEN = xxh3.signed(0x9E3779B97F4A7C15)
 _MIX1 = xxh3.signed(0xBF58476D1CE4E5B9)
@@ -61,12 +61,12 @@ def _rows_of(values, ends):
     return values.contiguous(), group, row - begins[group], ends
 
 
-def digest_sum(values, ends=None, first_row=0):
+def digest_sum(values, ends=None, first_row=0, first_group=0):
     """Sum over rows of their mixtures, modulo 2^64, as a number from 0.
 
     Exact    that of lib/isoloss/probes/tensor_digest.cc with one segment in
              each group; row i is at position first_row + i, and without it in
-             its group.
+             its group. Groups count from first_group.
     """
     rows, group, position, ends = _rows_of(values, ends)
     if ends is None:
@@ -75,17 +75,18 @@ def digest_sum(values, ends=None, first_row=0):
     bits = rows.view(torch.int32)
     bits = torch.where(rows == rows, bits, torch.full_like(bits, 0x7FC00000))
     content = xxh3.hash_rows(bits.contiguous().view(torch.uint8).reshape(len(rows), -1))
-    key = _mix(group + _GOLDEN)
+    key = _mix(group + first_group + _GOLDEN)
     key = _mix(key + _GOLDEN)  # segment 0
     key = _mix((key ^ position) + _GOLDEN)
     return int(_mix(content + key).sum()) & 0xFFFFFFFFFFFFFFFF
 
 
 def weights_digest(named):
-    """Of a model's values and their names, in any order, modulo 2^64."""
+    """Of a model's values and their names, in any order, modulo 2^64. DTensors are
+    gathered one by one."""
     total = 0
     for name, values in named:
-        values = values.to_local() if hasattr(values, "to_local") else values
+        values = shards.full(values)
         text = f"{name} {list(values.shape)} {digest_sum(values):x}" if values.numel() else name
         total += xxh3.hash_bytes(text.encode())
     return total & 0xFFFFFFFFFFFFFFFF

@@ -108,7 +108,7 @@ class Merge(Case):
         with self.assertRaisesRegex(run_log.LogError, r"ranks \[0\].*the run has 2, "):
             run_log.merge([run_log.read_rows(part)])
         other = run_log.read_rows(part)
-        other[0]["rank"] = 1
+        other[0].update(rank=1, data_rank=1)
         next(row for row in other if row["row"] == "step")["grad_squares"] += 1
         with self.assertRaisesRegex(run_log.LogError, "sharded"):
             run_log.merge([run_log.read_rows(part), other])
