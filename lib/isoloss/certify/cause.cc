@@ -25,9 +25,12 @@ bool IsZero(const Floats* tensor) {
 /// Returns the tensor that a scale or a code was made of.
 std::string SourceOf(std::string_view name) {
   constexpr std::pair<std::string_view, const char*> kSources[] = {
-      {"fprop_x_", "x"},         {"fprop_w_", "weight"},
-      {"dgrad_dy_", "grad_output"}, {"dgrad_w_", "weight"},
-      {"wgrad_dy_", "grad_output"}, {"wgrad_x_", "x"}};
+      {"fprop_x_", "x"},
+      {"fprop_w_", "weight"},
+      {"dgrad_dy_", "grad_output"},
+      {"dgrad_w_", "weight"},
+      {"wgrad_dy_", "grad_output"},
+      {"wgrad_x_", "x"}};
   for (const auto& [operand, source] : kSources) {
     if (name.starts_with(operand)) return source;
   }
@@ -69,9 +72,9 @@ class States {
 
   std::vector<Cause> Take() const {
     std::vector<Cause> causes;
-    for (const std::string_view kind : {kWeights, kMoments, kStepCounter,
-                                        kSchedule, kRouterBias, kScaleHistory,
-                                        kSetting}) {
+    for (const std::string_view kind :
+         {kWeights, kMoments, kStepCounter, kSchedule, kRouterBias,
+          kScaleHistory, kSetting}) {
       const auto found = found_.find(kind);
       if (found == found_.end()) continue;
       causes.push_back({std::string(kind), TextOf(kind, found->second)});
@@ -109,9 +112,8 @@ void AddTensors(const Operation& first, const Operation& other,
                 States& states) {
   for (const auto& [name, tensor] : first.floats) {
     const std::string source = SourceOf(name);
-    const bool is_scale =
-        name.ends_with("_scales") && !source.empty() &&
-        !DifferenceOf(source, first, other);
+    const bool is_scale = name.ends_with("_scales") && !source.empty() &&
+                          !DifferenceOf(source, first, other);
     const std::string_view kind =
         is_scale ? kScaleHistory : KindOfState(first, name);
     if (kind.empty()) continue;
@@ -169,8 +171,7 @@ std::vector<Cause> CausesBetween(const OperationFile& before,
       Operation right_state;
       left_state.floats[state] = tensor;
       right_state.floats[state] = *found;
-      if (const auto different =
-              DifferenceOf(state, left_state, right_state)) {
+      if (const auto different = DifferenceOf(state, left_state, right_state)) {
         states.Add(KindOfState(left, state + "_before"), left.module,
                    *different, IsZero(found) && !IsZero(&tensor));
       }
@@ -218,8 +219,7 @@ static Cause CauseOfQuantization(const OperationDifference& difference) {
   if (!scales) {
     const std::string name =
         difference.tensor.name.substr(0, difference.tensor.name.rfind('_'));
-    if (!DifferenceOf(name + "_scales", *difference.first,
-                      *difference.other)) {
+    if (!DifferenceOf(name + "_scales", *difference.first, *difference.other)) {
       return {std::string(kHiddenState),
               "Equal values and equal scales gave other codes: random bits of "
               "a rounding, or another cast."};
@@ -238,10 +238,10 @@ Cause CauseOf(const OperationDifference& difference,
     case What::kMissing:
       return {std::string(kAlgorithm), "The runs computed other operations."};
     case What::kSetting:
-      return {std::string(
-                  KindOfSetting(*difference.first, difference.tensor.name)),
-              fmt::format("{}: {}.", Printable(difference.module),
-                          difference.tensor.Text())};
+      return {
+          std::string(KindOfSetting(*difference.first, difference.tensor.name)),
+          fmt::format("{}: {}.", Printable(difference.module),
+                      difference.tensor.Text())};
     case What::kInput:
       return CauseOfInput(difference);
     case What::kResult:

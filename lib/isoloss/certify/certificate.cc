@@ -68,10 +68,19 @@ std::string Steps(const std::vector<int64_t>& steps) {
 
 // ---- sentences --------------------------------------------------------------
 
+/// Begins a sentence that may begin with the name of a run.
+std::string Sentence(const Certificate& certificate, std::string text) {
+  for (const std::string& name : certificate.names) {
+    if (!text.starts_with(name)) continue;
+    if (text[0] >= 'a' && text[0] <= 'z') text[0] -= 'a' - 'A';
+    break;
+  }
+  return text;
+}
+
 std::string WhereText(const LogDifference& where) {
-  std::string text = where.step == 0
-                         ? std::string("before the first step, ")
-                         : fmt::format("step {}, ", where.step);
+  std::string text = where.step == 0 ? std::string("before the first step, ")
+                                     : fmt::format("step {}, ", where.step);
   text += where.quantity;
   if (!where.name.empty()) text += " of " + Printable(where.name);
   if (!where.first.empty() || !where.other.empty()) {
@@ -95,14 +104,16 @@ std::string HeadlineOf(const Certificate& certificate) {
       const auto earliest = std::ranges::min_element(
           certificate.differences, {},
           [](const Difference& d) { return d.where.step; });
-      return fmt::format("{} parts from {} at {}.",
-                         certificate.names[earliest->run],
-                         certificate.names[0], WhereText(earliest->where));
+      return Sentence(certificate, fmt::format("{} parts from {} at {}.",
+                                               certificate.names[earliest->run],
+                                               certificate.names[0],
+                                               WhereText(earliest->where)));
     }
     case ExitCode::kInconclusive:
-      return fmt::format("Nothing that was compared differs ({} steps), but too "
-                         "little was recorded for a certificate.",
-                         of.steps);
+      return fmt::format(
+          "Nothing that was compared differs{}, but too little "
+          "was recorded for a certificate.",
+          of.steps == 0 ? "" : fmt::format(" ({} steps)", of.steps));
     default:
       return "These files can't be certified.";
   }
@@ -116,7 +127,8 @@ std::vector<std::string> ComparedTexts(const Compared& of) {
     for (const std::string& quantity : of.quantities) {
       if (quantity.find('/') == std::string::npos) shown.push_back(quantity);
     }
-    texts.push_back(fmt::format("{} steps: {}", of.steps, fmt::join(shown, ", ")));
+    texts.push_back(
+        fmt::format("{} steps: {}", of.steps, fmt::join(shown, ", ")));
   }
   if (of.has_weights_before || of.has_weights_after) {
     texts.push_back(fmt::format(
@@ -143,11 +155,12 @@ std::vector<std::string> ComparedTexts(const Compared& of) {
 
 /// Says for what the certificate holds.
 std::string HoldsFor(const Certificate& certificate) {
-  const auto with_log =
-      std::ranges::find_if(certificate.runs, [](const RecordedRun& run) {
-        return !run.logs.empty();
-      });
-  if (with_log == certificate.runs.end()) return "";
+  const auto with_log = std::ranges::find_if(
+      certificate.runs,
+      [](const RecordedRun& run) { return !run.logs.empty(); });
+  if (with_log == certificate.runs.end() || with_log->has_printed_log()) {
+    return "";  // such a log does not say where it was made
+  }
   const runlog::Provenance& p = with_log->log().provenance;
   std::vector<std::string> parts;
   const auto add = [&](const char* label, const std::string& value) {
@@ -181,6 +194,9 @@ std::vector<std::string> ReasonsOf(const Certificate& certificate) {
     for (const Cause& cause : difference.causes) reasons.push_back(cause.text);
   }
   std::ranges::copy(certificate.lacking, std::back_inserter(reasons));
+  for (std::string& text : reasons) {
+    text = Sentence(certificate, std::move(text));
+  }
   return reasons;
 }
 
@@ -230,18 +246,23 @@ Document RunDocument(const Certificate& certificate, size_t place) {
     }
   }
   if (!run.operations.empty()) {
-    text += fmt::format(", operations of steps {}",
-                        Steps(run.OperationSteps()));
+    text +=
+        fmt::format(", operations of steps {}", Steps(run.OperationSteps()));
   }
-  document.AddField(certificate.names[place].substr(0, 10), text);
+  const std::string& name = certificate.names[place];
+  document.AddField(name == "the whole run"     ? "whole"
+                    : name == "the resumed run" ? "resumed"
+                                                : name,
+                    text);
   return document;
 }
 
-Document CauseDocument(const Cause& cause) {
+Document CauseDocument(const Certificate& certificate, const Cause& cause) {
+  const std::string text = Sentence(certificate, cause.text);
   Document document;
   document.Put("kind", cause.kind);
-  document.Put("text", cause.text);
-  document.AddField("cause", cause.text);
+  document.Put("text", text);
+  document.AddField("cause", text);
   return document;
 }
 
@@ -303,7 +324,9 @@ Document DifferenceDocument(const Certificate& certificate,
   if (difference.operation) {
     document.PutObject("operation", OperationDocument(*difference.operation));
   }
-  document.PutEach("causes", difference.causes, CauseDocument);
+  document.PutEach("causes", difference.causes, [&](const Cause& cause) {
+    return CauseDocument(certificate, cause);
+  });
   document.Put("next", difference.next);
   document.AddField("next", difference.next);
   return document;
@@ -333,9 +356,12 @@ Document ComparedDocument(const Compared& of) {
   return document;
 }
 
-void PutSentences(const char* key, const char* label,
-                  const std::vector<std::string>& sentences,
+void PutSentences(const Certificate& certificate, const char* key,
+                  const char* label, std::vector<std::string> sentences,
                   Document& document) {
+  for (std::string& text : sentences) {
+    text = Sentence(certificate, std::move(text));
+  }
   document.Put(key, sentences);
   for (size_t i = 0; i < std::min(kMostShown, sentences.size()); ++i) {
     document.AddField(i == 0 ? label : "", sentences[i]);
@@ -361,7 +387,7 @@ Document DocumentOf(const Certificate& certificate) {
   document.Add(document::Line{.text = HeadlineOf(certificate),
                               .hang = 2,
                               .lead = fmt::format("{}  ", OutcomeName(code)),
-                              .tone = code == ExitCode::kPass   ? Tone::kGood
+                              .tone = code == ExitCode::kPass ? Tone::kGood
                                       : code == ExitCode::kInconclusive
                                           ? Tone::kDoubtful
                                           : Tone::kBad});
@@ -373,23 +399,29 @@ Document DocumentOf(const Certificate& certificate) {
   if (certificate.gate == Gate::kRestart) {
     document.Put("restarts", certificate.restarts);
     if (!certificate.restarts.empty()) {
-      document.AddField("restarts", fmt::format("before step {}",
-                                                Steps(certificate.restarts)));
+      document.AddField(
+          "restarts",
+          fmt::format("before step {}{}", Steps(certificate.restarts),
+                      certificate.restarts.front() == 0
+                          ? " (0: no log says which)"
+                          : ""));
     }
   }
-  PutSentences("invalid", "invalid", certificate.invalid, document);
+  PutSentences(certificate, "invalid", "invalid", certificate.invalid,
+               document);
   document.PutEach("differences", certificate.differences,
                    [&](const Difference& difference) {
                      return DifferenceDocument(certificate, difference);
                    });
-  PutSentences("lacking", "lacking", certificate.lacking, document);
+  PutSentences(certificate, "lacking", "lacking", certificate.lacking,
+               document);
   document.PutObject("compared", ComparedDocument(certificate.compared));
   document.Put("not_certified", certificate.uncertified);
   if (!certificate.uncertified.empty()) {
-    document.AddField("open", "not certified: " +
-                                  Listed(certificate.uncertified));
+    document.AddField("open",
+                      "not certified: " + Listed(certificate.uncertified));
   }
-  PutSentences("remarks", "remark", certificate.remarks, document);
+  PutSentences(certificate, "remarks", "remark", certificate.remarks, document);
   const std::string holds = HoldsFor(certificate);
   document.Put("holds_for", holds);
   document.AddField("holds for", holds);
@@ -408,9 +440,8 @@ document::Result ResultOf(const Certificate& certificate) {
       .exit_code = static_cast<int>(code),
       .headline = HeadlineOf(certificate)};
   result.is_equal = code == ExitCode::kPass;
-  result.reasons = code == ExitCode::kPass
-                       ? ComparedTexts(certificate.compared)
-                       : ReasonsOf(certificate);
+  result.reasons = code == ExitCode::kPass ? ComparedTexts(certificate.compared)
+                                           : ReasonsOf(certificate);
   result.holds_for = {HoldsFor(certificate)};
   result.next = NextOf(certificate);
   result.warnings = certificate.remarks;

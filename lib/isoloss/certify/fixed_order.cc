@@ -60,9 +60,9 @@ bool Predicts(const Product& product, const Factors& factors,
   std::vector<float> parts;
   size_t begin = 0;
   for (const size_t end : split.Ends(factors.left.size())) {
-    parts.push_back(
-        SumOf(std::span(factors.left).subspan(begin, end - begin),
-              std::span(factors.right).subspan(begin, end - begin), chain));
+    parts.push_back(SumOf(std::span(factors.left).subspan(begin, end - begin),
+                          std::span(factors.right).subspan(begin, end - begin),
+                          chain));
     begin = end;
   }
   const float result =
@@ -85,8 +85,7 @@ std::optional<Factors> FactorsOf(const Product& product, OutputPlace place) {
     Factors factors = {.found = product.output(place.first, place.second),
                        .place = place};
     for (size_t k = 0; k < left.depth(); ++k) {
-      factors.left.push_back(
-          ValueOf(left, place.first - group.first_row, k));
+      factors.left.push_back(ValueOf(left, place.first - group.first_row, k));
       factors.right.push_back(ValueOf(right, place.second, k));
     }
     return factors;
@@ -97,11 +96,11 @@ std::optional<Factors> FactorsOf(const Product& product, OutputPlace place) {
 std::string Text(const Chain& chain, const SplitK& split) {
   constexpr const char* kOrders[] = {"in order", "from the last on",
                                      "neighbours first", "by halves"};
-  std::string text =
-      fmt::format("FP32 {} in {} k",
-                  chain.lanes == 1 ? "chains"
-                                   : fmt::format("sums in {} lanes", chain.lanes),
-                  chain.descends ? "descending" : "ascending");
+  std::string text = fmt::format(
+      "FP32 {} in {} k",
+      chain.lanes == 1 ? "chains"
+                       : fmt::format("sums in {} lanes", chain.lanes),
+      chain.descends ? "descending" : "ascending");
   if (!chain.is_fused) text += ", products rounded";
   if (split.steps > 0) {
     text += fmt::format(", split along k into parts of {} steps, added {}",

@@ -81,8 +81,8 @@ void AddOnlyInOne(const RunLog& first, const RunLog& other, LogPair& pair) {
               HasValues(b, group, column, pair)) {
         continue;
       }
-      pair.uncertified.push_back(fmt::format("{} (in one log only)",
-                                             group.PathOf(column)));
+      pair.uncertified.push_back(
+          fmt::format("{} (in one log only)", group.PathOf(column)));
     }
   }
 }
@@ -104,8 +104,7 @@ void AddOnlyNames(const SharedColumns& shared,
   add(report.parameters_only_a);
   add(report.parameters_only_b);
   for (const std::string& column : report.other_extents) {
-    pair.lacking.push_back(
-        fmt::format("{}, so it was not compared", column));
+    pair.lacking.push_back(fmt::format("{}, so it was not compared", column));
   }
 }
 
@@ -118,7 +117,9 @@ void AddUnrecorded(const RunLog& first, LogPair& pair) {
   const bool has_norms =
       std::ranges::any_of(steps.grad_norm, [](double v) { return v == v; });
   if (!has_norms) pair.uncertified.emplace_back("gradient norms");
-  if (pair.digests == 0) pair.uncertified.emplace_back("digests of tensors");
+  if (pair.digests == 0 && first.tensors.digest.empty()) {
+    pair.uncertified.emplace_back("digests of tensors");
+  }
   std::set<std::string> told;
   for (const runlog::Event& event : first.events) {
     if (event.kind == "unrecorded" && told.insert(event.text).second) {
@@ -144,8 +145,12 @@ void FindFirst(const RunLog& first, const RunLog& other,
     }
   }
   if (const auto& found = report.first) {
-    pair.first = {found->step, found->quantity, found->name,
-                  found->a,    found->b,        found->last_equal_step,
+    pair.first = {found->step,
+                  found->quantity,
+                  found->name,
+                  found->a,
+                  found->b,
+                  found->last_equal_step,
                   found->agreeing.empty() ? "" : found->agreeing.back()};
     return;
   }

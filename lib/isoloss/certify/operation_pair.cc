@@ -262,8 +262,7 @@ std::optional<OperationDifference> FindMissing(
   using What = OperationDifference::What;
   for (size_t i = 0; i < partners.size(); ++i) {
     if (partners[i] != nullptr) continue;
-    auto found =
-        Begin(What::kMissing, i, first.operations[i], nullptr, "call");
+    auto found = Begin(What::kMissing, i, first.operations[i], nullptr, "call");
     found.tensor.first = "recorded";
     found.tensor.other = "absent";
     return found;
@@ -271,8 +270,7 @@ std::optional<OperationDifference> FindMissing(
   const std::vector<const Operation*> back = Partners(other, first);
   for (size_t i = 0; i < back.size(); ++i) {
     if (back[i] != nullptr) continue;
-    auto found =
-        Begin(What::kMissing, i, other.operations[i], nullptr, "call");
+    auto found = Begin(What::kMissing, i, other.operations[i], nullptr, "call");
     found.tensor.first = "absent";
     found.tensor.other = "recorded";
     return found;
@@ -343,8 +341,8 @@ std::optional<TensorDifference> DifferenceOf(const std::string& name,
   if (auto found = Different(name, first.Find(name), other.Find(name))) {
     return found;
   }
-  if (auto found = Different(name, first.FindIntegers(name),
-                             other.FindIntegers(name))) {
+  if (auto found =
+          Different(name, first.FindIntegers(name), other.FindIntegers(name))) {
     return found;
   }
   return Different(name, first.FindCodes(name), other.FindCodes(name));

@@ -83,8 +83,8 @@ std::vector<const operations::Operation*> Partners(
     const operations::OperationFile& other);
 
 /// Returns nothing if both have equal tensors of that name, or neither has any.
-std::optional<TensorDifference> DifferenceOf(const std::string& name,
-                                             const operations::Operation& first,
-                                             const operations::Operation& other);
+std::optional<TensorDifference> DifferenceOf(
+    const std::string& name, const operations::Operation& first,
+    const operations::Operation& other);
 
 }  // namespace isoloss::certify

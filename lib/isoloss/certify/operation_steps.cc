@@ -81,11 +81,14 @@ std::vector<Cause> CausesOf(const Found& found,
   const OperationDifference& difference = *found.pair.first;
   const OperationFiles files = {
       found.first, found.other, {question.names[0], question.names[1]}};
-  std::vector<Cause> causes;
-  if (question.lists_states) causes = StateCauses(files);
+  std::vector<Cause> causes = StateCauses(files);
   Cause cause = CauseOf(difference, files, question.recipe, executor);
-  const bool is_told =
-      std::ranges::count(causes, cause.kind, &Cause::kind) > 0;
+  // Weights that differ before a step spoil what no operation holds, too.
+  const bool has_other_weights =
+      !causes.empty() && causes.front().kind == kWeights;
+  if (cause.kind == kUnrecorded && has_other_weights) cause = causes.front();
+  if (!question.lists_states) causes.clear();
+  const bool is_told = std::ranges::count(causes, cause.kind, &Cause::kind) > 0;
   if (before_is_equal && difference.what == OperationDifference::What::kInput &&
       cause.kind != kUnrecorded && cause.kind != kData) {
     cause.text += fmt::format(

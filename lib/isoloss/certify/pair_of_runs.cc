@@ -57,10 +57,12 @@ void Add(const LogPair& pair, int64_t rank, Certificate& certificate) {
 /// Evidence of the last state: weights, all tensors, or updates.
 void CheckEnd(const LogPair& pair, const OperationAnswer& operations,
               const std::string& name, Certificate& certificate) {
+  // Of printed digits it is said that they are too little.
+  if (certificate.runs.front().has_printed_log()) return;
   if (operations.last_update != pair.last_step) {
-    AddOnce(fmt::format("states of the optimizer after step {}",
-                        pair.last_step),
-            certificate.uncertified);
+    AddOnce(
+        fmt::format("states of the optimizer after step {}", pair.last_step),
+        certificate.uncertified);
   }
   AddOnce("random numbers and the place in the data after the last step",
           certificate.uncertified);
@@ -91,11 +93,10 @@ std::optional<Difference> CompareAllLogs(const PairQuestion& question,
     const runlog::RunLog& b = partner->second.log;
     LogPair pair = CompareLogs(a, b, question.same_beginning);
     Add(pair, rank, certificate);
-    if (pair.first &&
-        (!earliest || pair.first->step < earliest->where.step)) {
+    if (pair.first && (!earliest || pair.first->step < earliest->where.step)) {
       earliest = {.run = question.other, .rank = rank, .where = *pair.first};
-      earliest->causes = StepCauses(a, b, pair.first->step,
-                                    certificate.names[question.other]);
+      earliest->causes =
+          StepCauses(a, b, pair.first->step, certificate.names[question.other]);
     }
     pairs.push_back(std::move(pair));
   }
@@ -105,10 +106,10 @@ std::optional<Difference> CompareAllLogs(const PairQuestion& question,
 OperationAnswer CompareFiles(const PairQuestion& question,
                              const std::optional<Difference>& found,
                              Executor& executor, Certificate& certificate) {
-  OperationQuestion of = {.recipe = question.recipe,
-                          .names = {certificate.names[0],
-                                    certificate.names[question.other]},
-                          .lists_states = question.lists_states};
+  OperationQuestion of = {
+      .recipe = question.recipe,
+      .names = {certificate.names[0], certificate.names[question.other]},
+      .lists_states = question.lists_states};
   const auto& other = certificate.runs[question.other];
   if (certificate.gate == Gate::kRestart) {
     of.from = other.log().steps.step.front();
@@ -116,8 +117,7 @@ OperationAnswer CompareFiles(const PairQuestion& question,
   }
   if (found) of.until = std::min(of.until, found->where.step);
   OperationAnswer answer =
-      CompareOperations(certificate.runs.front(),
-                        other, of, executor);
+      CompareOperations(certificate.runs.front(), other, of, executor);
   Compared& all = certificate.compared;
   AddSteps(answer.steps, all.operation_steps);
   all.operations += answer.operations;
@@ -142,8 +142,8 @@ void Join(OperationAnswer answer, const PairQuestion& question,
                        .name = answer.first->module},
              .in_log = in_log};
   }
-  const bool is_data = std::ranges::count(found->causes, std::string(kData),
-                                          &Cause::kind) > 0;
+  const bool is_data =
+      std::ranges::count(found->causes, std::string(kData), &Cause::kind) > 0;
   found->operation = std::move(answer.first);
   // Other data are the reason of everything else in the step.
   if (is_data) return;
@@ -173,7 +173,7 @@ std::string RecipeOf(const CertifyRequest& request,
   return run.logs.empty() ? "" : run.log().provenance.recipe;
 }
 
-void FinishCauses(Difference& found) {
+void FinishCauses(bool is_at_restart, Difference& found) {
   const int64_t step = found.where.step;
   if (found.causes.empty()) {
     found.causes.push_back(
@@ -191,14 +191,16 @@ void FinishCauses(Difference& found) {
     found.next =
         "show the recorder what lies between (isoloss.observe, "
         "isoloss.linear), and record the step again";
+  } else if (IsState(first) && is_at_restart) {
+    found.next = "save and load that state with the checkpoint";
   } else if (IsState(first) && found.operation &&
              found.operation->what == OperationDifference::What::kInput &&
              !found.has_operations_before && step > 1) {
     found.next = fmt::format(
         "to see where it began, record the step before, too: dump=[{}, {}]",
         step - 1, step);
-  } else if (!found.operation && !found.has_operations &&
-             first.kind != kData && first.kind != kSchedule) {
+  } else if (!found.operation && !found.has_operations && first.kind != kData &&
+             first.kind != kSchedule) {
     found.next = fmt::format(
         "to find the operation, record it in both runs: dump=[{}{}]",
         step == 1 ? "" : fmt::format("{}, ", step - 1), step);
@@ -211,8 +213,7 @@ std::optional<size_t> ComparePair(const PairQuestion& question,
   std::vector<LogPair> pairs;
   std::optional<Difference> found =
       CompareAllLogs(question, pairs, certificate);
-  OperationAnswer answer =
-      CompareFiles(question, found, executor, certificate);
+  OperationAnswer answer = CompareFiles(question, found, executor, certificate);
   const OperationAnswer steps = {.steps = answer.steps,
                                  .last_update = answer.last_update};
   Join(std::move(answer), question, found);

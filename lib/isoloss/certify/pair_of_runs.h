@@ -25,8 +25,9 @@ struct PairQuestion {
 std::optional<size_t> ComparePair(const PairQuestion& question,
                                   Executor& executor, Certificate& certificate);
 
-/// Says what to do next. A difference without causes gets one.
-void FinishCauses(Difference& found);
+/// Says what to do next. A difference without causes gets one. A state that a
+/// restart lost needs no further search.
+void FinishCauses(bool is_at_restart, Difference& found);
 
 /// Adds a phrase that is not there.
 void AddOnce(const std::string& text, std::vector<std::string>& list);

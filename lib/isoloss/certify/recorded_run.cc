@@ -168,9 +168,8 @@ class Collector {
                  Printable(path.string()), Printable(file.run),
                  fitting.empty() ? "none" : "several");
     }
-    RecordedRun& run = fitting.empty()
-                           ? RunOf({FolderOf(path), file.run}, path)
-                           : runs_[fitting.front()];
+    RecordedRun& run = fitting.empty() ? RunOf({FolderOf(path), file.run}, path)
+                                       : runs_[fitting.front()];
     run.operations[{file.step, file.rank}] = path;
   }
 

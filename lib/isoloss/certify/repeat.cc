@@ -21,9 +21,9 @@ void CheckSteps(size_t place, Certificate& certificate) {
     certificate.invalid.push_back(fmt::format(
         "{} has {} steps, {} to {}, but {} has {}, {} to {}. All that both "
         "have is equal. Give logs of equal steps.",
-        run.file, a.size(), a.empty() ? 0 : a.front(),
-        a.empty() ? 0 : a.back(), partner->second.file, b.size(),
-        b.empty() ? 0 : b.front(), b.empty() ? 0 : b.back()));
+        run.file, a.size(), a.empty() ? 0 : a.front(), a.empty() ? 0 : a.back(),
+        partner->second.file, b.size(), b.empty() ? 0 : b.front(),
+        b.empty() ? 0 : b.back()));
     return;
   }
 }
@@ -48,10 +48,9 @@ void CompareOthers(Certificate& certificate) {
                          certificate.runs[found[j].run])) {
         continue;
       }
-      certificate.remarks.push_back(
-          fmt::format("{} and {} have equal logs.",
-                      certificate.names[found[i].run],
-                      certificate.names[found[j].run]));
+      certificate.remarks.push_back(fmt::format(
+          "{} and {} have equal logs.", certificate.names[found[i].run],
+          certificate.names[found[j].run]));
     }
   }
 }
@@ -72,7 +71,7 @@ Certificate CertifyRepeat(const CertifyRequest& request, Executor& executor) {
     certificate.names.push_back(fmt::format("run {}", i + 1));
   }
   CheckFiles(certificate);
-  for (size_t i = 1; i < count; ++i) {
+  for (size_t i = 1; i < count && certificate.invalid.empty(); ++i) {
     CheckSettings(i, certificate);
     CheckCopies(i, certificate);
   }
@@ -81,7 +80,7 @@ Certificate CertifyRepeat(const CertifyRequest& request, Executor& executor) {
   for (size_t i = 1; i < count; ++i) {
     const PairQuestion question = {.other = i, .recipe = recipe};
     if (const auto found = ComparePair(question, executor, certificate)) {
-      FinishCauses(certificate.differences[*found]);
+      FinishCauses(/*is_at_restart=*/false, certificate.differences[*found]);
     } else {
       CheckSteps(i, certificate);
     }

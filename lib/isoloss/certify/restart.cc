@@ -58,9 +58,8 @@ void Arrange(Certificate& certificate) {
                    });
   certificate.names.emplace_back("the whole run");
   for (size_t i = 1; i < runs.size(); ++i) {
-    certificate.names.push_back(runs.size() == 2
-                                    ? "the resumed run"
-                                    : fmt::format("part {}", i));
+    certificate.names.push_back(runs.size() == 2 ? "the resumed run"
+                                                 : fmt::format("part {}", i));
     for (auto& [rank, run] : runs[i].logs) {
       const auto whole = runs[0].logs.find(rank);
       if (whole != runs[0].logs.end()) {
@@ -181,13 +180,17 @@ void CompareRestart(size_t part, std::optional<size_t> found,
 void JudgeWeights(Handover weights, size_t part, std::optional<size_t> found,
                   Certificate& certificate) {
   if (weights != Handover::kDifferent) return;
-  const std::string text = fmt::format(
-      "{} began with other weights than the part before it left.",
-      certificate.names[part]);
+  const std::string text =
+      fmt::format("{} began with other weights than the part before it left.",
+                  certificate.names[part]);
   if (found) {
-    certificate.differences[*found].causes.insert(
-        certificate.differences[*found].causes.begin(),
-        {std::string(kWeights), text});
+    std::vector<Cause>& causes = certificate.differences[*found].causes;
+    const auto known =
+        std::ranges::find(causes, std::string(kWeights), &Cause::kind);
+    const std::string more =
+        known == causes.end() ? "" : " " + std::move(known->text);
+    if (known != causes.end()) causes.erase(known);
+    causes.insert(causes.begin(), {std::string(kWeights), text + more});
   } else {
     certificate.lacking.push_back(
         text +
@@ -243,16 +246,20 @@ void ComparePart(size_t part, const std::string& recipe, Executor& executor,
   const RecordedRun& resumed = certificate.runs[part];
   const auto log = resumed.logs.find(difference.rank);
   const auto whole = certificate.runs[0].logs.find(difference.rank);
-  const bool has_both = log != resumed.logs.end() &&
-                        whole != certificate.runs[0].logs.end();
+  const bool has_both =
+      log != resumed.logs.end() && whole != certificate.runs[0].logs.end();
   AddRestartCauses(
       {.whole = has_both ? whole->second.log : certificate.runs[0].log(),
        .resumed = has_both ? log->second.log : resumed.log(),
        .restart = RestartBefore(certificate, difference.where.step),
+       .has_unknown_restart = std::ranges::count(certificate.restarts, 0) > 0,
        .has_equal_weights = weights == Handover::kEqual,
        .name = certificate.names[part]},
       difference);
-  FinishCauses(difference);
+  const int64_t since =
+      difference.where.step - RestartBefore(certificate, difference.where.step);
+  const bool knows_weights = weights == Handover::kDifferent;
+  FinishCauses(since <= 1 || knows_weights, difference);
 }
 
 }  // namespace
@@ -269,7 +276,8 @@ Certificate CertifyRestart(const CertifyRequest& request, Executor& executor) {
   Arrange(certificate);
   CheckFiles(certificate);
   FindRestarts(certificate);
-  for (size_t i = 1; i < certificate.runs.size(); ++i) {
+  for (size_t i = 1; i < certificate.runs.size() && certificate.invalid.empty();
+       ++i) {
     CheckSettings(i, certificate);
     CheckCopies(i, certificate);
   }

@@ -1,6 +1,7 @@
 #include "isoloss/certify/restart_causes.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <optional>
@@ -44,8 +45,8 @@ void DescribeBatch(const RestartCase& given, Difference& difference) {
         difference);
     return;
   }
-  const int64_t seen = whole.step[static_cast<size_t>(
-      found - whole.batch_digest.begin())];
+  const int64_t seen =
+      whole.step[static_cast<size_t>(found - whole.batch_digest.begin())];
   Put(kData,
       fmt::format("The batch of step {} of {} is that of step {} of the whole "
                   "run: {}.",
@@ -105,8 +106,7 @@ bool IsOfRouting(const RestartCase& given, const LogDifference& where) {
   for (const runlog::SharedColumn* column : shared.Comparable()) {
     if (column->field().name != "tokens_per_expert") continue;
     for (const runlog::SharedRow& row : column->rows) {
-      if (row.step == where.step &&
-          runlog::FirstDifferent(*column, row, {})) {
+      if (row.step == where.step && runlog::FirstDifferent(*column, row, {})) {
         return true;
       }
     }
@@ -114,18 +114,36 @@ bool IsOfRouting(const RestartCase& given, const LogDifference& where) {
   return false;
 }
 
+/// Lists what is known to be equal at the step after the restart.
+std::string EqualAt(const RestartCase& given) {
+  const auto has = [&](const std::vector<double>& column) {
+    return At(given.whole.steps, column, given.restart).has_value();
+  };
+  std::vector<std::string> known = {"loss"};
+  if (has(given.whole.steps.grad_norm)) known.emplace_back("gradient norm");
+  if (has(given.whole.steps.lr)) known.emplace_back("learning rate");
+  return fmt::format("The {}", fmt::join(known, " and "));
+}
+
+/// The update of the first step was another one.
+Cause GuessOfUpdate(const RestartCase& given) {
+  const bool knows_rate =
+      At(given.whole.steps, given.whole.steps.lr, given.restart).has_value();
+  return {std::string(knows_rate ? kMoments : kHiddenState),
+          fmt::format(
+              "{} of step {} {} equal, but its update was another one: "
+              "moments{} step counter{} of the optimizer were lost.",
+              EqualAt(given), given.restart,
+              EqualAt(given).find(" and ") == std::string::npos ? "is" : "are",
+              knows_rate ? " or the" : ", the",
+              knows_rate ? "" : " or the learning rate")};
+}
+
 /// Nothing but the step and the quantity tells what was lost.
 Cause Guess(const RestartCase& given, const LogDifference& where) {
-  const bool knows_norm =
-      At(given.whole.steps, given.whole.steps.grad_norm, given.restart)
-          .has_value();
   if (where.step == given.restart + 1 ||
       (where.step == given.restart && IsOfUpdate(where))) {
-    return {std::string(kMoments),
-            fmt::format("Loss{} and learning rate of step {} are equal, but "
-                        "its update was another one: moments or the step "
-                        "counter of the optimizer were lost.",
-                        knows_norm ? ", gradient norm" : "", given.restart)};
+    return GuessOfUpdate(given);
   }
   if (where.step > given.restart) {
     return {std::string(kUnknown),
@@ -146,12 +164,12 @@ Cause Guess(const RestartCase& given, const LogDifference& where) {
   }
   const bool routes = IsOfRouting(given, where);
   if (!where.after.empty()) {
-    return {std::string(routes ? kRouterBias : kHiddenState),
-            fmt::format("{} is equal and {} is not: {} that is used between "
-                        "them was lost.",
-                        Printable(where.after), Printable(where.name),
-                        routes ? "the bias of a router, or other state"
-                               : "state")};
+    return {
+        std::string(routes ? kRouterBias : kHiddenState),
+        fmt::format("{} is equal and {} is not: {} that is used between "
+                    "them was lost.",
+                    Printable(where.after), Printable(where.name),
+                    routes ? "the bias of a router, or other state" : "state")};
   }
   if (given.has_equal_weights && routes) {
     return {std::string(kHiddenState),
@@ -174,11 +192,15 @@ Cause Guess(const RestartCase& given, const LogDifference& where) {
 
 void AddRestartCauses(const RestartCase& given, Difference& difference) {
   const LogDifference& where = difference.where;
-  if (where.step < given.restart || given.restart == 0) {
+  if (given.restart == 0) {
     difference.causes.push_back(
         {std::string(kUnknown),
-         "The runs part before the restart, so it is not to blame. Certify "
-         "first that whole runs repeat (isoloss certify repeat)."});
+         given.has_unknown_restart
+             ? "The log does not say after which step the run was resumed, so "
+               "nothing says what was lost."
+             : "The runs part before the restart, so it is not to blame. "
+               "Certify first that whole runs repeat (isoloss certify "
+               "repeat)."});
     return;
   }
   std::erase_if(difference.causes,

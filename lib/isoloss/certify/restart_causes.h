@@ -12,7 +12,9 @@ namespace isoloss::certify {
 struct RestartCase {
   const runlog::RunLog& whole;
   const runlog::RunLog& resumed;
-  int64_t restart = 0;  ///< the first step after the restart
+  /// The first step after the restart before the difference; 0: none is known.
+  int64_t restart = 0;
+  bool has_unknown_restart = false;
   /// The weights with which it began are known to be those of the checkpoint.
   bool has_equal_weights = false;
   std::string name = {};  ///< of the resumed run in sentences

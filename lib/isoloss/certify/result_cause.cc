@@ -42,19 +42,35 @@ precision::Recipe RecipeFor(const std::string& name,
 /// A part of one operation was judged by its own inputs.
 struct Judged {
   int64_t other = 0;
-  std::string sums = {};      ///< the adder that predicts its bits; "": FP32
+  std::string sums = {};       ///< the adder that predicts its bits; "": FP32
   std::string sentences = {};  ///< on what is wrong
 };
+
+/// Returns the operation, and behind it a few more products, which tell the
+/// adder of the processor.
+OperationFile WithOthers(const OperationFile& file,
+                         const Operation& operation) {
+  constexpr size_t kMost = 4;
+  OperationFile few = {.path = file.path, .run = file.run};
+  few.operations.push_back(operation);
+  for (const Operation& other : file.operations) {
+    if (few.operations.size() == kMost || !operation.is_linear()) break;
+    if (other.is_linear() && &other != &operation) {
+      few.operations.push_back(other);
+    }
+  }
+  return few;
+}
 
 Judged Judge(const OperationFile& file, const Operation& operation,
              const std::string& part, const precision::Recipe& recipe,
              Executor& executor) {
-  OperationFile alone = {.path = file.path, .run = file.run};
-  alone.operations.push_back(operation);
-  const std::vector<Finding> findings = operations::CheckOperations(
-      {std::move(alone)}, recipe, operations::CheckOptions(), executor);
+  const std::vector<Finding> findings =
+      operations::CheckOperations({WithOthers(file, operation)}, recipe,
+                                  operations::CheckOptions(), executor);
   Judged judged;
   for (const Finding& finding : findings) {
+    if (finding.operation != 0) continue;
     if (operation.is_linear() && finding.part != part) continue;
     judged.other += finding.comparison.other();
     if (!finding.sums.empty()) judged.sums = finding.sums;
@@ -90,12 +106,11 @@ std::string OrderOf(const OperationFile& file, const Operation& operation,
   alone.operations.push_back(operation);
   const std::vector<OperationFile> files = {std::move(alone)};
   const operations::ModuleChoices modules(files, recipe, options);
-  const operations::OperationCase given = {
-      .operation = files[0].operations[0],
-      .previous = nullptr,
-      .where = files[0].Where(0),
-      .file = 0,
-      .index = 0};
+  const operations::OperationCase given = {.operation = files[0].operations[0],
+                                           .previous = nullptr,
+                                           .where = files[0].Where(0),
+                                           .file = 0,
+                                           .index = 0};
   const auto products = operations::LinearProductsOf(
       given, {modules.Of(given.operation).precision, recipe});
   for (const operations::Product& product : products) {
@@ -130,8 +145,9 @@ Cause OrderCause(const OperationFiles& files, const std::string orders[2]) {
                         files.names[1 - known])};
   }
   return {std::string(kOrderOfSums),
-          begin + " Neither is a fixed order that is known: atomics, threads "
-                  "or another kernel."};
+          begin +
+              " Neither is a fixed order that is known: atomics, threads "
+              "or another kernel."};
 }
 
 Cause AdderCause(const OperationFiles& files, const Judged judged[2]) {
@@ -185,9 +201,9 @@ Cause RightCause(const OperationDifference& difference) {
 }
 
 bool IsJudged(const std::string& type) {
-  constexpr std::string_view kTypes[] = {
-      "linear", "grouped_linear", "router", "dispatch",
-      "combine", "adamw",          "loss"};
+  constexpr std::string_view kTypes[] = {"linear",   "grouped_linear", "router",
+                                         "dispatch", "combine",        "adamw",
+                                         "loss"};
   return std::ranges::find(kTypes, type) != std::end(kTypes);
 }
 

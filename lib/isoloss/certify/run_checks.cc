@@ -66,10 +66,11 @@ void CheckCopies(size_t place, Certificate& certificate) {
 void CheckSettings(size_t place, Certificate& certificate) {
   const SettingsPair settings =
       CompareSettings(certificate.runs[0], certificate.runs[place]);
-  for (const std::string& text : settings.different) {
-    certificate.invalid.push_back(
-        fmt::format("{} and {} have other settings. {}",
-                    certificate.names[0], certificate.names[place], text));
+  if (!settings.different.empty()) {
+    certificate.invalid.push_back(fmt::format(
+        "{} and {} have other settings: {}. Give runs that share them.",
+        certificate.names[0], certificate.names[place],
+        fmt::join(settings.different, "; ")));
   }
   for (const std::string& text : settings.unknown) {
     AddOnce(text, certificate.uncertified);

@@ -73,9 +73,13 @@ SettingsPair CompareSettings(const RecordedRun& first,
   for (const TextSetting& setting : kTexts) {
     const std::string& left = a.*setting.value;
     const std::string& right = b.*setting.value;
+    // Another recipe has other sites and another arithmetic.
+    const bool is_of_recipe = setting.value == &Provenance::resolved_recipe ||
+                              setting.value == &Provenance::numerics_digest;
+    if (is_of_recipe && a.recipe != b.recipe) continue;
     const bool is_perturbed = setting.value == &Provenance::perturbation;
     if (left != right && (is_perturbed || (IsTold(left) && IsTold(right)))) {
-      pair.different.push_back(fmt::format("{}: `{}` and `{}`.", setting.name,
+      pair.different.push_back(fmt::format("{} `{}` and `{}`", setting.name,
                                            Shown(left), Shown(right)));
     } else if (setting.is_wanted && (!IsTold(left) || !IsTold(right))) {
       pair.unknown.emplace_back(setting.name);
@@ -90,16 +94,15 @@ SettingsPair CompareSettings(const RecordedRun& first,
     }
     if (left == right) continue;
     pair.different.push_back(
-        fmt::format("{}: {} and {}.", setting.name, left, right));
+        fmt::format("{} {} and {}", setting.name, left, right));
   }
-  if (!HaveSameFiles(first, other)) {
-    pair.different.emplace_back(
-        "ranks: the logs of both runs are not of the same ranks.");
+  if (a.ranks == b.ranks && !HaveSameFiles(first, other)) {
+    pair.different.emplace_back("logs of other ranks, or of all in one");
   }
   if (a.workers != b.workers) {
-    pair.remarks.push_back(fmt::format(
-        "The runs had other numbers of threads: {} and {}.", a.workers,
-        b.workers));
+    pair.remarks.push_back(
+        fmt::format("The runs had other numbers of threads: {} and {}.",
+                    a.workers, b.workers));
   }
   return pair;
 }

@@ -9,7 +9,7 @@
 namespace isoloss::certify {
 
 struct SettingsPair {
-  std::vector<std::string> different = {};  ///< sentences
+  std::vector<std::string> different = {};  ///< phrases
   std::vector<std::string> unknown = {};    ///< phrases: told by no log
   std::vector<std::string> remarks = {};    ///< sentences; they forbid nothing
 };
