@@ -22,6 +22,9 @@ struct Array {
   std::vector<T> values = {};
   /// Floats have the type that the trainer held them in; codes their format.
   std::string type = {};
+  /// Has a word for each dimension of the mesh: "Shard(0) Replicate"; "": the
+  /// file does not say how ranks held the tensor.
+  std::string placements = {};
 
   size_t Extent(size_t axis) const {
     return axis < extent.size() ? extent[axis] : 1;
@@ -64,6 +67,11 @@ struct OperationFile {
   int64_t step = 1;
   int64_t rank = 0;
   int64_t ranks = 1;
+  /// Says which of `data_ranks` parts of the step's batch the tokens are.
+  int64_t data_rank = 0;
+  int64_t data_ranks = 1;
+  std::string mesh = {};        ///< "dp=2 tp=4", outermost first; may be empty
+  std::string coordinate = {};  ///< of the rank in the mesh: "1 0"
   std::string arm = {};
   std::string recipe = {};
   std::optional<int64_t> seed = {};

@@ -56,6 +56,13 @@ Array<T> ArrayOf(const hdf5::Values& values) {
   return array;
 }
 
+std::string OptionalText(const hdf5::Object& root, const char* name,
+                         const std::string& path) {
+  return root.Attribute(name) == nullptr
+             ? ""
+             : Attribute<std::string>(root, name, path);
+}
+
 void AddTensor(const std::string& name, const hdf5::Object& dataset,
                const std::string& where, Operation& operation) {
   const std::string place = where + ": " + Printable(name);
@@ -67,6 +74,7 @@ void AddTensor(const std::string& name, const hdf5::Object& dataset,
   if (values.type == hdf5::ValueType::kFloat) {
     Floats& floats = operation.floats[name] = ArrayOf<float>(values);
     floats.type = Attribute<std::string>(dataset, "dtype", place);
+    floats.placements = OptionalText(dataset, "placements", place);
   } else if (values.type == hdf5::ValueType::kInt64) {
     operation.integers[name] = ArrayOf<int64_t>(values);
   } else if (values.type == hdf5::ValueType::kUint8) {
@@ -103,17 +111,24 @@ Operation OperationOf(const hdf5::Object& group, const std::string& where) {
   return operation;
 }
 
-std::string OptionalText(const hdf5::Object& root, const char* name,
-                         const std::string& path) {
-  return root.Attribute(name) == nullptr
-             ? ""
-             : Attribute<std::string>(root, name, path);
-}
-
 std::optional<double> OptionalNumber(const hdf5::Object& root, const char* name,
                                      const std::string& path) {
   if (root.Attribute(name) == nullptr) return std::nullopt;
   return Attribute<double>(root, name, path);
+}
+
+/// Adds where the rank stands in a parallel layout. Without a word of it each
+/// rank has a part of the batch.
+void AddPlace(const hdf5::Object& root, const std::string& path,
+              OperationFile& file) {
+  const auto count = [&](const char* name, int64_t least, int64_t otherwise) {
+    return root.Attribute(name) == nullptr ? otherwise
+                                           : Count(root, name, least, path);
+  };
+  file.data_rank = count("data_rank", 0, file.rank);
+  file.data_ranks = count("data_ranks", 1, file.ranks);
+  file.mesh = OptionalText(root, "mesh", path);
+  file.coordinate = OptionalText(root, "coordinate", path);
 }
 
 /// Returns all but the operations.
@@ -128,6 +143,7 @@ OperationFile HeadOf(const hdf5::Object& root, const std::string& path) {
   file.step = Count(root, "step", 1, path);
   file.rank = Count(root, "rank", 0, path);
   file.ranks = Count(root, "ranks", 1, path);
+  AddPlace(root, path, file);
   file.arm = OptionalText(root, "arm", path);
   file.recipe = OptionalText(root, "recipe", path);
   if (root.Attribute("seed") != nullptr) {

@@ -1,0 +1,212 @@
+#include "isoloss/layouts/comparison.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "isoloss/base/error.h"
+#include "isoloss/base/printable.h"
+#include "isoloss/base/text_file.h"
+#include "isoloss/layouts/partial_sums.h"
+#include "isoloss/layouts/step_comparison.h"
+#include "isoloss/precision/recipe_file.h"
+
+namespace isoloss::layouts {
+namespace {
+
+using operations::Finding;
+using operations::Operation;
+using operations::OperationFile;
+
+std::string RecipeNameOf(const LayoutsRequest& request, const Recording& a,
+                         const Recording& b) {
+  std::string name = request.recipe;
+  for (const Recording* side : {&a, &b}) {
+    for (const OperationFile& file : side->files) {
+      if (file.recipe.empty() || file.recipe == name) continue;
+      if (!name.empty()) {
+        ThrowError(ErrorKind::kConfig,
+                   "{}: says that its recipe is `{}`, but {} is compared by "
+                   "`{}`. Layouts are compared under one recipe.",
+                   file.path, Printable(file.recipe),
+                   request.recipe.empty() ? "the other side" : "--recipe",
+                   Printable(name));
+      }
+      name = file.recipe;
+    }
+  }
+  return name.empty() ? "bf16" : name;
+}
+
+precision::Recipe RecipeOf(const std::string& name) {
+  if (!name.ends_with(".toml")) return precision::RecipeByName(name);
+  return precision::ParseRecipe(ReadTextFile(name, "Pass a recipe."), name);
+}
+
+void KeepSteps(const std::vector<int64_t>& steps, Recording& recording) {
+  std::erase_if(recording.files, [&](const OperationFile& file) {
+    return std::ranges::find(steps, file.step) == steps.end();
+  });
+}
+
+/// Checks the operations of one side. Products that are sums over ranks are
+/// judged here, and are taken from the files while the others are checked.
+class SideCheck {
+ public:
+  SideCheck(Recording& recording, const precision::Recipe& recipe,
+            const operations::ModuleChoices& modules)
+      : recording_(recording), recipe_(recipe), modules_(modules) {}
+
+  std::vector<Finding> Run(const operations::CheckOptions& options,
+                           Executor& executor) {
+    std::vector<std::pair<size_t, size_t>> places;
+    for (size_t f = 0; f < recording_.files.size(); ++f) {
+      for (size_t i = 0; i < recording_.files[f].operations.size(); ++i) {
+        if (recording_.files[f].operations[i].is_linear()) {
+          places.emplace_back(f, i);
+        }
+      }
+    }
+    executor.ParallelFor(places.size(), [&](size_t task) {
+      FindPartial(places[task].first, places[task].second);
+    });
+    for (const Partial& partial : partials_) Take(partial);
+    std::vector<Finding> findings = operations::CheckOperations(
+        recording_.files, recipe_, options, executor);
+    for (auto& [place, tensor] : taken_) {
+      recording_.files[place.file]
+          .operations[place.index]
+          .floats[ResultName(place.role)] = std::move(tensor);
+    }
+    std::erase_if(findings, [](const Finding& f) { return f.is_right(); });
+    return findings;
+  }
+
+  /// Returns how many results are partial sums though nothing declares them.
+  size_t undeclared() const {
+    return static_cast<size_t>(
+        std::ranges::count(partials_, false, &Partial::is_declared));
+  }
+
+ private:
+  struct Partial {
+    size_t file;
+    size_t index;
+    precision::GemmRole role;
+    bool is_declared;
+  };
+
+  void FindPartial(size_t f, size_t i) {
+    const OperationFile& file = recording_.files[f];
+    const Operation& operation = file.operations[i];
+    const operations::OperationCase given = {.operation = operation,
+                                             .previous = nullptr,
+                                             .where = file.Where(i),
+                                             .file = f,
+                                             .index = i};
+    for (const operations::Product& product : LinearProductsOf(
+             given, {modules_.Of(operation).precision, recipe_})) {
+      const Parts parts = PartsOf(operation, product.role, recording_);
+      if (parts.count < 2) continue;
+      if (!parts.is_declared) {
+        const auto whole = Compare(product);
+        if (whole && whole->other() == 0) continue;
+      }
+      if (CompareParts(product, parts.count).other() > 0) continue;
+      const std::lock_guard lock(mutex_);
+      partials_.push_back({f, i, product.role, parts.is_declared});
+    }
+  }
+
+  void Take(const Partial& partial) {
+    auto& floats =
+        recording_.files[partial.file].operations[partial.index].floats;
+    const auto found = floats.find(ResultName(partial.role));
+    taken_.emplace_back(partial, std::move(found->second));
+    floats.erase(found);
+  }
+
+  Recording& recording_;
+  const precision::Recipe& recipe_;
+  const operations::ModuleChoices& modules_;
+  std::mutex mutex_;
+  std::vector<Partial> partials_;
+  std::vector<std::pair<Partial, operations::Floats>> taken_;
+};
+
+}  // namespace
+
+const char* StatusName(Status status) {
+  switch (status) {
+    case Status::kEqual:
+      return "equal";
+    case Status::kExplained:
+      return "explained";
+    case Status::kNotJudged:
+      return "not judged";
+    case Status::kNotExplained:
+      return "not explained";
+  }
+  return "";
+}
+
+const TensorResult* LayoutsComparison::First() const {
+  const auto found = std::ranges::find(tensors, Status::kNotExplained,
+                                       &TensorResult::status);
+  return found == tensors.end() ? nullptr : &*found;
+}
+
+int64_t LayoutsComparison::Count(Status status) const {
+  return std::ranges::count(tensors, status, &TensorResult::status);
+}
+
+system::ExitCode LayoutsComparison::Outcome() const {
+  if (First() != nullptr) return system::ExitCode::kFail;
+  return tensors.empty() || Count(Status::kNotJudged) > 0
+             ? system::ExitCode::kInconclusive
+             : system::ExitCode::kPass;
+}
+
+LayoutsComparison CompareLayouts(const LayoutsRequest& request,
+                                 Executor& executor) {
+  LayoutsComparison result = {.a = ReadRecording(request.a),
+                              .b = ReadRecording(request.b),
+                              .recipe = {}};
+  std::ranges::set_intersection(result.a.Steps(), result.b.Steps(),
+                                std::back_inserter(result.steps));
+  if (result.steps.empty()) {
+    ThrowError(ErrorKind::kConfig,
+               "{} and {}: have no step in common, but layouts are compared "
+               "step by step. Record the same steps of both.",
+               result.a.name, result.b.name);
+  }
+  result.recipe = RecipeNameOf(request, result.a, result.b);
+  const precision::Recipe recipe = RecipeOf(result.recipe);
+  std::vector<operations::ModuleChoices> modules;
+  std::vector<CheckedSide> sides;
+  modules.reserve(2);
+  for (const auto& [name, side] :
+       {std::pair("A", &result.a), std::pair("B", &result.b)}) {
+    KeepSteps(result.steps, *side);
+    modules.emplace_back(side->files, recipe, request.options);
+    SideCheck check(*side, recipe, modules.back());
+    sides.push_back({name, *side, modules.back(), recipe,
+                     check.Run(request.options, executor)});
+    if (check.undeclared() == 0) continue;
+    result.notes.push_back(fmt::format(
+        "{} products of {} are sums over ranks with rounded parts. No "
+        "placement says so.",
+        check.undeclared(), name));
+  }
+  Carry carry;
+  for (const int64_t step : result.steps) {
+    CompareStep(Batch(result.a, step), Batch(result.b, step), sides[0],
+                sides[1], carry, result);
+  }
+  return result;
+}
+
+}  // namespace isoloss::layouts
