@@ -80,6 +80,8 @@ class Model:
     def linear(self, ops, module, x, split=1, bias=None):
         weight = self.rounded(self.weights[module])
         output = self.product(x, weight, split, self.mistake)
+        if split == 1 and module.endswith("w1") and self.mistake == "wrong_shard":
+            output[:, output.shape[1] // 2:] = self.product(x, weight[:len(weight) // 2])
         if bias is not None:
             times = self.tensor if self.mistake == "bias_on_each_rank" else 1
             output = self.rounded(output + times * bias)

@@ -60,11 +60,11 @@ Batch::Batch(const Recording& recording, int64_t step)
 }
 
 /// Ranks may leave operations out, so those that are new come after the
-/// operation before them.
+/// operation before them. If there is none, they are of a later pipeline stage.
 void Batch::AddFile(size_t f) {
   std::map<OperationKey, size_t> calls;
   std::map<std::string, size_t> experts;  // of weights that have only some
-  size_t place = 0;
+  size_t place = order_.size();
   const std::vector<Operation>& operations = recording_.files[f].operations;
   for (size_t i = 0; i < operations.size(); ++i) {
     const OperationKey key = {operations[i].type, operations[i].module};

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
+#include <numeric>
 
 namespace isoloss::layouts {
 namespace {
@@ -96,18 +96,28 @@ Difference Differ(MatrixView<const float> a, MatrixView<const float> b,
   return result;
 }
 
+Region WholeOf(MatrixView<const float> matrix) {
+  Region region = {.columns = matrix.cols()};
+  region.rows.resize(matrix.rows());
+  std::iota(region.rows.begin(), region.rows.end(), size_t{0});
+  return region;
+}
+
 Region WrongRegion(MatrixView<const float> a, MatrixView<const float> b,
                    double bound, size_t shards) {
   Region region = {.columns = a.cols()};
   const double shortest = ShortestRow(a);
+  size_t zeros = 0;  // rows that nothing could be wrong with
   for (size_t i = 0; i < a.rows(); ++i) {
     const Squares row = SquaresOf(a.Row(i), b.Row(i), 0, a.cols());
     if (Ratio(row.of_difference, std::max(row.of_a, shortest)) > bound) {
       region.rows.push_back(i);
+    } else if (row.of_a == 0.0) {
+      ++zeros;
     }
   }
-  if (region.rows.empty()) {
-    for (size_t i = 0; i < a.rows(); ++i) region.rows.push_back(i);
+  if (region.rows.empty() || region.rows.size() + zeros == a.rows()) {
+    region = WholeOf(a);
   }
   if (shards < 2 || a.cols() % shards != 0) return region;
   const size_t width = a.cols() / shards;

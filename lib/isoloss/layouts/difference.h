@@ -32,6 +32,8 @@ struct Region {
   size_t columns = 0;
 };
 
+Region WholeOf(MatrixView<const float> matrix);
+
 /// Returns the rows that are further off than `bound`, and the first run of
 /// blocks of columns that are, among `shards` blocks of equal width.
 Region WrongRegion(MatrixView<const float> a, MatrixView<const float> b,

@@ -30,12 +30,6 @@ double RoundoffOf(const std::string& type) {
   return type == "bfloat16" ? 0x1p-9 : type == "float16" ? 0x1p-12 : 0x1p-25;
 }
 
-Region AllOf(const Matrix<float>& matrix) {
-  Region region = {.columns = matrix.cols()};
-  for (size_t i = 0; i < matrix.rows(); ++i) region.rows.push_back(i);
-  return region;
-}
-
 constexpr double kLeftOut = std::numeric_limits<double>::infinity();
 
 /// Tries sums of one data rank alone, and of one micro-batch alone.
@@ -53,7 +47,7 @@ Mistake MistakeOf(const Batch& batch, const OperationKey& linear,
         SumOfGradients(batch, linear, [&](size_t piece) {
           return belongs(pieces[piece]) ? 1.0 : kLeftOut;
         });
-    const FactorFit fit = FitFactor(sum.view(), gradient.view(), AllOf(sum));
+    const FactorFit fit = FitFactor(sum.view(), gradient.view(), WholeOf(sum.view()));
     return fit.factor != 0.0 && fit.rest <= bound;
   };
   for (const int64_t rank : data_ranks) {
@@ -79,37 +73,6 @@ Mistake MistakeOf(const Batch& batch, const OperationKey& linear,
   }
   return {"", "it is not the sum of the recorded gradients of all ranks and "
               "micro-batches"};
-}
-
-double Median(std::vector<double> values) {
-  const auto middle =
-      values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
-
-/// Marks parameters whose gradient has another factor than most of them have.
-void CompareFactors(std::vector<Reduction>& reductions) {
-  std::vector<double> factors;
-  for (const Reduction& reduction : reductions) {
-    if (reduction.fit.rest <= reduction.bound) {
-      factors.push_back(reduction.fit.factor);
-    }
-  }
-  if (factors.size() < 3) return;
-  const double usual = Median(factors);
-  for (Reduction& reduction : reductions) {
-    if (reduction.fit.rest > reduction.bound || usual == 0.0) continue;
-    const double ratio = reduction.fit.factor / usual;
-    if (std::fabs(ratio - 1.0) <= reduction.bound) continue;
-    reduction.mistake = {
-        "other_factor",
-        fmt::format("the optimizer read {:.6g} times the sum of the recorded "
-                    "gradients, but {:.6g} times of most parameters: a "
-                    "reduction over other ranks, or clipped by a norm of its "
-                    "own",
-                    reduction.fit.factor, usual)};
-  }
 }
 
 }  // namespace
@@ -173,7 +136,7 @@ std::vector<Reduction> ReductionsOf(const Batch& batch) {
       continue;
     }
     Reduction reduction = {.update = update->module, .linear = linear};
-    reduction.fit = FitFactor(sum.view(), gradient->view(), AllOf(sum));
+    reduction.fit = FitFactor(sum.view(), gradient->view(), WholeOf(sum.view()));
     // Each part is rounded once, and each of as many sums of parts; four
     // standard deviations of their root mean square are allowed.
     const double size = NormOf(sum.view());
@@ -185,7 +148,6 @@ std::vector<Reduction> ReductionsOf(const Batch& batch) {
     }
     reductions.push_back(std::move(reduction));
   }
-  CompareFactors(reductions);
   return reductions;
 }
 

@@ -175,7 +175,7 @@ RowOrder OrderOfTokens(const Batch& a, const Batch& b) {
 }
 
 std::vector<size_t> NearestRows(MatrixView<const float> a,
-                                MatrixView<const float> b) {
+                                MatrixView<const float> b, double farthest) {
   std::vector<size_t> nearest(a.rows(), kNoRow);
   std::vector<bool> taken(b.rows());
   const auto squares = [](const float* x, const float* y, size_t cols,
@@ -192,7 +192,7 @@ std::vector<size_t> NearestRows(MatrixView<const float> a,
   size_t begin = 0;
   for (size_t i = 0; i < a.rows(); ++i) {
     const double length = squares(a.Row(i), nullptr, a.cols(), HUGE_VAL);
-    double best = 0.25 * length;
+    double best = farthest * farthest * length;
     for (size_t n = 0; n < b.rows(); ++n) {
       const size_t j = (begin + n) % b.rows();
       if (taken[j]) continue;

@@ -32,9 +32,9 @@ std::optional<std::vector<size_t>> MatchKeys(const std::vector<uint64_t>& a,
                                              const std::vector<uint64_t>& b);
 
 /// Returns the row of `b` that is nearest to each row of `a`; each is taken
-/// once. No row has kNoRow: none is nearer than half the length of the row.
+/// once. kNoRow: none is nearer than `farthest` times the length of the row.
 inline constexpr size_t kNoRow = static_cast<size_t>(-1);
 std::vector<size_t> NearestRows(MatrixView<const float> a,
-                                MatrixView<const float> b);
+                                MatrixView<const float> b, double farthest);
 
 }  // namespace isoloss::layouts
