@@ -63,6 +63,7 @@ bool Unquantized(Side& side) {
   if (!side.quantization) return false;
   side.quantization.reset();
   side.before.reset();
+  side.fixed.reset();
   return true;
 }
 
@@ -183,6 +184,7 @@ constexpr SideMistake kSideMistakes[] = {
     {"block_32", "scales of {} were of blocks of 32", Block<1, 32>},
     {"block_64", "scales of {} were of blocks of 64", Block<1, 64>},
     {"block_128", "scales of {} were of blocks of 128", Block<1, 128>},
+    {"block_16x16", "scales of {} were of squares of 16", Block<16, 16>},
     {"block_32x32", "scales of {} were of squares of 32", Block<32, 32>},
     {"block_row", "scales of {} were of whole rows", Block<1, 0>},
     {"block_128x128", "scales of {} were of squares of 128", Block<128, 128>},
@@ -236,7 +238,11 @@ std::span<const SideMistake> SideMistakes() {
   static const std::vector<SideMistake> all = [] {
     std::vector<SideMistake> mistakes(std::begin(kSideMistakes),
                                       std::end(kSideMistakes));
+    for (SideMistake& mistake : mistakes) {
+      mistake.of_values = mistake.name != "unquantized";
+    }
     std::ranges::copy(ScaleMistakes(), std::back_inserter(mistakes));
+    std::ranges::copy(MisreadScales(), std::back_inserter(mistakes));
     return mistakes;
   }();
   return all;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <iterator>
+#include <memory>
 #include <optional>
 
 #include "isoloss/operations/catalogue.h"
@@ -140,6 +141,8 @@ Product ProductOf(const OperationCase& given, const LinearOperands& operands,
     }
     if (rule.left_again) group.left.before = precision.dgrad.left;
     if (rule.right_again) group.right.before = precision.fprop.left;
+    group.left.partner = std::make_shared<const Side>(group.right);
+    group.right.partner = std::make_shared<const Side>(group.left);
     group.first_row =
         plan.role == GemmRole::kWgrad ? g * operands.out() : operands.Begin(g);
   }
@@ -164,6 +167,9 @@ CodeComparison AllOther(const Codes& codes, const Scales& scales) {
   for (size_t i = 0; i < scales.values.size(); ++i) {
     comparison.scales.AddOther(0, i, scales.values[i], HUGE_VAL);
   }
+  for (size_t i = 0; i < scales.of_tensors.size(); ++i) {
+    comparison.of_tensors.AddOther(i, 0, scales.of_tensors[i], HUGE_VAL);
+  }
   comparison.remark = "The recipe does not quantise this operand.";
   return comparison;
 }
@@ -183,8 +189,9 @@ void Narrow(const std::vector<Trial>& trials, const Explanation& of_both,
   }
 }
 
-/// Adds a finding about the codes and one about the scales. Both have one
-/// reason, which explains most of their wrong elements together.
+/// Adds a finding about the codes, one about the scales and, if the file has
+/// them, one about the scales of whole tensors. All have one reason, which
+/// explains most of their wrong elements together.
 void CheckOperandCodes(const OperationCase& given, const Product& product,
                        bool left, const char* name,
                        std::vector<Finding>& findings) {
@@ -204,18 +211,30 @@ void CheckOperandCodes(const OperationCase& given, const Product& product,
     return TrialsOf(sides, name, *codes, *scales, part, maxima_factor);
   };
   Explain(trials([](const CodeComparison& c) { return c.Both(); }), both);
-  const std::pair<const char*, CodePart> parts[] = {
-      {"codes", [](const CodeComparison& c) { return c.codes; }},
-      {"scales", [](const CodeComparison& c) { return c.scales; }}};
-  for (const auto& [part_name, part] : parts) {
+  struct Part {
+    const char* name;
+    const char* kind;
+    CodePart of;
+    const std::string& remark;
+  };
+  const std::string none;
+  const Part parts[] = {
+      {"codes", "codes", [](const CodeComparison& c) { return c.codes; }, none},
+      {"scales", "scales", [](const CodeComparison& c) { return c.scales; },
+       comparison.remark},
+      {"tensor scale", "tensor_scale",
+       [](const CodeComparison& c) { return c.of_tensors; },
+       comparison.remark_of_tensors}};
+  for (const Part& part : parts) {
+    if (&part == &parts[2] && scales->of_tensors.empty()) continue;
     Finding finding =
-        FindingOf(given, fmt::format("{} {}", name, part_name),
-                  fmt::format("{}_{}", name, part_name), part(comparison));
-    if (both.explanation) Narrow(trials(part), *both.explanation, finding);
+        FindingOf(given, fmt::format("{} {}", name, part.name),
+                  fmt::format("{}_{}", name, part.kind), part.of(comparison));
+    if (both.explanation) Narrow(trials(part.of), *both.explanation, finding);
     finding.untried = UntriedOf(*sides.front());
+    finding.remark = part.remark;
     findings.push_back(std::move(finding));
   }
-  findings.back().remark = comparison.remark;
 }
 
 }  // namespace

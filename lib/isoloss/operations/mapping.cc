@@ -102,6 +102,7 @@ class MappingReader {
     AddTensors(tensors, types, operation);
     tensors.RejectUnknown();
     types.RejectUnknown();
+    SpreadCodes(operation);
     return operation;
   }
 
@@ -141,6 +142,7 @@ class MappingReader {
       } else {
         add(scales, operation.codes, CodesOf);
       }
+      add(fmt::format("{}_tensor_scale", operand), operation.floats, FloatsOf);
     }
   }
 

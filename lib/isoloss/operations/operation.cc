@@ -98,6 +98,18 @@ class ExtentCheck {
           fmt::format("{}_scales has dtype `{}`", name, Printable(scale->type)),
           "uint8 of E8M0, or float32");
     }
+    const Codes* bytes = operation_.FindCodes(name + "_scales");
+    if (bytes != nullptr && !bytes->type.empty() && bytes->type != "e8m0" &&
+        bytes->type != "e4m3") {
+      Fail(fmt::format("{}_scales has the format `{}`", name,
+                       Printable(bytes->type)),
+           "of the format e8m0 or e4m3");
+    }
+    const Floats* of_tensor = operation_.Find(name + "_tensor_scale");
+    if (of_tensor != nullptr && code == nullptr) {
+      Fail(fmt::format("{} has a scale of the tensor only", name),
+           "with codes and scales");
+    }
     Fits(code, name + "_codes", codes);
     if (code != nullptr) CodesInFormat(*code, name + "_codes");
   }
@@ -295,6 +307,21 @@ const Codes* Operation::FindCodes(std::string_view name) const {
 double Operation::Number(std::string_view name, double otherwise) const {
   const double* found = FindIn(numbers, name);
   return found == nullptr ? otherwise : *found;
+}
+
+void SpreadCodes(Operation& operation) {
+  for (auto& [name, codes] : operation.codes) {
+    if (codes.type != "e2m1x2" || codes.extent.empty()) continue;
+    std::vector<uint8_t> spread;
+    spread.reserve(2 * codes.values.size());
+    for (const uint8_t byte : codes.values) {
+      spread.push_back(byte & 0xF);
+      spread.push_back(byte >> 4);
+    }
+    codes.values = std::move(spread);
+    codes.extent.back() *= 2;
+    codes.type = "e2m1";
+  }
 }
 
 std::string OperationFile::Where(size_t operation) const {

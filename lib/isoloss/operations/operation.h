@@ -89,6 +89,10 @@ struct OperationFile {
   std::string Where(size_t operation) const;
 };
 
+/// Spreads codes of the format `e2m1x2`, two in a byte, to one in a byte. The
+/// low half is the one with the even index along the last axis.
+void SpreadCodes(Operation& operation);
+
 /// Returns the grid of a tensor's last rounding; nothing if its type has none.
 std::optional<oracle::Grid> GridOf(const Floats& tensor);
 /// Returns the grid of a result that needs one.

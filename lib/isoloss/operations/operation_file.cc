@@ -108,6 +108,7 @@ Operation OperationOf(const hdf5::Object& group, const std::string& where) {
   for (const auto& [name, dataset] : group.members) {
     AddTensor(name, dataset, where, operation);
   }
+  SpreadCodes(operation);
   return operation;
 }
 

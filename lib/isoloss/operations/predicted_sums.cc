@@ -23,18 +23,11 @@ bool HasFp32Scales(const Side& side) {
                                side.quantization->scales_tensor());
 }
 
-std::optional<kernels::PreparedOperand> Prepared(
-    const Side& side, const oracle::ScalarPieces& pieces,
-    const kernels::Accumulator& accumulator) {
-  oracle::ScalarOperand operand = OperandOf(side);
-  std::optional<oracle::ScalarTensor> changed;
-  if (side.change != nullptr) {
-    changed = Quantized(side);
-    if (!changed) return std::nullopt;
-    operand.quantized = &*changed;
-  }
+kernels::PreparedOperand Prepared(const Side& side,
+                                  const oracle::ScalarPieces& pieces,
+                                  const kernels::Accumulator& accumulator) {
   oracle::PreparedSide prepared = oracle::PrepareSide(
-      operand, pieces, &oracle::TensorCoreByName(accumulator.name));
+      OperandOf(side), pieces, &oracle::TensorCoreByName(accumulator.name));
   kernels::PreparedOperand result;
   result.values = std::move(prepared.values);
   result.factors = std::move(prepared.factors);
@@ -74,12 +67,8 @@ PredictedSums::PredictedSums(const ProductGroup& group,
                        group.left.depth());
   const kernels::Accumulator& accumulator =
       *arithmetic.accumulation.accumulator;
-  auto left = Prepared(group.left, pieces_, accumulator);
-  auto right = Prepared(group.right, pieces_, accumulator);
-  is_possible_ = left && right;
-  if (!is_possible_) return;
-  a_ = std::move(*left);
-  b_ = std::move(*right);
+  a_ = Prepared(group.left, pieces_, accumulator);
+  b_ = Prepared(group.right, pieces_, accumulator);
   ListChains();
 }
 

@@ -16,12 +16,10 @@ namespace isoloss::operations {
 /// Holds the operands of one group, as the accumulator reads them.
 class PredictedSums {
  public:
-  /// The arithmetic must have bits. A change of a side is made.
+  /// The arithmetic must have bits, and sides must have no changes.
   /// Errors   ShapeError if scales and promotion do not fit each other.
   PredictedSums(const ProductGroup& group, const Arithmetic& arithmetic);
 
-  /// Returns false if a side's change has nothing to change.
-  bool is_possible() const { return is_possible_; }
   size_t rows() const { return a_.values.rows(); }
   size_t cols() const { return b_.values.rows(); }
   size_t depth() const { return a_.values.cols(); }
@@ -71,7 +69,6 @@ class PredictedSums {
   bool is_scaled() const { return a_.factors.size() + b_.factors.size() > 0; }
 
   Arithmetic arithmetic_;
-  bool is_possible_ = true;
   oracle::ScalarPieces pieces_;
   kernels::PreparedOperand a_;
   kernels::PreparedOperand b_;

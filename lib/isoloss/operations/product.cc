@@ -19,20 +19,6 @@ using oracle::ScalarOperand;
 using oracle::ScalarProduct;
 using oracle::ScalarTensor;
 
-/// Makes the side's change, and puts the result in place of its values, in the
-/// side's orientation.
-bool MakeChange(Side& side) {
-  const std::optional<ScalarTensor> tensor = Quantized(side);
-  if (!tensor) return false;
-  const size_t cols = side.depth();
-  Matrix<float> values = oracle::ScalarDequantize(*tensor, cols);
-  side.Own(side.down ? Transposed(values.view()) : std::move(values));
-  side.quantization.reset();
-  side.before.reset();
-  side.change = nullptr;
-  return true;
-}
-
 /// Adds the bias before the last rounding. The sum may begin with the bias:
 /// then each of K additions rounds it, too.
 Estimate WithBias(const Product& product, const Factors& factors, size_t depth,
@@ -201,11 +187,13 @@ void ForEachResult(
 /// Returns false if a side's change has nothing to change.
 bool CompareGroup(const Product& product, const ProductGroup& group,
                   Comparison& comparison, Deviations* deviations) {
+  ProductGroup changed = group;
+  for (Side* side : {&changed.left, &changed.right}) {
+    if (side->change != nullptr && !side->Fix()) return false;
+  }
   if (product.sum_bits == 0 && product.arithmetic.has_bits()) {
-    PredictedSums predicted(group, product.arithmetic);
-    if (!predicted.is_possible()) return false;
-    ForEachResult(product, std::move(predicted), group.first_row,
-                  [&](size_t row, size_t j, float result) {
+    ForEachResult(product, PredictedSums(changed, product.arithmetic),
+                  group.first_row, [&](size_t row, size_t j, float result) {
                     const float value = product.output(row, j);
                     const bool are_zero = value == 0.0f && result == 0.0f;
                     comparison.AddExact(row, j, value,
@@ -215,10 +203,6 @@ bool CompareGroup(const Product& product, const ProductGroup& group,
                     }
                   });
     return true;
-  }
-  ProductGroup changed = group;
-  for (Side* side : {&changed.left, &changed.right}) {
-    if (side->change != nullptr && !MakeChange(*side)) return false;
   }
   if (product.sum_bits > 0) {
     CompareCut(product, changed, comparison);
@@ -237,6 +221,7 @@ ScalarOperand OperandOf(const Side& side) {
   return {.values = side.values,
           .down = side.down,
           .quantization = side.quantization ? &*side.quantization : nullptr,
+          .quantized = side.fixed.get(),
           .before = side.before ? &*side.before : nullptr};
 }
 
@@ -267,8 +252,32 @@ void Side::Own(Matrix<float> matrix) {
   values = owned->view();
 }
 
-std::optional<ScalarTensor> Quantized(const Side& side) {
-  if (!side.quantization) return std::nullopt;
+bool Side::Fix() {
+  if (!quantization) return change == nullptr;
+  std::optional<ScalarTensor> tensor = Quantized(*this);
+  if (!tensor) return false;
+  fixed = std::make_shared<const ScalarTensor>(std::move(*tensor));
+  change = nullptr;
+  before.reset();
+  return true;
+}
+
+static ScalarTensor CopyOf(const ScalarTensor& tensor) {
+  ScalarTensor copy;
+  for (const auto& [from, to] : {std::pair{&tensor.elements, &copy.elements},
+                                 {&tensor.codes, &copy.codes}}) {
+    to->ResizeUninitialized(from->rows(), from->cols());
+    std::copy_n(from->data(), from->size(), to->data());
+  }
+  copy.scales = tensor.scales;
+  copy.cell_rows = tensor.cell_rows;
+  copy.cell_cols = tensor.cell_cols;
+  copy.tensor_scale = tensor.tensor_scale;
+  return copy;
+}
+
+/// Returns the tensor that the quantisation makes of the values.
+static ScalarTensor QuantizedValues(const Side& side) {
   Matrix<float> turned;
   MatrixView<const float> values = side.values;
   if (side.before) {
@@ -280,7 +289,13 @@ std::optional<ScalarTensor> Quantized(const Side& side) {
     turned = Transposed(values);
     values = turned.view();
   }
-  ScalarTensor tensor = oracle::ScalarQuantize(values, *side.quantization);
+  return oracle::ScalarQuantize(values, *side.quantization);
+}
+
+std::optional<ScalarTensor> Quantized(const Side& side) {
+  if (!side.quantization) return std::nullopt;
+  ScalarTensor tensor =
+      side.fixed != nullptr ? CopyOf(*side.fixed) : QuantizedValues(side);
   if (side.change != nullptr && !side.change(tensor, *side.quantization)) {
     return std::nullopt;
   }

@@ -35,6 +35,11 @@ struct Side {
   /// The values were first quantised so, along their rows.
   std::optional<formats::Quantization> before = {};
   ChangeTensor change = nullptr;
+  /// These codes and scales stand in place of those that the quantisation makes
+  /// of the values.
+  std::shared_ptr<const oracle::ScalarTensor> fixed = {};
+  /// The other operand of the product; null if it is not known.
+  std::shared_ptr<const Side> partner = {};
   /// The same tensor one step earlier; nothing if it is not known.
   std::optional<MatrixView<const float>> previous = {};
   /// The tensor of the previous call, if a step has several.
@@ -46,6 +51,9 @@ struct Side {
   size_t extent() const { return down ? values.cols() : values.rows(); }
   size_t depth() const { return down ? values.rows() : values.cols(); }
   void Own(Matrix<float> matrix);
+  /// Makes the change, and fixes codes and scales. Returns false if the change
+  /// has nothing to change.
+  bool Fix();
 };
 
 /// A group is one expert's part, or the whole product.
@@ -115,7 +123,19 @@ void ForEachSum(const Product& product,
 /// The codes of an operand are multiplied by its scales, as a file has them.
 struct Scales {
   std::vector<float> values;
-  bool has_bytes = false;  ///< of E8M0; else they are FP32
+  formats::ScaleFormat format = formats::ScaleFormat::kFp32;  ///< of the file
+  /// Those of the whole tensors, one for each group, if a file has them apart;
+  /// else `values` are what codes are multiplied by.
+  std::vector<float> of_tensors = {};
+
+  bool has_bytes() const { return format != formats::ScaleFormat::kFp32; }
+  /// Returns what a scale of that cell is in this file.
+  float Stored(const oracle::ScalarTensor& tensor,
+               const oracle::ScalarScale& scale) const {
+    return format == formats::ScaleFormat::kE4m3 || !of_tensors.empty()
+               ? scale.decode
+               : scale.decode * tensor.tensor_scale;
+  }
 };
 /// Returns nothing if the operand has no scales.
 std::optional<Scales> ScalesOf(const Operation& operation,
@@ -127,8 +147,11 @@ struct CodeComparison {
   /// Places are those of the scales' own matrix: row and block, or block and
   /// column of an operand that runs down.
   oracle::Comparison scales = oracle::Comparison(oracle::Grid::kFp32);
+  /// Scales of the whole tensors, if the file has them; rows are groups.
+  oracle::Comparison of_tensors = oracle::Comparison(oracle::Grid::kFp32);
   /// Whole sentences say how scales differ; "" if they do not.
   std::string remark = {};
+  std::string remark_of_tensors = {};
 
   oracle::Comparison Both() const;
 };

@@ -10,6 +10,7 @@
 #include "isoloss/formats/format.h"
 #include "isoloss/operations/estimates.h"
 #include "isoloss/operations/product.h"
+#include "isoloss/operations/scale_grid.h"
 
 namespace isoloss::operations {
 namespace {
@@ -17,89 +18,19 @@ namespace {
 using oracle::Comparison;
 using oracle::ScalarTensor;
 
-constexpr int kScaleBias = 127;
-
-float ScaleOfByte(uint8_t code) {
-  constexpr uint8_t kNan = 255;
-  return code == kNan ? std::numeric_limits<float>::quiet_NaN()
-                      : std::ldexp(1.0f, code - kScaleBias);
-}
-
-double ByteOf(double scale) {
-  return std::isnan(scale) ? 255.0 : std::ilogb(scale) + kScaleBias;
+/// Returns the scale's number among those of its format.
+double ByteOf(const Scales& scales, double scale) {
+  if (scales.format == formats::ScaleFormat::kE4m3) {
+    return formats::Encode(formats::FormatByName("e4m3"),
+                           static_cast<float>(scale),
+                           formats::Overflow::kSaturate);
+  }
+  constexpr int kBias = 127;
+  return std::isnan(scale) ? 255.0 : std::ilogb(scale) + kBias;
 }
 
 const char* NounOf(const Scales& scales) {
-  return scales.has_bytes ? "scale bytes" : "scales";
-}
-
-/// Holds the scales of all groups in the order of operation files.
-class ScaleGrid {
- public:
-  /// There is one scale for each `block` elements along the contraction and
-  /// `across` rows of the operand.
-  ScaleGrid(const std::vector<const Side*>& sides,
-            const std::vector<ScalarTensor>& tensors, size_t block,
-            size_t across)
-      : down_(sides[0]->down), block_(block), across_(across) {
-    for (size_t g = 0; g < sides.size(); ++g) {
-      const size_t rows = Ceil(sides[g]->values.rows(), true);
-      cols_ = Ceil(sides[g]->values.cols(), false);
-      first_rows_.push_back(wanted.size() / std::max<size_t>(cols_, 1));
-      for (size_t r = 0; r < rows; ++r) {
-        for (size_t c = 0; c < cols_; ++c) {
-          const oracle::ScalarScale& scale =
-              down_ ? tensors[g].ScaleAt(across_ * c, block_ * r)
-                    : tensors[g].ScaleAt(across_ * r, block_ * c);
-          wanted.push_back(scale.decode * tensors[g].tensor_scale);
-        }
-      }
-    }
-  }
-
-  size_t cols() const { return cols_; }
-  /// Returns the index of the scale of an element of a group.
-  size_t Of(size_t group, size_t row, size_t col) const {
-    return (first_rows_[group] + row / Size(true)) * cols_ + col / Size(false);
-  }
-  std::string Place(size_t index) const {
-    return fmt::format("{} {}, {} {}", down_ ? "block" : "row", index / cols_,
-                       down_ ? "column" : "block", index % cols_);
-  }
-
-  std::vector<float> wanted = {};
-
- private:
-  size_t Size(bool of_rows) const {
-    return of_rows == down_ ? block_ : across_;
-  }
-  size_t Ceil(size_t size, bool of_rows) const {
-    return (size + Size(of_rows) - 1) / Size(of_rows);
-  }
-
-  bool down_;
-  size_t block_;
-  size_t across_;
-  size_t cols_ = 0;
-  std::vector<size_t> first_rows_;
-};
-
-/// Returns the grid of the scales. Scale bytes have the layout's blocks, or the
-/// quantisation's own blocks if their number fits. FP32 scales always have the
-/// quantisation's own blocks.
-ScaleGrid GridOf(const std::vector<const Side*>& sides,
-                 const std::vector<ScalarTensor>& tensors,
-                 const Scales& scales) {
-  constexpr size_t kBlock = 32;
-  ScaleGrid grid(sides, tensors, kBlock, 1);
-  const ScalarTensor& first = tensors[0];
-  const size_t count = scales.values.size();
-  if ((scales.has_bytes && grid.wanted.size() == count) ||
-      first.cell_cols == 0 || first.cell_rows == 0) {
-    return grid;
-  }
-  ScaleGrid own(sides, tensors, first.cell_cols, first.cell_rows);
-  return !scales.has_bytes || own.wanted.size() == count ? own : grid;
+  return scales.has_bytes() ? "scale bytes" : "scales";
 }
 
 /// Returns "each by +1" for bytes, or "by factors of 0.5 to 2".
@@ -110,15 +41,16 @@ std::string DifferenceText(const ScaleGrid& grid, const Scales& scales,
   for (const size_t i : wrong) {
     const auto found = static_cast<double>(scales.values[i]);
     const auto wanted = static_cast<double>(grid.wanted[i]);
-    const double by =
-        scales.has_bytes ? ByteOf(found) - ByteOf(wanted) : found / wanted;
+    const double by = scales.has_bytes()
+                          ? ByteOf(scales, found) - ByteOf(scales, wanted)
+                          : found / wanted;
     if (!std::isfinite(by)) continue;
     least = std::min(least, by);
     most = std::max(most, by);
   }
   if (least > most) return "and no factor tells by how much";
   const char* each = wrong.size() > 1 && least == most ? "each " : "";
-  if (scales.has_bytes) {
+  if (scales.has_bytes()) {
     return least == most ? fmt::format("{}by {:+}", each, least)
                          : fmt::format("by {:+} to {:+}", least, most);
   }
@@ -192,11 +124,6 @@ std::string CodeSentence(const CodePlaces& places) {
              : text;
 }
 
-/// Scales fit a grid if there is one for each of its blocks.
-bool FitsGrid(const Scales& scales, const ScaleGrid& grid) {
-  return grid.wanted.size() == scales.values.size();
-}
-
 /// Adds all scales to `comparison` and returns the indices of those that are
 /// wrong; none if their number does not fit.
 std::set<size_t> CompareScales(const std::vector<const Side*>& sides,
@@ -205,12 +132,15 @@ std::set<size_t> CompareScales(const std::vector<const Side*>& sides,
                                Comparison& comparison) {
   // Powers of two are exact. The product with a scale of the whole tensor adds
   // one rounding on either side.
-  const bool is_two_level = std::ranges::any_of(
-      tensors, [](const ScalarTensor& t) { return t.tensor_scale != 1.0f; });
-  const bool rounds = !scales.has_bytes &&
+  const bool is_two_level =
+      scales.of_tensors.empty() &&
+      std::ranges::any_of(tensors, [](const ScalarTensor& t) {
+        return t.tensor_scale != 1.0f;
+      });
+  const bool rounds = !scales.has_bytes() &&
                       (is_two_level || sides[0]->quantization->scale_format ==
                                            formats::ScaleFormat::kFp32);
-  const bool fits = FitsGrid(scales, grid);
+  const bool fits = grid.Fits(scales);
   std::set<size_t> wrong;
   for (size_t i = 0; i < scales.values.size(); ++i) {
     const float found = scales.values[i];
@@ -233,6 +163,33 @@ std::set<size_t> CompareScales(const std::vector<const Side*>& sides,
   return wrong;
 }
 
+/// Compares the scales of whole tensors. A trainer may keep the scale itself,
+/// its inverse or the maximum: two roundings lead from each to the others.
+void CompareTensorScales(const std::vector<ScalarTensor>& tensors,
+                         const Scales& scales, CodeComparison& result) {
+  const std::vector<float>& found = scales.of_tensors;
+  if (found.empty()) return;
+  if (found.size() != tensors.size()) {
+    for (size_t i = 0; i < found.size(); ++i) {
+      result.of_tensors.AddOther(i, 0, found[i], HUGE_VAL);
+    }
+    result.remark_of_tensors =
+        fmt::format("There are {} scales of whole tensors, but {} tensors.",
+                    found.size(), tensors.size());
+    return;
+  }
+  for (size_t i = 0; i < found.size(); ++i) {
+    const auto wanted = static_cast<double>(tensors[i].tensor_scale);
+    const int64_t before = result.of_tensors.other();
+    result.of_tensors.Add(i, 0, found[i], Around(wanted, wanted, 2));
+    if (result.of_tensors.other() == before || before > 0) continue;
+    result.remark_of_tensors = fmt::format(
+        "The scale of the whole tensor is {:.9g}, but should be {:.9g}: a "
+        "factor of {:.6g}.",
+        found[i], wanted, static_cast<double>(found[i]) / wanted);
+  }
+}
+
 /// Adds the codes of all groups to `comparison`. Returns in which blocks wrong
 /// ones lie, if the scales fit.
 CodePlaces CompareElements(const std::vector<const Side*>& sides,
@@ -241,7 +198,7 @@ CodePlaces CompareElements(const std::vector<const Side*>& sides,
                            const Scales& scales, const std::set<size_t>& wrong,
                            Comparison& comparison) {
   const formats::Format& format = formats::FormatByName(codes.type);
-  const bool fits = FitsGrid(scales, grid);
+  const bool fits = grid.Fits(scales);
   CodePlaces places;
   size_t code = 0;
   size_t first_row = 0;
@@ -278,24 +235,10 @@ CodePlaces CompareElements(const std::vector<const Side*>& sides,
 
 }  // namespace
 
-std::optional<Scales> ScalesOf(const Operation& operation,
-                               const std::string& operand) {
-  const std::string name = operand + "_scales";
-  if (const Floats* floats = operation.Find(name)) {
-    return Scales{.values = floats->values};
-  }
-  const Codes* bytes = operation.FindCodes(name);
-  if (bytes == nullptr) return std::nullopt;
-  Scales scales = {.values = {}, .has_bytes = true};
-  for (const uint8_t byte : bytes->values) {
-    scales.values.push_back(ScaleOfByte(byte));
-  }
-  return scales;
-}
-
 Comparison CodeComparison::Both() const {
   Comparison both = codes;
   both.Merge(scales);
+  both.Merge(of_tensors);
   return both;
 }
 
@@ -309,17 +252,20 @@ std::optional<CodeComparison> CompareCodes(
     tensors.push_back(std::move(*tensor));
   }
   CodeComparison result;
-  const ScaleGrid grid = GridOf(sides, tensors, scales);
-  const bool fits = FitsGrid(scales, grid);
+  const ScaleGrid grid = ScaleGrid::Of(sides, tensors, scales);
+  const bool fits = grid.Fits(scales);
   const std::set<size_t> wrong =
       CompareScales(sides, tensors, grid, scales, result.scales);
+  CompareTensorScales(tensors, scales, result);
   const CodePlaces places =
       CompareElements(sides, tensors, codes, grid, scales, wrong, result.codes);
   if (!fits) {
-    result.remark = fmt::format(
-        "There are {} {}, but {} blocks{}.", scales.values.size(),
-        NounOf(scales), grid.wanted.size(),
-        scales.has_bytes ? " of 32 along the contraction" : " of the recipe");
+    result.remark =
+        fmt::format("There are {} {}, but {} blocks{}.", scales.values.size(),
+                    NounOf(scales), grid.wanted.size(),
+                    scales.format == formats::ScaleFormat::kE8m0
+                        ? " of 32 along the contraction"
+                        : " of the recipe");
   } else if (!wrong.empty()) {
     result.remark =
         ScaleSentence(grid, scales, wrong,

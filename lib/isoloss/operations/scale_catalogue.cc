@@ -1,5 +1,6 @@
-// Lists mistakes in the codes and scales of an operand; catalogue.cc has those
-// in its values and their description.
+// Lists mistakes in how codes and scales of an operand are computed.
+// catalogue.cc has those in its values and their description, and
+// misread_scales.cc those of products that read other scales.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -7,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "isoloss/formats/bf16.h"
 #include "isoloss/formats/format.h"
 #include "isoloss/operations/catalogue.h"
 
@@ -15,51 +15,33 @@ namespace isoloss::operations {
 namespace {
 
 using formats::Quantization;
+using formats::ScaleFormat;
 using formats::ScaleRule;
 using oracle::ScalarScale;
 using oracle::ScalarTensor;
 
-bool HasScales(const Side& side, formats::ScaleFormat format) {
+bool HasScales(const Side& side, ScaleFormat format) {
   return side.quantization && side.quantization->scale_format == format;
 }
 
 bool HasPowersOfTwo(const Side& side) {
-  return HasScales(side, formats::ScaleFormat::kE8m0) ||
-         HasScales(side, formats::ScaleFormat::kPow2);
+  return HasScales(side, ScaleFormat::kE8m0) ||
+         HasScales(side, ScaleFormat::kPow2);
+}
+
+bool MayBeRounded(const Side& side) {
+  return HasScales(side, ScaleFormat::kFp32) ||
+         HasScales(side, ScaleFormat::kE4m3);
 }
 
 /// Leaves scales unrounded, if powers of two are due.
 bool UnroundedScales(Side& side) {
   if (!HasPowersOfTwo(side)) return false;
-  side.quantization->scale_format = formats::ScaleFormat::kFp32;
+  side.quantization->scale_format = ScaleFormat::kFp32;
   if (side.quantization->scale_rule != ScaleRule::kDeepgemm) {
     side.quantization->scale_rule = ScaleRule::kTe;
   }
   return true;
-}
-
-bool Change(Side& side, ChangeTensor change) {
-  if (!side.quantization) return false;
-  side.change = std::move(change);
-  return true;
-}
-
-template <int kExponent>
-bool DecodeOff(ScalarTensor& tensor, const Quantization& /*quantization*/) {
-  for (ScalarScale& scale : tensor.scales) {
-    scale.decode = std::ldexp(scale.decode, kExponent);
-  }
-  return true;
-}
-
-bool DecodeInBf16(ScalarTensor& tensor, const Quantization& /*quantization*/) {
-  bool changed = false;
-  for (ScalarScale& scale : tensor.scales) {
-    const float rounded = formats::RoundToBf16(scale.decode);
-    changed = changed || rounded != scale.decode;
-    scale.decode = rounded;
-  }
-  return changed;
 }
 
 /// Casts each element anew.
@@ -77,42 +59,104 @@ bool Recast(ScalarTensor& tensor, const Cast& cast) {
   return changed;
 }
 
-template <int kExponent>
-bool ScaleOff(ScalarTensor& tensor, const Quantization& quantization) {
-  for (ScalarScale& scale : tensor.scales) {
-    scale.decode = std::ldexp(scale.decode, kExponent);
-    scale.encode = std::ldexp(scale.encode, -kExponent);
-  }
+/// Gives a cell another scale; `of_tensor` is the tensor's.
+void SetScale(float decode, float of_tensor, ScalarScale& scale) {
+  scale.decode = decode;
+  scale.encode =
+      std::fmin(1.0f / (decode * of_tensor), std::numeric_limits<float>::max());
+}
+
+bool Recast(ScalarTensor& tensor, const Quantization& quantization) {
   const oracle::ScalarCoder coder(quantization);
   return Recast(tensor, [&](float element, const ScalarScale& scale, float) {
     return coder.Code(element, scale, 0);
   });
 }
 
+template <int kExponent>
+bool ScaleOff(ScalarTensor& tensor, const Quantization& quantization) {
+  for (ScalarScale& scale : tensor.scales) {
+    const float wanted = std::ldexp(scale.decode, kExponent);
+    const float decode = InScaleFormat(quantization, wanted);
+    if (decode == wanted) {
+      scale.decode = decode;
+      scale.encode = std::ldexp(scale.encode, -kExponent);
+    } else {
+      SetScale(decode, tensor.tensor_scale, scale);
+    }
+  }
+  return Recast(tensor, quantization);
+}
+
+template <int kUnits>
+bool ScaleUnitsOff(ScalarTensor& tensor, const Quantization& quantization) {
+  if (quantization.scale_format != ScaleFormat::kE4m3) return false;
+  for (ScalarScale& scale : tensor.scales) {
+    SetScale(NextE4m3(scale.decode, kUnits), tensor.tensor_scale, scale);
+  }
+  return Recast(tensor, quantization);
+}
+
 /// Takes scales of another tensor of equal size, and the codes that they give.
-bool TakeScales(const std::vector<ScalarScale>& scales,
+bool TakeScales(const std::vector<ScalarScale>& scales, float of_tensor,
                 const Quantization& quantization, ScalarTensor& tensor) {
   if (scales.size() != tensor.scales.size()) return false;
   tensor.scales = scales;
-  const oracle::ScalarCoder coder(quantization);
-  return Recast(tensor, [&](float element, const ScalarScale& scale, float) {
-    return coder.Code(element, scale, 0);
-  });
+  tensor.tensor_scale = of_tensor;
+  return Recast(tensor, quantization);
+}
+
+/// Returns the largest magnitudes of the elements that keep(element, column)
+/// chooses.
+template <typename Keep>
+std::vector<float> LargestOfCells(const ScalarTensor& tensor,
+                                  const Keep& keep) {
+  const size_t across =
+      (tensor.codes.cols() + tensor.cell_cols - 1) / tensor.cell_cols;
+  std::vector<float> largest(tensor.scales.size(), 0.0f);
+  for (size_t r = 0; r < tensor.elements.rows(); ++r) {
+    for (size_t c = 0; c < tensor.elements.cols(); ++c) {
+      const float element = tensor.elements(r, c);
+      if (!keep(element, c)) continue;
+      float& amax =
+          largest[r / tensor.cell_rows * across + c / tensor.cell_cols];
+      amax = std::max(amax, std::fabs(element));
+    }
+  }
+  return largest;
+}
+
+std::vector<float> LargestOfCells(const ScalarTensor& tensor) {
+  return LargestOfCells(tensor, [](float, size_t) { return true; });
+}
+
+/// Returns the largest of those that are finite.
+float LargestOf(const std::vector<float>& largest) {
+  float most = 0.0f;
+  for (const float amax : largest) {
+    if (std::isfinite(amax)) most = std::max(most, amax);
+  }
+  return most;
+}
+
+/// Gives cells the scales of these largest magnitudes, under a tensor's amax.
+bool FollowLargest(const std::vector<float>& largest, float of_tensor,
+                   const Quantization& quantization, ScalarTensor& tensor) {
+  const oracle::TensorMagnitudes magnitudes = {of_tensor, std::nullopt};
+  for (size_t i = 0; i < largest.size(); ++i) {
+    tensor.scales[i] =
+        oracle::ScaleOfCell(quantization, largest[i], magnitudes);
+  }
+  tensor.tensor_scale = oracle::ScaleOfTensor(quantization, magnitudes);
+  return Recast(tensor, quantization);
 }
 
 /// Computes scales from only the elements that keep(element, column) chooses.
 template <typename Keep>
 bool ScaleOf(ScalarTensor& tensor, const Quantization& quantization,
              const Keep& keep) {
-  Matrix<float> kept(tensor.elements.rows(), tensor.elements.cols());
-  for (size_t r = 0; r < kept.rows(); ++r) {
-    for (size_t c = 0; c < kept.cols(); ++c) {
-      const float element = tensor.elements(r, c);
-      kept(r, c) = keep(element, c) ? element : 0.0f;
-    }
-  }
-  return TakeScales(oracle::ScalarQuantize(kept.view(), quantization).scales,
-                    quantization, tensor);
+  return FollowLargest(LargestOfCells(tensor, keep),
+                       LargestOf(LargestOfCells(tensor)), quantization, tensor);
 }
 
 bool ScaleOfLargest(ScalarTensor& tensor, const Quantization& quantization) {
@@ -135,26 +179,60 @@ bool StaleScale(Side& side) {
   if (!TakeEarlier(kEarlier, before)) return false;
   const std::optional<ScalarTensor> tensor = Quantized(before);
   if (!tensor) return false;
-  side.change = [scales = tensor->scales](ScalarTensor& changed,
-                                          const Quantization& quantization) {
-    return TakeScales(scales, quantization, changed);
-  };
-  return true;
+  return SetChange(
+      side, [scales = tensor->scales, of_tensor = tensor->tensor_scale](
+                ScalarTensor& changed, const Quantization& quantization) {
+        return TakeScales(scales, of_tensor, quantization, changed);
+      });
 }
 
-std::vector<float> LargestOfCells(const ScalarTensor& tensor) {
-  const size_t across =
-      (tensor.codes.cols() + tensor.cell_cols - 1) / tensor.cell_cols;
-  std::vector<float> largest(tensor.scales.size(), 0.0f);
-  for (size_t r = 0; r < tensor.elements.rows(); ++r) {
-    for (size_t c = 0; c < tensor.elements.cols(); ++c) {
-      float& amax =
-          largest[r / tensor.cell_rows * across + c / tensor.cell_cols];
-      amax = std::max(amax, std::fabs(tensor.elements(r, c)));
-    }
-  }
-  return largest;
+bool PartnerScale(Side& side) {
+  if (side.partner == nullptr || side.change != nullptr) return false;
+  const std::optional<ScalarTensor> tensor = Quantized(*side.partner);
+  return tensor && SetChange(side, [scales = tensor->scales,
+                                    of_tensor = tensor->tensor_scale](
+                                       ScalarTensor& changed,
+                                       const Quantization& quantization) {
+           return TakeScales(scales, of_tensor, quantization, changed);
+         });
 }
+
+/// Lets the scale of the whole tensor follow its maximum of the step before.
+bool StaleTensorScale(Side& side) {
+  if (!side.quantization || !side.quantization->scales_tensor()) return false;
+  Side before = side;
+  if (side.change != nullptr || !TakeEarlier(&Side::previous, before)) {
+    return false;
+  }
+  const std::optional<ScalarTensor> tensor = Quantized(before);
+  if (!tensor) return false;
+  return SetChange(side, [amax = LargestOf(LargestOfCells(*tensor))](
+                             ScalarTensor& changed,
+                             const Quantization& quantization) {
+    return FollowLargest(LargestOfCells(changed), amax, quantization, changed);
+  });
+}
+
+/// Lets the scale of the whole tensor follow its maximum times kFactor.
+template <double kFactor>
+bool TensorScaleOff(ScalarTensor& tensor, const Quantization& quantization) {
+  if (!quantization.scales_tensor()) return false;
+  const std::vector<float> largest = LargestOfCells(tensor);
+  return FollowLargest(largest,
+                       LargestOf(largest) * static_cast<float>(kFactor),
+                       quantization, tensor);
+}
+
+bool OneLevel(ScalarTensor& tensor, const Quantization& quantization) {
+  if (!quantization.scales_tensor()) return false;
+  Quantization one = quantization;
+  one.scaling = formats::Scaling::kCurrent;
+  return FollowLargest(LargestOfCells(tensor), 0.0f, one, tensor);
+}
+
+/// These are exponents of E4M3's powers of two.
+constexpr int kLeastOfE4m3 = -9;
+constexpr int kMostOfE4m3 = 8;
 
 /// Computes exponents of amax over the largest element. A number is rounded up
 /// from `kUpFrom` of the power of two above it on; else it is rounded down.
@@ -165,14 +243,20 @@ bool RoundedScales(ScalarTensor& tensor, const Quantization& quantization) {
   std::vector<ScalarScale> scales = tensor.scales;
   for (size_t i = 0; i < scales.size(); ++i) {
     if (!(largest[i] > 0.0f)) continue;
+    // E4M3 holds the number itself, rounded.
+    const bool is_e4m3 = quantization.scale_format == ScaleFormat::kE4m3;
     int exponent = 0;
     const double fraction = std::frexp(
-        static_cast<double>(largest[i]) / static_cast<double>(most), &exponent);
+        is_e4m3 ? static_cast<double>(scales[i].decode)
+                : static_cast<double>(largest[i]) / static_cast<double>(most),
+        &exponent);
     if (fraction < kUpFrom) --exponent;
-    scales[i].decode = std::ldexp(1.0f, exponent);
-    scales[i].encode = std::ldexp(1.0f, -exponent);
+    if (is_e4m3) {
+      exponent = std::clamp(exponent, kLeastOfE4m3, kMostOfE4m3);
+    }
+    SetScale(std::ldexp(1.0f, exponent), tensor.tensor_scale, scales[i]);
   }
-  return TakeScales(scales, quantization, tensor);
+  return TakeScales(scales, tensor.tensor_scale, quantization, tensor);
 }
 
 /// Changes scales of cells in which log2 of the rounded number is whole, as an
@@ -198,45 +282,8 @@ bool ExactPowersOff(ScalarTensor& tensor, const Quantization& quantization) {
     scales[i].decode = std::ldexp(scales[i].decode, kExponent);
     scales[i].encode = std::ldexp(scales[i].encode, -kExponent);
   }
-  TakeScales(scales, quantization, tensor);
+  TakeScales(scales, tensor.tensor_scale, quantization, tensor);
   return changed;
-}
-
-/// Reads the scales as if their matrix were stored transposed.
-template <bool kStoredTransposed>
-bool TransposedScales(ScalarTensor& tensor, const Quantization& /*q*/) {
-  const std::vector<ScalarScale> scales = tensor.scales;
-  const size_t cols =
-      (tensor.codes.cols() + tensor.cell_cols - 1) / tensor.cell_cols;
-  if (cols < 2 || scales.size() <= cols) return false;
-  const size_t rows = scales.size() / cols;
-  for (size_t r = 0; r < rows; ++r) {
-    for (size_t c = 0; c < cols; ++c) {
-      const size_t here = r * cols + c;
-      const size_t there = c * rows + r;
-      if (kStoredTransposed) {
-        tensor.scales[there].decode = scales[here].decode;
-      } else {
-        tensor.scales[here].decode = scales[there].decode;
-      }
-    }
-  }
-  return true;
-}
-
-/// Gives each block the scale of another one along its row.
-template <size_t kForward>
-bool ShiftedScales(ScalarTensor& tensor, const Quantization& /*q*/) {
-  const std::vector<ScalarScale> scales = tensor.scales;
-  const size_t cols =
-      (tensor.codes.cols() + tensor.cell_cols - 1) / tensor.cell_cols;
-  if (cols < 2) return false;
-  const size_t by = kForward == 1 ? 1 : cols - 1;
-  for (size_t i = 0; i < scales.size(); ++i) {
-    const size_t first = i / cols * cols;
-    tensor.scales[i].decode = scales[first + (i - first + by) % cols].decode;
-  }
-  return true;
 }
 
 bool NoClamp(ScalarTensor& tensor, const Quantization& quantization) {
@@ -258,11 +305,36 @@ bool NoClamp(ScalarTensor& tensor, const Quantization& quantization) {
                 });
 }
 
-bool Clamp240(ScalarTensor& tensor, const Quantization& /*quantization*/) {
-  static constexpr float kMost =
-      240.0f;  // of E4M3 with a negative zero for NaN
+/// 240 is the largest E4M3 number if negative zero is NaN, and 4 is what blocks
+/// of four-over-six may end at.
+template <int kMostCode>
+bool ClampAt(ScalarTensor& tensor, const Quantization& /*quantization*/) {
+  static constexpr auto kMost = static_cast<float>(kMostCode);
   return Recast(tensor, [](float, const ScalarScale&, float code) {
     return std::clamp(code, -kMost, kMost);
+  });
+}
+
+template <int kScale>
+bool ZeroCells(ScalarTensor& tensor, const Quantization& /*quantization*/) {
+  const std::vector<float> largest = LargestOfCells(tensor);
+  bool changed = false;
+  for (size_t i = 0; i < largest.size(); ++i) {
+    if (largest[i] > 0.0f) continue;
+    changed = changed || tensor.scales[i].decode != kScale;
+    tensor.scales[i].decode = kScale;
+  }
+  return changed;
+}
+
+bool ZeroCellsBecomeNan(ScalarTensor& tensor,
+                        const Quantization& quantization) {
+  if (!quantization.element->has_nan()) return false;
+  const std::vector<float> largest = LargestOfCells(tensor);
+  return Recast(tensor, [&](float, const ScalarScale& scale, float code) {
+    const auto cell = static_cast<size_t>(&scale - tensor.scales.data());
+    return largest[cell] == 0.0f ? std::numeric_limits<float>::quiet_NaN()
+                                 : code;
   });
 }
 
@@ -276,32 +348,25 @@ bool NoSubnormals(ScalarTensor& tensor, const Quantization& quantization) {
 constexpr double kRootOfHalf = 0x1.6a09e667f3bcdp-1;
 
 constexpr SideMistake kScaleMistakes[] = {
-    {"decode_scale_plus_1",
-     "products read the scales of {} with an exponent that was one too large",
-     [](Side& side) { return Change(side, DecodeOff<1>); },
-     "the scales of {} were stored with an exponent that is one too large"},
-    {"decode_scale_minus_1",
-     "products read the scales of {} with an exponent that was one too small",
-     [](Side& side) { return Change(side, DecodeOff<-1>); },
-     "the scales of {} were stored with an exponent that is one too small"},
-    {"scale_bf16", "products read the scales of {} rounded to BF16",
-     [](Side& side) { return Change(side, DecodeInBf16); },
-     "the scales of {} were stored rounded to BF16"},
     {"scale_plus_1", "exponents of the scales of {} were one too large",
-     [](Side& side) { return Change(side, ScaleOff<1>); }},
+     [](Side& side) { return SetChange(side, ScaleOff<1>); }},
     {"scale_minus_1", "exponents of the scales of {} were one too small",
-     [](Side& side) { return Change(side, ScaleOff<-1>); }},
+     [](Side& side) { return SetChange(side, ScaleOff<-1>); }},
+    {"scale_unit_plus_1", "scales of {} were one unit of E4M3 too large",
+     [](Side& side) { return SetChange(side, ScaleUnitsOff<1>); }},
+    {"scale_unit_minus_1", "scales of {} were one unit of E4M3 too small",
+     [](Side& side) { return SetChange(side, ScaleUnitsOff<-1>); }},
     {"scale_exact_plus_1",
      "exponents of the scales of {} were one too large where the logarithm is "
      "a whole number",
      [](Side& side) {
-       return HasPowersOfTwo(side) && Change(side, ExactPowersOff<1>);
+       return HasPowersOfTwo(side) && SetChange(side, ExactPowersOff<1>);
      }},
     {"scale_exact_minus_1",
      "exponents of the scales of {} were one too small where the logarithm is "
      "a whole number",
      [](Side& side) {
-       return HasPowersOfTwo(side) && Change(side, ExactPowersOff<-1>);
+       return HasPowersOfTwo(side) && SetChange(side, ExactPowersOff<-1>);
      }},
     {"scale_of_step_before",
      "scales of {} were those of the step before, elements those of this one",
@@ -309,62 +374,83 @@ constexpr SideMistake kScaleMistakes[] = {
     {"scale_of_call_before",
      "scales of {} were those of the call before, elements those of this one",
      StaleScale<&Side::previous_call>},
+    {"scale_of_other_operand",
+     "scales of {} were those of the other operand, elements its own",
+     PartnerScale},
+    {"tensor_scale_of_step_before",
+     "the scale of the whole tensor of {} was that of the step before",
+     StaleTensorScale},
+    {"tensor_scale_256",
+     "the scale of the whole tensor of {} left blocks scales up to 256, as "
+     "four-over-six does",
+     [](Side& side) { return SetChange(side, TensorScaleOff<448.0 / 256>); }},
+    {"one_level", "{} had no scale of the whole tensor, only those of blocks",
+     [](Side& side) { return SetChange(side, OneLevel); }},
+    {"zero_block_scale_1", "scales of blocks of zeros in {} were 1",
+     [](Side& side) { return SetChange(side, ZeroCells<1>); }},
+    {"zero_block_scale_0", "scales of blocks of zeros in {} were 0",
+     [](Side& side) { return SetChange(side, ZeroCells<0>); }},
+    {"zero_block_nan", "elements of blocks of zeros in {} became NaN",
+     [](Side& side) { return SetChange(side, ZeroCellsBecomeNan); }},
     {"scale_rounded", "scales of {} were rounded to the nearest power of two",
-     [](Side& side) { return Change(side, RoundedScales<kRootOfHalf>); }},
+     [](Side& side) { return SetChange(side, RoundedScales<kRootOfHalf>); }},
     {"scale_rounded_up", "scales of {} were rounded up to powers of two",
      [](Side& side) {
-       return HasScales(side, formats::ScaleFormat::kFp32) &&
-              Change(side, RoundedScales<0x1.0000000000001p-1>);
+       return MayBeRounded(side) &&
+              SetChange(side, RoundedScales<0x1.0000000000001p-1>);
      }},
     {"scale_rounded_down", "scales of {} were rounded down to powers of two",
      [](Side& side) {
-       return HasScales(side, formats::ScaleFormat::kFp32) &&
-              Change(side, RoundedScales<1.0>);
+       return MayBeRounded(side) && SetChange(side, RoundedScales<1.0>);
      }},
     {"scale_unrounded",
      "scales of {} were FP32 numbers, not rounded to powers of two",
      UnroundedScales},
     {"scale_of_largest",
      "scales of {} followed the largest elements, not the largest magnitudes",
-     [](Side& side) { return Change(side, ScaleOfLargest); }},
+     [](Side& side) { return SetChange(side, ScaleOfLargest); }},
     {"scale_of_first_half",
      "scales of {} followed the first half of each block",
-     [](Side& side) { return Change(side, ScaleOfFirstHalf); }},
-    {"transposed_scale", "the scales of {} were read transposed",
-     [](Side& side) { return Change(side, TransposedScales<false>); },
-     "the scales of {} were stored as if their matrix had been read "
-     "transposed"},
-    {"scale_stored_transposed", "the scales of {} were stored transposed",
-     [](Side& side) { return Change(side, TransposedScales<true>); }},
-    {"scale_of_block_before",
-     "each block of {} had the scale of the one before",
-     [](Side& side) { return Change(side, ShiftedScales<0>); }},
-    {"scale_of_block_after", "each block of {} had the scale of the one after",
-     [](Side& side) { return Change(side, ShiftedScales<1>); }},
+     [](Side& side) { return SetChange(side, ScaleOfFirstHalf); }},
     {"no_clamp",
      "elements of {} beyond the largest value became NaN or infinity",
-     [](Side& side) { return Change(side, NoClamp); }},
+     [](Side& side) { return SetChange(side, NoClamp); }},
     {"clamp_240", "elements of {} were clamped to 240",
-     [](Side& side) { return Change(side, Clamp240); }},
+     [](Side& side) { return SetChange(side, ClampAt<240>); }},
+    {"clamp_4", "elements of {} were clamped to 4",
+     [](Side& side) { return SetChange(side, ClampAt<4>); }},
     {"no_subnormals", "subnormal elements of {} became zero",
-     [](Side& side) { return Change(side, NoSubnormals); }},
+     [](Side& side) { return SetChange(side, NoSubnormals); }},
 };
 
 }  // namespace
 
+float InScaleFormat(const Quantization& quantization, float scale) {
+  return quantization.scale_format == ScaleFormat::kE4m3
+             ? oracle::NearestE4m3(scale)
+             : scale;
+}
+
+float NextE4m3(float number, int units) {
+  // Half of the numbers' distance below the number decides in a tie.
+  constexpr int kLeast = -6;
+  constexpr int kBits = 3;
+  const int exponent = std::max(std::ilogb(number), kLeast);
+  const float unit = std::ldexp(1.0f, exponent - kBits);
+  const bool is_power = number == std::ldexp(1.0f, exponent);
+  const float below = is_power && exponent > kLeast ? unit / 2 : unit;
+  return oracle::NearestE4m3(units > 0 ? number + unit
+                                       : std::fmax(number - below, 0.0f));
+}
+
 bool FollowMaxima(double factor, Side& side) {
   if (side.change != nullptr) return false;
-  return Change(
+  return SetChange(
       side, [factor](ScalarTensor& tensor, const Quantization& quantization) {
-        Matrix<float> scaled(tensor.elements.rows(), tensor.elements.cols());
-        for (size_t r = 0; r < scaled.rows(); ++r) {
-          for (size_t c = 0; c < scaled.cols(); ++c) {
-            scaled(r, c) = tensor.elements(r, c) * static_cast<float>(factor);
-          }
-        }
-        return TakeScales(
-            oracle::ScalarQuantize(scaled.view(), quantization).scales,
-            quantization, tensor);
+        std::vector<float> largest = LargestOfCells(tensor);
+        const float of_tensor = LargestOf(largest);
+        for (float& amax : largest) amax *= static_cast<float>(factor);
+        return FollowLargest(largest, of_tensor, quantization, tensor);
       });
 }
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <iterator>
@@ -37,70 +38,77 @@ std::optional<oracle::Comparison> CompareAltered(const Product& product,
 
 // ---- a window of a large product --------------------------------------------
 
-/// Rows of a window are whole cells: squares of 32 or, if cells of the recipe
-/// are larger, of 128.
 constexpr size_t kWindow = 32;
-constexpr size_t kLargeWindow = 128;
 
+/// A window has some rows of either operand of one group.
 struct Sample {
   Product product;
+  size_t group = 0;
+  std::array<size_t, 2> first = {};  ///< of the left and the right operand
   int64_t other = 0;
 };
 
-/// Returns whether rows depend only on rows of the same window.
-bool HasIndependentRows(const Side& side, size_t window) {
-  const auto& quantization =
-      side.quantization ? side.quantization : side.left_out;
-  return !side.before &&
-         (!quantization ||
-          (quantization->scale_format != formats::ScaleFormat::kE4m3 &&
-           quantization->cell.rows != 0 &&
-           window % quantization->cell.rows == 0));
+/// Returns rows [first, first + kWindow) of a tensor; cells are of single rows.
+oracle::ScalarTensor RowsOf(const oracle::ScalarTensor& tensor, size_t first,
+                            size_t count) {
+  oracle::ScalarTensor part;
+  part.cell_cols = tensor.cell_cols;
+  part.tensor_scale = tensor.tensor_scale;
+  part.elements.ResizeUninitialized(count, tensor.elements.cols());
+  part.codes.ResizeUninitialized(count, tensor.codes.cols());
+  for (size_t r = 0; r < count; ++r) {
+    std::copy_n(tensor.elements.Row(first + r), part.elements.cols(),
+                part.elements.Row(r));
+    std::copy_n(tensor.codes.Row(first + r), part.codes.cols(),
+                part.codes.Row(r));
+    for (size_t c = 0; c < part.codes.cols(); c += part.cell_cols) {
+      part.scales.push_back(tensor.ScaleAt(first + r, c));
+    }
+  }
+  return part;
 }
 
-/// Cuts an operand to the window around row `place`. Returns its first row.
-size_t Cut(Side& side, size_t place, size_t window) {
-  const size_t first = place / window * window;
-  const size_t count = std::min(window, side.extent() - first);
-  const auto cut = [&](const MatrixView<const float>& values) {
-    return side.down ? values.Cols(first, count) : values.Rows(first, count);
-  };
-  if (side.previous) side.previous = cut(*side.previous);
-  if (side.previous_call) side.previous_call = cut(*side.previous_call);
-  side.values = cut(side.values);
-  return first;
+/// Cuts an operand to a window, after all of it was quantised. Returns false if
+/// its change has nothing to change.
+bool Cut(size_t first, Side& side) {
+  if (!side.Fix()) return false;
+  const size_t count = std::min(kWindow, side.extent() - first);
+  if (side.fixed != nullptr) {
+    side.fixed = std::make_shared<const oracle::ScalarTensor>(
+        RowsOf(*side.fixed, first, count));
+  }
+  side.values = side.down ? side.values.Cols(first, count)
+                          : side.values.Rows(first, count);
+  return true;
 }
 
-/// Returns nothing if the product is as fast as a window, or can't be cut.
+/// Returns nothing if the product is as fast as a window.
 std::shared_ptr<const Sample> SampleOf(const Product& product,
                                        const oracle::Comparison& found) {
   const runlog::OracleRow worst = found.Row();
-  if (worst.other == 0 || worst.worst_row < 0) return nullptr;
-  const auto row = static_cast<size_t>(worst.worst_row);
-  const ProductGroup* group = nullptr;
-  for (const ProductGroup& each : product.groups) {
-    if (each.first_row <= row && row - each.first_row < each.left.extent()) {
-      group = &each;
-    }
-  }
-  if (group == nullptr) return nullptr;
-  const auto fits = [&](size_t size) {
-    return HasIndependentRows(group->left, size) &&
-           HasIndependentRows(group->right, size);
-  };
-  const size_t window = fits(kWindow) ? kWindow : kLargeWindow;
-  if (!fits(window) ||
-      product.output.rows() * product.output.cols() <= 2 * window * window) {
+  if (worst.other == 0 || worst.worst_row < 0 ||
+      product.output.rows() * product.output.cols() <= 2 * kWindow * kWindow) {
     return nullptr;
   }
-  auto sample = std::make_shared<Sample>(Sample{product});
+  const auto row = static_cast<size_t>(worst.worst_row);
+  auto sample =
+      std::make_shared<Sample>(Sample{product, product.groups.size()});
+  for (size_t g = 0; g < product.groups.size(); ++g) {
+    const ProductGroup& each = product.groups[g];
+    if (each.first_row <= row && row - each.first_row < each.left.extent()) {
+      sample->group = g;
+    }
+  }
+  if (sample->group == product.groups.size()) return nullptr;
   Product& part = sample->product;
-  part.groups = {*group};
+  part.groups = {product.groups[sample->group]};
   ProductGroup& cut = part.groups[0];
-  const size_t first = Cut(cut.left, row - group->first_row, window);
+  const size_t in_group = (row - cut.first_row) / kWindow * kWindow;
   const size_t column =
-      Cut(cut.right, static_cast<size_t>(worst.worst_column), window);
-  part.output = product.output.Rows(group->first_row + first, cut.left.extent())
+      static_cast<size_t>(worst.worst_column) / kWindow * kWindow;
+  sample->first = {in_group, column};
+  if (!Cut(in_group, cut.left) || !Cut(column, cut.right)) return nullptr;
+  part.output = product.output.Rows(cut.first_row + in_group, cut.left.extent())
                     .Cols(column, cut.right.extent());
   if (part.bias != nullptr) part.bias += column;
   cut.first_row = 0;
@@ -110,16 +118,37 @@ std::shared_ptr<const Sample> SampleOf(const Product& product,
   return sample;
 }
 
-/// Returns whether a mistake explains less than half of the window. Transposed
-/// scales, or those of more rows than the window, depend on the whole tensor.
-bool FailsOnWindow(const Sample* sample, const SideMistake& mistake,
-                   Which which) {
-  if (sample == nullptr ||
-      mistake.name.find("transposed") != std::string_view::npos ||
-      mistake.name == "block_128x128" || mistake.name == "block_tensor") {
-    return false;
+/// Compares the window, or the whole product if there is none.
+std::optional<oracle::Comparison> CompareOnWindow(const Product& product,
+                                                  const Sample* sample,
+                                                  const AlterSide& alter,
+                                                  Which which) {
+  if (sample == nullptr) return CompareAltered(product, alter, which);
+  Product altered = sample->product;
+  const ProductGroup& whole = product.groups[sample->group];
+  bool any = false;
+  const auto make = [&](const Side& from, size_t first, Side& side) {
+    Side changed = from;
+    if (!alter(changed)) return true;
+    any = true;
+    if (!Cut(first, changed)) return false;
+    side = std::move(changed);
+    return true;
+  };
+  if ((which != Which::kRight &&
+       !make(whole.left, sample->first[0], altered.groups[0].left)) ||
+      (which != Which::kLeft &&
+       !make(whole.right, sample->first[1], altered.groups[0].right))) {
+    return std::nullopt;
   }
-  const auto comparison = CompareAltered(sample->product, mistake.alter, which);
+  return any ? Compare(altered) : std::nullopt;
+}
+
+/// Returns whether a mistake explains less than half of the window.
+bool FailsOnWindow(const Product& product, const Sample* sample,
+                   const AlterSide& alter, Which which) {
+  if (sample == nullptr) return false;
+  const auto comparison = CompareOnWindow(product, sample, alter, which);
   return comparison && 2 * comparison->other() > sample->other;
 }
 
@@ -217,9 +246,9 @@ double MaximaFactor(const Product& product, const Sample* sample, Which which) {
   const auto now = Compare(part);
   int64_t least = now ? now->other() : 0;
   for (const double factor : MaximaFactors()) {
-    const auto comparison = CompareAltered(
-        part, [factor](Side& side) { return FollowMaxima(factor, side); },
-        which);
+    const auto comparison = CompareOnWindow(
+        product, sample,
+        [factor](Side& side) { return FollowMaxima(factor, side); }, which);
     if (!comparison || comparison->other() >= least) continue;
     best = factor;
     least = comparison->other();
@@ -304,6 +333,26 @@ static std::optional<Fit> FitOfRows(const Product& product,
   return fit;
 }
 
+/// Returns the trial that the scales of the two wrong rows are swapped.
+static std::optional<Trial> TrialOfTwoRows(const Product& product,
+                                           const std::string& left,
+                                           const oracle::Comparison& found) {
+  const std::vector<size_t> rows = MarkedRows(found.wrong_rows());
+  if (rows.size() != 2 || product.groups.size() != 1) return std::nullopt;
+  const std::optional<formats::Quantization>& quantization =
+      product.groups[0].left.quantization;
+  if (!quantization || quantization->cell.rows != 1) return std::nullopt;
+  return Trial{
+      .name = fmt::format("scales_swapped.{}", left),
+      .sentence = fmt::format("rows {} and {} of {} had each other's scales",
+                              rows[0], rows[1], left),
+      .compare = [&product, a = rows[0], b = rows[1]] {
+        return CompareAltered(
+            product, [a, b](Side& side) { return SwapScales(a, b, side); },
+            Which::kLeft);
+      }};
+}
+
 std::vector<Trial> TrialsOf(const Product& product, const SideNames& names,
                             const oracle::Comparison& found) {
   std::vector<Trial> trials;
@@ -335,6 +384,9 @@ std::vector<Trial> TrialsOf(const Product& product, const SideNames& names,
     }
     std::ranges::move(Confirmed(fits), std::back_inserter(trials));
   }
+  if (auto swapped = TrialOfTwoRows(product, names.left, found)) {
+    trials.push_back(std::move(*swapped));
+  }
   // "Both" comes last, because the first of equally good results counts.
   const std::pair<Which, std::string> sides[] = {{Which::kLeft, names.left},
                                                  {Which::kRight, names.right},
@@ -348,10 +400,14 @@ std::vector<Trial> TrialsOf(const Product& product, const SideNames& names,
                            which == Which::kBoth ? "each operand" : name),
            .compare = [&product, &mistake, sample,
                        side = which]() -> std::optional<oracle::Comparison> {
-             if (FailsOnWindow(sample.get(), mistake, side)) {
+             const auto alter = [&mistake](Side& s) {
+               return !(s.fixed != nullptr && mistake.of_values) &&
+                      mistake.alter(s);
+             };
+             if (FailsOnWindow(product, sample.get(), alter, side)) {
                return std::nullopt;
              }
-             return CompareAltered(product, mistake.alter, side);
+             return CompareAltered(product, alter, side);
            },
            .in_both = which == Which::kBoth});
     }
@@ -385,7 +441,7 @@ double MaximaFactorOf(const std::vector<const Side*>& sides, const Codes& codes,
   const runlog::OracleRow worst = now->scales.Row();
   const double ratio = static_cast<double>(worst.worst_value) /
                        static_cast<double>(worst.worst_expected);
-  if (!scales.has_bytes && std::isfinite(ratio) && ratio > 0) {
+  if (!scales.has_bytes() && std::isfinite(ratio) && ratio > 0) {
     for (const double number : RoundNumbersNear(ratio)) {
       factors.push_back(number);
     }
