@@ -22,6 +22,8 @@ _HOMES = {
     "reading": ("Group", "Log", "Operations", "ReadError", "read"),
     "recorder": ("Recorder", "RecorderError", "grouped_linear", "linear", "observe", "record"),
 }
+# Parts that are used by their own names.
+_MODULES = ("hugging_face", "lightning", "recorder")
 _OTHERS = {"torch", "h5py", "numpy", "xxhash"}
 
 __all__ = ["__version__", *(name for names in _HOMES.values() for name in names)]
@@ -31,7 +33,7 @@ def __getattr__(name):
     """Imports a part when it is asked for, so that each does without what others need."""
     if name == "__version__":
         return import_module(".version", __name__).VERSION
-    home = name if name == "recorder" else next(
+    home = name if name in _MODULES else next(
         (module for module, names in _HOMES.items() if name in names), None)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

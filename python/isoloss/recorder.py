@@ -13,7 +13,7 @@ import warnings
 import torch
 
 from . import (gaps, journal, loads, modules, norms, operations, passes, run_log, shards,
-               step_tensors, taps, tensors, xxh3)
+               step_tensors, taps, tensors, wrappers, xxh3)
 from .version import VERSION
 
 # Weights whose digest is taken unasked: 0.1 s for each million on one core.
@@ -73,7 +73,8 @@ class Recorder:
         self.path = path.with_name(f"{path.stem}.rank-{self.rank}.h5") if self.ranks > 1 else path
         self.journal_path = self.path.with_suffix(".journal")
         self._model = model
-        self._optimizers = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
+        self._given = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
+        self._optimizers = list(map(wrappers.innermost, self._given))
         self._trained = [p for o in self._optimizers for g in o.param_groups for p in g["params"]]
         self._parameters = dict(modules.named_parameters(model))
         self._names = {id(parameter): key for key, parameter in self._parameters.items()}
@@ -239,6 +240,18 @@ class Recorder:
         self._journal.append({"row": "event", "unix_seconds": time.time(), "event": kind,
                               "text": text, **values})
 
+    def read_gradients(self):
+        """Takes the gradients' norms now: before they are clipped, rather than when
+        the optimizer reads them."""
+        self._norms.read()
+
+    def held_out(self, loss):
+        """Reports the mean loss of an evaluation, after the steps so far."""
+        loss = _number(loss)
+        self.event("evaluation", f"held-out loss {loss:.6g} after step {self._step - 1}",
+                   step=self._step - 1, loss=loss)
+        self._last_time = time.monotonic()
+
     @property
     def dumping(self):
         """Whether this step's operations are kept."""
@@ -275,6 +288,7 @@ class Recorder:
         self.event("start", f"rank {self.rank} of {self.ranks}")
         for optimizer in self._optimizers:
             self._wrap(optimizer)
+        self._renew_wrappers()
         _active.append(self)
         self._watch()
         self._last_time = time.monotonic()
@@ -288,6 +302,7 @@ class Recorder:
                 del optimizer.step
             else:
                 optimizer.step = original
+        self._renew_wrappers()
         try:
             self._finish(kind, error)
         except Exception as failure:  # pylint: disable=broad-except
@@ -314,6 +329,10 @@ class Recorder:
         self._journal.close()
         run_log.write_log(self.path, run_log.read_rows(self.journal_path), replace=False)
         self.journal_path.unlink()
+
+    def _renew_wrappers(self):
+        for optimizer in self._given:
+            wrappers.renew(optimizer)
 
     def _refuse_what_is_there(self):
         """A recording makes new files, and replaces none."""

@@ -383,7 +383,10 @@ def write_log(path, rows, replace=True):
             elif isinstance(value, int):
                 value = numpy.int64(value)
             file.attrs[name] = plain(value) if isinstance(value, str) else value
+        evaluations = {event["step"]: event["loss"] for event in events
+                       if event["event"] == "evaluation" and "loss" in event}
         groups = {
+            "eval": {"step": list(evaluations), "loss_nats": list(evaluations.values())},
             "steps": _step_columns(header, steps), "parameters": _parameter_columns(header, steps),
             "tensors": _tensor_columns(steps), "moe": _moe_columns(steps),
             "events": {"unix_seconds": [event["unix_seconds"] for event in events],
