@@ -74,7 +74,7 @@ class Recorder:
         self.journal_path = self.path.with_suffix(".journal")
         self._model = model
         self._given = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
-        self._optimizers = list(map(wrappers.innermost, self._given))
+        self._optimizers = [part for given in self._given for part in wrappers.parts(given)]
         self._trained = [p for o in self._optimizers for g in o.param_groups for p in g["params"]]
         self._parameters = dict(modules.named_parameters(model))
         self._names = {id(parameter): key for key, parameter in self._parameters.items()}
