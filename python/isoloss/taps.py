@@ -116,7 +116,9 @@ class Product:
             for part in ("codes", "scales"):
                 tensor = held.get(f"{name}_{part}")
                 if tensor is not None:
-                    self.operation.keep(f"{name}_{part}", tensor)
+                    # Bytes of torch's own FP8 types are no numbers here.
+                    byte = tensor.element_size() == 1
+                    self.operation.keep(f"{name}_{part}", tensor.view(torch.uint8) if byte else tensor)
 
 
 def kind_of(module):
