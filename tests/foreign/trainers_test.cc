@@ -88,14 +88,18 @@ TEST(HuggingFaceStdout, CountsLinesWhereNothingTellsTheStep) {
   // A buffered stream shows the bar of a later step, so it is not believed.
   run = Only("| 10/100 [00:01<00:02]\n| 40/100 [00:01<00:02]\n" + lines);
   EXPECT_EQ(run.step_unit, "log line");
+}
 
-  run = Only("  Total optimization steps = 1,003\n" + lines +
-             "{'train_runtime': 4.0, 'train_loss': 3.0, 'epoch': 0.2}\n");
-  EXPECT_THAT(Of(run, "loss").step, ElementsAre(1, 2));
-  run = Only("  Total optimization steps = 20\n" + lines +
-             "{'train_runtime': 4.0, 'train_loss': 3.0, 'epoch': 0.2}\n");
-  EXPECT_THAT(Of(run, "loss").step, ElementsAre(10, 20));
+TEST(HuggingFaceStdout, TakesTheOnlyIntervalThatFitsTheEpochs) {
+  const std::string lines =
+      "{'loss': 5.5, 'epoch': 0.25}\n{'loss': 5.0, 'epoch': 0.5}\n"
+      "{'loss': 4.5, 'epoch': 0.75}\n{'loss': 4.0, 'epoch': 1.0}\n"
+      "{'train_runtime': 4.0, 'train_loss': 3.0, 'epoch': 1.02}\n";
+  ForeignRun run = Only("  Total optimization steps = 41\n" + lines);
+  EXPECT_THAT(Of(run, "loss").step, ElementsAre(10, 20, 30, 40));
   EXPECT_EQ(run.step_unit, "step");
+  run = Only("  Total optimization steps = 1,003\n" + lines);
+  EXPECT_EQ(run.step_unit, "log line");
 }
 
 TEST(Nanochat, CountsFromZeroAndSmooths) {
@@ -155,7 +159,7 @@ TEST(Fields, TakeTheFieldThatRises) {
   EXPECT_THAT(Of(run, "loss").step, ElementsAre(1, 2, 3, 4));
   EXPECT_THAT(run.notes, Contains(HasSubstr("`iteration` begins again")));
   EXPECT_EQ(run.steps_planned, 0);
-  EXPECT_THAT(Of(Only(text, {.step = "at"}), "loss").step,
+  EXPECT_THAT(Of(Only(text, {.step = "at", .loss = ""}), "loss").step,
               ElementsAre(10, 20, 30, 40));
 }
 

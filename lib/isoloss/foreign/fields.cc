@@ -126,7 +126,7 @@ class FieldsReader : public LineReader {
     if (Trimmed(found->before).ends_with("eval")) return false;
     steps_.push_back(found->step);
     const std::string_view rest = Trimmed(found->rest);
-    const int fields = ReadFields(rest);
+    const int fields = ReadFields(rest) + ReadBars(rest);
     in_block_ = rest.ends_with(']') || rest.ends_with("]:");
     if (!in_block_ && fields == 0) {
       steps_.pop_back();
@@ -184,7 +184,6 @@ class FieldsReader : public LineReader {
 
   /// Reads the fields of the last row. Returns how many there are.
   int ReadFields(std::string_view rest) {
-    const int64_t row = std::ssize(steps_) - 1;
     int fields = 0;
     while (true) {
       const size_t sign = rest.find_first_of(":=");
@@ -204,19 +203,48 @@ class FieldsReader : public LineReader {
         continue;
       }
       ++fields;
-      if (number && !evaluates_) {
-        const auto whole = ParseWhole(number->text);
-        if (whole) Count(name, *whole, counters_);
-      }
-      const std::string key =
-          (evaluates_ ? "validation " : "") + std::string(name);
-      if (run().series.size() < kMostNames || run().Find(key) != nullptr) {
-        run().Of(key).AddWritten(row, number, word);
-      }
+      Keep(name, number, word);
       rest = number
                  ? rest.substr(static_cast<size_t>(
                        number->text.data() + number->text.size() - rest.data()))
                  : after;
+    }
+  }
+
+  /// Reads "| loss 4.5 | lr 1e-5 |", whose fields have no sign.
+  int ReadBars(std::string_view rest) {
+    int fields = 0;
+    if (!rest.starts_with('|')) return fields;
+    while (!rest.empty()) {
+      rest.remove_prefix(1);
+      std::string_view part = rest.substr(0, rest.find('|'));
+      rest.remove_prefix(part.size());
+      if (part.find_first_of(":=") != std::string_view::npos) continue;
+      part = Trimmed(part);
+      const size_t blank = part.find_first_of(" \t");
+      if (blank == std::string_view::npos) continue;
+      const std::string_view name = NameIn(part.substr(0, blank));
+      std::string_view after = part.substr(blank);
+      const auto number = LeadingNumber(after);
+      const bool loss = FindName(name).quantity == Quantity::kLoss;
+      if (name.empty() || (!number && !loss)) continue;
+      ++fields;
+      Keep(name, number, TakeWord(after));
+    }
+    return fields;
+  }
+
+  /// Keeps a field of the last row.
+  void Keep(std::string_view name, const std::optional<Written>& number,
+            std::string_view word) {
+    if (number && !evaluates_) {
+      const auto whole = ParseWhole(number->text);
+      if (whole) Count(name, *whole, counters_);
+    }
+    const std::string key =
+        (evaluates_ ? "validation " : "") + std::string(name);
+    if (run().series.size() < kMostNames || run().Find(key) != nullptr) {
+      run().Of(key).AddWritten(std::ssize(steps_) - 1, number, word);
     }
   }
 

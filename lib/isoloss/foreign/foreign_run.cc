@@ -46,6 +46,7 @@ constexpr Named<KnownName> kNames[] = {
     {"train/cross_entropy_loss", {Quantity::kLoss, 3}},
     {"train/ce_loss", {Quantity::kLoss, 3}},
     {"cross_entropy_loss", {Quantity::kLoss, 3}},
+    {"cross-entropy-loss", {Quantity::kLoss, 3}},
     {"ce_loss", {Quantity::kLoss, 3}},
     {"Loss", {Quantity::kLoss, 4}},
     {"Train Loss", {Quantity::kLoss, 4}},

@@ -12,6 +12,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "isoloss/foreign/format.h"
@@ -199,14 +200,14 @@ bool HuggingFaceReader::AreRegular(const std::vector<int64_t>& steps,
   });
 }
 
-/// Returns whether the epochs are proportional to the steps, and the steps of
-/// rows of training rise.
+/// Returns whether the epochs are proportional to the steps, and rows of
+/// training in a row have steps of their own.
 bool HuggingFaceReader::FitsEpochs(const std::vector<int64_t>& steps,
                                    double slope) const {
   int64_t last = -1;
   for (size_t i = 0; i < rows_.size(); ++i) {
-    if (steps[i] < last || (rows_[i].trains && steps[i] == last)) return false;
-    if (rows_[i].trains) last = steps[i];
+    if (!rows_[i].trains) continue;
+    if (steps[i] == std::exchange(last, steps[i])) return false;
   }
   for (size_t i = 0; i < rows_.size(); ++i) {
     Digits digits;

@@ -42,10 +42,11 @@ std::vector<ForeignRun> ReadEachLine(std::string_view text,
                                      std::string_view step_name) {
   JsonRows rows("json_lines", step_name);
   int64_t line_number = 0;
+  int64_t objects = 0;
   int64_t broken_at = 0;
   ForEachLine(text, [&](std::string_view line) {
     ++line_number;
-    if (Trimmed(line).empty() || (line_number > 1 && broken_at == 1)) return;
+    if (Trimmed(line).empty() || (broken_at > 0 && objects == 0)) return;
     if (broken_at > 0) {
       ThrowError(ErrorKind::kFormat,
                  "line {} is no JSON object, but each line must be one. Mend "
@@ -58,9 +59,10 @@ std::vector<ForeignRun> ReadEachLine(std::string_view text,
       return;
     }
     RefuseTwoNumbers(line, line_number);
+    ++objects;
     rows.Add(std::move(object));
   });
-  if (line_number == 0 || broken_at == 1) return {};
+  if (objects == 0) return {};
   return rows.Finish(broken_at > 0);
 }
 

@@ -8,6 +8,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/foreign/due_losses.h"
 #include "isoloss/foreign/json.h"
+#include "isoloss/foreign/text.h"
 
 namespace isoloss::foreign {
 
@@ -20,6 +21,15 @@ constexpr size_t kFirstRows = 200;
 
 bool IsLoss(const std::string& key) {
   return FindName(key).quantity == Quantity::kLoss;
+}
+
+/// Reads a step, also one with the number of all steps: "5/100".
+std::optional<int64_t> StepValueOf(const json& value) {
+  if (!value.is_string()) return WholeOf(value);
+  const auto& text = value.get_ref<const std::string&>();
+  const size_t slash = text.find('/');
+  return slash == std::string::npos ? std::nullopt
+                                    : ParseWhole(text.substr(0, slash));
 }
 
 }  // namespace
@@ -41,7 +51,7 @@ void JsonRows::Add(json row) {
 void JsonRows::Decide() {
   for (const json& row : first_) {
     for (const auto& [key, value] : row.items()) {
-      if (const auto whole = WholeOf(value)) Count(key, *whole, counters_);
+      if (const auto whole = StepValueOf(value)) Count(key, *whole, counters_);
     }
   }
   int64_t most = 0;
@@ -60,7 +70,7 @@ void JsonRows::Decide() {
 
 void JsonRows::Keep(const json& row) {
   const auto found = row.find(step_name_);
-  const auto step = found == row.end() ? std::nullopt : WholeOf(*found);
+  const auto step = found == row.end() ? std::nullopt : StepValueOf(*found);
   if (!step || *step < 0) {
     ++without_step_;
     if (!run_.series.empty() || keys_.size() > kFirstRows) return;

@@ -18,7 +18,8 @@ constexpr std::string_view kStepNames[] = {
     "training_step",  "train_step",
     "num_updates",    "total_updates",
     "optimizer_step", "training/global_step",
-    "current_steps",  "_step"};
+    "current_steps",  "global_step/max_steps",
+    "_step"};
 
 constexpr std::string_view kPhaseNames[] = {"phase", "split", "type",
                                             "mode",  "stage", "set"};
