@@ -78,8 +78,8 @@ class Recorder:
         self._trained = [p for o in self._optimizers for g in o.param_groups for p in g["params"]]
         self._parameters = dict(modules.named_parameters(model))
         self._names = {id(parameter): key for key, parameter in self._parameters.items()}
+        flat = any(map(modules.is_flat, self._parameters.values()))
         if gradients is None:
-            flat = any(map(modules.is_flat, self._parameters.values()))
             gradients = "sharded" if flat else "replicated"
         self._own = self._own_names(gradients, list(self._parameters))
         self._layout = shards.Layout(
@@ -87,7 +87,8 @@ class Recorder:
             data_ranks=data_ranks, stage=stage)
         self._eager = eager
         size = sum(p.numel() for p in self._parameters.values())
-        self._weights = size <= MOST_DIGESTED if weights is None else weights
+        # Digests of flat parts are equal to no other layout's.
+        self._weights = size <= MOST_DIGESTED and not flat if weights is None else weights
         self._chosen = {key: value if isinstance(value, range) else frozenset(value) for key, value in
                         (("dump", dump), ("statistics", statistics), ("digests", digests))}
         self._step = first_step

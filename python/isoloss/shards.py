@@ -24,8 +24,12 @@ def local(x):
 
 
 def full(x):
-    """The whole tensor: of a DTensor, a collective of its mesh."""
-    return x.detach().full_tensor() if is_sharded(x) else x
+    """The whole tensor: of a DTensor, a collective of its mesh, in which FP32
+    carries narrower types. Gloo knows none of them, and sums are rounded once."""
+    if not is_sharded(x):
+        return x
+    narrow = x.dtype.is_floating_point and x.dtype.itemsize < 4
+    return (x.detach().float() if narrow else x.detach()).full_tensor().to(x.dtype)
 
 
 def has_open_sums(x):

@@ -148,8 +148,10 @@ class _Uses:
         waiting.append(product)
         if len(waiting) == 1:
             node = weight.view_as(weight).grad_fn.next_functions[0][0]
-            self._handles.append(node.register_prehook(
-                lambda gradients: self._show(id(weight), gradients[0])))
+            handle = node.register_prehook(
+                lambda gradients: self._show(id(weight), gradients[0]))
+            # Without its node, a hook is lost.
+            self._handles.append((handle, node))
 
     def _show(self, key, gradient):
         products = self._open.pop(key, [])
@@ -158,7 +160,7 @@ class _Uses:
             products[0].show_grad_weight(gradient)
 
     def remove(self):
-        for handle in self._handles:
+        for handle, _ in self._handles:
             handle.remove()
 
 

@@ -119,6 +119,8 @@ def train(rank, layout, folder, port, options):
     losses = []
     settings = {"dump": dump, "digests": dump, "statistics": dump, "eager": "eager" in options,
                 "parameters": "norms" in options}
+    called = torch.compile(model) if {"whole", "unseen"} & set(options) else model
+    model = called if "whole" in options else model
     with isoloss.record(model, optimizer, folder / "run.h5", steps=STEPS, **settings) as recorder:
         for step in range(1, STEPS + 1):
             optimizer.zero_grad()
@@ -126,7 +128,7 @@ def train(rank, layout, folder, port, options):
             total = 0.0
             for part in rows:
                 tokens = part.tensor_split(data)[own]
-                logits = model(tokens[:, :-1])
+                logits = called(tokens[:, :-1])
                 loss = functional.cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten())
                 (loss / micro).backward()
                 total += float(loss.detach()) / micro
