@@ -63,7 +63,7 @@ class States {
 
   void Add(std::string_view kind, const std::string& module,
            const TensorDifference& tensor, bool began_anew) {
-    Found& found = found_[std::string(kind)];
+    Found& found = found_[kind];
     ++found.count;
     found.anew += began_anew ? 1 : 0;
     if (found.count > 1) return;
@@ -77,7 +77,7 @@ class States {
           kScaleHistory, kSetting}) {
       const auto found = found_.find(kind);
       if (found == found_.end()) continue;
-      causes.push_back({std::string(kind), TextOf(kind, found->second)});
+      causes.push_back({kind, TextOf(kind, found->second)});
     }
     return causes;
   }
@@ -105,7 +105,7 @@ class States {
   }
 
   std::string name_;
-  std::map<std::string, Found, std::less<>> found_;
+  std::map<std::string_view, Found> found_;
 };
 
 void AddTensors(const Operation& first, const Operation& other,
@@ -185,49 +185,32 @@ static Cause CauseOfInput(const OperationDifference& difference) {
   const std::string& tensor = difference.tensor.name;
   const std::string_view state = KindOfState(*difference.first, tensor);
   if (!state.empty()) {
-    return {std::string(state),
+    return {state,
             fmt::format("{} of {} was another one before the step began.",
                         tensor, Printable(difference.module))};
   }
   if (tensor == "labels") {
-    return {std::string(kData), "The labels of the step are others."};
+    return {kData, "The labels of the step are others."};
   }
   if (difference.tensor.zeros == difference.tensor.elements &&
       difference.tensor.elements > 1) {
-    return {std::string(kRandomNumbers),
+    return {kRandomNumbers,
             fmt::format("All results before it are equal, and where {} "
                         "differs, it is zero in one of the runs: a dropout "
                         "drew other random numbers.",
                         tensor)};
   }
   if (difference.after.empty()) {
-    return {std::string(kUnrecorded),
+    return {kUnrecorded,
             "The first operation reads other values: the batch, or an "
             "operation before it that was not recorded."};
   }
-  return {std::string(kUnrecorded),
+  return {kUnrecorded,
           fmt::format("All results before it are equal. So the difference "
                       "arose after {}, in an operation that was not recorded: "
                       "attention, a norm, an activation, random numbers, or a "
                       "sum over ranks.",
                       difference.after)};
-}
-
-/// Names the reason why equal tensors became other codes or scales.
-static Cause CauseOfQuantization(const OperationDifference& difference) {
-  const bool scales = difference.tensor.name.ends_with("_scales");
-  if (!scales) {
-    const std::string name =
-        difference.tensor.name.substr(0, difference.tensor.name.rfind('_'));
-    if (!DifferenceOf(name + "_scales", *difference.first, *difference.other)) {
-      return {std::string(kHiddenState),
-              "Equal values and equal scales gave other codes: random bits of "
-              "a rounding, or another cast."};
-    }
-  }
-  return {std::string(kScaleHistory),
-          "Equal values got other scales: the history of largest values, or "
-          "the scale that is kept between steps, was another one."};
 }
 
 Cause CauseOf(const OperationDifference& difference,
@@ -236,19 +219,15 @@ Cause CauseOf(const OperationDifference& difference,
   using What = OperationDifference::What;
   switch (difference.what) {
     case What::kMissing:
-      return {std::string(kAlgorithm), "The runs computed other operations."};
+      return {kAlgorithm, "The runs computed other operations."};
     case What::kSetting:
-      return {
-          std::string(KindOfSetting(*difference.first, difference.tensor.name)),
-          fmt::format("{}: {}.", Printable(difference.module),
-                      difference.tensor.Text())};
+      return {KindOfSetting(*difference.first, difference.tensor.name),
+              fmt::format("{}: {}.", Printable(difference.module),
+                          difference.tensor.Text())};
     case What::kInput:
       return CauseOfInput(difference);
     case What::kResult:
       break;
-  }
-  if (!SourceOf(difference.part + "_").empty()) {
-    return CauseOfQuantization(difference);
   }
   return CauseOfResult(difference, files, recipe, executor);
 }

@@ -30,8 +30,8 @@ inline constexpr std::string_view kHiddenState = "hidden_state";
 inline constexpr std::string_view kUnknown = "unknown";
 
 struct Cause {
-  std::string kind;
-  std::string text;  ///< a whole sentence
+  std::string_view kind;  ///< one of the constants above
+  std::string text;       ///< a whole sentence
 };
 
 /// Both files are of one step and rank of two runs. In sentences, `names` are

@@ -22,7 +22,7 @@ namespace isoloss::certify {
 
 enum class Gate { kRepeat, kRestart };
 
-/// A run parts from the first one.
+/// Says where and why a run parts from the first one.
 struct Difference {
   size_t run = 0;  ///< its place in Certificate::runs
   int64_t rank = kAllRanks;

@@ -125,7 +125,7 @@ std::vector<SplitK> SplitsWithHalves(size_t depth) {
 
 std::string FixedOrderOf(const Product& product,
                          const std::vector<OutputPlace>& places) {
-  constexpr size_t kMostPlaces = 32;
+  constexpr size_t kMostPlaces = 96;
   constexpr double kMostMultiplyAdds = 0x1p29;
   std::vector<Factors> elements;
   for (size_t i = 0; i < std::min(kMostPlaces, places.size()); ++i) {

@@ -10,7 +10,7 @@
 
 namespace isoloss::certify {
 
-/// A row and a column of a product's output.
+/// Names an element of a product's output by row and column.
 using OutputPlace = std::pair<size_t, size_t>;
 
 /// Describes the order of sums that predicts all bits at these places: chains

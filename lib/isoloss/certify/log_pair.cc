@@ -229,15 +229,15 @@ std::vector<Cause> StepCauses(const RunLog& first, const RunLog& other,
   const auto batch = At(first.steps, first.steps.batch_digest, step);
   const auto other_batch = At(other.steps, other.steps.batch_digest, step);
   if (batch && other_batch && *batch != *other_batch) {
-    causes.push_back({std::string(kData),
-                      fmt::format("The batch of step {} of {} is another one.",
-                                  step, name)});
+    causes.push_back(
+        {kData, fmt::format("The batch of step {} of {} is another one.", step,
+                            name)});
   }
   const auto lr = At(first.steps, first.steps.lr, step);
   const auto other_lr = At(other.steps, other.steps.lr, step);
   if (lr && other_lr && !runlog::SameBits(*lr, *other_lr)) {
     causes.push_back(
-        {std::string(kSchedule),
+        {kSchedule,
          fmt::format("The learning rate of step {} is {} and, of {}, {}.", step,
                      *lr, name, *other_lr)});
   }

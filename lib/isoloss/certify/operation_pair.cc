@@ -155,7 +155,7 @@ std::vector<std::string> Chosen(const std::set<std::string>& names,
   return chosen;
 }
 
-/// Of an optimizer, or of a type that has no rule: a name tells a result.
+/// Tells results of an optimizer, or of a type without a rule, by their names.
 bool IsResult(const std::string& name) {
   return name.ends_with("_after") || name == "output" || name == "update";
 }

@@ -42,8 +42,8 @@ bool HasUpdates(const OperationFile& file) {
   });
 }
 
-/// Of two ranks, the one whose difference comes earlier tells more; so does a
-/// result.
+/// Prefers the rank whose difference comes earlier in the computation, and a
+/// result to an input.
 bool TellsMore(const OperationDifference& a, const OperationDifference& b) {
   using What = OperationDifference::What;
   const auto key = [](const OperationDifference& of) {

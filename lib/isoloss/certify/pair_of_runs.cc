@@ -54,10 +54,10 @@ void Add(const LogPair& pair, int64_t rank, Certificate& certificate) {
   }
 }
 
-/// Evidence of the last state: weights, all tensors, or updates.
+/// Looks for evidence of the last state: weights, all tensors, or updates.
 void CheckEnd(const LogPair& pair, const OperationAnswer& operations,
               const std::string& name, Certificate& certificate) {
-  // Of printed digits it is said that they are too little.
+  // CheckFiles says that printed digits are too little.
   if (certificate.runs.front().has_printed_log()) return;
   if (operations.last_update != pair.last_step) {
     AddOnce(
@@ -97,6 +97,9 @@ std::optional<Difference> CompareAllLogs(const PairQuestion& question,
       earliest = {.run = question.other, .rank = rank, .where = *pair.first};
       earliest->causes =
           StepCauses(a, b, pair.first->step, certificate.names[question.other]);
+      if (pair.first->step == 0) {
+        earliest->causes = {{kWeights, "The runs begin with other weights."}};
+      }
     }
     pairs.push_back(std::move(pair));
   }
@@ -143,7 +146,7 @@ void Join(OperationAnswer answer, const PairQuestion& question,
              .in_log = in_log};
   }
   const bool is_data =
-      std::ranges::count(found->causes, std::string(kData), &Cause::kind) > 0;
+      std::ranges::count(found->causes, kData, &Cause::kind) > 0;
   found->operation = std::move(answer.first);
   // Other data are the reason of everything else in the step.
   if (is_data) return;
@@ -177,7 +180,7 @@ void FinishCauses(bool is_at_restart, Difference& found) {
   const int64_t step = found.where.step;
   if (found.causes.empty()) {
     found.causes.push_back(
-        {std::string(kUnknown),
+        {kUnknown,
          found.has_operations
              ? "All operations that were recorded of that step are equal, so "
                "nothing says why."

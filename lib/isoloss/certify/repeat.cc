@@ -39,7 +39,7 @@ bool HaveEqualLogs(const RecordedRun& a, const RecordedRun& b) {
   return !a.logs.empty();
 }
 
-/// Of runs that part from the first one, says which are equal to each other.
+/// Says which of the runs that part from the first one are equal to each other.
 void CompareOthers(Certificate& certificate) {
   const std::vector<Difference>& found = certificate.differences;
   for (size_t i = 0; i < found.size(); ++i) {

@@ -155,6 +155,10 @@ int64_t RestartBefore(const Certificate& certificate, int64_t step) {
 void CompareRestart(size_t part, std::optional<size_t> found,
                     Certificate& certificate) {
   const int64_t first = FirstOf(certificate.runs[part]);
+  // Operations of that step were compared with each other.
+  if (std::ranges::count(certificate.compared.operation_steps, first) > 0) {
+    return;
+  }
   std::vector<Cause> causes;
   for (const size_t before : {size_t{0}, part - 1}) {
     if (!causes.empty()) break;
@@ -185,12 +189,11 @@ void JudgeWeights(Handover weights, size_t part, std::optional<size_t> found,
                   certificate.names[part]);
   if (found) {
     std::vector<Cause>& causes = certificate.differences[*found].causes;
-    const auto known =
-        std::ranges::find(causes, std::string(kWeights), &Cause::kind);
+    const auto known = std::ranges::find(causes, kWeights, &Cause::kind);
     const std::string more =
         known == causes.end() ? "" : " " + std::move(known->text);
     if (known != causes.end()) causes.erase(known);
-    causes.insert(causes.begin(), {std::string(kWeights), text + more});
+    causes.insert(causes.begin(), {kWeights, text + more});
   } else {
     certificate.lacking.push_back(
         text +

@@ -14,15 +14,13 @@ namespace isoloss::certify {
 namespace {
 
 bool Has(const Difference& difference, std::string_view kind) {
-  return std::ranges::count(difference.causes, std::string(kind),
-                            &Cause::kind) > 0;
+  return std::ranges::count(difference.causes, kind, &Cause::kind) > 0;
 }
 
 void Put(std::string_view kind, std::string text, Difference& difference) {
-  const auto found =
-      std::ranges::find(difference.causes, std::string(kind), &Cause::kind);
+  const auto found = std::ranges::find(difference.causes, kind, &Cause::kind);
   if (found == difference.causes.end()) {
-    difference.causes.push_back({std::string(kind), std::move(text)});
+    difference.causes.push_back({kind, std::move(text)});
   } else {
     found->text = std::move(text);
   }
@@ -129,7 +127,7 @@ std::string EqualAt(const RestartCase& given) {
 Cause GuessOfUpdate(const RestartCase& given) {
   const bool knows_rate =
       At(given.whole.steps, given.whole.steps.lr, given.restart).has_value();
-  return {std::string(knows_rate ? kMoments : kHiddenState),
+  return {knows_rate ? kMoments : kHiddenState,
           fmt::format(
               "{} of step {} {} equal, but its update was another one: "
               "moments{} step counter{} of the optimizer were lost.",
@@ -146,7 +144,7 @@ Cause Guess(const RestartCase& given, const LogDifference& where) {
     return GuessOfUpdate(given);
   }
   if (where.step > given.restart) {
-    return {std::string(kUnknown),
+    return {kUnknown,
             fmt::format("Steps {} to {} after the restart are equal, so no "
                         "state that each step uses was lost. If two whole runs "
                         "part as well (isoloss certify repeat), it is no "
@@ -156,7 +154,7 @@ Cause Guess(const RestartCase& given, const LogDifference& where) {
   const char* const lost =
       "scales or their history, random numbers (dropout), biases of routers";
   if (where.quantity == "grad_norm") {
-    return {std::string(kHiddenState),
+    return {kHiddenState,
             fmt::format("The loss of step {} is equal and its gradient is not: "
                         "a loss scale, random numbers or gradients that are "
                         "kept between steps were lost.",
@@ -165,24 +163,24 @@ Cause Guess(const RestartCase& given, const LogDifference& where) {
   const bool routes = IsOfRouting(given, where);
   if (!where.after.empty()) {
     return {
-        std::string(routes ? kRouterBias : kHiddenState),
+        routes ? kRouterBias : kHiddenState,
         fmt::format("{} is equal and {} is not: {} that is used between "
                     "them was lost.",
                     Printable(where.after), Printable(where.name),
                     routes ? "the bias of a router, or other state" : "state")};
   }
   if (given.has_equal_weights && routes) {
-    return {std::string(kHiddenState),
+    return {kHiddenState,
             "Weights are equal and tokens chose other experts: biases of "
             "routers or random numbers (dropout) were lost."};
   }
   if (given.has_equal_weights) {
-    return {std::string(kHiddenState),
+    return {kHiddenState,
             fmt::format("The weights are equal and the first forward pass is "
                         "not. Lost was state beside the weights: {}.",
                         lost)};
   }
-  return {std::string(kUnknown),
+  return {kUnknown,
           fmt::format("The first forward pass after the restart is another "
                       "one. Lost were weights, or state beside them: {}.",
                       lost)};
@@ -194,7 +192,7 @@ void AddRestartCauses(const RestartCase& given, Difference& difference) {
   const LogDifference& where = difference.where;
   if (given.restart == 0) {
     difference.causes.push_back(
-        {std::string(kUnknown),
+        {kUnknown,
          given.has_unknown_restart
              ? "The log does not say after which step the run was resumed, so "
                "nothing says what was lost."

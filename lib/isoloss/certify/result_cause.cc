@@ -71,7 +71,10 @@ Judged Judge(const OperationFile& file, const Operation& operation,
   Judged judged;
   for (const Finding& finding : findings) {
     if (finding.operation != 0) continue;
-    if (operation.is_linear() && finding.part != part) continue;
+    // Codes and scales of an operand are two findings.
+    const bool is_part =
+        finding.part == part || finding.part.starts_with(part + " ");
+    if (operation.is_linear() && !is_part) continue;
     judged.other += finding.comparison.other();
     if (!finding.sums.empty()) judged.sums = finding.sums;
     if (!finding.is_right() && judged.sentences.empty()) {
@@ -81,17 +84,26 @@ Judged Judge(const OperationFile& file, const Operation& operation,
   return judged;
 }
 
-/// Returns places at which both outputs differ.
-std::vector<OutputPlace> DifferentPlaces(const Floats& first,
-                                         const Floats& other) {
+/// Returns places at which both outputs differ, and some more. Returns none if
+/// few differ: some 500 orders are tried, and each gives one of two neighbours
+/// by chance in half of the cases. So 20 elements agree once in 2000 times.
+std::vector<OutputPlace> TellingPlaces(const Floats& first,
+                                       const Floats& other) {
+  constexpr size_t kLeast = 20;
   constexpr size_t kMost = 32;
   std::vector<OutputPlace> places;
+  const size_t count = first.values.size();
   const size_t columns = first.extent.empty() ? 1 : first.extent.back();
-  for (size_t i = 0; i < first.values.size() && places.size() < kMost; ++i) {
+  for (size_t i = 0; i < count && places.size() < kMost; ++i) {
     if (std::bit_cast<uint32_t>(first.values[i]) !=
         std::bit_cast<uint32_t>(other.values[i])) {
       places.emplace_back(i / columns, i % columns);
     }
+  }
+  if (places.size() < kLeast) return {};
+  // An odd stride meets all columns of a power of two.
+  for (size_t i = 0; i < count; i += (count / kMost) | 1) {
+    places.emplace_back(i / columns, i % columns);
   }
   return places;
 }
@@ -129,22 +141,22 @@ bool IsSplit(const std::string& order) {
 Cause OrderCause(const OperationFiles& files, const std::string orders[2]) {
   if (!orders[0].empty() && !orders[1].empty()) {
     const bool is_split = IsSplit(orders[0]) || IsSplit(orders[1]);
-    return {std::string(is_split ? kSplitOfK : kOrderOfSums),
+    return {is_split ? kSplitOfK : kOrderOfSums,
             fmt::format("{} has the bits of {}; {} those of {}.",
                         files.names[0], orders[0], files.names[1], orders[1])};
   }
   const std::string begin =
-      "Both results are FP32 sums of equal products, in two orders.";
+      "Both results are FP32 sums of equal products, in two orders";
   for (const int known : {0, 1}) {
     if (orders[known].empty()) continue;
-    return {std::string(kOrderOfSums),
-            fmt::format("{} {} has the bits of {}; {} has those of no fixed "
+    return {kOrderOfSums,
+            fmt::format("{}: {} has the bits of {}; {} has those of no fixed "
                         "order that is known: atomics, threads or another "
                         "kernel.",
                         begin, files.names[known], orders[known],
                         files.names[1 - known])};
   }
-  return {std::string(kOrderOfSums),
+  return {kOrderOfSums,
           begin +
               " Neither is a fixed order that is known: atomics, threads "
               "or another kernel."};
@@ -160,24 +172,27 @@ Cause AdderCause(const OperationFiles& files, const Judged judged[2]) {
                                       : judged[which].sums;
   };
   const bool is_split = adder(0) == adder(1);
-  return {std::string(is_split ? kSplitOfK : kAlgorithm),
+  return {is_split ? kSplitOfK : kAlgorithm,
           fmt::format("{} has the bits of {}; {} those of {}.", files.names[0],
                       text(0), files.names[1], text(1))};
 }
 
-Cause WrongCause(const OperationFiles& files, const Judged judged[2]) {
+Cause WrongCause(const OperationFiles& files, bool of_operand,
+                 const Judged judged[2]) {
   if (judged[0].other > 0 && judged[1].other > 0) {
-    return {std::string(kUnknown),
+    return {kUnknown,
             "No order of summation explains the result of either run. If "
             "operands were quantised, name the recipe with --recipe."};
   }
   const int wrong = judged[0].other > 0 ? 0 : 1;
   // Only the two runs are asked about here, and no step before.
   const std::string& all = judged[wrong].sentences;
-  return {std::string(kWrongResult),
-          fmt::format("The result of {} is right. In that of {}, no order of "
-                      "summation explains {} element{}. {}",
+  return {kWrongResult,
+          fmt::format("The result of {} is right. In that of {}, {} "
+                      "{} element{}. {}",
                       files.names[1 - wrong], files.names[wrong],
+                      of_operand ? "the recipe does not explain"
+                                 : "no order of summation explains",
                       judged[wrong].other, judged[wrong].other == 1 ? "" : "s",
                       all.substr(0, all.find(" No file of the step before")))};
 }
@@ -186,16 +201,16 @@ Cause WrongCause(const OperationFiles& files, const Judged judged[2]) {
 Cause RightCause(const OperationDifference& difference) {
   const std::string& type = difference.type;
   if (difference.part == "choice") {
-    return {std::string(kAlgorithm),
+    return {kAlgorithm,
             "Equal scores and biases gave other experts: equal scores were put "
             "in another order, or the choice has another algorithm."};
   }
   if (type == "combine" || type == "loss" || type == "router") {
-    return {std::string(kOrderOfSums),
+    return {kOrderOfSums,
             "Both results are right, but were added or rounded in another "
             "order: atomics, threads or another kernel."};
   }
-  return {std::string(kAlgorithm),
+  return {kAlgorithm,
           "Both results are right, but were rounded otherwise: another kernel, "
           "such as a fused one."};
 }
@@ -207,6 +222,29 @@ bool IsJudged(const std::string& type) {
   return std::ranges::find(kTypes, type) != std::end(kTypes);
 }
 
+/// Returns whether a name is of codes or scales of an operand.
+bool IsOfOperand(const std::string& tensor) {
+  return tensor.starts_with("fprop_") || tensor.starts_with("dgrad_") ||
+         tensor.starts_with("wgrad_");
+}
+
+/// Names the reason why equal tensors became other codes or scales.
+Cause CauseOfQuantization(const OperationDifference& difference) {
+  const bool scales = difference.tensor.name.ends_with("_scales");
+  if (!scales) {
+    const std::string name =
+        difference.tensor.name.substr(0, difference.tensor.name.rfind('_'));
+    if (!DifferenceOf(name + "_scales", *difference.first, *difference.other)) {
+      return {kHiddenState,
+              "Equal values and equal scales gave other codes: random bits of "
+              "a rounding, or another cast."};
+    }
+  }
+  return {kScaleHistory,
+          "Equal values got other scales: the history of largest values, or "
+          "the scale that is kept between steps, was another one."};
+}
+
 Cause JudgedCause(const OperationDifference& difference,
                   const OperationFiles& files, const std::string& name,
                   Executor& executor) {
@@ -216,14 +254,18 @@ Cause JudgedCause(const OperationDifference& difference,
   const Judged judged[2] = {
       Judge(files.first, first, difference.part, recipe, executor),
       Judge(files.other, other, difference.part, recipe, executor)};
+  const bool of_operand = IsOfOperand(difference.tensor.name);
+  const bool both_wrong = judged[0].other > 0 && judged[1].other > 0;
+  if (of_operand && both_wrong) return CauseOfQuantization(difference);
   if (judged[0].other > 0 || judged[1].other > 0) {
-    return WrongCause(files, judged);
+    return WrongCause(files, of_operand, judged);
   }
   if (!first.is_linear()) return RightCause(difference);
+  if (of_operand) return CauseOfQuantization(difference);
   if (judged[0].sums != judged[1].sums) return AdderCause(files, judged);
   const std::string& tensor = difference.tensor.name;
   const std::vector<OutputPlace> places =
-      DifferentPlaces(*first.Find(tensor), *other.Find(tensor));
+      TellingPlaces(*first.Find(tensor), *other.Find(tensor));
   const std::string orders[2] = {
       OrderOf(files.first, first, difference.part, places, recipe),
       OrderOf(files.other, other, difference.part, places, recipe)};
@@ -236,17 +278,20 @@ Cause CauseOfResult(const OperationDifference& difference,
                     const OperationFiles& files, const std::string& recipe,
                     Executor& executor) {
   if (difference.tensor.place.empty()) {
-    return {std::string(kAlgorithm), "The results have other extents."};
+    return {kAlgorithm, "The results have other extents."};
   }
   if (!IsJudged(difference.type)) {
-    return {std::string(kUnknown),
+    return {kUnknown,
             "No check knows this type of operation, so nothing says why."};
   }
   try {
     return JudgedCause(difference, files, recipe, executor);
   } catch (const Error& error) {
-    return {std::string(kUnknown),
-            fmt::format("It could not be judged: {}", error.what())};
+    // A recipe that looks back to earlier steps is not judged.
+    if (IsOfOperand(difference.tensor.name)) {
+      return CauseOfQuantization(difference);
+    }
+    return {kUnknown, fmt::format("It could not be judged: {}", error.what())};
   }
 }
 

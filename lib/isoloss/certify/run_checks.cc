@@ -43,7 +43,7 @@ void CheckCopies(size_t place, Certificate& certificate) {
       if (partner == other.logs.end()) continue;
       const compare::Run& copy = partner->second;
       const compare::Sameness sameness = compare::SamenessOf(run, copy);
-      // What a program prints may be all the same in two runs.
+      // A program may print the same in two runs.
       if (other.has_printed_log() && sameness == compare::Sameness::kBytes) {
         certificate.lacking.push_back(
             fmt::format("{} and {} have the same bytes: if one is a copy, "
