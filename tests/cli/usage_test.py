@@ -10,7 +10,7 @@ from terminal import on_terminal
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 
-COMMANDS = ("verify", "gate", "compare", "check-tensors", "certify", "golden", "init", "run", "submit", "watch", "show",
+COMMANDS = ("verify", "gate", "compare", "check-tensors", "certify", "layouts", "golden", "init", "run", "submit", "watch", "show",
             "report", "import", "study", "lab")
 
 # Types of values that a shell can complete, or that are free text.

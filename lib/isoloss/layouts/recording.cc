@@ -34,15 +34,12 @@ std::string RunOf(const fs::path& path) {
 
 std::vector<fs::path> FilesIn(const fs::path& folder, const std::string& run) {
   std::vector<fs::path> found;
-  std::vector<fs::path> mappings;
   std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end;
        it.increment(error)) {
     const std::string of = RunOf(it->path());
     if (!of.empty() && (run.empty() || of == run)) found.push_back(it->path());
-    if (it->path().extension() == ".toml") mappings.push_back(it->path());
   }
-  if (found.empty() && run.empty()) found = mappings;
   std::ranges::sort(found);
   return found;
 }

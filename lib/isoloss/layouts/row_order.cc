@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "isoloss/base/digest.h"
+#include "isoloss/layouts/difference.h"
 
 namespace isoloss::layouts {
 namespace {
@@ -82,6 +83,26 @@ RowOrder OrderOf(std::vector<size_t> places) {
   }
   order.b_of_a = std::move(places);
   return order;
+}
+
+/// After updates rows are near each other, and not equal. Rows of other tokens
+/// are further off than a quarter of their length.
+std::optional<RowOrder> OrderOfNearRows(const Batch& a, const Batch& b,
+                                        const OperationKey& first) {
+  constexpr double kNear = 0.25;
+  const auto rows_a = a.Rows(first, "x");
+  const auto rows_b = b.Rows(first, "x");
+  if (!rows_a || !rows_b || rows_a->values.rows() != rows_b->values.rows() ||
+      rows_a->values.cols() != rows_b->values.cols()) {
+    return std::nullopt;
+  }
+  std::vector<size_t> places(rows_a->values.rows());
+  std::iota(places.begin(), places.end(), size_t{0});
+  if (Differ(rows_a->view(), rows_b->view()).largest_row >= kNear) {
+    places = NearestRows(rows_a->view(), rows_b->view(), kNear);
+    if (std::ranges::find(places, kNoRow) != places.end()) return std::nullopt;
+  }
+  return OrderOf(std::move(places));
 }
 
 }  // namespace
@@ -159,6 +180,9 @@ RowOrder OrderOfTokens(const Batch& a, const Batch& b) {
       }
       return order;
     }
+  }
+  if (first != a.order().end()) {
+    if (auto order = OrderOfNearRows(a, b, *first)) return *order;
   }
   std::vector<size_t> places(tokens);
   std::iota(places.begin(), places.end(), size_t{0});

@@ -14,7 +14,7 @@ namespace isoloss::layouts {
 namespace {
 
 std::string TensorLine(const TensorResult& tensor) {
-  return fmt::format("  {:<44} {:>10} {:>10} {:>9.2g}  {}\n", tensor.tensor,
+  return fmt::format("  {:<28} {:>10} {:>10} {:>9.2g}  {}\n", tensor.tensor,
                      tensor.elements, tensor.different, tensor.relative,
                      StatusName(tensor.status));
 }
@@ -44,7 +44,7 @@ std::string TableOf(const LayoutsComparison& comparison, bool all,
     text += "    " + document::Wrap(Printable(sentences), 4, 4, style) + "\n";
   }
   if (text.empty()) return "";
-  return fmt::format("{:<46} {:>10} {:>10} {:>9}\n", "tensor", "elements",
+  return fmt::format("{:<30} {:>10} {:>10} {:>9}\n", "tensor", "elements",
                      "different", "|B-A|/|A|") +
          text;
 }
@@ -54,7 +54,7 @@ std::string TableOf(const LayoutsComparison& comparison, bool all,
 std::string ChartOf(const LayoutsComparison& comparison,
                     const document::TextStyle& style) {
   document::Chart chart = {
-      .title = "log10 |B-A|/|A|, tensors in the order of computation",
+      .title = "log10 of |B-A|/|A|, tensors in the order of computation",
       .step = {},
       .curves = {{.y = {}, .dotted = false, .name = "difference"},
                  {.y = {}, .dotted = true, .name = "explained up to"}},
@@ -78,7 +78,10 @@ std::string ChartOf(const LayoutsComparison& comparison,
   if (place < kFewest) return "";
   std::string text;
   for (const std::string& line : DrawChart(chart, style)) text += line + "\n";
-  return text;
+  return text.empty() ? ""
+                      : fmt::format("{}: {}\n", chart.title,
+                                    document::LegendOf(chart, style)) +
+                            text;
 }
 
 std::string SummaryOf(const LayoutsComparison& comparison) {
