@@ -56,10 +56,11 @@ void AddValues(const Series& series, std::vector<std::string>& findings) {
         series.step[static_cast<size_t>(bad - series.value.begin())]));
   }
   if (series.averaging != Averaging::kInstant) {
-    findings.push_back(
-        fmt::format("{}: each value is a {}, which has less noise than the "
-                    "value of a step. Do not pair the two kinds.",
-                    series.name, AveragingText(series.averaging)));
+    findings.push_back(fmt::format(
+        "{}: each value is {}{}, which has less noise than the "
+        "value of a step. Do not pair the two kinds.",
+        series.name, series.averaging == Averaging::kSmoothed ? "" : "a ",
+        AveragingText(series.averaging)));
   }
   if (LooksSmoothed(series)) {
     findings.push_back(fmt::format(
