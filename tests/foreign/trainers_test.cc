@@ -85,6 +85,8 @@ TEST(HuggingFaceStdout, CountsLinesWhereNothingTellsTheStep) {
   EXPECT_EQ(run.step_unit, "log line");
   EXPECT_THAT(run.notes, Contains(HasSubstr("The lines have no step")));
 
+  EXPECT_THROW(ParseLog(lines + lines), Error);
+
   // A buffered stream shows the bar of a later step, so it is not believed.
   run = Only("| 10/100 [00:01<00:02]\n| 40/100 [00:01<00:02]\n" + lines);
   EXPECT_EQ(run.step_unit, "log line");
@@ -138,6 +140,7 @@ TEST(Olmo, HasBlocksBehindPrefixes) {
 
 TEST(MaxText, TellsStepsOfEvaluationsApart) {
   const ForeignRun run = Only(
+      "Config param steps: 3\n"
       "completed step: 0, seconds: 1.2, total_weights: 8, loss: 5.000, "
       "lm_loss: 4.990\n"
       "Completed eval step: 7, seconds: 0.1, running loss=4.9\n"
@@ -147,6 +150,7 @@ TEST(MaxText, TellsStepsOfEvaluationsApart) {
   EXPECT_THAT(Of(run, "loss").step, ElementsAre(1, 2));
   EXPECT_THAT(Of(run, "validation loss").value, ElementsAre(4.8));
   EXPECT_EQ(run.Find("validation running loss"), nullptr);
+  EXPECT_EQ(run.steps_planned, 3);
 }
 
 TEST(Fields, TakeTheFieldThatRises) {

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "isoloss/base/error.h"
 #include "isoloss/foreign/format.h"
 #include "isoloss/foreign/hugging_face.h"
 #include "isoloss/foreign/line_rows.h"
@@ -56,7 +57,8 @@ struct PrintedRow {
   std::string epoch_text;
   double epoch_value = 0;
   bool trains = false;  ///< has a loss of training
-  /// The first number that each bar showed after the line, by the bar's total.
+  /// Each bar showed this number first after the line. The bar's total is the
+  /// key.
   std::map<int64_t, int64_t> bars;
 };
 
@@ -86,6 +88,7 @@ class HuggingFaceReader : public LineReader {
   std::vector<int64_t> ToldSteps() const;
   std::vector<int64_t> BarSteps() const;
   std::vector<int64_t> EpochSteps() const;
+  std::vector<int64_t> CountLines();
   bool AreRegular(const std::vector<int64_t>& steps, int64_t total) const;
   bool FitsEpochs(const std::vector<int64_t>& steps, double slope) const;
 
@@ -264,6 +267,32 @@ std::vector<int64_t> HuggingFaceReader::EpochSteps() const {
   return found;
 }
 
+/// Counts rows of training. An evaluation has seen those before it.
+std::vector<int64_t> HuggingFaceReader::CountLines() {
+  std::vector<int64_t> steps;
+  int64_t line = 0;
+  double epoch = 0;
+  for (const PrintedRow& row : rows_) {
+    if (row.trains) ++line;
+    steps.push_back(line);
+    // The epoch may be rounded.
+    if (row.epoch_value < epoch - 0.01) {
+      ThrowError(ErrorKind::kFormat,
+                 "the epoch falls from {} to {}, so the lines are of several "
+                 "starts, and neither they nor a progress bar tell their "
+                 "steps. Give trainer_state.json of the last checkpoint.",
+                 epoch, row.epoch_value);
+    }
+    epoch = row.epoch_value;
+  }
+  run().step_unit = "log line";
+  run().notes.emplace_back(
+      "The lines have no step, and no progress bar tells it, so they are "
+      "counted: they are updates only if the trainer prints each. "
+      "trainer_state.json has the steps.");
+  return steps;
+}
+
 void HuggingFaceReader::Finish() {
   if (rows_.empty()) return;
   std::vector<int64_t> steps = ToldSteps();
@@ -276,17 +305,7 @@ void HuggingFaceReader::Finish() {
     }
   }
   if (steps.empty()) steps = EpochSteps();
-  if (steps.empty()) {
-    run().step_unit = "log line";
-    run().notes.emplace_back(
-        "The lines have no step, and no progress bar tells it, so they are "
-        "counted: they are updates only if the trainer prints each. "
-        "trainer_state.json has the steps.");
-    int64_t line = 0;
-    for (const PrintedRow& row : rows_) {
-      steps.push_back(row.trains || line == 0 ? ++line : line);
-    }
-  }
+  if (steps.empty()) steps = CountLines();
   SetSteps(steps, run());
   if (const Series* loss = run().Find("loss");
       loss != nullptr && SpacingOf(loss->step).stride > 1) {

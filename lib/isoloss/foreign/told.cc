@@ -27,6 +27,7 @@ constexpr Named<std::string_view> kFactNames[] = {
     {"maxiters", kPlanned},
     {"trainiters", kPlanned},
     {"plannedsteps", kPlanned},
+    {"configparamsteps", kPlanned},  // of MaxText
     {"stepsperepoch", kPlannedOfEpoch},
     {"iterationsperepoch", kPlannedOfEpoch},
     {"itersperepoch", kPlannedOfEpoch},

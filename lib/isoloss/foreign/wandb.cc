@@ -38,6 +38,7 @@ constexpr uint64_t kItemNestedKey = 2;
 constexpr uint64_t kItemValue = 16;
 constexpr uint64_t kRunConfig = 4;
 constexpr uint64_t kRunStartingStep = 14;
+constexpr uint64_t kRunResumed = 18;
 constexpr uint64_t kConfigUpdate = 1;
 constexpr uint64_t kExitCode = 1;
 
@@ -61,6 +62,13 @@ Item ItemOf(std::string_view message) {
   }
   if (item.key.empty()) item.key = std::move(nested);
   return item;
+}
+
+/// Returns the value; discarded if it is no number or small object. A picture
+/// or a table may be large.
+nlohmann::json ValueOf(const Item& item) {
+  constexpr size_t kMostBytes = 4096;
+  return ParseJson(item.value.size() > kMostBytes ? "" : item.value);
 }
 
 /// Returns the number of a message's field; `unless` if it is left out.
@@ -91,6 +99,7 @@ class WandbFile {
   std::string note_;
   int64_t next_step_ = 0;
   int64_t row_count_ = 0;
+  bool resumed_ = false;
   bool ended_ = false;
   int32_t exit_code_ = 0;
 };
@@ -107,7 +116,7 @@ void WandbFile::TakeRow(std::string_view history) {
     }
     if (!fields.Is(kHistoryItem, WireType::kBytes)) continue;
     Item item = ItemOf(fields.bytes());
-    nlohmann::json value = ParseJson(item.value);
+    nlohmann::json value = ValueOf(item);
     if (!value.is_discarded()) row[std::move(item.key)] = std::move(value);
   }
   const auto told = row.find(kLogCalls);
@@ -116,8 +125,8 @@ void WandbFile::TakeRow(std::string_view history) {
   } else {
     step = *WholeOf(*told);
   }
-  // Counted calls of log leave no number out.
-  if (row_count_ > 0 && step > next_step_) rows_.CountsSteps();
+  // Counted calls of log begin with 0 and leave no number out.
+  if (step > next_step_ && (row_count_ > 0 || !resumed_)) rows_.CountsSteps();
   next_step_ = std::max(next_step_, step + 1);
   ++row_count_;
   rows_.Add(std::move(row));
@@ -130,7 +139,7 @@ void WandbFile::TakeConfig(std::string_view config) {
   while (fields.Next()) {
     if (!fields.Is(kConfigUpdate, WireType::kBytes)) continue;
     const Item item = ItemOf(fields.bytes());
-    const nlohmann::json value = ParseJson(item.value);
+    const nlohmann::json value = ValueOf(item);
     const auto add = [this](const std::string& key, const auto& number) {
       if (number.is_number() && settings_.size() < kMostSettings) {
         settings_[key] = number.template get<double>();
@@ -158,6 +167,7 @@ void WandbFile::TakeRecord(std::string_view record) {
     if (fields.number() != kRecordRun) continue;
     next_step_ =
         std::max(next_step_, WholeIn(part, kRunStartingStep, next_step_));
+    resumed_ |= WholeIn(part, kRunResumed, 0) != 0;
     ProtobufFields run(part);
     while (run.Next()) {
       if (run.Is(kRunConfig, WireType::kBytes)) TakeConfig(run.bytes());
