@@ -130,7 +130,7 @@ class Import(ProgramTest):
                 ("empty.log", "", "0 bytes hold no value"),
                 ("inference.json", '{"0": {"generated_text": "x"}}', "1 keys"),
                 ("pointer", "version https://git-lfs.github.com/spec/v1\n", "git lfs pull"),
-                ("stdout.txt", "{'loss': 8.3}\n", "hold no value"),
+                ("stdout.txt", "{'loss': 8.3}\n", "single quote"),
                 ("runs.csv", "Name,State,loss\nx,finished,2\n", "a run in each row")):
             with self.subTest(name=name):
                 path = self.folder / name
