@@ -70,6 +70,10 @@ class GradientNorms:
         self._norms = [next(norms) if known else 0.0 for known in is_read]
         self._first_norms = {} if self._is_told else self._norms_of_new()
 
+    def overflowed(self):
+        """Whether a gradient that was read is not finite."""
+        return self._norms is not None and not all(map(math.isfinite, self._norms))
+
     def _norms_of_new(self):
         """Two norms of each gradient that is the first of its parameter and not
         zero. Ranks where both are equal share it."""

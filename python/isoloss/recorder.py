@@ -104,6 +104,7 @@ class Recorder:
         self._places = passes.Places()
         self._journal = self._hooks = self._stance = self._last_time = None
         self._wrapped = []
+        self._is_trained = False  # once an optimizer was called
         self._loads_told = False
         self._clear()
 
@@ -145,6 +146,9 @@ class Recorder:
         When it returns, a kill of the process loses nothing of the step.
         """
         now = time.monotonic()
+        grad_norm = None if grad_norm is None else _number(grad_norm)
+        if self._lr is None:
+            self._skip(grad_norm)
         row = {"row": "step", "step": self._step, "loss": None if loss is None else _number(loss),
                "tokens": int(tokens),
                "lr": self._lr if lr is None else _number(lr),
@@ -152,7 +156,7 @@ class Recorder:
         if row["lr"] is None:
             raise RecorderError(f"step {self._step}: optimizer.step() was not called, and no lr was "
                                 "given. Call step() after the optimizer's.")
-        row["grad_norm"] = None if grad_norm is None else _number(grad_norm)
+        row["grad_norm"] = grad_norm
         row.update(self._norms.row(grad_norm is not None))
         row["batch"] = None if batch is None else tensors.batch_digest(
             batch, self._layout.data_rank)
@@ -400,6 +404,23 @@ class Recorder:
         for text in new:
             self._tell("unrecorded", text)
 
+    def _skip(self, grad_norm):
+        """Of a step whose optimizer was not called, as gradient scalers do if gradients
+        are not finite."""
+        self._norms.read()
+        if not (self._is_trained or self._norms.overflowed() or
+                grad_norm is not None and not math.isfinite(grad_norm)):
+            return
+        self._lr = _number(self._optimizers[0].param_groups[0]["lr"])
+        for optimizer in self._optimizers if self._captures() else ():
+            update = taps.Update(optimizer, self._names)
+            update.before()
+            self._keep_update(update, {"expected": "skipped"})
+
+    def _keep_update(self, update, expected):
+        self._operations += update.after(expected, self._places)
+        self._no_update.update(update.reasons)
+
     def _drop_flat(self):
         """Updates of what FSDP1 holds flat, which are none of whole parameters."""
         flat = {name for name, parameter in self._parameters.items() if modules.is_flat(parameter)}
@@ -464,9 +485,9 @@ class Recorder:
 
             arguments, options = _with_gradients(before, arguments, options)
             result = inner(*arguments, **options)
+            self._is_trained = True
             if update:
-                self._operations += update.after(self._expected.get("adamw", {}), self._places)
-                self._no_update.update(update.reasons)
+                self._keep_update(update, self._expected.get("adamw", {}))
             return result
 
         # A method with the marks of the old one, which schedulers expect.

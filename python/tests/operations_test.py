@@ -2,8 +2,10 @@
 
 import contextlib
 import io
+import math
 import os
 import pathlib
+import subprocess
 import sys
 import unittest
 import warnings
@@ -15,7 +17,7 @@ from torch.nn import functional
 
 import isoloss
 from operation_check import wrong_of
-from recorder_test import Case
+from recorder_test import BINARY, Case
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "examples"))
 import moe_mxfp8  # noqa: E402
@@ -271,6 +273,31 @@ class Operations(Case):
             model(torch.randn(5, 4)).sum().backward()
             with self.assertWarnsRegex(UserWarning, r"weight, bias\. optimizer\.step\(\) was not called"):
                 recorder.step(1.0, tokens=1, lr=0.1)
+
+    def test_an_update_that_a_scaler_skips_stays_where_it_was(self):
+        model = torch.nn.Linear(4, 4)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+        with isoloss.record(model, optimizer, self.path, dump=[2]) as recorder:
+            for scale in (1.0, math.inf):
+                optimizer.zero_grad()
+                model(torch.randn(5, 4)).mean().mul(scale).backward()
+                if math.isfinite(scale):
+                    optimizer.step()
+                recorder.step(1.0, tokens=1)
+        with h5py.File(self.path) as log:
+            self.assertEqual(list(log["steps/lr"]), [0.1, 0.1])
+            self.assertEqual(np.isnan(log["steps/grad_norm"]).tolist(), [False, True])
+        path = self.path.with_name("run.rank-0.operations-000002.h5")
+        with h5py.File(path) as file:
+            updates = [op for op in file["operations"].values() if op.attrs["type"] == "adamw"]
+            self.assertEqual([op.attrs["expected"] for op in updates], ["skipped"] * 2)
+            for op in updates:
+                self.assertEqual(op.attrs["step"], 1)
+                np.testing.assert_array_equal(op["parameter_after"], op["parameter_before"])
+        done = subprocess.run([BINARY, "check-tensors", path, "--recipe", "fp32"], check=False,
+                              capture_output=True, text=True)
+        # The products of infinite gradients are not finite, which is no pass.
+        self.assertIn(done.returncode, (0, 4), done.stdout)
 
     def test_weights_that_no_operation_reads_are_told(self):
         class Model(torch.nn.Module):

@@ -10,15 +10,17 @@ import warnings
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn
 from torch import multiprocessing, nn
 from torch.nn import functional
 
 import isoloss
 
-WIDTH, HIDDEN, VOCABULARY, SEQUENCES, LENGTH, STEPS = 16, 32, 24, 8, 6, 3
+WIDTH, HIDDEN, VOCABULARY, EXPERTS, SEQUENCES, LENGTH, STEPS = 16, 32, 24, 4, 8, 6, 3
 # Ranks along data, and along tensor parallelism.
 LAYOUTS = {"single": (1, 1), "fsdp": (2, 1), "ddp": (2, 1), "hsdp": (4, 1), "tp": (1, 2), "fsdp_tp": (2, 2),
-           "fsdp1": (2, 1), "fsdp_3": (3, 1), "dp_tp": (2, 2)}
+           "fsdp1": (2, 1), "ep": (2, 1), "fsdp_3": (3, 1), "dp_tp": (2, 2)}
+SHAPES = {"hsdp": ((2, 2), ("replicate", "shard")), "ep": ((2,), ("ep",))}
 
 
 class Block(nn.Module):
@@ -32,11 +34,62 @@ class Block(nn.Module):
         return x + self.down(functional.gelu(self.up(self.norm(x))))
 
 
-class Model(nn.Module):
+class Experts(nn.Module):
+    """Of which each rank may hold some."""
+
+    isoloss_type = "grouped_linear"
+
     def __init__(self):
         super().__init__()
+        self.weight = nn.Parameter(torch.randn(EXPERTS, WIDTH, WIDTH) / WIDTH ** 0.5)
+
+    def forward(self, x, ends):
+        weight = self.weight.to_local() if hasattr(self.weight, "to_local") else self.weight
+        rows = x.tensor_split(ends[:-1].tolist())
+        return torch.cat([part @ w.T for part, w in zip(rows, weight)])
+
+
+class MixedBlock(nn.Module):
+    """Each token goes to two experts. All ranks get all tokens, and each computes
+    for those of its experts."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate = nn.Linear(WIDTH, EXPERTS, bias=False)
+        self.experts = Experts()
+
+    def forward(self, x):
+        tokens = x.reshape(-1, WIDTH)
+        logits = self.gate(tokens)
+        scores = logits.softmax(-1)
+        weights, ids = scores.topk(2)
+        isoloss.observe("router", "layers.0.gate", logits=logits, scores=scores, expert_ids=ids,
+                        weights=weights, top_k=2, score_function="softmax", normalize=0, scale=1.0)
+        held = self.experts.weight
+        first, count, share = 0, EXPERTS, 1
+        if hasattr(held, "to_local"):
+            count, share = held.to_local().shape[0], held.device_mesh.size()
+            first = held.device_mesh.get_local_rank() * count
+            everything = dist.nn.functional.all_gather
+            tokens, weights = torch.cat(everything(tokens)), torch.cat(everything(weights))
+            others = [torch.empty_like(ids) for _ in range(share)]
+            dist.all_gather(others, ids)
+            ids = torch.cat(others)
+        places = [(ids == first + e).nonzero() for e in range(count)]
+        source, slot = torch.cat(places).unbind(1)
+        ends = torch.tensor([len(rows) for rows in places]).cumsum(0)
+        rows = self.experts(tokens[source], ends) * weights[source, slot].unsqueeze(1)
+        out = torch.zeros_like(tokens).index_add(0, source, rows)
+        if share > 1:
+            out = dist.nn.functional.all_reduce(out).tensor_split(share)[dist.get_rank()]
+        return x + out.reshape(x.shape)
+
+
+class Model(nn.Module):
+    def __init__(self, options):
+        super().__init__()
         self.embed = nn.Embedding(VOCABULARY, WIDTH)
-        self.layers = nn.ModuleList([Block(), Block()])
+        self.layers = nn.ModuleList([MixedBlock() if "mixed" in options else Block(), Block()])
         self.norm = nn.LayerNorm(WIDTH)
         self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
 
@@ -67,19 +120,37 @@ def tensor_parallel(model, mesh, options):
             "down": RowwiseParallel(output_layouts=Shard(1))})
 
 
+def checkpointed(layer, options):
+    from torch.distributed.algorithms._checkpoint import checkpoint_wrapper as wrappers
+    from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
+    if "reentrant" in options:
+        return wrappers.checkpoint_wrapper(layer, wrappers.CheckpointImpl.REENTRANT)
+    if "selective" not in options:
+        return wrappers.checkpoint_wrapper(layer)
+
+    def policy(_, operation, *arguments, **named):
+        saved = (torch.ops.aten.mm.default, torch.ops.aten.addmm.default, torch.ops.aten.clone.default)
+        return CheckpointPolicy.MUST_SAVE if operation in saved else CheckpointPolicy.PREFER_RECOMPUTE
+    return wrappers.checkpoint_wrapper(
+        layer, context_fn=lambda: create_selective_checkpoint_contexts(policy))
+
+
 def distribute(model, layout, options, mesh):
     data, tensor = LAYOUTS[layout]
     if tensor > 1:
         tensor_parallel(model, mesh["tp"], options)
     for at, layer in enumerate(model.layers):
-        if "checkpoint" in options:
-            from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
-            model.layers[at] = checkpoint_wrapper(layer)
+        if {"checkpoint", "reentrant", "selective"} & set(options):
+            model.layers[at] = checkpointed(layer, options)
         if "compile" in options:
             layer.compile()
     if "compile_linear" in options:
         model.layers[0].up.compile()
         model.head = torch.compile(model.head)
+    if layout == "ep":
+        from torch.distributed.tensor import Shard, distribute_tensor
+        experts = model.layers[0].experts
+        experts.weight = nn.Parameter(distribute_tensor(experts.weight.detach(), mesh, [Shard(0)]))
     if layout == "ddp":
         return nn.parallel.DistributedDataParallel(model)
     if layout == "fsdp1":
@@ -108,11 +179,12 @@ def train(rank, layout, folder, port, options):
         os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(world))
         dist.init_process_group("gloo", rank=rank, world_size=world)
         from torch.distributed.device_mesh import init_device_mesh
-        shape, names = ((2, 2), ("replicate", "shard")) if layout == "hsdp" else ((data, tensor), ("dp", "tp"))
+        shape, names = SHAPES.get(layout, ((data, tensor), ("dp", "tp")))
         mesh = init_device_mesh("cpu", shape, mesh_dim_names=names)
     torch.manual_seed(1)
-    model = distribute(Model(), layout, options, mesh)
+    model = distribute(Model(options), layout, options, mesh)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, foreach="foreach" in options)
+    scaler = torch.amp.GradScaler("cpu", enabled="scaler" in options)
     micro = 2 if "accumulate" in options else 1
     own = rank // tensor
     dump = [] if "plain" in options else [1, 2, 3]
@@ -128,14 +200,20 @@ def train(rank, layout, folder, port, options):
             total = 0.0
             for part in rows:
                 tokens = part.tensor_split(data)[own]
-                logits = called(tokens[:, :-1])
+                with torch.autocast("cpu", torch.bfloat16, enabled="autocast" in options):
+                    logits = called(tokens[:, :-1])
                 loss = functional.cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten())
-                (loss / micro).backward()
+                scaler.scale(loss / micro * (1e38 if "scaler" in options and step == 2 else 1)).backward()
                 total += float(loss.detach()) / micro
+            for parameter in model.parameters() if layout == "ep" else ():
+                if not hasattr(parameter, "to_local"):
+                    dist.all_reduce(parameter.grad)
+                (parameter.grad.to_local() if hasattr(parameter, "to_local") else parameter.grad).div_(world)
             told = {}
             if "clip" in options:
                 told["grad_norm"] = nn.utils.clip_grad_norm_(model.parameters(), 0.5)
-            optimizer.step()
+            scaler.step(optimizer)
+            scaler.update()
             losses.append(total)
             recorder.step(total, tokens=SEQUENCES * LENGTH // data, **told)
     torch.save({"losses": losses}, folder / f"rank-{rank}.pt")
