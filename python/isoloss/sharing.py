@@ -46,6 +46,7 @@ class Sharing:
     def __init__(self, headers):
         self.kind = headers[0]["gradients"]
         self.own = frozenset(headers[0].get("own", ()))
+        self._parameter_names = [header["parameter_names"] for header in headers]
         self._keys = [header.get("keys") or [] for header in headers]
         self._coordinates = [header.get("coordinate") or {} for header in headers]
         self.ranks = len(headers)
@@ -132,7 +133,8 @@ class Sharing:
             for place, key in enumerate(self._keys[group[0]]):
                 total = self._sum(key, {rank: norms.squares_of([rows[rank]["parameters"][place]])
                                         for rank in group},
-                                  f"step {step}: norm of the gradient of parameter {place}")
+                                  f"step {step}: norm of the gradient of parameter "
+                                  f"{self._parameter_names[group[0]][place]}")
                 found.append(math.nan if total < 0 else
                              math.sqrt(tensors.ratio(total, 1 << 298)))
         return found

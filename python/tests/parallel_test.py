@@ -84,7 +84,7 @@ class Parallel(unittest.TestCase):
             type(self).port += 1
             done = subprocess.run(
                 [sys.executable, "parallel_run.py", layout, folder, str(self.port), *options], cwd=HERE,
-                capture_output=True, text=True, check=False, timeout=300)
+                capture_output=True, text=True, check=False, timeout=900)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.done[key] = folder
         return self.done[key]

@@ -240,5 +240,109 @@ class Merge(Case):
             run_log.merge(rows)
 
 
+def rank_rows(rank, ranks, place, step, **header):
+    """Rows of a rank with one step, as a layout has it."""
+    return [{"row": "header", "rank": rank, "ranks": ranks, "name": "r", "seed": 0, "arm": "a",
+             "steps_planned": 1, "gradients": "replicated", "parameters": 3, "parameter_names": [],
+             "weights": 5, "coordinate": place, **header},
+            {"row": "step", "step": 1, "tokens": 4, "loss": 1.0, "lr": 1, "seconds": 1,
+             "grad_norm": None, "grad_squares": 7, "experts": {}, "tensors": {}, "parameters": None,
+             "batch": 3, **step}]
+
+
+class Meshes(unittest.TestCase):
+    """Ranks that hold parts, or have the same tokens."""
+
+    def of_groups(self, squares):
+        """Of two groups of two ranks, which have halves of all gradients each."""
+        return [rank_rows(rank, 4, {"replicate": rank // 2, "shard": rank % 2},
+                          {"squares": {"replicate shard*": squares[rank]}}) for rank in range(4)]
+
+    def test_parts_add_up_and_wholes_are_equal(self):
+        rows = self.of_groups((9 << 298, 16 << 298, 9 << 298, 16 << 298))
+        for order in (rows, rows[::-1]):
+            self.assertEqual(run_log.grad_norm(run_log.merge(order)[1]), 5.0)
+        # Groups that clip by norms of their own.
+        with self.assertRaisesRegex(run_log.LogError, r"step 1: norm of the gradients.* on mesh "
+                                    r"`replicate shard\*` is 5.0 on rank 0 and 4.2.* on rank 2"):
+            run_log.merge(self.of_groups((9 << 298, 16 << 298, 9 << 298, 9 << 298)))
+        # Three ranks share one whole.
+        three = [rank_rows(rank, 3, {"shard": rank}, {"squares": {"shard*": 3 << 298}})
+                 for rank in range(3)]
+        self.assertEqual(run_log.grad_norm(run_log.merge(three)[1]), 3.0)
+        three[1][1]["squares"]["shard*"] = -1
+        self.assertTrue(math.isnan(run_log.grad_norm(run_log.merge(three)[1])))
+
+    def test_each_parameter_has_the_norm_of_its_parts(self):
+        rows = [rank_rows(rank, 2, {"shard": rank},
+                          {"squares": {"shard*": 1, "": 2}, "parameters": [3.0 + rank, 2.0]},
+                          keys=["shard*", ""], parameter_names=["a", "b"]) for rank in range(2)]
+        self.assertEqual(run_log.merge(rows)[1]["parameters"], [5.0, 2.0])
+        rows[1][1]["parameters"][1] = 2.5
+        with self.assertRaisesRegex(run_log.LogError, "parameter b is 2.0 on rank 0 and 2.5 on rank 1"):
+            run_log.merge(rows)
+
+    def of_pairs(self, **changed):
+        """Of two pairs of ranks that share tokens; `changed` of rank 1."""
+        rows = [rank_rows(rank, 4, {}, {
+            "loss": [1.0, 3.0][rank // 2], "experts": {"r": [4, 4]}, "slots": [2], "dropped": [0],
+            "routed": 4, "tensors": {"t": {"of": "tokens", "digest": 10 + rank // 2}}},
+            data_rank=rank // 2, data_ranks=2) for rank in range(4)]
+        rows[1][1].update(changed)
+        return rows
+
+    def test_ranks_that_share_tokens_count_once(self):
+        merged = run_log.merge(self.of_pairs())[1]
+        self.assertEqual([merged[key] for key in ("tokens", "loss", "batch", "routed")], [8, 2.0, 6, 8])
+        self.assertEqual(merged["experts"], {"r": [8, 8]})
+        self.assertEqual(merged["tensors"]["t"]["digest"], 21)
+        for key, value in (("loss", 1.5), ("tokens", 5)):
+            with self.assertRaisesRegex(run_log.LogError, f"step 1: {key} of ranks that share tokens "):
+                run_log.merge(self.of_pairs(**{key: value}))
+        # One of them may have the tensors of both.
+        self.assertEqual(run_log.merge(self.of_pairs(tensors={}))[1]["tensors"], merged["tensors"])
+        lost = self.of_pairs(tensors={})
+        lost[0][1]["tensors"] = {}
+        with self.assertRaisesRegex(run_log.LogError, "t is of rank 2, but not of rank 0"):
+            run_log.merge(lost)
+        lost[0][0]["data_rank"] = lost[1][0]["data_rank"] = 1
+        with self.assertRaisesRegex(run_log.LogError, r"the parts \[1\] of the data, but there are 2"):
+            run_log.merge(lost)
+
+    def test_tokens_that_ranks_split_add_up(self):
+        rows = self.of_pairs()
+        for rank, counts in enumerate(([1, 3], [3, 1], [2, 2], [4, 0])):
+            rows[rank][1].update(experts={"r": counts}, routed=2)
+        notes = []
+        merged = run_log.merge(rows, notes)[1]
+        self.assertEqual((merged["experts"], merged["routed"], notes), ({"r": [10, 6]}, 8, []))
+        rows[3][1]["experts"] = {"r": [3, 0]}
+        run_log.merge(rows, notes)
+        self.assertIn("router r of all ranks add up to 15, but 8 tokens with 2 slots each have 16", notes[0])
+
+    def test_stages_have_parts_of_the_model(self):
+        rows = [rank_rows(rank, 2, {}, {
+            "loss": [None, 2.0][rank], "grad_squares": [9, 16][rank] << 298,
+            "tensors": {f"layer{rank}": {"of": "tokens", "digest": rank + 1}}},
+            data_rank=0, data_ranks=1, stage=rank, weights=5 + rank, parameters=2 + rank)
+            for rank in range(2)]
+        header, merged = run_log.merge(rows)[:2]
+        self.assertEqual((header["weights"], header["parameters"]), (11, 5))
+        self.assertEqual((merged["loss"], merged["tokens"], run_log.grad_norm(merged)), (2.0, 4, 5.0))
+        self.assertEqual(list(merged["tensors"]), ["layer0", "layer1"])
+        rows[1][1]["loss"] = None
+        with self.assertRaisesRegex(run_log.LogError, r"none of the ranks \[0, 1\] tells a loss"):
+            run_log.merge(rows)
+
+    def test_experts_of_ranks_are_one_tensor(self):
+        def entry(first):
+            return {"of": "experts", "first": first, "digest": 3 + first}
+        rows = [rank_rows(rank, 4, {}, {"tensors": {"e_weight": entry(rank % 2 * 4)}}) for rank in range(4)]
+        self.assertEqual(run_log.merge(rows)[1]["tensors"]["e_weight"]["digest"], 10)
+        rows[2][1]["tensors"]["e_weight"]["digest"] += 1
+        with self.assertRaisesRegex(run_log.LogError, "digest of e_weight is .*3 on rank 0 and .*4 on rank 2"):
+            run_log.merge(rows)
+
+
 if __name__ == "__main__":
     unittest.main()

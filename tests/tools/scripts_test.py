@@ -16,7 +16,8 @@ SCRIPTS = ("tools/demo", "tools/test", "tools/dev/bench", "tools/dev/browser",
            "tools/dev/compile_time", "tools/dev/coverage", "tools/dev/deb",
            "tools/dev/format", "tools/dev/fresh", "tools/dev/fuzz", "tools/dev/gpu",
            "tools/dev/install_packages", "tools/dev/neon",
-           "tools/dev/recipes", "tools/dev/sanitize", "tools/dev/slurm", "tools/dev/tidy")
+           "tools/dev/recipes", "tools/dev/sanitize", "tools/dev/slurm", "tools/dev/tidy",
+           "tools/dev/torch2")
 # What could install, build, change or take long. An answer is what dpkg is asked for.
 RECORDED = ("apt-get", "clang++-14", "clang-format-14", "clang-tidy-14", "cmake", "ctest",
             "debootstrap", "dpkg", "dpkg-query", "ninja", "npm", "sudo", "unshare")
@@ -101,7 +102,7 @@ class Scripts(CopyTest):
     def test_help_shows_an_example_where_there_are_options(self):
         for script in ("tools/demo", "tools/test", "tools/dev/bench", "tools/dev/fresh",
                        "tools/dev/fuzz", "tools/dev/gpu", "tools/dev/neon", "tools/dev/sanitize",
-                       "tools/dev/slurm"):
+                       "tools/dev/slurm", "tools/dev/torch2"):
             self.assertRegex(self.copy.run(script, "--help")[1],
                              rf"(?m)^Examples?:\n +{script}", script)
 
