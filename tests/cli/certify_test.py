@@ -1,6 +1,7 @@
 """certify: runs that repeat or resume to the bit, and why others do not."""
 
 import json
+import pathlib
 import shutil
 import signal
 import xml.etree.ElementTree
@@ -11,6 +12,23 @@ import numpy
 from check_tensors_test import as_bf16, hopper_bf16
 from program import FAIL, INCONCLUSIVE, INTERRUPTED, INVALID, PASS, ProgramTest
 from terminal import TerminalProgram
+
+
+SCHEMA = json.loads((pathlib.Path(__file__).resolve().parents[2] / "docs/certify.schema.json").read_text())
+
+
+def undocumented(value, schema, path=""):
+    """What of a value is not as docs/certify.schema.json has it."""
+    if isinstance(value, list):
+        return [fault for entry in value for fault in undocumented(entry, schema["items"], path + "[]")]
+    if isinstance(value, dict):
+        wrong = [f"{path}.{key}" for key in {*value, *schema["required"]} - ({*value} & {*schema["properties"]})]
+        return wrong + [fault for key in {*value} & {*schema["properties"]}
+                        for fault in undocumented(value[key], schema["properties"][key], f"{path}.{key}")]
+    if "enum" in schema:
+        return [] if value in schema["enum"] else [f"{path}: {value}"]
+    kinds = {str: "string", bool: "boolean", int: "integer", type(None): "null"}
+    return [] if kinds[type(value)] in schema["type"] else [f"{path}: {value}"]
 
 
 def titan(steps, first=1, wrong_from=None, clock=0):
@@ -28,12 +46,8 @@ class Certify(ProgramTest):
         self.assertEqual(result.returncode, code, result.stdout + result.stderr)
         found = json.loads(result.stdout)
         self.assertEqual(found["exit_code"], code)
+        self.assertEqual(undocumented(found, SCHEMA), [])
         return found
-
-    def kinds(self, *arguments):
-        """Causes of the first difference."""
-        found = self.certify(*arguments, code=FAIL)
-        return [cause["kind"] for cause in found["differences"][0]["causes"]]
 
 
 class OwnRuns(Certify):

@@ -310,11 +310,12 @@ std::optional<OperationDifference> DifferenceIn(const OperationPart& part,
 
 std::string TensorDifference::Text() const {
   if (place.empty()) {
-    return fmt::format("{} is {} in the one and {} in the other", name, first,
-                       other);
+    return fmt::format("{} is {} in the one and {} in the other",
+                       Printable(name), first, other);
   }
   return fmt::format("{} of {} elements of {} differ, first [{}]: {} and {}",
-                     elements, of, name, fmt::join(place, ", "), first, other);
+                     elements, of, Printable(name), fmt::join(place, ", "),
+                     first, other);
 }
 
 std::string OperationDifference::Text() const {
