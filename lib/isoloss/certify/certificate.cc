@@ -47,8 +47,9 @@ Status StatusOf(ExitCode code) {
 }
 
 /// Returns the first texts, and how many follow.
-std::string Listed(const std::vector<std::string>& texts) {
-  const size_t shown = std::min(texts.size(), kMostShown);
+std::string Listed(const std::vector<std::string>& texts,
+                   size_t most = kMostShown) {
+  const size_t shown = std::min(texts.size(), most);
   std::string list = fmt::format(
       "{}", fmt::join(texts.begin(),
                       texts.begin() + static_cast<ptrdiff_t>(shown), "; "));
@@ -323,6 +324,12 @@ Document DifferenceDocument(const Certificate& certificate,
   }
   if (difference.operation) {
     document.PutObject("operation", OperationDocument(*difference.operation));
+  }
+  const std::vector<std::string>& others = difference.other_operations;
+  document.Put("other_operations", others);
+  if (!others.empty()) {
+    document.AddField("also",
+                      "equal inputs and other results: " + Listed(others, 3));
   }
   document.PutEach("causes", difference.causes, [&](const Cause& cause) {
     return CauseDocument(certificate, cause);

@@ -28,6 +28,7 @@ struct Difference {
   int64_t rank = kAllRanks;
   LogDifference where = {};
   std::optional<OperationDifference> operation = {};  ///< pointers are null
+  std::vector<std::string> other_operations = {};     ///< see OperationPair
   std::vector<Cause> causes = {};
   /// Logs differ at this later step; `where` is of the operations.
   std::optional<LogDifference> in_log = {};

@@ -398,15 +398,22 @@ OperationPair Compare(const OperationFile& first, const OperationFile& other) {
   pair.first = FindMissing(first, other, partners);
   if (!pair.first) {
     const std::vector<OperationPart> parts = PartsOf(first, partners);
-    for (size_t i = 0; i < parts.size() && !pair.first; ++i) {
+    for (size_t i = 0; i < parts.size(); ++i) {
       const size_t at = parts[i].operation;
-      pair.first =
+      auto found =
           DifferenceIn(parts[i], i, first.operations[at], *partners[at]);
-      if (pair.first && i > 0) {
-        const OperationPart& before = parts[i - 1];
-        pair.first->after =
-            Title(first.operations[before.operation], before.name);
+      if (!found) continue;
+      if (pair.first) {
+        if (found->what == OperationDifference::What::kResult) {
+          pair.others.push_back(Title(first.operations[at], parts[i].name));
+        }
+        continue;
       }
+      pair.first = std::move(found);
+      if (i == 0) continue;
+      const OperationPart& before = parts[i - 1];
+      pair.first->after =
+          Title(first.operations[before.operation], before.name);
     }
   }
   if (pair.first) {

@@ -68,6 +68,8 @@ struct OperationPair {
   int64_t operations = 0;
   int64_t tensors = 0;
   std::optional<OperationDifference> first = {};
+  /// Names all further parts that have equal inputs and another result.
+  std::vector<std::string> others = {};
 };
 
 /// Compares all tensors and attributes bit by bit, but NaN equals NaN.

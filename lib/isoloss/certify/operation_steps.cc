@@ -42,12 +42,12 @@ bool HasUpdates(const OperationFile& file) {
   });
 }
 
-/// Prefers the rank whose difference comes earlier in the computation, and a
-/// result to an input.
+/// Prefers a result to an input, which may be wrong because of another rank.
+/// Then the rank counts whose difference comes earlier.
 bool TellsMore(const OperationDifference& a, const OperationDifference& b) {
   using What = OperationDifference::What;
   const auto key = [](const OperationDifference& of) {
-    return std::pair(of.place, of.what != What::kResult);
+    return std::pair(of.what != What::kResult, of.place);
   };
   return key(a) < key(b);
 }
@@ -137,6 +137,7 @@ OperationAnswer CompareOperations(const RecordedRun& first,
       std::ranges::count(answer.steps, worst->first.step - 1) > 0;
   answer.causes = CausesOf(*worst, question, before_is_equal, executor);
   answer.first = std::move(worst->pair.first);
+  answer.others = std::move(worst->pair.others);
   answer.first->first = answer.first->other = nullptr;
   return answer;
 }

@@ -33,6 +33,7 @@ struct OperationAnswer {
   std::vector<std::string> uncertified = {};
   /// The pointers of the difference are null.
   std::optional<OperationDifference> first = {};
+  std::vector<std::string> others = {};  ///< as OperationPair has them
   std::vector<Cause> causes = {};
 };
 

@@ -148,6 +148,7 @@ void Join(OperationAnswer answer, const PairQuestion& question,
   const bool is_data =
       std::ranges::count(found->causes, kData, &Cause::kind) > 0;
   found->operation = std::move(answer.first);
+  found->other_operations = std::move(answer.others);
   // Other data are the reason of everything else in the step.
   if (is_data) return;
   for (Cause& cause : answer.causes) {

@@ -71,7 +71,8 @@ Certificate CertifyRepeat(const CertifyRequest& request, Executor& executor) {
     certificate.names.push_back(fmt::format("run {}", i + 1));
   }
   CheckFiles(certificate);
-  for (size_t i = 1; i < count && certificate.invalid.empty(); ++i) {
+  const bool of_one_kind = certificate.invalid.empty();
+  for (size_t i = 1; i < count && of_one_kind; ++i) {
     CheckSettings(i, certificate);
     CheckCopies(i, certificate);
   }

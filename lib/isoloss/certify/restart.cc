@@ -278,9 +278,9 @@ Certificate CertifyRestart(const CertifyRequest& request, Executor& executor) {
   }
   Arrange(certificate);
   CheckFiles(certificate);
+  const bool of_one_kind = certificate.invalid.empty();
   FindRestarts(certificate);
-  for (size_t i = 1; i < certificate.runs.size() && certificate.invalid.empty();
-       ++i) {
+  for (size_t i = 1; i < certificate.runs.size() && of_one_kind; ++i) {
     CheckSettings(i, certificate);
     CheckCopies(i, certificate);
   }
