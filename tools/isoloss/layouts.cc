@@ -8,6 +8,7 @@
 #include <string>
 
 #include "arguments.h"
+#include "ci_arguments.h"
 #include "commands.h"
 #include "isoloss/layouts/comparison.h"
 #include "isoloss/report/heartbeat.h"
@@ -22,6 +23,7 @@ struct LayoutsArguments {
   layouts::LayoutsRequest request;
   bool all = false;
   bool json = false;
+  CiArguments ci;
 };
 
 const char* OutcomeName(ExitCode code) {
@@ -65,7 +67,47 @@ Json LayoutsJson(const layouts::LayoutsComparison& comparison, ExitCode code) {
   return json;
 }
 
-ExitCode CompareLayouts(const LayoutsArguments& arguments) {
+document::Status StatusOf(layouts::Status status) {
+  switch (status) {
+    case layouts::Status::kNotExplained:
+      return document::Status::kFailure;
+    case layouts::Status::kNotJudged:
+      return document::Status::kInconclusive;
+    default:
+      return document::Status::kPass;
+  }
+}
+
+/// Returns a check for each tensor that is not explained or not judged.
+document::Result ResultOf(const layouts::LayoutsComparison& comparison,
+                          ExitCode code) {
+  document::Result result = {
+      .name = "layouts",
+      .file = comparison.b.name,
+      .status = code == ExitCode::kPass   ? document::Status::kPass
+                : code == ExitCode::kFail ? document::Status::kFailure
+                                          : document::Status::kInconclusive,
+      .outcome = OutcomeName(code),
+      .exit_code = static_cast<int>(code),
+      .headline = layouts::SummaryOf(comparison),
+      .subject =
+          fmt::format("{} against {}", comparison.b.name, comparison.a.name)};
+  for (const layouts::TensorResult& tensor : comparison.tensors) {
+    const document::Status status = StatusOf(tensor.status);
+    if (status == document::Status::kPass) continue;
+    result.checks.push_back(
+        {.group = fmt::format("step {}", tensor.step),
+         .name = fmt::format("{} {}", tensor.module, tensor.tensor),
+         .status = status,
+         .outcome = layouts::StatusName(tensor.status),
+         .statement = tensor.text,
+         .numbers = {{"relative", tensor.relative, ""}}});
+  }
+  return result;
+}
+
+ExitCode CompareLayouts(LayoutsArguments& arguments) {
+  arguments.ci.Begin();
   Executor executor(AvailableProcessors());
   layouts::LayoutsRequest request = arguments.request;
   report::Heartbeat heartbeat;
@@ -76,13 +118,18 @@ ExitCode CompareLayouts(const LayoutsArguments& arguments) {
       layouts::CompareLayouts(request, executor);
   heartbeat.Clear();
   const ExitCode code = comparison.Outcome();
+  const document::Report result =
+      document::MakeReport(arguments.ci.command(), static_cast<int>(code),
+                           {ResultOf(comparison, code)});
+  arguments.ci.Write(result);
   if (arguments.json) {
     PrintJson(LayoutsJson(comparison, code));
   } else {
-    fmt::print("{}", layouts::RenderLayouts(
-                         comparison, arguments.all,
-                         report::TerminalStyle(/*ascii=*/false)));
+    fmt::print("{}",
+               layouts::RenderLayouts(comparison, arguments.all,
+                                      report::TerminalStyle(/*ascii=*/false)));
   }
+  arguments.ci.Annotate(result);
   return code;
 }
 
@@ -116,6 +163,7 @@ Action DeclareLayouts(CLI::App& app) {
   AddFlag(app, "--all", arguments->all,
           "Print the tensors that are equal or explained, too");
   DeclareJson(app, arguments->json, "with every tensor that was compared");
+  arguments->ci.Declare(app, "layouts");
   Describe(
       app,
       "Compare recorded steps of one model and batch in two layouts, such as "

@@ -94,8 +94,7 @@ bool Batch::IsReplica(const OperationKey& key, const Piece& first,
                       const Piece& second) {
   const auto& a = FileOf(first);
   const auto& b = FileOf(second);
-  if (first.call != second.call ||
-      first.first_expert != second.first_expert) {
+  if (first.call != second.call || first.first_expert != second.first_expert) {
     return false;
   }
   return IsUpdate(key) || a.data_rank == b.data_rank;
@@ -115,8 +114,8 @@ void Batch::DropReplicas(const OperationKey& key, std::vector<Piece>& pieces) {
     for (const auto& [name, tensor] : piece.operation->floats) {
       const Floats* other = first->operation->Find(name);
       if (other == nullptr || HaveSameBits(*other, tensor)) continue;
-      partings_.push_back({key, name, other, &tensor, FileOf(*first).rank,
-                           FileOf(piece).rank});
+      partings_.push_back(
+          {key, name, other, &tensor, FileOf(*first).rank, FileOf(piece).rank});
     }
   }
   pieces = std::move(kept);

@@ -107,8 +107,8 @@ class SideCheck {
                                              .where = file.Where(i),
                                              .file = f,
                                              .index = i};
-    for (const operations::Product& product : LinearProductsOf(
-             given, {modules_.Of(operation).precision, recipe_})) {
+    for (const operations::Product& product :
+         LinearProductsOf(given, {modules_.Of(operation).precision, recipe_})) {
       const Parts parts = PartsOf(operation, product.role, recording_);
       if (parts.count < 2) continue;
       if (!parts.is_declared) {
@@ -154,8 +154,8 @@ const char* StatusName(Status status) {
 }
 
 const TensorResult* LayoutsComparison::First() const {
-  const auto found = std::ranges::find(tensors, Status::kNotExplained,
-                                       &TensorResult::status);
+  const auto found =
+      std::ranges::find(tensors, Status::kNotExplained, &TensorResult::status);
   return found == tensors.end() ? nullptr : &*found;
 }
 

@@ -19,7 +19,7 @@ enum class Status { kEqual, kExplained, kNotJudged, kNotExplained };
 /// Returns "equal", "explained", "not judged" or "not explained".
 const char* StatusName(Status status);
 
-/// One tensor of the whole batch, in the order of computation.
+/// A result is about one tensor of the whole batch.
 struct TensorResult {
   int64_t step = 0;
   std::string type = {};
@@ -64,6 +64,9 @@ struct LayoutsComparison {
 ///          if no step is common, or recipes differ.
 LayoutsComparison CompareLayouts(const LayoutsRequest& request,
                                  Executor& executor);
+
+/// Says in whole sentences how the comparison ends.
+std::string SummaryOf(const LayoutsComparison& comparison);
 
 /// Prints tensors that are not explained or not judged, a chart of the
 /// differences, and a summary. With `all` it lists the other tensors, too.

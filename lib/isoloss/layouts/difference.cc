@@ -33,7 +33,7 @@ double Ratio(double difference, double of) {
   return of > 0.0 ? std::sqrt(difference / of) : HUGE_VAL;
 }
 
-/// Products of the elements of a block.
+/// These are sums of products of the elements of a block.
 struct Products {
   double aa = 0.0;
   double ab = 0.0;
@@ -146,8 +146,8 @@ FactorFit FitFactor(MatrixView<const float> a, MatrixView<const float> b,
   Products all;
   const size_t end = region.first_column + region.columns;
   for (const size_t i : region.rows) {
-    const Products row = ProductsOf(a.Row(i), b.Row(i), region.first_column,
-                                    end);
+    const Products row =
+        ProductsOf(a.Row(i), b.Row(i), region.first_column, end);
     all.aa += row.aa;
     all.ab += row.ab;
     all.bb += row.bb;
@@ -168,8 +168,8 @@ double ShareOfShardFactors(MatrixView<const float> a, MatrixView<const float> b,
   for (size_t i = 0; i < a.rows(); ++i) {
     const Products row = ProductsOf(a.Row(i), b.Row(i), 0, a.cols());
     if (!(row.aa > 0.0)) continue;
-    all += row.bb - 2 * row.ab + row.aa;
     const double mean = row.ab / row.aa;
+    all += row.bb - mean * row.ab;
     for (size_t s = 0; s < shards; ++s) {
       const Products block =
           ProductsOf(a.Row(i), b.Row(i), s * width, (s + 1) * width);

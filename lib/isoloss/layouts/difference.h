@@ -47,9 +47,9 @@ struct FactorFit {
 FactorFit FitFactor(MatrixView<const float> a, MatrixView<const float> b,
                     const Region& region);
 
-/// Returns how much of ||b - a||^2 is explained by a number for each row and
-/// each of `shards` blocks of columns, beyond one number for each row. Rounding
-/// errors give about shards / columns.
+/// Returns how much of what a factor of each row leaves of ||b - a||^2 is
+/// explained by a factor of each row and each of `shards` blocks of columns.
+/// Rounding errors give about shards / columns.
 double ShareOfShardFactors(MatrixView<const float> a, MatrixView<const float> b,
                            size_t shards);
 

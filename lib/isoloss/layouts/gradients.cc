@@ -25,7 +25,7 @@ double NormOf(MatrixView<const float> values) {
   return std::sqrt(sum);
 }
 
-/// A root mean square of roundings to BF16, FP16 or FP32.
+/// Returns the root mean square of roundings to BF16, FP16 or FP32.
 double RoundoffOf(const std::string& type) {
   return type == "bfloat16" ? 0x1p-9 : type == "float16" ? 0x1p-12 : 0x1p-25;
 }
@@ -43,11 +43,11 @@ Mistake MistakeOf(const Batch& batch, const OperationKey& linear,
     calls.insert(piece.call);
   }
   const auto is_alone = [&](const auto& belongs) {
-    const Matrix<float> sum =
-        SumOfGradients(batch, linear, [&](size_t piece) {
-          return belongs(pieces[piece]) ? 1.0 : kLeftOut;
-        });
-    const FactorFit fit = FitFactor(sum.view(), gradient.view(), WholeOf(sum.view()));
+    const Matrix<float> sum = SumOfGradients(batch, linear, [&](size_t piece) {
+      return belongs(pieces[piece]) ? 1.0 : kLeftOut;
+    });
+    const FactorFit fit =
+        FitFactor(sum.view(), gradient.view(), WholeOf(sum.view()));
     return fit.factor != 0.0 && fit.rest <= bound;
   };
   for (const int64_t rank : data_ranks) {
@@ -71,8 +71,9 @@ Mistake MistakeOf(const Batch& batch, const OperationKey& linear,
                           call, calls.size())};
     }
   }
-  return {"", "it is not the sum of the recorded gradients of all ranks and "
-              "micro-batches"};
+  return {"",
+          "it is not the sum of the recorded gradients of all ranks and "
+          "micro-batches"};
 }
 
 }  // namespace
@@ -109,8 +110,8 @@ std::vector<Reduction> ReductionsOf(const Batch& batch) {
   std::vector<Reduction> reductions;
   for (const OperationKey& linear : batch.order()) {
     if (linear.type != "linear" && linear.type != "grouped_linear") continue;
-    const auto update = std::ranges::find_if(
-        batch.order(), [&](const OperationKey& key) {
+    const auto update =
+        std::ranges::find_if(batch.order(), [&](const OperationKey& key) {
           const auto names = operations::UpdateNamesOf(linear.module);
           return batch.Has(key, "gradient") &&
                  std::ranges::find(names, key.module) != names.end();
@@ -136,7 +137,8 @@ std::vector<Reduction> ReductionsOf(const Batch& batch) {
       continue;
     }
     Reduction reduction = {.update = update->module, .linear = linear};
-    reduction.fit = FitFactor(sum.view(), gradient->view(), WholeOf(sum.view()));
+    reduction.fit =
+        FitFactor(sum.view(), gradient->view(), WholeOf(sum.view()));
     // Each part is rounded once, and each of as many sums of parts; four
     // standard deviations of their root mean square are allowed.
     const double size = NormOf(sum.view());

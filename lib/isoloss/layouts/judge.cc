@@ -79,7 +79,8 @@ Judge::Judge(const Batch& a, const Batch& b, const CheckedSide& side_a,
       sides_{&side_a, &side_b},
       carry_(carry),
       result_(result),
-      counts_(RankCountsOf(b.recording(), b.micro_batches())) {
+      counts_(RankCountsOf(b.recording(), b.micro_batches())),
+      first_(result.tensors.size()) {
   for (const RankCount& count :
        RankCountsOf(a.recording(), a.micro_batches())) {
     if (std::ranges::find(counts_, count.count, &RankCount::count) ==
@@ -117,18 +118,22 @@ void Judge::AddMissing(const OperationKey& key, const std::string& tensor) {
   Add(key, tensor, Status::kNotJudged).text =
       !has_a || !has_b
           ? fmt::format("Only {} recorded it.", has_a ? "A" : "B")
-          : std::string("A and B have it in other shapes, or some ranks or "
-                        "calls left it out.");
+          : std::string(
+                "A and B have it in other shapes, or some ranks or "
+                "calls left it out.");
 }
 
 bool Judge::HasTold(const OperationKey& key, const std::string& tensor) const {
-  return std::ranges::any_of(result_.tensors, [&](const TensorResult& entry) {
-    return entry.step == a_.step() && entry.type == key.type &&
-           entry.module == key.module && entry.tensor == tensor;
-  });
+  return std::any_of(result_.tensors.begin() + static_cast<ptrdiff_t>(first_),
+                     result_.tensors.end(), [&](const TensorResult& entry) {
+                       return entry.type == key.type &&
+                              entry.module == key.module &&
+                              entry.tensor == tensor;
+                     });
 }
 
-// ---- each side by its own inputs ---------------------------------------------
+// ---- each side by its own inputs
+// ---------------------------------------------
 
 void Judge::AddWrong(const OperationKey& key, bool backward) {
   for (const CheckedSide* side : sides_) {
@@ -199,7 +204,8 @@ Mistake Judge::MistakeOfProduct(const CheckedSide& side, const Piece& piece,
   return {};
 }
 
-// ---- A against B -------------------------------------------------------------
+// ---- A against B
+// -------------------------------------------------------------
 
 TensorResult& Judge::AddDifference(const OperationKey& key,
                                    const std::string& tensor, const Pair& pair,

@@ -15,7 +15,7 @@
 
 namespace isoloss::layouts {
 
-/// What the oracle found on one side, each operation by its own inputs.
+/// A side is checked by the oracle, each operation by its own inputs.
 struct CheckedSide {
   const char* name;  ///< "A" or "B"
   const Recording& recording;
@@ -100,6 +100,7 @@ class Judge {
   const Carry& carry_;
   LayoutsComparison& result_;
   std::vector<RankCount> counts_;
+  size_t first_;  ///< result of the step
   // These are the largest differences so far, and the coarsest spacing of
   // numbers.
   double relative_ = 0.0;

@@ -15,9 +15,9 @@ double LabelsOf(const operations::Operation& loss) {
       labels, [&](int64_t label) { return label != ignored; }));
 }
 
-/// Returns how many times as many labels the batch has as the piece; of rows,
-/// if no losses are recorded.
-double PartsOf(const Batch& batch, const Piece& piece) {
+/// Returns how many times as many labels the batch has as a piece of `key`; of
+/// rows, if no losses are recorded.
+double PartsOf(const Batch& batch, const OperationKey& of, const Piece& piece) {
   double all = 0.0;
   double own = 0.0;
   for (const OperationKey& key : batch.order()) {
@@ -33,8 +33,11 @@ double PartsOf(const Batch& batch, const Piece& piece) {
     break;
   }
   if (own > 0.0) return all / own;
-  return static_cast<double>(batch.micro_batches()) *
-         static_cast<double>(batch.recording().data_ranks());
+  const auto rows = [](const Piece& each) {
+    return static_cast<double>(each.operation->Find("x")->extent[0]);
+  };
+  for (const Piece& each : batch.Of(of)) all += rows(each);
+  return all / rows(piece);
 }
 
 }  // namespace
@@ -49,16 +52,16 @@ LossScales::LossScales(const Batch& a, const Batch& b, const TokenRows& rows,
     if (!pair || pair->a.values.rows() != rows.tokens()) continue;
     std::map<std::pair<size_t, size_t>, Region> regions;  // by both pieces
     for (size_t t = 0; t < rows.tokens(); ++t) {
-      regions[{pair->a.piece_of_row[t], pair->b.piece_of_row[t]}].rows.push_back(
-          t);
+      regions[{pair->a.piece_of_row[t], pair->b.piece_of_row[t]}]
+          .rows.push_back(t);
     }
     of_row_.assign(rows.tokens(), 1.0);
     for (auto& [pieces, region] : regions) {
       region.columns = pair->a.values.cols();
       const Piece& of_b = b.Of(key)[pieces.second];
-      const double scale =
-          Nearest(FitFactor(pair->a.view(), pair->b.view(), region).factor,
-                  PartsOf(a, a.Of(key)[pieces.first]), PartsOf(b, of_b));
+      const double scale = Nearest(
+          FitFactor(pair->a.view(), pair->b.view(), region).factor,
+          PartsOf(a, key, a.Of(key)[pieces.first]), PartsOf(b, key, of_b));
       for (const size_t t : region.rows) of_row_[t] = scale;
       all_.insert(scale);
       of_piece_[{b.FileOf(of_b).data_rank, of_b.call}] = scale;

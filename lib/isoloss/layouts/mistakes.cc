@@ -85,17 +85,19 @@ std::optional<Mistake> FactorMistake(const Evidence& evidence,
   const FactorFit fit = FitFactor(evidence.expected, evidence.found, region);
   if (fit.factor == 0.0 && fit.rest == 0.0) {
     const bool all = region.rows.size() == evidence.found.rows();
-    return Mistake{all ? "zero" : "rows_zero",
-                   all ? "it is zero" : "these rows are zero: they were dropped"};
+    return Mistake{
+        all ? "zero" : "rows_zero",
+        all ? "it is zero" : "these rows are zero: they were dropped"};
   }
   if (fit.rest > evidence.bound || fit.factor <= 0.0) return std::nullopt;
   for (const RankCount& count : evidence.counts) {
     const auto n = static_cast<double>(count.count);
     if (IsNear(fit.factor, n, evidence.bound)) {
-      return Mistake{"counted_on_each_rank",
-                     fmt::format("it is {} times as large: counted once on each "
-                                 "of {} ({}), or summed where a mean is due",
-                                 count.count, count.count, count.name)};
+      return Mistake{
+          "counted_on_each_rank",
+          fmt::format("it is {} times as large: counted once on each "
+                      "of {} ({}), or summed where a mean is due",
+                      count.count, count.count, count.name)};
     }
     if (IsNear(fit.factor, 1.0 / n, evidence.bound)) {
       return Mistake{"divided_by_ranks",
@@ -113,9 +115,8 @@ std::optional<Mistake> CandidateMistake(const Evidence& evidence,
                                         const Region& region) {
   const Candidate* best = nullptr;
   // Half of what the right values leave is no coincidence.
-  double least =
-      std::min(evidence.bound,
-               0.5 * RestOf(evidence, evidence.expected, region));
+  double least = std::min(evidence.bound,
+                          0.5 * RestOf(evidence, evidence.expected, region));
   for (const Candidate& candidate : evidence.candidates) {
     const double rest = RestOf(evidence, candidate.values.view(), region);
     if (rest >= least) continue;
@@ -126,10 +127,9 @@ std::optional<Mistake> CandidateMistake(const Evidence& evidence,
   return Mistake{best->name, best->sentence};
 }
 
-/// Blocks of columns, or of rows, that stand in another order.
+/// Finds blocks of columns, or of rows, that stand in another order.
 std::optional<Mistake> OrderMistake(const Evidence& evidence, bool columns) {
-  const size_t extent =
-      columns ? evidence.found.cols() : evidence.found.rows();
+  const size_t extent = columns ? evidence.found.cols() : evidence.found.rows();
   for (const RankCount& count : evidence.counts) {
     const size_t n = count.count;
     constexpr size_t kMostBlocks = 64;
@@ -155,11 +155,10 @@ std::optional<Mistake> OrderMistake(const Evidence& evidence, bool columns) {
       order.push_back(best);
     }
     if (order.size() != n || std::ranges::is_sorted(order)) continue;
-    return Mistake{
-        "shard_order",
-        fmt::format("its {} blocks of {} are those of {} {}", n,
-                    columns ? "columns" : "rows", count.name,
-                    fmt::join(order, ", "))};
+    return Mistake{"shard_order",
+                   fmt::format("its {} blocks of {} are those of {} {}", n,
+                               columns ? "columns" : "rows", count.name,
+                               fmt::join(order, ", "))};
   }
   return std::nullopt;
 }

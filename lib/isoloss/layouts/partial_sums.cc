@@ -82,7 +82,7 @@ bool CanBeSplit(const Product& product, size_t parts) {
   });
 }
 
-/// A sum of parts, and of their magnitudes.
+/// These are sums of parts, and of their magnitudes.
 struct PartSums {
   std::vector<double> exact;
   std::vector<double> bound;
@@ -127,9 +127,10 @@ void AddParts(const Product& product, const RankCount& count,
     AddBias(product, 1.0, sums);
     candidates.push_back(
         {"all_reduce_missing",
-         fmt::format("it is part {} of {} of the sum alone: the all-reduce over "
-                     "{} is missing",
-                     r, n, count.name),
+         fmt::format(
+             "it is part {} of {} of the sum alone: the all-reduce over "
+             "{} is missing",
+             r, n, count.name),
          Rounded(product, sums)});
   }
   // The ranks' shards of one operand may stand in another order.
@@ -176,8 +177,8 @@ void AddScales(const Product& product, const RankCount& count,
 }
 
 /// Returns the number of ranks along the axes whose word `is_split` names.
-size_t SplitBy(const std::vector<std::string>& words, const Recording& recording,
-               const auto& is_split) {
+size_t SplitBy(const std::vector<std::string>& words,
+               const Recording& recording, const auto& is_split) {
   size_t count = 1;
   for (size_t d = 0; d < words.size(); ++d) {
     if (is_split(words[d], recording.mesh[d])) {
@@ -197,10 +198,9 @@ const char* ResultName(GemmRole role) {
 
 Parts PartsOf(const Operation& operation, GemmRole role,
               const Recording& recording) {
-  const bool says_anything =
-      std::ranges::any_of(operation.floats, [](const auto& named) {
-        return !named.second.placements.empty();
-      });
+  const bool says_anything = std::ranges::any_of(
+      operation.floats,
+      [](const auto& named) { return !named.second.placements.empty(); });
   if (!says_anything) return {recording.replicas(), false};
   const Floats& result = *operation.Find(ResultName(role));
   const size_t partial =
@@ -231,15 +231,15 @@ oracle::Comparison CompareParts(const Product& product, size_t parts) {
   shared.arithmetic = {};
   const size_t count = CanBeSplit(product, parts) ? parts : 1;
   for (size_t r = 0; r < count; ++r) {
-    operations::ForEachSum(
-        PartOf(shared, r, r, count),
-        [&](size_t row, size_t column, const Estimate& sum) {
-          const size_t at = row * columns + column;
-          const double most = std::fabs(sum.exact) + sum.bound;
-          sums.exact[at] += sum.exact;
-          sums.bound[at] += sum.bound + roundoff * most;
-          sums.size[at] += (1 + roundoff) * most;
-        });
+    operations::ForEachSum(PartOf(shared, r, r, count),
+                           [&](size_t row, size_t column, const Estimate& sum) {
+                             const size_t at = row * columns + column;
+                             const double most =
+                                 std::fabs(sum.exact) + sum.bound;
+                             sums.exact[at] += sum.exact;
+                             sums.bound[at] += sum.bound + roundoff * most;
+                             sums.size[at] += (1 + roundoff) * most;
+                           });
   }
   for (size_t i = 0; i < size; ++i) {
     double exact = sums.exact[i];

@@ -22,8 +22,8 @@ struct Parts {
 /// Returns how the result of one product may be split. The result is partial
 /// along an axis of the mesh, or the weight is sharded along the steps of the
 /// product on an axis whose ranks have the same tokens.
-Parts PartsOf(const operations::Operation& operation,
-              precision::GemmRole role, const Recording& recording);
+Parts PartsOf(const operations::Operation& operation, precision::GemmRole role,
+              const Recording& recording);
 
 /// Returns "output", "grad_input" or "grad_weight".
 const char* ResultName(precision::GemmRole role);

@@ -62,9 +62,9 @@ std::vector<size_t> CoordinateOf(const OperationFile& file,
     fits = coordinate[d] < mesh[d].size;
   }
   if (!fits) {
-    RejectRank(file,
-               fmt::format("its coordinate is `{}`", Printable(file.coordinate)),
-               fmt::format("its mesh is `{}`", Printable(file.mesh)));
+    RejectRank(
+        file, fmt::format("its coordinate is `{}`", Printable(file.coordinate)),
+        fmt::format("its mesh is `{}`", Printable(file.mesh)));
   }
   return coordinate;
 }
@@ -97,9 +97,9 @@ void CheckRanks(const Recording& recording) {
   }
   for (const OperationFile& file : recording.files) {
     if (file.run != head.run) {
-      RejectRank(file, fmt::format("it is of run `{}`", Printable(file.run)),
-                 fmt::format("{} is of run `{}`", head.path,
-                             Printable(head.run)));
+      RejectRank(
+          file, fmt::format("it is of run `{}`", Printable(file.run)),
+          fmt::format("{} is of run `{}`", head.path, Printable(head.run)));
     }
     if (file.ranks != head.ranks || file.data_ranks != head.data_ranks ||
         file.mesh != head.mesh) {
@@ -112,11 +112,11 @@ void CheckRanks(const Recording& recording) {
     }
     if (file.rank >= file.ranks || file.data_rank >= file.data_ranks ||
         file.ranks % file.data_ranks != 0) {
-      RejectRank(file,
-                 fmt::format("rank {} of {} has part {} of {} of the batch",
-                             file.rank, file.ranks, file.data_rank,
-                             file.data_ranks),
-                 "both count from 0, and each part has equally many ranks");
+      RejectRank(
+          file,
+          fmt::format("rank {} of {} has part {} of {} of the batch", file.rank,
+                      file.ranks, file.data_rank, file.data_ranks),
+          "both count from 0, and each part has equally many ranks");
     }
   }
   for (const int64_t step : recording.Steps()) {

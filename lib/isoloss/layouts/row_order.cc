@@ -35,8 +35,8 @@ Keys RowsOf(const Batch& batch, const OperationKey& first) {
   const auto whole = batch.Rows(first, "x");
   if (!whole) return keys;
   for (size_t i = 0; i < whole->values.rows(); ++i) {
-    keys.push_back(DigestOf(whole->values.Row(i),
-                            whole->values.cols() * sizeof(float)));
+    keys.push_back(
+        DigestOf(whole->values.Row(i), whole->values.cols() * sizeof(float)));
   }
   return keys;
 }
@@ -190,8 +190,8 @@ RowOrder OrderOfTokens(const Batch& a, const Batch& b) {
   if (!labels_a.empty() && !labels_b.empty()) {
     order.mismatch = MismatchOf(b, labels_a, labels_b);
   } else if (!rows_a.empty() && rows_a.size() != rows_b.size()) {
-    order.mismatch = fmt::format("A has {} tokens, B has {}", rows_a.size(),
-                                 rows_b.size());
+    order.mismatch =
+        fmt::format("A has {} tokens, B has {}", rows_a.size(), rows_b.size());
   } else {
     order.is_assumed = true;
   }

@@ -20,10 +20,10 @@
 namespace isoloss::layouts {
 namespace {
 
-const Mistake kMeanOfMeans = {
-    "mean_of_means",
-    "ranks or micro-batches with other numbers of labels weigh alike: each took "
-    "a mean over its own labels"};
+const Mistake kMeanOfMeans = {"mean_of_means",
+                              "ranks or micro-batches with other numbers of "
+                              "labels weigh alike: each took "
+                              "a mean over its own labels"};
 
 class StepComparison {
  public:
@@ -192,9 +192,8 @@ class StepComparison {
           "A side has no expert_ids, or not of all tokens.";
       return;
     }
-    TensorResult& entry =
-        judge_.Add(key, "expert_ids",
-                   *flipped == 0 ? Status::kEqual : Status::kExplained);
+    TensorResult& entry = judge_.Add(
+        key, "expert_ids", *flipped == 0 ? Status::kEqual : Status::kExplained);
     entry.elements = static_cast<int64_t>(rows_.tokens());
     entry.different = static_cast<int64_t>(*flipped);
     if (*flipped == 0) return;
@@ -209,13 +208,13 @@ class StepComparison {
     double loss = 0.0;
     double all = 0.0;
     for (const Piece& piece : batch.Of(key)) {
-      const auto ignored = static_cast<int64_t>(
-          piece.operation->Number("ignore_index", -100));
+      const auto ignored =
+          static_cast<int64_t>(piece.operation->Number("ignore_index", -100));
       const auto& labels = piece.operation->FindIntegers("labels")->values;
       const auto count = static_cast<double>(std::ranges::count_if(
           labels, [&](int64_t label) { return label != ignored; }));
-      loss += count * static_cast<double>(
-                          piece.operation->Find("loss")->values[0]);
+      loss +=
+          count * static_cast<double>(piece.operation->Find("loss")->values[0]);
       all += count;
     }
     return all > 0.0 ? loss / all : 0.0;
@@ -350,14 +349,12 @@ class StepComparison {
   Mistake MistakeOf(const OperationKey& key, const Pair& pair) const {
     const auto told = mistakes_.find(key.module);
     if (told != mistakes_.end()) return told->second;
-    const double relative =
-        Differ(pair.a.view(), pair.b.view()).relative;
+    const double relative = Differ(pair.a.view(), pair.b.view()).relative;
     if (relative <= judge_.bound() || mistakes_.empty()) return {};
     const Mistake& first = mistakes_.begin()->second;
-    const bool are_alike =
-        std::ranges::all_of(mistakes_, [&](const auto& mistake) {
-          return mistake.second.name == first.name;
-        });
+    const bool are_alike = std::ranges::all_of(
+        mistakes_,
+        [&](const auto& mistake) { return mistake.second.name == first.name; });
     return are_alike && mistakes_.size() > 1 ? first : Mistake{};
   }
 
@@ -391,9 +388,8 @@ class StepComparison {
     const auto pair = rows_.Shared(key, name);
     if (!pair) return judge_.AddMissing(key, name);
     judge_.AddSum(key, name, *pair);
-    parameters_after_ =
-        std::max(parameters_after_,
-                 Differ(pair->a.view(), pair->b.view()).relative);
+    parameters_after_ = std::max(
+        parameters_after_, Differ(pair->a.view(), pair->b.view()).relative);
   }
 
   /// Returns the gradient norm that all ranks have; nothing if they differ.
@@ -413,8 +409,8 @@ class StepComparison {
     const auto b = NormOf(b_);
     if (!a || !b || !(*a > 0.0)) return;
     Pair pair;
-    for (const auto& [whole, norm] : {std::pair(&pair.a, *a),
-                                      std::pair(&pair.b, *b)}) {
+    for (const auto& [whole, norm] :
+         {std::pair(&pair.a, *a), std::pair(&pair.b, *b)}) {
       whole->values.Resize(1, 1);
       whole->values.data()[0] = static_cast<float>(norm);
       whole->type = "float32";

@@ -24,13 +24,12 @@ std::string TableOf(const LayoutsComparison& comparison, bool all,
   std::string text;
   std::string last;
   for (const TensorResult& tensor : comparison.tensors) {
-    const bool is_good = tensor.status == Status::kEqual ||
-                         tensor.status == Status::kExplained;
+    const bool is_good =
+        tensor.status == Status::kEqual || tensor.status == Status::kExplained;
     if (is_good && !all) continue;
-    const std::string name =
-        fmt::format("{}{}, step {}\n", Printable(tensor.module),
-                    tensor.type.empty() ? "" : " (" + tensor.type + ")",
-                    tensor.step);
+    const std::string name = fmt::format(
+        "{}{}, step {}\n", Printable(tensor.module),
+        tensor.type.empty() ? "" : " (" + tensor.type + ")", tensor.step);
     if (name != last) text += last = name;
     text += TensorLine(tensor);
     std::string sentences = tensor.text;
@@ -54,7 +53,8 @@ std::string TableOf(const LayoutsComparison& comparison, bool all,
 std::string ChartOf(const LayoutsComparison& comparison,
                     const document::TextStyle& style) {
   document::Chart chart = {
-      .title = "log10 of |B-A|/|A|, tensors in the order of computation",
+      .title =
+          "log10 of |B-A|/|A|, in the order of computation; a step is a tensor",
       .step = {},
       .curves = {{.y = {}, .dotted = false, .name = "difference"},
                  {.y = {}, .dotted = true, .name = "explained up to"}},
@@ -79,18 +79,19 @@ std::string ChartOf(const LayoutsComparison& comparison,
   std::string text;
   for (const std::string& line : DrawChart(chart, style)) text += line + "\n";
   return text.empty() ? ""
-                      : fmt::format("{}: {}\n", chart.title,
+                      : fmt::format("{}\n{}\n", chart.title,
                                     document::LegendOf(chart, style)) +
                             text;
 }
+
+}  // namespace
 
 std::string SummaryOf(const LayoutsComparison& comparison) {
   const auto count = [&](Status status) {
     return static_cast<int64_t>(comparison.Count(status));
   };
   const std::string counts = fmt::format(
-      "{} tensors are equal, {} are explained, {} are not explained, {} were "
-      "not judged.",
+      "Tensors: {} equal, {} explained, {} not explained, {} not judged.",
       count(Status::kEqual), count(Status::kExplained),
       count(Status::kNotExplained), count(Status::kNotJudged));
   if (const TensorResult* first = comparison.First()) {
@@ -99,8 +100,8 @@ std::string SummaryOf(const LayoutsComparison& comparison) {
         "{}{}, step {}{}. {}",
         first->tensor, Printable(first->module),
         first->module.empty() ? first->type : " (" + first->type + ")",
-        first->step,
-        first->mistake.empty() ? "" : ": " + first->mistake, counts);
+        first->step, first->mistake.empty() ? "" : ": " + first->mistake,
+        counts);
   }
   if (comparison.Outcome() == system::ExitCode::kPass) {
     return "PASS: orders of sums explain all differences. " + counts;
@@ -108,17 +109,14 @@ std::string SummaryOf(const LayoutsComparison& comparison) {
   return "INCONCLUSIVE: " + counts;
 }
 
-}  // namespace
-
 std::string RenderLayouts(const LayoutsComparison& comparison, bool all,
                           const document::TextStyle& style) {
   std::string text;
   for (const auto& [name, side] :
        {std::pair("A", &comparison.a), std::pair("B", &comparison.b)}) {
-    text += document::Wrap(
-                fmt::format("{}: {}, {}", name, Printable(side->name),
-                            side->Layout()),
-                0, 3, style) +
+    text += document::Wrap(fmt::format("{}: {}, {}", name,
+                                       Printable(side->name), side->Layout()),
+                           0, 3, style) +
             "\n";
   }
   text += TableOf(comparison, all, style) + ChartOf(comparison, style);

@@ -150,8 +150,8 @@ void TokenRows::MatchGradients() {
   }
   for (size_t i = 0; i < rows_of_a_.size(); ++i) {
     const size_t row = rows_of_a_[i];
-    alike[{expert_of[row], DigestOf(x->values.Row(row),
-                                    x->values.cols() * sizeof(float))}]
+    alike[{expert_of[row],
+           DigestOf(x->values.Row(row), x->values.cols() * sizeof(float))}]
         .push_back(i);
   }
   for (const auto& [key, places] : alike) {

@@ -12,7 +12,7 @@
 
 namespace isoloss::layouts {
 
-/// A tensor of both sides, in the order of A.
+/// A pair is a tensor of both sides; rows have the order of A.
 struct Pair {
   Whole a;
   Whole b;

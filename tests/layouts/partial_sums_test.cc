@@ -1,0 +1,101 @@
+// Products that are sums over ranks.
+#include "isoloss/layouts/partial_sums.h"
+
+#include <gtest/gtest.h>
+
+#include "isoloss/formats/bf16.h"
+#include "operations/samples.h"
+
+namespace isoloss::layouts::partial_sums_test {
+namespace {
+
+using operations::Product;
+using precision::GemmRole;
+using test_support::Random;
+
+constexpr size_t kRows = 16;
+constexpr size_t kColumns = 8;
+constexpr size_t kSteps = 64;
+
+/// A row-parallel layer of two ranks.
+class PartialSums : public ::testing::Test {
+ protected:
+  PartialSums() {
+    const size_t half = kSteps / 2;
+    for (size_t i = 0; i < kRows; ++i) {
+      for (size_t j = 0; j < kColumns; ++j) {
+        float parts[2];
+        for (size_t r = 0; r < 2; ++r) {
+          float sum = 0.0f;
+          for (size_t k = r * half; k < (r + 1) * half; ++k) {
+            sum += x_.Rows()(i, k) * weight_.Rows()(j, k);
+          }
+          parts[r] = formats::RoundToBf16(sum);
+        }
+        whole_(i, j) = formats::RoundToBf16(parts[0] + parts[1]);
+        first_(i, j) = parts[0];
+      }
+    }
+  }
+
+  Product ProductOf(const Matrix<float>& output) const {
+    Product product = {.role = GemmRole::kFprop, .output = output.view()};
+    auto& group = product.groups.emplace_back();
+    group.left.values = x_.Rows();
+    group.right.values = weight_.Rows();
+    return product;
+  }
+
+  const operations::Floats x_ = Random({kRows, kSteps}, "x");
+  const operations::Floats weight_ = Random({kColumns, kSteps}, "weight");
+  Matrix<float> whole_{kRows, kColumns};
+  Matrix<float> first_{kRows, kColumns};
+};
+
+TEST_F(PartialSums, ExplainRoundedPartsThatNoFp32SumDoes) {
+  EXPECT_GT(Compare(ProductOf(whole_))->other(), 0);
+  EXPECT_EQ(CompareParts(ProductOf(whole_), 2).other(), 0);
+}
+
+TEST_F(PartialSums, DoNotExplainOnePartAlone) {
+  const Product product = ProductOf(first_);
+  const Matrix<float> exact = ExactProduct(product);
+  const std::vector<RankCount> counts = {{2, "tp"}};
+
+  EXPECT_GT(CompareParts(product, 2).other(), 0);
+  EXPECT_EQ(NameMistake({.expected = exact.view(),
+                         .found = product.output,
+                         .bound = 0x1p-6,
+                         .counts = counts,
+                         .candidates = CandidatesOf(product, counts)})
+                .name,
+            "all_reduce_missing");
+}
+
+TEST(Parts, FollowFromPlacements) {
+  operations::Operation linear = {.type = "linear", .module = "w"};
+  linear.floats["weight"] = Random({kColumns, kSteps}, "w");
+  linear.floats["output"] = Random({kRows, kColumns}, "y");
+  linear.floats["grad_input"] = Random({kRows, kSteps}, "dx");
+  Recording recording = {.name = "b",
+                         .files = {{.ranks = 4, .data_ranks = 2}},
+                         .mesh = {{"dp", 2, true}, {"tp", 2, false}}};
+  const auto parts = [&](GemmRole role) {
+    return PartsOf(linear, role, recording).count;
+  };
+  // Nothing says how tensors were held, so that two ranks may share a sum.
+  EXPECT_EQ(parts(GemmRole::kFprop), 2U);
+  EXPECT_FALSE(PartsOf(linear, GemmRole::kFprop, recording).is_declared);
+
+  linear.floats["weight"].placements = "Shard(0) Shard(1)";
+  EXPECT_EQ(parts(GemmRole::kFprop), 2U);
+  EXPECT_EQ(parts(GemmRole::kDgrad), 1U);
+  linear.floats["weight"].placements = "Shard(1) Shard(0)";
+  EXPECT_EQ(parts(GemmRole::kFprop), 1U);
+  EXPECT_EQ(parts(GemmRole::kDgrad), 2U);
+  linear.floats["output"].placements = "Replicate Partial(sum)";
+  EXPECT_EQ(parts(GemmRole::kFprop), 2U);
+}
+
+}  // namespace
+}  // namespace isoloss::layouts::partial_sums_test
