@@ -121,6 +121,13 @@ CheckedTensors CheckTensors(const CheckTensorsRequest& request,
                                                  request.options, executor);
   checked.non_finite = NonFiniteOf(checked.files);
   checked.open = operations::OpenPointsOf(checked.files);
+  for (const Finding& finding : checked.findings) {
+    if (finding.open.empty()) continue;
+    checked.open.push_back(
+        {finding.file, finding.module, finding.open, /*forbids_pass=*/true});
+  }
+  std::erase_if(checked.findings,
+                [](const Finding& finding) { return !finding.open.empty(); });
   if (checked.recipe.quantizes()) {
     const operations::ModuleChoices modules(checked.files, checked.recipe,
                                             request.options);

@@ -86,8 +86,9 @@ bool AlongOtherAxis(Side& side, Matrix<float>& result) {
     turned = Transposed(values);
     values = turned.view();
   }
-  result = ScalarDequantize(oracle::ScalarQuantize(values, *side.quantization),
-                            values.cols());
+  result = ScalarDequantize(
+      oracle::ScalarQuantize(values, *side.quantization, side.state),
+      values.cols());
   if (down) result = Transposed(result.view());
   return true;
 }
@@ -114,6 +115,49 @@ bool TwiceAlongOneAxis(Side& side) {
   const size_t cols = side.depth();
   Matrix<float> values = oracle::ScalarDequantize(*once, cols);
   side.Own(side.down ? Transposed(values.view()) : std::move(values));
+  return true;
+}
+
+template <formats::Transform kTransform>
+bool Rotation(Side& side) {
+  if (!side.quantization || !side.quantization->transforms() ||
+      side.quantization->transform == kTransform) {
+    return false;
+  }
+  side.quantization->transform = kTransform;
+  return true;
+}
+
+/// Makes blocks choose by another rule; none: all of them end at 6.
+bool ChooseBy(Side& side, std::optional<oracle::FourOverSix> rule) {
+  if (!side.quantization || !side.quantization->scales_tensor() ||
+      side.quantization->element->name != "e2m1" ||
+      side.four_over_six == rule) {
+    return false;
+  }
+  side.four_over_six = rule;
+  return true;
+}
+
+/// Changes the rule, if there is one.
+template <bool kBySquares>
+bool OtherError(Side& side) {
+  if (!side.four_over_six) return false;
+  oracle::FourOverSix rule = *side.four_over_six;
+  rule.by_squares = kBySquares;
+  return ChooseBy(side, rule);
+}
+
+bool OtherLargestScale(Side& side) {
+  if (!side.four_over_six) return false;
+  oracle::FourOverSix rule = *side.four_over_six;
+  rule.largest_scale = rule.largest_scale == 448.0f ? 256.0f : 448.0f;
+  return ChooseBy(side, rule);
+}
+
+bool OtherRotation(Side& side) {
+  if (!side.quantization || !side.quantization->transforms()) return false;
+  side.rounds_rotation = !side.rounds_rotation;
   return true;
 }
 
@@ -198,6 +242,43 @@ constexpr SideMistake kSideMistakes[] = {
      "{} was quantised twice along the same axis: from values that had been "
      "quantised so",
      TwiceAlongOneAxis},
+    {"rotated_bf16",
+     "what the transform made of {} was rounded to BF16, or was not",
+     OtherRotation,
+     {},
+     false,
+     /*is_right=*/true},
+    {"hadamard_missing", "{} was not transformed",
+     Rotation<formats::Transform::kNone>},
+    {"hadamard_without_signs", "{} was transformed without signs",
+     Rotation<formats::Transform::kHadamard16>},
+    {"six_only", "all blocks of {} ended at 6, none at 4",
+     [](Side& side) { return ChooseBy(side, std::nullopt); }},
+    {"four_over_six",
+     "blocks of {} ended at 4 or at 6, but all were to end at "
+     "6",
+     [](Side& side) {
+       return !side.four_over_six && ChooseBy(side, oracle::FourOverSix());
+     }},
+    {"four_over_six_256",
+     "blocks of {} ended at 4 or at 6, with scales up to "
+     "256, but all were to end at 6",
+     [](Side& side) {
+       return !side.four_over_six &&
+              ChooseBy(side, oracle::FourOverSix{.largest_scale = 256.0f});
+     }},
+    {"four_over_six_mae",
+     "blocks of {} chose 4 or 6 by magnitudes of errors, "
+     "not by squares",
+     OtherError<false>},
+    {"four_over_six_mse",
+     "blocks of {} chose 4 or 6 by squares of errors, not "
+     "by magnitudes",
+     OtherError<true>},
+    {"four_over_six_largest",
+     "the scale of the whole tensor of {} left the "
+     "other of 448 and 256 for those of blocks",
+     OtherLargestScale},
     {"quantized_once",
      "{} was quantised from the original values, not from quantised ones",
      OnlyOnce},
@@ -242,6 +323,7 @@ std::span<const SideMistake> SideMistakes() {
       mistake.of_values = mistake.name != "unquantized";
     }
     std::ranges::copy(ScaleMistakes(), std::back_inserter(mistakes));
+    std::ranges::copy(EarlierScales(), std::back_inserter(mistakes));
     std::ranges::copy(MisreadScales(), std::back_inserter(mistakes));
     return mistakes;
   }();

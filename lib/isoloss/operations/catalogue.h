@@ -22,21 +22,21 @@ struct SideMistake {
   std::string_view of_codes = {};
   /// It is made in values, so that recorded codes can't have it.
   bool of_values = false;
+  /// It is a second right way, which codes tell.
+  bool is_right = false;
 };
 std::span<const SideMistake> SideMistakes();
 /// Returns the mistakes that are made in codes and scales.
 std::span<const SideMistake> ScaleMistakes();
-/// Returns those of products that read other scales.
+/// Returns those of scales that follow another tensor, and those of products
+/// that read other scales.
+std::span<const SideMistake> EarlierScales();
 std::span<const SideMistake> MisreadScales();
 
 /// Sets the side's change. Returns false if the side is not quantised.
 bool SetChange(Side& side, ChangeTensor change);
 /// Lets products read the scales of two rows of blocks the wrong way round.
 bool SwapScales(size_t a, size_t b, Side& side);
-/// Returns the nearest scale that the format has, if it is E4M3.
-float InScaleFormat(const formats::Quantization& quantization, float scale);
-/// Returns the E4M3 number so many units after a positive one.
-float NextE4m3(float number, int units);
 
 using Earlier = std::optional<MatrixView<const float>> Side::*;
 /// Puts the earlier tensor in place of the side's values. Returns false if it

@@ -7,29 +7,9 @@
 #include <tuple>
 
 #include "isoloss/base/error.h"
-#include "isoloss/oracle/scalar_quantize.h"
 
 namespace isoloss::operations {
 namespace {
-
-using precision::GemmPrecision;
-using precision::GemmRole;
-
-void RejectStates(const precision::Recipe& recipe) {
-  for (const GemmRole role : precision::kGemmRoles) {
-    const GemmPrecision& product = recipe.For(role);
-    for (const auto* operand :
-         {product.left_operand(), product.right_operand()}) {
-      if (operand == nullptr || !oracle::NeedsState(*operand)) continue;
-      ThrowError(ErrorKind::kConfig,
-                 "recipe {}: operands of {} are {}, but the random bits and "
-                 "earlier steps that those depend on are in no file of "
-                 "operations. Give a recipe that depends on its inputs only.",
-                 recipe.name, GemmRoleName(role),
-                 precision::OperandName(*operand));
-    }
-  }
-}
 
 /// Finds the same operation one step before. It has the same type and module,
 /// and the same number among such operations of its file.
@@ -68,6 +48,17 @@ class PreviousSteps {
       if (found != places_.end()) return found->second;
     }
     return nullptr;
+  }
+
+  /// Returns all calls of the module so many steps before.
+  std::vector<const Operation*> CallsBefore(const OperationFile& file,
+                                            size_t index, int64_t steps) const {
+    std::vector<const Operation*> calls;
+    while (const Operation* call = At(file, file.step - steps,
+                                      file.operations[index], calls.size())) {
+      calls.push_back(call);
+    }
+    return calls;
   }
 
   /// Returns null if that call is the operation of Before.
@@ -210,7 +201,6 @@ std::vector<Finding> CheckOperations(const std::vector<OperationFile>& files,
                                      const precision::Recipe& recipe,
                                      const CheckOptions& options,
                                      Executor& executor) {
-  RejectStates(recipe);
   const ModuleChoices modules(files, recipe, options);
   const PreviousSteps previous(files);
   std::vector<std::pair<size_t, size_t>> places;
@@ -226,6 +216,11 @@ std::vector<Finding> CheckOperations(const std::vector<OperationFile>& files,
                      .previous = previous.Before(file, i),
                      .call_before = previous.CallBefore(file, i),
                      .update_before = previous.UpdateBefore(file, i),
+                     .earlier =
+                         [&previous, &file, i = i](int64_t steps) {
+                           return previous.CallsBefore(file, i, steps);
+                         },
+                     .step = file.step,
                      .where = file.Where(i),
                      .file = f,
                      .index = i});

@@ -43,6 +43,9 @@ struct OperationCase {
   const Operation* update_here = nullptr;
   /// The update of this step follows the operation.
   bool update_is_later = false;
+  /// Returns the module's calls so many steps before; null: nobody knows them.
+  std::function<std::vector<const Operation*>(int64_t steps)> earlier = nullptr;
+  int64_t step = 1;
   std::string where;  ///< for messages
   size_t file;
   size_t index;
@@ -93,9 +96,10 @@ class ModuleChoices {
 
 /// Compares every tensor that an operation made with its due value by the
 /// operation's own inputs. Files are of one run; order does not matter.
-/// Errors   ConfigError for a recipe that draws random bits or looks back,
-///          since files do not hold these, and those of ModuleChoices;
-///          FormatError for two files of one step and rank, or a tensor of a
+/// Operands that are rounded at random, or by scales that nobody can compute,
+/// need their codes; without them, findings say what was not judged.
+/// Errors   those of ModuleChoices; FormatError for two files of one step and
+/// rank, or a tensor of a
 ///          type that has no grid.
 /// Cost     that of the products; a wrong tensor takes some fifty times that.
 std::vector<Finding> CheckOperations(const std::vector<OperationFile>& files,

@@ -57,6 +57,9 @@ struct Finding {
   std::string untried = {};
   /// Whole sentences say what is known of wrong elements besides.
   std::string remark = {};
+  /// Says why nothing was compared, as a sentence without full stop; "": it
+  /// was.
+  std::string open = {};
   /// A sentence says which rows have wrong elements; "": all, or no rows.
   std::string places = {};
   /// The same operation one step earlier was given, for stale values, or no

@@ -11,6 +11,8 @@
 #include "isoloss/operations/check.h"
 #include "isoloss/operations/product.h"
 #include "isoloss/operations/product_judge.h"
+#include "isoloss/operations/recorded_operand.h"
+#include "isoloss/operations/roundings.h"
 
 namespace isoloss::operations {
 namespace {
@@ -117,6 +119,64 @@ bool HasResult(const Operation& operation, const ProductPlan& plan) {
          operation.Find(plan.output) != nullptr;
 }
 
+/// Returns one operand of all groups, as the file has it.
+RecordedOperand OperandOf(const OperationCase& given, const ProductPlan& plan,
+                          bool left, Product& product) {
+  RecordedOperand operand = {.given = given,
+                             .name = plan.codes[left ? 0 : 1],
+                             .tensor = left ? plan.left : plan.right,
+                             .sides = {}};
+  for (ProductGroup& group : product.groups) {
+    operand.sides.push_back(left ? &group.left : &group.right);
+  }
+  return operand;
+}
+
+bool NeedsState(const std::optional<formats::Quantization>& quantization) {
+  return quantization && quantization->needs_state();
+}
+
+/// Takes the state of both operands from the file.
+void TakeStates(const OperationCase& given, const ProductPlan& plan,
+                Product& product) {
+  for (const bool left : {true, false}) {
+    if (product.groups.empty()) continue;
+    const RecordedOperand operand = OperandOf(given, plan, left, product);
+    std::string& missing = product.missing[left ? 0 : 1];
+    missing = TakeState(operand);
+    if (missing.empty() && NeedsState(operand.sides[0]->before)) {
+      missing = "it was quantised from values that no file has";
+    }
+  }
+}
+
+/// Fixes operands that only their codes tell. Returns why the product can't be
+/// judged, as a sentence without full stop; "": it can.
+std::string FixByCodes(const OperationCase& given, const ProductPlan& plan,
+                       Product& product) {
+  for (const bool left : {true, false}) {
+    const RecordedOperand operand = OperandOf(given, plan, left, product);
+    const std::string& missing = product.missing[left ? 0 : 1];
+    const bool is_random =
+        !operand.sides.empty() && operand.sides[0]->random_bits > 0;
+    if (!is_random && missing.empty()) {
+      // Whoever predicts sums reads codes and scales that stand fast.
+      for (Side* side : operand.sides) {
+        if (side->needs_fixing()) side->Fix();
+      }
+      continue;
+    }
+    if (TakeCodes(operand)) continue;
+    return fmt::format(
+        "{} was not judged: {} is {}, and the file has no codes and scales of "
+        "it that fit",
+        GemmRoleName(plan.role), operand.tensor,
+        is_random ? std::string("rounded at random")
+                  : "unknown, since " + missing);
+  }
+  return "";
+}
+
 /// Returns the product with its result, if that is recorded.
 Product ProductOf(const OperationCase& given, const LinearOperands& operands,
                   const ProductPlan& plan, const LinearRule& rules) {
@@ -146,6 +206,7 @@ Product ProductOf(const OperationCase& given, const LinearOperands& operands,
     group.first_row =
         plan.role == GemmRole::kWgrad ? g * operands.out() : operands.Begin(g);
   }
+  TakeStates(given, plan, product);
   const Floats* bias = given.operation.Find("bias");
   if (plan.role == GemmRole::kFprop && bias != nullptr) {
     product.bias = bias->values.data();
@@ -189,26 +250,77 @@ void Narrow(const std::vector<Trial>& trials, const Explanation& of_both,
   }
 }
 
+/// Adds a finding that says what was not compared.
+void AddOpen(const OperationCase& given, const std::string& part,
+             std::string text, std::vector<Finding>& findings) {
+  findings.push_back(
+      FindingOf(given, part, part, oracle::Comparison(oracle::Grid::kBf16)));
+  findings.back().open = std::move(text);
+}
+
+/// Adds a finding about roundings at random.
+void CheckRoundings(const OperationCase& given,
+                    const std::vector<const Side*>& sides, const char* name,
+                    const Codes& codes, std::vector<Finding>& findings) {
+  const Roundings roundings = JudgeRoundings(sides, codes);
+  oracle::Comparison comparison(oracle::Grid::kBf16);
+  if (roundings.fit()) {
+    comparison.AddEqual(static_cast<size_t>(roundings.elements));
+  }
+  // No element is known to be right, since each may be by chance.
+  for (int64_t i = 0; !roundings.fit() && i < roundings.elements; ++i) {
+    comparison.AddOther(0, 0, 1.0f, 0.0);
+  }
+  Finding finding =
+      FindingOf(given, fmt::format("{} roundings", name),
+                fmt::format("{}_roundings", name), std::move(comparison));
+  finding.knows_previous = true;
+  if (roundings.name == "rounding_biased") {
+    finding.remark = fmt::format("Of {}, {}.", name, roundings.sentence);
+  } else if (!roundings.fit()) {
+    finding.explanation = Explanation{
+        .name = fmt::format("{}.{}", roundings.name, name),
+        .sentence = fmt::format("of {}, {}", name, roundings.sentence)};
+  }
+  findings.push_back(std::move(finding));
+}
+
+/// Rounds what a transform made of values to BF16, or not, as codes say.
+void ChooseRotation(const RecordedOperand& operand, const Scales& scales) {
+  if (!operand.sides[0]->quantization->transforms()) return;
+  std::vector<Side> others;
+  for (const Side* side : operand.sides) {
+    others.push_back(*side);
+    others.back().rounds_rotation = !side->rounds_rotation;
+  }
+  const std::vector<const Side*> now(operand.sides.begin(),
+                                     operand.sides.end());
+  std::vector<const Side*> then;
+  for (const Side& other : others) then.push_back(&other);
+  const auto found = CompareCodes(now, *operand.codes(), scales);
+  const auto other = CompareCodes(then, *operand.codes(), scales);
+  if (!found || !other || found->Both().other() <= other->Both().other()) {
+    return;
+  }
+  for (Side* side : operand.sides) {
+    side->rounds_rotation = !side->rounds_rotation;
+  }
+}
+
 /// Adds a finding about the codes, one about the scales and, if the file has
 /// them, one about the scales of whole tensors. All have one reason, which
 /// explains most of their wrong elements together.
-void CheckOperandCodes(const OperationCase& given, const Product& product,
-                       bool left, const char* name,
-                       std::vector<Finding>& findings) {
-  const Codes* codes = given.operation.FindCodes(fmt::format("{}_codes", name));
-  const std::optional<Scales> scales = ScalesOf(given.operation, name);
-  if (codes == nullptr || !scales) return;
-  std::vector<const Side*> sides;
-  for (const ProductGroup& group : product.groups) {
-    sides.push_back(left ? &group.left : &group.right);
-  }
+void CompareRecorded(const OperationCase& given, const char* name,
+                     const std::vector<const Side*>& sides, const Codes& codes,
+                     const Scales& scales, bool knows_scales,
+                     std::vector<Finding>& findings) {
   const CodeComparison comparison =
-      CompareCodes(sides, *codes, *scales).value_or(AllOther(*codes, *scales));
+      CompareCodes(sides, codes, scales).value_or(AllOther(codes, scales));
   Finding both = FindingOf(given, name, name, comparison.Both());
   const double maxima_factor =
-      both.is_right() ? 1.0 : MaximaFactorOf(sides, *codes, *scales);
+      both.is_right() ? 1.0 : MaximaFactorOf(sides, codes, scales);
   const auto trials = [&](CodePart part) {
-    return TrialsOf(sides, name, *codes, *scales, part, maxima_factor);
+    return TrialsOf(sides, name, codes, scales, part, maxima_factor);
   };
   Explain(trials([](const CodeComparison& c) { return c.Both(); }), both);
   struct Part {
@@ -216,17 +328,19 @@ void CheckOperandCodes(const OperationCase& given, const Product& product,
     const char* kind;
     CodePart of;
     const std::string& remark;
+    bool is_there;
   };
   const std::string none;
   const Part parts[] = {
-      {"codes", "codes", [](const CodeComparison& c) { return c.codes; }, none},
+      {"codes", "codes", [](const CodeComparison& c) { return c.codes; }, none,
+       true},
       {"scales", "scales", [](const CodeComparison& c) { return c.scales; },
-       comparison.remark},
+       comparison.remark, knows_scales},
       {"tensor scale", "tensor_scale",
        [](const CodeComparison& c) { return c.of_tensors; },
-       comparison.remark_of_tensors}};
+       comparison.remark_of_tensors, !scales.of_tensors.empty()}};
   for (const Part& part : parts) {
-    if (&part == &parts[2] && scales->of_tensors.empty()) continue;
+    if (!part.is_there) continue;
     Finding finding =
         FindingOf(given, fmt::format("{} {}", name, part.name),
                   fmt::format("{}_{}", name, part.kind), part.of(comparison));
@@ -235,6 +349,47 @@ void CheckOperandCodes(const OperationCase& given, const Product& product,
     finding.remark = part.remark;
     findings.push_back(std::move(finding));
   }
+  if (sides[0]->random_bits > 0 && comparison.codes.other() == 0) {
+    CheckRoundings(given, sides, name, codes, findings);
+  }
+}
+
+/// Compares codes and scales of an operand, if the file has them. Scales whose
+/// rule needs a history that is missing are taken as they are.
+void CheckOperandCodes(const RecordedOperand& operand,
+                       const std::string& missing,
+                       std::vector<Finding>& findings) {
+  const Codes* codes = operand.codes();
+  const std::optional<Scales> scales =
+      ScalesOf(operand.given.operation, operand.name);
+  if (codes == nullptr || !scales) return;
+  const char* name = operand.name;
+  if (!missing.empty()) {
+    const bool has_scales =
+        operand.sides[0]->quantization->reads_history() && TakeScales(operand);
+    AddOpen(
+        operand.given, name,
+        fmt::format("{} of {} were not checked, since {}",
+                    has_scales ? "scales" : "codes and scales", name, missing),
+        findings);
+    if (!has_scales) return;
+  }
+  const std::vector<const Side*> sides(operand.sides.begin(),
+                                       operand.sides.end());
+  if (sides[0]->quantization) {
+    ChooseRotation(operand, *scales);
+    if (sides[0]->quantization->scales_tensor() &&
+        scales->format == formats::ScaleFormat::kE4m3 &&
+        scales->of_tensors.empty()) {
+      AddOpen(operand.given, name,
+              fmt::format("the scale of the whole tensor of {0} was not "
+                          "checked, since {0}_tensor_scale is missing",
+                          name),
+              findings);
+    }
+  }
+  CompareRecorded(operand.given, name, sides, *codes, *scales, missing.empty(),
+                  findings);
 }
 
 }  // namespace
@@ -246,7 +401,9 @@ std::vector<Product> LinearProductsOf(const OperationCase& given,
   const LinearOperands operands(given);
   for (const ProductPlan& plan : kPlans) {
     if (!HasResult(given.operation, plan)) continue;
-    products.push_back(ProductOf(given, operands, plan, rule));
+    Product product = ProductOf(given, operands, plan, rule);
+    if (!FixByCodes(given, plan, product).empty()) continue;
+    products.push_back(std::move(product));
   }
   return products;
 }
@@ -259,14 +416,21 @@ void CheckLinear(const OperationCase& given, const LinearRule& rule,
   const LinearOperands operands(given);
   size_t results = 0;
   for (const ProductPlan& plan : kPlans) {
-    const Product product = ProductOf(given, operands, plan, rule);
-    if (given.operation.Find(plan.left) != nullptr) {
-      CheckOperandCodes(given, product, true, plan.codes[0], findings);
+    Product product = ProductOf(given, operands, plan, rule);
+    Product judged = product;
+    const std::string open = FixByCodes(given, plan, judged);
+    for (const bool left : {true, false}) {
+      if (left && given.operation.Find(plan.left) == nullptr) continue;
+      CheckOperandCodes(OperandOf(given, plan, left, product),
+                        product.missing[left ? 0 : 1], findings);
     }
-    CheckOperandCodes(given, product, false, plan.codes[1], findings);
     if (!HasResult(given.operation, plan)) continue;
+    if (!open.empty()) {
+      AddOpen(given, std::string(GemmRoleName(plan.role)), open, findings);
+      continue;
+    }
     findings.push_back(
-        JudgeProduct(given, {plan.left, plan.right}, plan.kind, product,
+        JudgeProduct(given, {plan.left, plan.right}, plan.kind, judged,
                      sums.empty() ? SumsOfProduct() : sums[results++]));
   }
 }

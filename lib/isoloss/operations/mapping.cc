@@ -41,14 +41,15 @@ constexpr const char* kFloatTensors[] = {"x",
                                          "exp_avg_after",
                                          "exp_avg_sq_after"};
 constexpr const char* kIntegerTensors[] = {"group_ends", "expert_ids", "source",
-                                           "labels"};
+                                           "labels", "wgrad_signs"};
 constexpr const char* kOperands[] = {"fprop_x", "fprop_w",  "dgrad_dy",
                                      "dgrad_w", "wgrad_dy", "wgrad_x"};
 constexpr const char* kReals[] = {"scale", "lr",  "beta1",
                                   "beta2", "eps", "weight_decay"};
-constexpr const char* kWholes[] = {"top_k",       "normalize",      "step",
-                                   "groups",      "limited_groups", "dropped",
-                                   "ignore_index"};
+constexpr const char* kWholes[] = {
+    "top_k",       "normalize",      "step",
+    "groups",      "limited_groups", "ignore_index",
+    "amax_margin", "dropped",        "largest_block_scale"};
 
 class MappingReader {
  public:
@@ -83,9 +84,15 @@ class MappingReader {
     std::string function;
     fields.Text("score_function", function);
     if (!function.empty()) operation.texts["score_function"] = function;
-    std::string expected;
-    fields.Text("expected", expected);
-    if (!expected.empty()) operation.texts["expected"] = expected;
+    std::vector<std::string> texts = {"expected", "amax_algorithm"};
+    for (const char* operand : kOperands) {
+      texts.push_back(fmt::format("{}_four_over_six", operand));
+    }
+    for (const std::string& key : texts) {
+      std::string text;
+      fields.Text(key, text);
+      if (!text.empty()) operation.texts[key] = text;
+    }
     for (const char* key : kReals) {
       std::optional<double> value;
       fields.Real(key, value, config::Closed(-1e300, 1e300));
@@ -142,7 +149,9 @@ class MappingReader {
       } else {
         add(scales, operation.codes, CodesOf);
       }
-      add(fmt::format("{}_tensor_scale", operand), operation.floats, FloatsOf);
+      for (const char* what : {"tensor_scale", "amax_history"}) {
+        add(fmt::format("{}_{}", operand, what), operation.floats, FloatsOf);
+      }
     }
   }
 

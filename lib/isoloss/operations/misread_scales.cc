@@ -8,6 +8,7 @@
 
 #include "isoloss/formats/bf16.h"
 #include "isoloss/operations/catalogue.h"
+#include "isoloss/operations/scale_changes.h"
 
 namespace isoloss::operations {
 namespace {

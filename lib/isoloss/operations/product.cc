@@ -5,9 +5,11 @@
 #include <cmath>
 
 #include "isoloss/base/error.h"
+#include "isoloss/formats/bf16.h"
 #include "isoloss/formats/format.h"
 #include "isoloss/operations/predicted_sums.h"
 #include "isoloss/operations/rows.h"
+#include "isoloss/operations/scale_changes.h"
 #include "isoloss/oracle/scalar_product.h"
 
 namespace isoloss::operations {
@@ -184,13 +186,34 @@ void ForEachResult(
   }
 }
 
+/// Fixes both sides if only one of them is transformed. Then the products read
+/// what the transforms made of them.
+void FixTransforms(ProductGroup& group) {
+  const auto& left = group.left.quantization;
+  const auto& right = group.right.quantization;
+  const auto transforms = [](const auto& quantization) {
+    return quantization && quantization->transforms();
+  };
+  if (transforms(left) == transforms(right)) return;
+  for (Side* side : {&group.left, &group.right}) {
+    if (!side->Fix() || side->fixed == nullptr ||
+        side->fixed->codes.cols() != side->depth()) {
+      return;
+    }
+  }
+  for (Side* side : {&group.left, &group.right}) {
+    side->quantization->transform = formats::Transform::kNone;
+  }
+}
+
 /// Returns false if a side's change has nothing to change.
 bool CompareGroup(const Product& product, const ProductGroup& group,
                   Comparison& comparison, Deviations* deviations) {
   ProductGroup changed = group;
   for (Side* side : {&changed.left, &changed.right}) {
-    if (side->change != nullptr && !side->Fix()) return false;
+    if (side->needs_fixing() && !side->Fix()) return false;
   }
+  FixTransforms(changed);
   if (product.sum_bits == 0 && product.arithmetic.has_bits()) {
     ForEachResult(product, PredictedSums(changed, product.arithmetic),
                   group.first_row, [&](size_t row, size_t j, float result) {
@@ -222,6 +245,7 @@ ScalarOperand OperandOf(const Side& side) {
           .down = side.down,
           .quantization = side.quantization ? &*side.quantization : nullptr,
           .quantized = side.fixed.get(),
+          .state = side.state,
           .before = side.before ? &*side.before : nullptr};
 }
 
@@ -250,6 +274,22 @@ float ResultOf(const Product& product, float dot, size_t row, size_t column) {
 void Side::Own(Matrix<float> matrix) {
   owned = std::make_shared<const Matrix<float>>(std::move(matrix));
   values = owned->view();
+}
+
+void Side::SetHistory(float amax) {
+  state.history.reset();
+  if (amax > 0.0f) {
+    state.history =
+        std::ldexp(amax, static_cast<int>(std::clamp(margin, -64.0, 64.0)));
+  }
+}
+
+float Side::LatestAmax() const {
+  return amax_history.empty() ? 0.0f : amax_history.back();
+}
+
+float Side::LargestAmax() const {
+  return amax_history.empty() ? 0.0f : *std::ranges::max_element(amax_history);
 }
 
 bool Side::Fix() {
@@ -289,7 +329,21 @@ static ScalarTensor QuantizedValues(const Side& side) {
     turned = Transposed(values);
     values = turned.view();
   }
-  return oracle::ScalarQuantize(values, *side.quantization);
+  ScalarTensor tensor =
+      oracle::ScalarQuantize(values, *side.quantization, side.state);
+  if (side.rounds_rotation && side.quantization->transforms()) {
+    for (size_t i = 0; i < tensor.elements.size(); ++i) {
+      float& element = tensor.elements.data()[i];
+      element = formats::RoundToBf16(element);
+    }
+    const std::vector<float> largest = LargestOfCells(tensor);
+    FollowLargest(largest, LargestOf(largest), *side.quantization, tensor);
+  }
+  if (side.four_over_six && side.quantization->scales_tensor() &&
+      side.quantization->element->name == "e2m1") {
+    oracle::ChooseFourOrSix(*side.four_over_six, *side.quantization, tensor);
+  }
+  return tensor;
 }
 
 std::optional<ScalarTensor> Quantized(const Side& side) {

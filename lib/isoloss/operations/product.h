@@ -1,6 +1,7 @@
 // Computes products of a linear layer, as the recipe has them or with mistakes.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "isoloss/operations/deviations.h"
 #include "isoloss/operations/operation.h"
 #include "isoloss/oracle/comparison.h"
+#include "isoloss/oracle/four_over_six.h"
 #include "isoloss/oracle/scalar_operand.h"
 #include "isoloss/oracle/scalar_quantize.h"
 #include "isoloss/precision/recipe.h"
@@ -34,10 +36,24 @@ struct Side {
   std::optional<formats::Quantization> left_out = {};
   /// The values were first quantised so, along their rows.
   std::optional<formats::Quantization> before = {};
+  /// What the quantisation needs besides: a history's maximum, signs.
+  formats::TensorState state = {};
+  /// Elements were rounded at random with so many bits. Then `quantization`
+  /// rounds toward zero, and the next code away from zero is right, too.
+  int random_bits = 0;
+  /// The largest magnitudes of the steps before, the latest last; empty: they
+  /// are not known, or nothing looks back to them.
+  std::vector<float> amax_history = {};
+  double margin = 0.0;  ///< scales are 2^margin times as large
+  /// Blocks of NVFP4 choose between two scales, by this rule.
+  std::optional<oracle::FourOverSix> four_over_six = {};
+  /// What a transform makes of values is rounded to BF16.
+  bool rounds_rotation = false;
   ChangeTensor change = nullptr;
   /// These codes and scales stand in place of those that the quantisation makes
   /// of the values.
   std::shared_ptr<const oracle::ScalarTensor> fixed = {};
+  bool is_recorded = false;  ///< `fixed` is what a file has
   /// The other operand of the product; null if it is not known.
   std::shared_ptr<const Side> partner = {};
   /// The same tensor one step earlier; nothing if it is not known.
@@ -51,6 +67,17 @@ struct Side {
   size_t extent() const { return down ? values.cols() : values.rows(); }
   size_t depth() const { return down ? values.rows() : values.cols(); }
   void Own(Matrix<float> matrix);
+  /// Lets delayed scaling follow this maximum; 0: there is none yet.
+  void SetHistory(float amax);
+  float LatestAmax() const;
+  float LargestAmax() const;
+  /// Returns whether products must read `fixed`, since they do not know how to
+  /// quantise the values.
+  bool needs_fixing() const {
+    return change != nullptr ||
+           (fixed == nullptr && quantization &&
+            (four_over_six || (rounds_rotation && quantization->transforms())));
+  }
   /// Makes the change, and fixes codes and scales. Returns false if the change
   /// has nothing to change.
   bool Fix();
@@ -92,6 +119,9 @@ struct Product {
   /// The factors that follow apply to these rows; null: all.
   const std::vector<bool>* factor_rows = nullptr;
   Factors factors = {};
+  /// What is missing to quantise the left and the right operand, as the end of
+  /// a sentence; "": nothing is.
+  std::array<std::string, 2> missing = {};
 };
 
 /// Returns the tensor that the side's quantisation makes, in the orientation of

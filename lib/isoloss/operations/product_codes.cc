@@ -10,6 +10,7 @@
 #include "isoloss/formats/format.h"
 #include "isoloss/operations/estimates.h"
 #include "isoloss/operations/product.h"
+#include "isoloss/operations/roundings.h"
 #include "isoloss/operations/scale_grid.h"
 
 namespace isoloss::operations {
@@ -208,8 +209,15 @@ CodePlaces CompareElements(const std::vector<const Side*>& sides,
     for (size_t r = 0; r < side.values.rows(); ++r) {
       for (size_t c = 0; c < side.values.cols(); ++c) {
         const float found = formats::Decode(format, codes.values[code++]);
-        const float wanted =
-            side.down ? tensors[g].codes(c, r) : tensors[g].codes(r, c);
+        const size_t i = side.down ? c : r;
+        const size_t k = side.down ? r : c;
+        float wanted = tensors[g].codes(i, k);
+        if (side.random_bits > 0 && is_format &&
+            IsRoundedUp(
+                format, codes.values[code - 1], wanted,
+                tensors[g].elements(i, k) * tensors[g].ScaleAt(i, k).encode)) {
+          wanted = found;
+        }
         const int64_t before = comparison.other();
         if (is_format) {
           const bool zeros = found == 0.0f && wanted == 0.0f;

@@ -273,11 +273,20 @@ class ProductJudge {
 }  // namespace
 
 std::string UntriedOf(const Side& side) {
-  return side.quantization &&
-                 side.quantization->scale_format != formats::ScaleFormat::kE8m0
-             ? "Scales are not E8M0: the rules floor, ceil, even and rceil "
-               "were not tried."
-             : "";
+  if (!side.quantization) return "";
+  std::string text;
+  if (side.quantization->scale_format != formats::ScaleFormat::kE8m0) {
+    text =
+        "Scales are not E8M0: the rules floor, ceil, even and rceil were not "
+        "tried.";
+  }
+  if (side.is_recorded) {
+    text += text.empty() ? "" : " ";
+    text +=
+        "An operand is read by its recorded codes: mistakes of its values were "
+        "sought in the codes only.";
+  }
+  return text;
 }
 
 Finding JudgeProduct(const OperationCase& given, const SideNames& names,

@@ -1,6 +1,6 @@
 // Lists mistakes in how codes and scales of an operand are computed.
 // catalogue.cc has those in its values and their description, and
-// misread_scales.cc those of products that read other scales.
+// earlier_scales.cc and misread_scales.cc those of other scales.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -10,6 +10,7 @@
 
 #include "isoloss/formats/format.h"
 #include "isoloss/operations/catalogue.h"
+#include "isoloss/operations/scale_changes.h"
 
 namespace isoloss::operations {
 namespace {
@@ -44,35 +45,6 @@ bool UnroundedScales(Side& side) {
   return true;
 }
 
-/// Casts each element anew.
-template <typename Cast>
-bool Recast(ScalarTensor& tensor, const Cast& cast) {
-  bool changed = false;
-  for (size_t r = 0; r < tensor.codes.rows(); ++r) {
-    for (size_t c = 0; c < tensor.codes.cols(); ++c) {
-      const float code =
-          cast(tensor.elements(r, c), tensor.ScaleAt(r, c), tensor.codes(r, c));
-      changed = changed || !(code == tensor.codes(r, c));
-      tensor.codes(r, c) = code;
-    }
-  }
-  return changed;
-}
-
-/// Gives a cell another scale; `of_tensor` is the tensor's.
-void SetScale(float decode, float of_tensor, ScalarScale& scale) {
-  scale.decode = decode;
-  scale.encode =
-      std::fmin(1.0f / (decode * of_tensor), std::numeric_limits<float>::max());
-}
-
-bool Recast(ScalarTensor& tensor, const Quantization& quantization) {
-  const oracle::ScalarCoder coder(quantization);
-  return Recast(tensor, [&](float element, const ScalarScale& scale, float) {
-    return coder.Code(element, scale, 0);
-  });
-}
-
 template <int kExponent>
 bool ScaleOff(ScalarTensor& tensor, const Quantization& quantization) {
   for (ScalarScale& scale : tensor.scales) {
@@ -97,60 +69,6 @@ bool ScaleUnitsOff(ScalarTensor& tensor, const Quantization& quantization) {
   return Recast(tensor, quantization);
 }
 
-/// Takes scales of another tensor of equal size, and the codes that they give.
-bool TakeScales(const std::vector<ScalarScale>& scales, float of_tensor,
-                const Quantization& quantization, ScalarTensor& tensor) {
-  if (scales.size() != tensor.scales.size()) return false;
-  tensor.scales = scales;
-  tensor.tensor_scale = of_tensor;
-  return Recast(tensor, quantization);
-}
-
-/// Returns the largest magnitudes of the elements that keep(element, column)
-/// chooses.
-template <typename Keep>
-std::vector<float> LargestOfCells(const ScalarTensor& tensor,
-                                  const Keep& keep) {
-  const size_t across =
-      (tensor.codes.cols() + tensor.cell_cols - 1) / tensor.cell_cols;
-  std::vector<float> largest(tensor.scales.size(), 0.0f);
-  for (size_t r = 0; r < tensor.elements.rows(); ++r) {
-    for (size_t c = 0; c < tensor.elements.cols(); ++c) {
-      const float element = tensor.elements(r, c);
-      if (!keep(element, c)) continue;
-      float& amax =
-          largest[r / tensor.cell_rows * across + c / tensor.cell_cols];
-      amax = std::max(amax, std::fabs(element));
-    }
-  }
-  return largest;
-}
-
-std::vector<float> LargestOfCells(const ScalarTensor& tensor) {
-  return LargestOfCells(tensor, [](float, size_t) { return true; });
-}
-
-/// Returns the largest of those that are finite.
-float LargestOf(const std::vector<float>& largest) {
-  float most = 0.0f;
-  for (const float amax : largest) {
-    if (std::isfinite(amax)) most = std::max(most, amax);
-  }
-  return most;
-}
-
-/// Gives cells the scales of these largest magnitudes, under a tensor's amax.
-bool FollowLargest(const std::vector<float>& largest, float of_tensor,
-                   const Quantization& quantization, ScalarTensor& tensor) {
-  const oracle::TensorMagnitudes magnitudes = {of_tensor, std::nullopt};
-  for (size_t i = 0; i < largest.size(); ++i) {
-    tensor.scales[i] =
-        oracle::ScaleOfCell(quantization, largest[i], magnitudes);
-  }
-  tensor.tensor_scale = oracle::ScaleOfTensor(quantization, magnitudes);
-  return Recast(tensor, quantization);
-}
-
 /// Computes scales from only the elements that keep(element, column) chooses.
 template <typename Keep>
 bool ScaleOf(ScalarTensor& tensor, const Quantization& quantization,
@@ -168,48 +86,6 @@ bool ScaleOfFirstHalf(ScalarTensor& tensor, const Quantization& quantization) {
   const size_t block = tensor.cell_cols;
   return ScaleOf(tensor, quantization, [block](float, size_t column) {
     return 2 * (column % block) < block;
-  });
-}
-
-/// Makes delayed scaling: the scales are those of an earlier tensor.
-template <Earlier kEarlier>
-bool StaleScale(Side& side) {
-  if (!side.quantization || side.change != nullptr) return false;
-  Side before = side;
-  if (!TakeEarlier(kEarlier, before)) return false;
-  const std::optional<ScalarTensor> tensor = Quantized(before);
-  if (!tensor) return false;
-  return SetChange(
-      side, [scales = tensor->scales, of_tensor = tensor->tensor_scale](
-                ScalarTensor& changed, const Quantization& quantization) {
-        return TakeScales(scales, of_tensor, quantization, changed);
-      });
-}
-
-bool PartnerScale(Side& side) {
-  if (side.partner == nullptr || side.change != nullptr) return false;
-  const std::optional<ScalarTensor> tensor = Quantized(*side.partner);
-  return tensor && SetChange(side, [scales = tensor->scales,
-                                    of_tensor = tensor->tensor_scale](
-                                       ScalarTensor& changed,
-                                       const Quantization& quantization) {
-           return TakeScales(scales, of_tensor, quantization, changed);
-         });
-}
-
-/// Lets the scale of the whole tensor follow its maximum of the step before.
-bool StaleTensorScale(Side& side) {
-  if (!side.quantization || !side.quantization->scales_tensor()) return false;
-  Side before = side;
-  if (side.change != nullptr || !TakeEarlier(&Side::previous, before)) {
-    return false;
-  }
-  const std::optional<ScalarTensor> tensor = Quantized(before);
-  if (!tensor) return false;
-  return SetChange(side, [amax = LargestOf(LargestOfCells(*tensor))](
-                             ScalarTensor& changed,
-                             const Quantization& quantization) {
-    return FollowLargest(LargestOfCells(changed), amax, quantization, changed);
   });
 }
 
@@ -368,18 +244,6 @@ constexpr SideMistake kScaleMistakes[] = {
      [](Side& side) {
        return HasPowersOfTwo(side) && SetChange(side, ExactPowersOff<-1>);
      }},
-    {"scale_of_step_before",
-     "scales of {} were those of the step before, elements those of this one",
-     StaleScale<&Side::previous>},
-    {"scale_of_call_before",
-     "scales of {} were those of the call before, elements those of this one",
-     StaleScale<&Side::previous_call>},
-    {"scale_of_other_operand",
-     "scales of {} were those of the other operand, elements its own",
-     PartnerScale},
-    {"tensor_scale_of_step_before",
-     "the scale of the whole tensor of {} was that of the step before",
-     StaleTensorScale},
     {"tensor_scale_256",
      "the scale of the whole tensor of {} left blocks scales up to 256, as "
      "four-over-six does",
@@ -425,26 +289,15 @@ constexpr SideMistake kScaleMistakes[] = {
 
 }  // namespace
 
-float InScaleFormat(const Quantization& quantization, float scale) {
-  return quantization.scale_format == ScaleFormat::kE4m3
-             ? oracle::NearestE4m3(scale)
-             : scale;
-}
-
-float NextE4m3(float number, int units) {
-  // Half of the numbers' distance below the number decides in a tie.
-  constexpr int kLeast = -6;
-  constexpr int kBits = 3;
-  const int exponent = std::max(std::ilogb(number), kLeast);
-  const float unit = std::ldexp(1.0f, exponent - kBits);
-  const bool is_power = number == std::ldexp(1.0f, exponent);
-  const float below = is_power && exponent > kLeast ? unit / 2 : unit;
-  return oracle::NearestE4m3(units > 0 ? number + unit
-                                       : std::fmax(number - below, 0.0f));
-}
-
 bool FollowMaxima(double factor, Side& side) {
   if (side.change != nullptr) return false;
+  if (side.quantization && side.quantization->reads_history()) {
+    return OtherHistory(side, [&] {
+      const float amax = side.state.history.value_or(0.0f);
+      side.margin = 0.0;
+      return amax * static_cast<float>(factor);
+    });
+  }
   return SetChange(
       side, [factor](ScalarTensor& tensor, const Quantization& quantization) {
         std::vector<float> largest = LargestOfCells(tensor);

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <functional>
 #include <iterator>
@@ -15,142 +14,10 @@
 #include "isoloss/operations/fit.h"
 #include "isoloss/operations/group_blocks.h"
 #include "isoloss/operations/rows.h"
+#include "isoloss/operations/window.h"
 
 namespace isoloss::operations {
 namespace {
-
-enum class Which { kLeft, kRight, kBoth };
-using AlterSide = std::function<bool(Side& side)>;
-
-std::optional<oracle::Comparison> CompareAltered(const Product& product,
-                                                 const AlterSide& alter,
-                                                 Which which) {
-  Product altered = product;
-  bool any = false;
-  for (ProductGroup& group : altered.groups) {
-    const bool left = which != Which::kRight && alter(group.left);
-    const bool right = which != Which::kLeft && alter(group.right);
-    if (which == Which::kBoth && left != right) return std::nullopt;
-    any = any || left || right;
-  }
-  return any ? Compare(altered) : std::nullopt;
-}
-
-// ---- a window of a large product --------------------------------------------
-
-constexpr size_t kWindow = 32;
-
-/// A window has some rows of either operand of one group.
-struct Sample {
-  Product product;
-  size_t group = 0;
-  std::array<size_t, 2> first = {};  ///< of the left and the right operand
-  int64_t other = 0;
-};
-
-/// Returns rows [first, first + kWindow) of a tensor; cells are of single rows.
-oracle::ScalarTensor RowsOf(const oracle::ScalarTensor& tensor, size_t first,
-                            size_t count) {
-  oracle::ScalarTensor part;
-  part.cell_cols = tensor.cell_cols;
-  part.tensor_scale = tensor.tensor_scale;
-  part.elements.ResizeUninitialized(count, tensor.elements.cols());
-  part.codes.ResizeUninitialized(count, tensor.codes.cols());
-  for (size_t r = 0; r < count; ++r) {
-    std::copy_n(tensor.elements.Row(first + r), part.elements.cols(),
-                part.elements.Row(r));
-    std::copy_n(tensor.codes.Row(first + r), part.codes.cols(),
-                part.codes.Row(r));
-    for (size_t c = 0; c < part.codes.cols(); c += part.cell_cols) {
-      part.scales.push_back(tensor.ScaleAt(first + r, c));
-    }
-  }
-  return part;
-}
-
-/// Cuts an operand to a window, after all of it was quantised. Returns false if
-/// its change has nothing to change.
-bool Cut(size_t first, Side& side) {
-  if (!side.Fix()) return false;
-  const size_t count = std::min(kWindow, side.extent() - first);
-  if (side.fixed != nullptr) {
-    side.fixed = std::make_shared<const oracle::ScalarTensor>(
-        RowsOf(*side.fixed, first, count));
-  }
-  side.values = side.down ? side.values.Cols(first, count)
-                          : side.values.Rows(first, count);
-  return true;
-}
-
-/// Returns nothing if the product is as fast as a window.
-std::shared_ptr<const Sample> SampleOf(const Product& product,
-                                       const oracle::Comparison& found) {
-  const runlog::OracleRow worst = found.Row();
-  if (worst.other == 0 || worst.worst_row < 0 ||
-      product.output.rows() * product.output.cols() <= 2 * kWindow * kWindow) {
-    return nullptr;
-  }
-  const auto row = static_cast<size_t>(worst.worst_row);
-  auto sample =
-      std::make_shared<Sample>(Sample{product, product.groups.size()});
-  for (size_t g = 0; g < product.groups.size(); ++g) {
-    const ProductGroup& each = product.groups[g];
-    if (each.first_row <= row && row - each.first_row < each.left.extent()) {
-      sample->group = g;
-    }
-  }
-  if (sample->group == product.groups.size()) return nullptr;
-  Product& part = sample->product;
-  part.groups = {product.groups[sample->group]};
-  ProductGroup& cut = part.groups[0];
-  const size_t in_group = (row - cut.first_row) / kWindow * kWindow;
-  const size_t column =
-      static_cast<size_t>(worst.worst_column) / kWindow * kWindow;
-  sample->first = {in_group, column};
-  if (!Cut(in_group, cut.left) || !Cut(column, cut.right)) return nullptr;
-  part.output = product.output.Rows(cut.first_row + in_group, cut.left.extent())
-                    .Cols(column, cut.right.extent());
-  if (part.bias != nullptr) part.bias += column;
-  cut.first_row = 0;
-  const auto comparison = Compare(part);
-  if (!comparison) return nullptr;
-  sample->other = comparison->other();
-  return sample;
-}
-
-/// Compares the window, or the whole product if there is none.
-std::optional<oracle::Comparison> CompareOnWindow(const Product& product,
-                                                  const Sample* sample,
-                                                  const AlterSide& alter,
-                                                  Which which) {
-  if (sample == nullptr) return CompareAltered(product, alter, which);
-  Product altered = sample->product;
-  const ProductGroup& whole = product.groups[sample->group];
-  bool any = false;
-  const auto make = [&](const Side& from, size_t first, Side& side) {
-    Side changed = from;
-    if (!alter(changed)) return true;
-    any = true;
-    if (!Cut(first, changed)) return false;
-    side = std::move(changed);
-    return true;
-  };
-  if ((which != Which::kRight &&
-       !make(whole.left, sample->first[0], altered.groups[0].left)) ||
-      (which != Which::kLeft &&
-       !make(whole.right, sample->first[1], altered.groups[0].right))) {
-    return std::nullopt;
-  }
-  return any ? Compare(altered) : std::nullopt;
-}
-
-/// Returns whether a mistake explains less than half of the window.
-bool FailsOnWindow(const Product& product, const Sample* sample,
-                   const AlterSide& alter, Which which) {
-  if (sample == nullptr) return false;
-  const auto comparison = CompareOnWindow(product, sample, alter, which);
-  return comparison && 2 * comparison->other() > sample->other;
-}
 
 /// A fit puts its number into the product.
 using AlterProduct = void (*)(Product& product, double number);
@@ -401,14 +268,16 @@ std::vector<Trial> TrialsOf(const Product& product, const SideNames& names,
            .compare = [&product, &mistake, sample,
                        side = which]() -> std::optional<oracle::Comparison> {
              const auto alter = [&mistake](Side& s) {
-               return !(s.fixed != nullptr && mistake.of_values) &&
-                      mistake.alter(s);
+               if (s.is_recorded && mistake.of_values) return false;
+               if (!s.is_recorded) s.fixed.reset();
+               return mistake.alter(s);
              };
              if (FailsOnWindow(product, sample.get(), alter, side)) {
                return std::nullopt;
              }
              return CompareAltered(product, alter, side);
            },
+           .is_right = mistake.is_right,
            .in_both = which == Which::kBoth});
     }
   }
@@ -431,6 +300,27 @@ std::vector<Trial> TrialsOf(const Product& product, const SideNames& names,
          .is_vague = true});
   }
   return trials;
+}
+
+/// Returns the trial that the scales of the two wrong rows are swapped.
+static std::optional<Trial> TrialOfTwoRows(
+    const std::vector<const Side*>& sides, const char* name, const Codes& codes,
+    const Scales& scales, CodePart part) {
+  const auto found = CompareCodes(sides, codes, scales);
+  if (!found || sides.size() != 1 || sides[0]->down) return std::nullopt;
+  const std::vector<size_t> rows = MarkedRows(found->scales.wrong_rows());
+  if (rows.size() != 2 || sides[0]->quantization->cell.rows != 1) {
+    return std::nullopt;
+  }
+  return Trial{
+      .name = fmt::format("scales_swapped.{}", name),
+      .sentence = fmt::format("rows {} and {} of {} have each other's scales",
+                              rows[0], rows[1], name),
+      .compare = [&sides, &codes, &scales, part, a = rows[0], b = rows[1]] {
+        return CodesAltered(
+            sides, [a, b](Side& side) { return SwapScales(a, b, side); }, codes,
+            scales, part);
+      }};
 }
 
 double MaximaFactorOf(const std::vector<const Side*>& sides, const Codes& codes,
@@ -477,8 +367,8 @@ std::vector<Trial> TrialsOf(const std::vector<const Side*>& sides,
   std::ranges::move(TrialsOfJoinedBlocks(sides, name, codes, scales, part),
                     std::back_inserter(trials));
   for (const SideMistake& mistake : SideMistakes()) {
-    if (mistake.name == "other_axis")
-      continue;  // the trials above have it for codes
+    // The trials above have the other axis for codes.
+    if (mistake.name == "other_axis" || mistake.is_right) continue;
     trials.push_back(
         {.name = fmt::format("{}.{}", mistake.name, name),
          .sentence = fmt::format(
@@ -488,6 +378,9 @@ std::vector<Trial> TrialsOf(const std::vector<const Side*>& sides,
          .compare = [&sides, &codes, &scales, &mistake, part] {
            return CodesAltered(sides, mistake.alter, codes, scales, part);
          }});
+  }
+  if (auto swapped = TrialOfTwoRows(sides, name, codes, scales, part)) {
+    trials.push_back(std::move(*swapped));
   }
   if (maxima_factor == 1.0) return trials;
   trials.push_back(

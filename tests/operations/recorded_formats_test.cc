@@ -1,0 +1,289 @@
+// Operands whose quantisation depends on more than their values, or whose codes
+// and scales have two levels.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <string>
+
+#include "isoloss/base/rng.h"
+#include "isoloss/formats/format.h"
+#include "isoloss/operations/catalogue.h"
+#include "isoloss/operations/roundings.h"
+#include "operations/checks.h"
+#include "operations/samples.h"
+
+namespace isoloss::operations::recorded_formats_test {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr const char* kNvfp4 = "nvfp4";
+constexpr const char* kRotated = "e2m1.te.e4m3.1x16.two_level.hadamard16_te";
+constexpr const char* kRandom = "e2m1.te.e4m3.1x16.two_level.stochastic16";
+constexpr const char* kDelayed = "e4m3.te.fp32.0x0.delayed.history3";
+
+Side SideOf(const Operation& operation, const char* quantization) {
+  return {.values = operation.Find("x")->Rows(),
+          .quantization = formats::QuantizationByName(quantization)};
+}
+
+/// Writes codes and scales of x as a file has them.
+void Store(const Side& side, Operation& operation) {
+  const oracle::ScalarTensor tensor = *Quantized(side);
+  const formats::Quantization& rule = *side.quantization;
+  const auto code = [](const char* name, float value) {
+    return static_cast<uint8_t>(formats::Encode(
+        formats::FormatByName(name), value, formats::Overflow::kSaturate));
+  };
+  Codes& codes = operation.codes["fprop_x_codes"];
+  codes = {.extent = operation.Find("x")->extent,
+           .values = {},
+           .type = std::string(rule.element->name)};
+  for (size_t i = 0; i < tensor.codes.size(); ++i) {
+    codes.values.push_back(
+        code(rule.element->name.data(), tensor.codes.data()[i]));
+  }
+  Codes bytes = {
+      .extent = {tensor.scales.size()}, .values = {}, .type = "e4m3"};
+  Floats scales = {.extent = bytes.extent, .values = {}, .type = "float32"};
+  for (const oracle::ScalarScale& scale : tensor.scales) {
+    bytes.values.push_back(code("e4m3", scale.decode));
+    scales.values.push_back(scale.decode);
+  }
+  if (!rule.scales_tensor()) {
+    operation.floats["fprop_x_scales"] = scales;
+    return;
+  }
+  operation.codes["fprop_x_scales"] = bytes;
+  operation.floats["fprop_x_tensor_scale"] = {
+      .extent = {1}, .values = {tensor.tensor_scale}, .type = "float32"};
+}
+
+std::vector<Finding> CheckAs(const char* quantization,
+                             const Operation& operation) {
+  precision::Recipe recipe = precision::RecipeByName("mxfp8_rceil");
+  recipe.fprop.left = formats::QuantizationByName(quantization);
+  Executor executor(1);
+  const std::vector<OperationFile> files = {
+      {.path = "f", .operations = {operation}}};
+  CheckExtents(files[0]);
+  return CheckOperations(files, recipe, {}, executor);
+}
+
+void ExpectAllRight(const std::vector<Finding>& findings) {
+  for (const Finding& finding : findings) {
+    EXPECT_TRUE(finding.is_right()) << finding.part;
+    EXPECT_EQ(finding.open, "") << finding.part;
+  }
+}
+
+/// Plants a mistake of the catalogue in codes and scales.
+void ExpectPlantedIsNamed(const char* name, const char* quantization,
+                          const Side& side, Operation operation) {
+  const auto mistake =
+      std::ranges::find(SideMistakes(), name, &SideMistake::name);
+  ASSERT_NE(mistake, SideMistakes().end()) << name;
+  Side altered = side;
+  ASSERT_TRUE(mistake->alter(altered)) << name;
+  Store(altered, operation);
+  ExpectNamed(CheckAs(quantization, operation), "fprop_x scales",
+              std::string(name) + ".fprop_x");
+}
+
+TEST(Nvfp4, CodesMayBeTwoInAByte) {
+  Operation operation = test_support::LinearInputs();
+  Store(SideOf(operation, kNvfp4), operation);
+  ExpectAllRight(CheckAs(kNvfp4, operation));
+
+  Operation packed = operation;
+  Codes& codes = packed.codes["fprop_x_codes"];
+  std::vector<uint8_t> pairs;
+  for (size_t i = 0; i < codes.values.size(); i += 2) {
+    pairs.push_back(
+        static_cast<uint8_t>(codes.values[i] | codes.values[i + 1] << 4));
+  }
+  codes = {.extent = {codes.extent[0], codes.extent[1] / 2},
+           .values = pairs,
+           .type = "e2m1x2"};
+  SpreadCodes(packed);
+
+  EXPECT_EQ(packed.codes["fprop_x_codes"].values,
+            operation.codes["fprop_x_codes"].values);
+  EXPECT_EQ(packed.codes["fprop_x_codes"].extent,
+            operation.codes["fprop_x_codes"].extent);
+}
+
+TEST(Nvfp4, BothLevelsOfScalesAreJudged) {
+  Operation operation = test_support::LinearInputs();
+  const Side side = SideOf(operation, kNvfp4);
+  Store(side, operation);
+  Operation bare = operation;
+  bare.floats.erase("fprop_x_tensor_scale");
+  EXPECT_THAT(Part(CheckAs(kNvfp4, bare), "fprop_x").open,
+              HasSubstr("fprop_x_tensor_scale is missing"));
+
+  operation.floats["fprop_x_tensor_scale"].values = {1.0f};
+  const auto findings = CheckAs(kNvfp4, operation);
+  ExpectNamed(findings, "fprop_x tensor scale", "tensor_scale_missing.fprop_x");
+  EXPECT_TRUE(Part(findings, "fprop_x scales").is_right());
+  operation.codes["fprop_x_scales"].type = "e5m2";
+  EXPECT_THROW(CheckAs(kNvfp4, operation), Error);
+}
+
+TEST(Nvfp4, ScalesOfZerosAreNamed) {
+  Operation operation = test_support::LinearInputs();
+  std::fill_n(operation.floats["x"].values.begin(), 16, 0.0f);
+  ExpectPlantedIsNamed("zero_block_scale_1", kNvfp4, SideOf(operation, kNvfp4),
+                       operation);
+}
+
+TEST(Nvfp4, MistakesOfTransformsAreNamed) {
+  Operation operation = test_support::LinearInputs();
+  Side side = SideOf(operation, kRotated);
+  for (const bool rounds : {true, false}) {
+    side.rounds_rotation = rounds;
+    Store(side, operation);
+    ExpectAllRight(CheckAs(kRotated, operation));
+  }
+  for (const char* name : {"hadamard_missing", "hadamard_without_signs"}) {
+    side.rounds_rotation = true;
+    ExpectPlantedIsNamed(name, kRotated, side, operation);
+  }
+}
+
+TEST(FourOverSix, ABlockEndsAtFourIfThatIsNearer) {
+  const float x[] = {10, 20, 30, 40, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+  Side side = {.values = {x, 1, 16},
+               .quantization = formats::QuantizationByName(kNvfp4),
+               .four_over_six = oracle::FourOverSix{.largest_scale = 256.0f}};
+  const oracle::ScalarTensor four = *Quantized(side);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(four.codes(0, i), static_cast<float>(i + 1));
+  }
+  EXPECT_EQ(four.scales[0].decode, 384.0f);
+  // No scale is larger than 448.
+  side.four_over_six = oracle::FourOverSix{};
+  EXPECT_EQ(Quantized(side)->codes(0, 3), 6.0f);
+}
+
+TEST(FourOverSix, IsDeclaredByTheFileAndItsMistakesAreNamed) {
+  Operation operation = test_support::LinearInputs();
+  Side side = SideOf(operation, kNvfp4);
+  ExpectPlantedIsNamed("four_over_six", kNvfp4, side, operation);
+  ExpectPlantedIsNamed("four_over_six_256", kNvfp4, side, operation);
+  side.four_over_six = oracle::FourOverSix{};
+  operation.texts["fprop_x_four_over_six"] = "mae";
+  Store(side, operation);
+  ExpectAllRight(CheckAs(kNvfp4, operation));
+  for (const char* name :
+       {"six_only", "four_over_six_mse", "four_over_six_largest"}) {
+    ExpectPlantedIsNamed(name, kNvfp4, side, operation);
+  }
+  operation.texts["fprop_x_four_over_six"] = "mse";
+  side.four_over_six->by_squares = true;
+  ExpectPlantedIsNamed("four_over_six_mae", kNvfp4, side, operation);
+  operation.texts["fprop_x_four_over_six"] = "all";
+  EXPECT_THROW(CheckAs(kNvfp4, operation), Error);
+}
+
+TEST(DelayedScaling, FollowsTheHistoryAndItsMistakesAreNamed) {
+  Operation operation = test_support::LinearInputs();
+  operation.floats["fprop_x_amax_history"] = {
+      .extent = {4}, .values = {9.0f, 0.8f, 1.7f, 1.1f}, .type = "float32"};
+  Side side = SideOf(operation, kDelayed);
+  side.amax_history = {0.8f, 1.7f, 1.1f};
+  side.SetHistory(1.7f);
+  Store(side, operation);
+  ExpectAllRight(CheckAs(kDelayed, operation));
+  for (const char* name : {"scale_current", "history_latest", "history_lost"}) {
+    ExpectPlantedIsNamed(name, kDelayed, side, operation);
+  }
+  operation.texts["amax_algorithm"] = "most_recent";
+  side.SetHistory(1.1f);
+  ExpectPlantedIsNamed("history_maximum", kDelayed, side, operation);
+  operation.texts["amax_algorithm"] = "mean";
+  EXPECT_THROW(CheckAs(kDelayed, operation), Error);
+}
+
+TEST(DelayedScaling, WithoutAHistoryScalesStayOpen) {
+  Operation operation = test_support::LinearInputs();
+  Side side = SideOf(operation, kDelayed);
+  side.amax_history = {1.7f};
+  side.SetHistory(1.7f);
+  Store(side, operation);
+  const auto findings = CheckAs(kDelayed, operation);
+  EXPECT_THAT(Part(findings, "fprop_x").open, HasSubstr("amax_history"));
+  EXPECT_TRUE(Part(findings, "fprop_x codes").is_right());
+}
+
+/// Rounds x by random numbers, of which random(row, column) is one.
+void StoreRandom(const std::function<double(size_t, size_t)>& random,
+                 Operation& operation) {
+  Side side = SideOf(operation, kNvfp4);
+  side.quantization->rounding = formats::RoundingMode::kTowardZero;
+  Store(side, operation);
+  const oracle::ScalarTensor tensor = *Quantized(side);
+  const formats::Format& e2m1 = formats::FormatByName("e2m1");
+  Codes& codes = operation.codes["fprop_x_codes"];
+  for (size_t i = 0; i < codes.values.size(); ++i) {
+    const size_t r = i / codes.extent[1];
+    const size_t c = i % codes.extent[1];
+    const uint8_t magnitude = codes.values[i] & 7;
+    const float scaled =
+        std::fabs(tensor.elements(r, c) * tensor.ScaleAt(r, c).encode);
+    const float low = formats::Decode(e2m1, magnitude);
+    if (magnitude == 7 || scaled == low) continue;
+    const float gap = formats::Decode(e2m1, magnitude + 1u) - low;
+    if (random(r, c) < static_cast<double>((scaled - low) / gap)) {
+      codes.values[i] = static_cast<uint8_t>(
+          (std::signbit(tensor.elements(r, c)) ? 8 : 0) + magnitude + 1);
+    }
+  }
+}
+
+double Unit(size_t row, size_t column) {
+  const CounterRng rng(3, StreamId("roundings"));
+  return static_cast<double>(rng.Bits(row << 16 | column) >> 40) * 0x1p-24;
+}
+
+TEST(RandomRounding, FitsTheRemaindersOrIsNamed) {
+  Operation operation = test_support::LinearInputs();
+  StoreRandom(Unit, operation);
+  ExpectAllRight(CheckAs(kRandom, operation));
+  using Random = double (*)(size_t, size_t);
+  const std::pair<const char*, Random> mistakes[] = {
+      {"rounded_away", [](size_t, size_t) { return -1.0; }},
+      {"rounded_toward_zero", [](size_t, size_t) { return 2.0; }},
+      {"rounded_to_nearest", [](size_t, size_t) { return 0.5; }},
+      {"one_random_number", [](size_t, size_t) { return 0.3; }},
+      {"random_numbers_repeat", [](size_t, size_t c) { return Unit(0, c); }},
+      {"random_numbers_repeat",
+       [](size_t r, size_t c) { return Unit(r, c / 2); }}};
+  for (const auto& [name, random] : mistakes) {
+    StoreRandom(random, operation);
+    ExpectNamed(CheckAs(kRandom, operation), "fprop_x roundings",
+                std::string(name) + ".fprop_x");
+  }
+  StoreRandom([](size_t r, size_t c) { return 0.8 * Unit(r, c); }, operation);
+  const auto biased = CheckAs(kRandom, operation);
+  EXPECT_THAT(Part(biased, "fprop_x roundings").remark,
+              HasSubstr("elements were rounded up, but their remainders ask"));
+}
+
+TEST(RandomRounding, NeedsCodesToJudgeAProduct) {
+  Operation operation = test_support::LinearInputs();
+  test_support::Compute(precision::RecipeByName("mxfp8_rceil"), operation);
+  EXPECT_THAT(Part(CheckAs(kRandom, operation), "fprop").open,
+              HasSubstr("x is rounded at random"));
+  StoreRandom(Unit, operation);
+  Codes& codes = operation.codes["fprop_x_codes"];
+  codes.values[0] ^= 4;
+  const auto findings = CheckAs(kRandom, operation);
+  EXPECT_EQ(Part(findings, "fprop_x codes").comparison.other(), 1);
+  EXPECT_FALSE(Part(findings, "fprop").is_right());
+}
+
+}  // namespace
+}  // namespace isoloss::operations::recorded_formats_test
