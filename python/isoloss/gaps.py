@@ -7,7 +7,7 @@ import torch
 from . import modules, taps
 
 _SHOWN = 5
-_EMBEDDINGS = (torch.nn.Embedding, torch.nn.EmbeddingBag)
+EMBEDDINGS = (torch.nn.Embedding, torch.nn.EmbeddingBag)
 _NOT_GIVEN = ("record() was given no optimizer for that. Pass all optimizers, and freeze with "
               "requires_grad_(False) what is not trained.")
 _NOT_CALLED = ("optimizer.step() was not called. Call it before the recorder's step(), unless a "
@@ -49,7 +49,7 @@ class Gaps:
     def _weights_of(model, seen):
         """Of linear layers, and whatever else has the shape of a weight."""
         for prefix, module, region in modules.walk(model):
-            if isinstance(module, _EMBEDDINGS) or modules.is_wrapper(module):
+            if isinstance(module, EMBEDDINGS) or modules.is_wrapper(module):
                 continue
             is_watched = taps.kind_of(module) is not None
             is_hidden = (region is not None and not seen and

@@ -3,7 +3,7 @@
 import fractions
 import math
 
-from . import tensors
+from . import accumulation, tensors
 from .journal import LogError, split
 from .sharing import Sharing, in_hex, same, sum_of
 
@@ -259,6 +259,33 @@ def _check_loads(steps, notes):
                 return
 
 
+def _check_batches(steps, sharing, notes):
+    """Tells the first step in which ranks with parts of their own saw equal data."""
+    for rows in steps:
+        seen = {}
+        for group in sharing.data_groups:
+            digest = rows[group[0]].get("own_batch")
+            other = seen.setdefault(digest, group[0])
+            if digest is not None and other != group[0]:
+                notes.append(f"step {rows[0]['step']}: ranks {other} and {group[0]} read the same "
+                             "batch, but each should have a part of its own. Look for a sampler that "
+                             "does not know the rank.")
+                return
+
+
+def _check_gradients(steps, sharing, notes):
+    """Tells what is wrong with sums over micro-batches and ranks, of the first step
+    that says so."""
+    for rows in steps:
+        of_data = _of_data(rows, rows[0]["step"], sharing)
+        if all(row.get("accumulation") for row in of_data):
+            texts = accumulation.texts_of([row["accumulation"] for row in of_data], rows[0]["step"],
+                                          [row["tokens"] for row in of_data], rows[0]["grad_norm"])
+            if texts:
+                notes += texts
+                return
+
+
 def merge(parts, notes=None):
     """Rows of one run, of the rows of all its ranks. What is to be said of it is
     appended to `notes`.
@@ -286,7 +313,10 @@ def merge(parts, notes=None):
         if len(rows) > len(common):
             notes.append(f"rank {rank} has {len(rows)} steps, but all ranks have only "
                          f"{len(common)} in common. The merged log has these.")
-    steps = [_merge_step([rows[step] for rows in by_step], sharing) for step in common]
+    of_steps = [[rows[step] for rows in by_step] for step in common]
+    steps = [_merge_step(rows, sharing) for rows in of_steps]
     _drop_doubled_norms(header, steps, split_parts, notes)
     _check_loads(steps, notes)
+    _check_batches(of_steps, sharing, notes)
+    _check_gradients(of_steps, sharing, notes)
     return [header, *steps, *_events(split_parts, sharing, common)]

@@ -12,7 +12,7 @@ import warnings
 
 import torch
 
-from . import (gaps, journal, loads, modules, norms, operations, passes, run_log, shards,
+from . import (accumulation, gaps, journal, loads, modules, norms, operations, passes, run_log, shards,
                step_tensors, taps, tensors, wrappers, xxh3)
 from .version import VERSION
 
@@ -92,9 +92,13 @@ class Recorder:
         self._chosen = {key: value if isinstance(value, range) else frozenset(value) for key, value in
                         (("dump", dump), ("statistics", statistics), ("digests", digests))}
         self._step = first_step
-        self._expected = expected or {}
-        for kind, values in self._expected.items():
+        self._expected, self._patterns = {}, {}
+        for kind, values in (expected or {}).items():
             operations.check(kind, values)
+            for key, value in values.items():
+                # Of all operations, or by names.
+                found = self._patterns if isinstance(value, dict) else self._expected
+                found.setdefault(kind, {})[key] = value
         self._header = self._header_of(recipe, experiment, config, steps, gradients, parameters)
         self._norms = norms.GradientNorms(
             self._trained, list(map(self._name, self._trained)),
@@ -158,7 +162,7 @@ class Recorder:
                                 "given. Call step() after the optimizer's.")
         row["grad_norm"] = grad_norm
         row.update(self._norms.row(grad_norm is not None))
-        row["batch"] = None if batch is None else tensors.batch_digest(
+        row["batch"], row["own_batch"] = (None, None) if batch is None else tensors.batch_digests(
             batch, self._layout.data_rank)
         counts, wrong = self._loads.finish(row["tokens"], routed, batch)
         row.update(counts)
@@ -388,12 +392,19 @@ class Recorder:
             return
         self._operations.sort(key=lambda operation: operation.place)
         self._drop_flat()
+        self._apply_patterns()
         if self._layout.mesh:
             shards.gather(self._operations, self._layout)
         row["tensors"] = step_tensors.rows_of(
             [op for op in self._operations if op.tensors], self._parameters,
             self._layout.data_rank, self._layout.data_ranks,
             digests=self._captures("digests"), statistics=self._captures("statistics"))
+        row["accumulation"] = accumulation.row_of(
+            self._operations, self._left_out(), len(self._trained))
+        if self.ranks == 1:
+            for text in accumulation.texts_of([row["accumulation"]], self._step, [row["tokens"]],
+                                              row["grad_norm"]):
+                self._tell("gradients", text.partition(": ")[2])
         lacking, new = self._gaps.find(self._operations, self._no_update)
         if self._captures("dump"):
             attributes = self._file_attributes(row)
@@ -420,6 +431,22 @@ class Recorder:
     def _keep_update(self, update, expected):
         self._operations += update.after(expected, self._places)
         self._no_update.update(update.reasons)
+
+    def _apply_patterns(self):
+        """Of what is expected of some operations, by their names."""
+        for operation in self._operations:
+            for key, values in self._patterns.get(operation.kind, {}).items():
+                for pattern, value in values.items():
+                    if fnmatch.fnmatchcase(operation.module, pattern):
+                        operation.attributes[key] = value
+                        break
+
+    def _left_out(self):
+        """Names of weights whose gradient is not of their linear layers alone: those of
+        embeddings, too, or of each rank."""
+        tied = {self._names.get(id(module.weight)) for module in self._model.modules()
+                if isinstance(module, gaps.EMBEDDINGS)}
+        return tied | self._own
 
     def _drop_flat(self):
         """Updates of what FSDP1 holds flat, which are none of whole parameters."""
@@ -530,7 +557,9 @@ def record(model, optimizer, path, **options):
     config      text or dictionary of all settings but the recipe and the seed,
                 equal for runs that may be compared
     expected    attributes of operations as they are configured, in place of what
-                modules and optimizers say of themselves: {"router": {"top_k": 2}}
+                modules and optimizers say of themselves: {"router": {"top_k": 2}},
+                or by patterns of names, of which the first counts: {"adamw":
+                {"weight_decay": {"*norm*": 0.0, "*": 0.1}}}
     weights     whether digests of all weights before and after are logged,
                 default: of up to 10^8 weights
 

@@ -92,15 +92,18 @@ def weights_digest(named):
     return total & 0xFFFFFFFFFFFFFFFF
 
 
-def batch_digest(batch, rank):
-    """Of a step's tensors, in their order; those of all ranks are added."""
-    total = 0
+def batch_digests(batch, rank):
+    """Of a step's tensors, in their order: one of which those of all ranks are
+    added, and one that ranks with the same tensors have alike."""
+    total = alone = 0
     for place, values in enumerate([batch] if isinstance(batch, torch.Tensor) else batch):
         values = values.detach()
         held = values.to(torch.float32 if values.is_floating_point() else torch.int64).cpu()
         digest = xxh3.hash_bytes(held.contiguous().numpy().tobytes())
-        total += xxh3.hash_bytes(f"{rank} {place} {list(values.shape)} {digest:x}".encode())
-    return total & 0xFFFFFFFFFFFFFFFF
+        told = f"{place} {list(values.shape)} {digest:x}"
+        total += xxh3.hash_bytes(f"{rank} {told}".encode())
+        alone += xxh3.hash_bytes(told.encode())
+    return total & 0xFFFFFFFFFFFFFFFF, alone & 0xFFFFFFFFFFFFFFFF
 
 
 def finish_digest(total):

@@ -230,7 +230,9 @@ class Origin(Case):
             found.add(isoloss.recorder.tensors.weights_digest(named.items()))
         self.assertEqual(len(found), 4)
         x, y = torch.tensor([[1, 2]]), torch.tensor([3])
-        digest = isoloss.recorder.tensors.batch_digest
+        def digest(batch, rank):
+            return isoloss.recorder.tensors.batch_digests(batch, rank)[0]
+
         self.assertEqual(digest([x, y], 0), digest([x.clone(), y], 0))
         self.assertEqual(len({digest([x, y], 0), digest([y, x], 0), digest([x, y], 1),
                               digest(x, 0), digest([x.float(), y + 1], 0)}), 5)
