@@ -6,6 +6,7 @@ weights: of averaging and clipping. Sums of elements with random signs tell this
 without the tensors, since they are sums over ranks, too.
 """
 
+import itertools
 import math
 import statistics
 
@@ -31,7 +32,7 @@ def _sums(tensor, name):
 
 def _label_weight(loss, products):
     """By what the gradient of a mean loss is multiplied at each of its labels, by
-    the layer that gave the logits; None: no layer is known."""
+    the layer that gave the logits, and their number; None: no layer is known."""
     logits, labels = (loss.tensors.get(key) for key in ("logits", "labels"))
     if logits is None or labels is None:
         return None
@@ -43,7 +44,7 @@ def _label_weight(loss, products):
             wanted = logits.float().softmax(-1)[known]
             wanted[torch.arange(len(wanted)), labels[known]] -= 1
             found = gradient.float()[known]
-            return float((found * wanted).sum() / wanted.square().sum())
+            return [float((found * wanted).sum() / wanted.square().sum()), len(wanted)]
     return None
 
 
@@ -97,7 +98,7 @@ def _factors(rows):
     for name in dict.fromkeys(name for row in rows for name in row["whole"]):
         whole = next(row["whole"][name] for row in rows if name in row["whole"])
         parts = [row["parts"].get(name) for row in rows]
-        if None in parts:
+        if None in parts or not all(map(math.isfinite, itertools.chain(whole, *parts))):
             continue
         factor, misfit = _misfit(whole, [math.fsum(column) for column in zip(*parts)])
         if misfit <= _TOLERANCE:
@@ -122,12 +123,9 @@ def _clipped(rows, norm):
     return math.sqrt(math.fsum(squares.values())) / norm
 
 
-def texts_of(rows, step, tokens, norm):
-    """What is wrong in a step, of the rows of all ranks with other tokens.
-
-    tokens   labels of each rank
-    norm     of the gradient before clipping, or None
-    """
+def texts_of(rows, norm):
+    """What is wrong in a step, of the rows of all ranks with other tokens. `norm` is
+    that of the gradient before clipping, or None."""
     factors, said = _factors(rows)
     usual = statistics.median(factors.values()) if factors else 0.0
     others = {}
@@ -137,19 +135,20 @@ def texts_of(rows, step, tokens, norm):
     said += [f"{factor} times what others are of their layers' backward passes. Look for a norm or "
              f"an average of a part of the model alone: {_shown(names)}"
              for factor, names in others.items()]
-    texts = [f"step {step}: the gradient of a weight that the optimizer read is {text}." for text in said]
+    texts = [f"the gradient of a weight that the optimizer read is {text}."
+             for text in said]
     clipped = _clipped(rows, norm)
-    labels = [(rank, weight) for rank, row in enumerate(rows) for weight in row["labels"]]
-    if not clipped or not labels or not usual:
+    labels = [sum(count for _, count in row["labels"]) for row in rows]
+    if not clipped or not all(labels) or not usual:
         return texts
     # The loss is the mean over all labels, or over ranks of their means.
-    counts = [[usual * weight / clipped * total for rank, weight in labels
-               for total in (sum(tokens) if whole else len(rows) * tokens[rank],)]
+    counts = [[usual * weight / clipped * (sum(labels) if whole else len(rows) * of_rank)
+               for of_rank, row in zip(labels, rows) for weight, count in row["labels"] if count]
               for whole in (True, False)]
     if all(max(abs(count - 1) for count in found) > _TOLERANCE for found in counts):
         least, most = min(counts[0]), max(counts[0])
         shown = f"{least:.4g}" if most - least <= _TOLERANCE * most else f"{least:.4g} to {most:.4g}"
-        texts.append(f"step {step}: a label counts {shown} times in the gradient, but once in the mean "
-                     f"over {sum(tokens)} labels. Look for sums over ranks that are no averages, and "
+        texts.append(f"a label counts {shown} times in the gradient, but once in the mean "
+                     f"over {sum(labels)} labels. Look for sums over ranks that are no averages, and "
                      "for losses that are divided by the number of micro-batches twice, or never.")
     return texts

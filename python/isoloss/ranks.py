@@ -279,10 +279,10 @@ def _check_gradients(steps, sharing, notes):
     for rows in steps:
         of_data = _of_data(rows, rows[0]["step"], sharing)
         if all(row.get("accumulation") for row in of_data):
-            texts = accumulation.texts_of([row["accumulation"] for row in of_data], rows[0]["step"],
-                                          [row["tokens"] for row in of_data], rows[0]["grad_norm"])
+            texts = accumulation.texts_of([row["accumulation"] for row in of_data],
+                                          rows[0]["grad_norm"])
             if texts:
-                notes += texts
+                notes += [f"step {rows[0]['step']}: {text}" for text in texts]
                 return
 
 

@@ -399,14 +399,9 @@ class Recorder:
             [op for op in self._operations if op.tensors], self._parameters,
             self._layout.data_rank, self._layout.data_ranks,
             digests=self._captures("digests"), statistics=self._captures("statistics"))
-        row["accumulation"] = accumulation.row_of(
-            self._operations, self._left_out(), len(self._trained))
-        if self.ranks == 1:
-            for text in accumulation.texts_of([row["accumulation"]], self._step, [row["tokens"]],
-                                              row["grad_norm"]):
-                self._tell("gradients", text.partition(": ")[2])
         lacking, new = self._gaps.find(self._operations, self._no_update)
         if self._captures("dump"):
+            self._check_gradients(row)
             attributes = self._file_attributes(row)
             if lacking:
                 attributes["unrecorded"] = "\n".join(lacking)
@@ -431,6 +426,14 @@ class Recorder:
     def _keep_update(self, update, expected):
         self._operations += update.after(expected, self._places)
         self._no_update.update(update.reasons)
+
+    def _check_gradients(self, row):
+        """That they are those of all micro-batches. Of several ranks, merge does."""
+        row["accumulation"] = accumulation.row_of(
+            self._operations, self._left_out(), len(self._trained))
+        if self.ranks == 1:
+            for text in accumulation.texts_of([row["accumulation"]], row["grad_norm"]):
+                self._tell("gradients", text)
 
     def _apply_patterns(self):
         """Of what is expected of some operations, by their names."""
