@@ -422,6 +422,7 @@ TEST(Refusal, SaysWhatAFileIs) {
   EXPECT_THAT(ErrorOf("\x89PNG\r\n" + zero), HasSubstr("byte 7 is 0"));
   EXPECT_THAT(ErrorOf("\x1F\x8B\x08"), HasSubstr("gunzip"));
   EXPECT_THAT(ErrorOf("\xFF\xFEs" + zero), HasSubstr("iconv"));
+  EXPECT_THAT(ErrorOf("SQLite format 3" + zero), HasSubstr("MLflow 3"));
   EXPECT_THAT(ErrorOf("{\"log_history\": [{\"step\": 1, \"lo"),
               HasSubstr("ends within a value, after 32 bytes"));
   EXPECT_THAT(ErrorOf("{\"log_history\": []}"), HasSubstr("0 rows"));

@@ -40,6 +40,7 @@ TEST(Nemo, CountsUpdatesOfAllEpochs) {
   EXPECT_THAT(Of(run, "reduced_train_loss").step, ElementsAre(2, 3));
   EXPECT_TRUE(std::isnan(run.Main(Quantity::kLoss)->value[1]));
   EXPECT_THAT(Of(run, "lr").value, ElementsAre(1e-5, 2e-5));
+  EXPECT_EQ(run.steps_planned, 4);
 }
 
 TEST(ProgressBars, GiveTheLastStateOfEachStep) {
@@ -55,6 +56,7 @@ TEST(ProgressBars, GiveTheLastStateOfEachStep) {
   EXPECT_EQ(run.format, "progress_bars");
   EXPECT_THAT(run.Main(Quantity::kLoss)->step, ElementsAre(1, 2, 3));
   EXPECT_THAT(run.Main(Quantity::kLoss)->value, ElementsAre(9.1, 9, 8.9));
+  EXPECT_EQ(run.steps_planned, 500);
 }
 
 TEST(HuggingFaceStdout, TakesStepsFromTheBarBehindEachLine) {

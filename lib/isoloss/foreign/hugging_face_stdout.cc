@@ -136,8 +136,8 @@ bool HuggingFaceReader::ReadRow(std::string_view dict, bool prefixed) {
       known |= row.told >= 0;
       continue;
     }
+    row.trains |= FindName(field->name).quantity == Quantity::kLoss;
     if (field->name == "loss") {
-      row.trains = true;
       loss = number.value_or(std::nan(""));
     }
     if (field->name == "grad_norm") norm = number;

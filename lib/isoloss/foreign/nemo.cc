@@ -30,19 +30,17 @@ class NemoReader : public LineReader {
     if (!at || *at < 0) return false;
     if (before) {
       run().step_base = 0;
-      last_iteration_ = std::max(
-          last_iteration_, ParseWhole(front.substr(slash + 1)).value_or(0));
-      offset_ = *at - ParseWhole(iteration->text).value_or(*at);
+      const int64_t offset = *at - ParseWhole(iteration->text).value_or(*at);
+      const auto last = LeadingNumber(front.substr(slash + 1));
+      // More epochs may follow, so the plan goes at least as far.
+      run().steps_planned = std::max(run().steps_planned,
+                                     (last ? CountOf(*last) : 0) + 1 + offset);
     }
     ReadFields(fields, before ? *at + 1 : *at);
     return true;
   }
 
-  /// The last iteration is a plan only within one epoch.
   void Finish() override {
-    if (last_iteration_ > 0 && offset_ <= 0) {
-      run().steps_planned = last_iteration_ + 1 + offset_;
-    }
     for (Series& series : run().series) {
       if (SpacingOf(series.step).stride > 1) {
         series.averaging = Averaging::kIntervalMean;
@@ -67,9 +65,6 @@ class NemoReader : public LineReader {
       }
     }
   }
-
-  int64_t last_iteration_ = 0;
-  int64_t offset_ = 0;  ///< of `global_step` from the iteration
 };
 
 }  // namespace

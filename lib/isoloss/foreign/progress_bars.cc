@@ -40,7 +40,11 @@ std::optional<Bar> BarIn(std::string_view line) {
   const auto number = LeadingNumber(*epoch);
   const auto done = ParseWhole(rest.substr(0, slash));
   const auto total = ParseWhole(rest.substr(slash + 1, open - slash - 1));
-  if (!number || !done || !total || *done < 0) return std::nullopt;
+  constexpr int64_t kMost = int64_t{1} << 32;
+  if (!number || !done || !total || *done < 0 || *done > kMost || *total < 0 ||
+      *total > kMost) {
+    return std::nullopt;
+  }
   return Bar{CountOf(*number), *done, *total, rest.substr(clock + 1)};
 }
 
@@ -57,6 +61,9 @@ class ProgressBarReader : public LineReader {
       ++rounded_;
       return true;
     }
+    // More epochs may follow, so the plan goes at least as far.
+    run().steps_planned =
+        std::max(run().steps_planned, *step - bar->done + bar->total);
     Keep(*step);
     return true;
   }
@@ -106,7 +113,15 @@ class ProgressBarReader : public LineReader {
     const auto told = std::ranges::find(numbers_, "global_step", &Number::name);
     if (told == numbers_.end()) {
       several_epochs_ |= bar.epoch > 0;
-      return bar.epoch * bar.total + bar.done;
+      // The last epoch may be shorter than those before it.
+      if (epoch_ + 1 == bar.epoch && total_ > 0) {
+        before_ += total_;
+      } else if (epoch_ != bar.epoch || total_ == 0) {
+        before_ = bar.epoch * bar.total;
+      }
+      epoch_ = bar.epoch;
+      total_ = bar.total;
+      return before_ + bar.done;
     }
     run().step_base = 0;
     const auto before = ParsePlainNumber(told->text);
@@ -158,6 +173,8 @@ class ProgressBarReader : public LineReader {
   int64_t kept_step_ = -1;
   std::optional<int64_t> offset_;
   int64_t epoch_ = 0;
+  int64_t total_ = 0;   ///< of the epoch
+  int64_t before_ = 0;  ///< batches of the epochs before
   int64_t rounded_ = 0;
   bool several_epochs_ = false;
 };

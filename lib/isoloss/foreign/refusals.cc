@@ -33,6 +33,8 @@ constexpr Front kFronts[] = {
     {"PK\x03\x04", "an archive", "Unpack it: unzip"},
     {"\xFF\xFE", "UTF-16", "Convert it: iconv -f UTF-16 -t UTF-8"},
     {"\xFE\xFF", "UTF-16", "Convert it: iconv -f UTF-16 -t UTF-8"},
+    {"SQLite format 3", "a database, as MLflow 3 keeps its runs in",
+     "Write the run's metrics as CSV, or log to a folder (file:mlruns)"},
     {"\x89HDF", "an HDF5 file", "A run log of isoloss needs no import"},
 };
 
@@ -123,9 +125,9 @@ void RefuseUnknown(Source& log, std::string_view step_name) {
   ThrowError(ErrorKind::kFormat,
              "{} bytes hold no value of a training log that is known: no loss "
              "stands beside a step, as if the run ended before it. Give "
-             "what torchtitan, Megatron-LM, DeepSpeed, MLPerf, nanoGPT, "
-             "Lightning, Hugging Face's Trainer or W&B wrote, or a table with "
-             "a step and a loss.",
+             "what torchtitan, Megatron-LM, NeMo, MaxText, DeepSpeed, OLMo, "
+             "verl, MLPerf, nanoGPT, Lightning, Hugging Face's Trainer or W&B "
+             "wrote, or a table with a step and a loss.",
              content.size());
 }
 

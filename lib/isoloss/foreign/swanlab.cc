@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include "isoloss/foreign/json.h"
 #include "isoloss/foreign/protobuf.h"
 #include "isoloss/foreign/record_log.h"
+#include "isoloss/foreign/table_names.h"
 
 namespace isoloss::foreign {
 
@@ -66,7 +68,7 @@ void SwanLabFile::Add(std::string_view key, int64_t step, double value) {
 void SwanLabFile::TakeScalar(std::string_view message) {
   std::string_view key;
   int64_t step = 0;
-  double value = 0;  // left out if it is zero
+  std::optional<double> value;
   ProtobufFields fields(message);
   while (fields.Next()) {
     if (fields.Is(kScalarKey, WireType::kBytes)) key = fields.bytes();
@@ -74,6 +76,7 @@ void SwanLabFile::TakeScalar(std::string_view message) {
       step = static_cast<int64_t>(fields.value());
     }
     if (!fields.Is(kScalarValue, WireType::kBytes)) continue;
+    value = 0;  // its number is left out
     ProtobufFields number(fields.bytes());
     while (number.Next()) {
       if (number.Is(kValueNumber, WireType::kFixed64)) {
@@ -81,7 +84,7 @@ void SwanLabFile::TakeScalar(std::string_view message) {
       }
     }
   }
-  if (fields.sound()) Add(key, step, value);
+  if (fields.sound() && value) Add(key, step, *value);
 }
 
 void SwanLabFile::TakeFinish(std::string_view message) {
@@ -158,6 +161,13 @@ ForeignRun SwanLabFile::Finish() {
   if (negative_ > 0) {
     run_.notes.push_back(fmt::format(
         "Values with a negative step were left out: {}.", negative_));
+  }
+  // Without steps from the trainer, calls of log are counted for each key.
+  if (std::ranges::all_of(run_.series, [](const Series& series) {
+        return series.step.front() == 0 &&
+               series.step.back() + 1 == std::ssize(series.step);
+      })) {
+    DescribeStep("_step", run_);
   }
   if (!ended_) {
     run_.notes.emplace_back(
