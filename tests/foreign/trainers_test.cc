@@ -52,6 +52,8 @@ TEST(ProgressBars, GiveTheLastStateOfEachStep) {
       "Epoch 0: :  1%|#  | 2/500 [00:12<1:00, loss=9.1, "
       "reduced_train_loss=9.00, global_step=1.000]\r"
       "Epoch 0: :  2%|#  | 3/500 [00:12<1:00, loss=9.1, "
+      "reduced_train_loss=9.00, global_step=1.000]\r"
+      "Epoch 0: :  2%|#  | 3/500 [00:12<1:00, loss=9.1, "
       "reduced_train_loss=8.90, global_step=1e+4]\n");
   EXPECT_EQ(run.format, "progress_bars");
   EXPECT_THAT(run.Main(Quantity::kLoss)->step, ElementsAre(1, 2, 3));
