@@ -49,6 +49,15 @@ bool IsTold(const std::string& text) {
   return !text.empty() && text != "unknown";
 }
 
+/// Returns a device without its number: equal cards compute alike.
+std::string WithoutNumber(const std::string& device) {
+  const size_t colon = device.rfind(':');
+  const bool has_number =
+      colon != std::string::npos && colon + 1 < device.size() &&
+      device.find_first_not_of("0123456789", colon + 1) == std::string::npos;
+  return has_number ? device.substr(0, colon) : device;
+}
+
 std::string Shown(const std::string& text) {
   constexpr size_t kMost = 60;
   const std::string line = Printable(text.substr(0, text.find('\n')));
@@ -71,8 +80,15 @@ SettingsPair CompareSettings(const RecordedRun& first,
   const Provenance& a = first.log().provenance;
   const Provenance& b = other.log().provenance;
   for (const TextSetting& setting : kTexts) {
-    const std::string& left = a.*setting.value;
-    const std::string& right = b.*setting.value;
+    const bool is_device = setting.value == &Provenance::cpu_target;
+    const auto of = [&](const Provenance& p) {
+      return is_device ? WithoutNumber(p.*setting.value) : p.*setting.value;
+    };
+    const std::string left = of(a);
+    const std::string right = of(b);
+    if (is_device && (left == "cuda" || left == "xpu")) {
+      pair.unknown.emplace_back("the model of the card");
+    }
     // Another recipe has other sites and another arithmetic.
     const bool is_of_recipe = setting.value == &Provenance::resolved_recipe ||
                               setting.value == &Provenance::numerics_digest;
