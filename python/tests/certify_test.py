@@ -33,13 +33,15 @@ class Model(nn.Module):
 
     def forward(self, tokens):
         hidden = functional.silu(self.up(self.embed(tokens)))
-        hidden = functional.dropout(isoloss.linear("down", self.multiply, hidden, self.down.weight), 0.1)
+        hidden = isoloss.linear("down", self.multiply, hidden, self.down.weight)
+        hidden = functional.dropout(hidden, 0.1)
         logits = self.gate(hidden)
         scores = logits.sigmoid()
         chosen = torch.topk(scores + self.bias, 2).indices
         weights = scores.gather(1, chosen)
-        isoloss.observe("router", "router", logits=logits, scores=scores, bias=self.bias, expert_ids=chosen,
-                        weights=weights, top_k=2, score_function="sigmoid", normalize=0, scale=1.0)
+        isoloss.observe("router", "router", logits=logits, scores=scores, bias=self.bias,
+                        expert_ids=chosen, weights=weights, top_k=2, score_function="sigmoid",
+                        normalize=0, scale=1.0)
         with torch.no_grad():
             load = torch.bincount(chosen.flatten(), minlength=EXPERTS)
             self.bias -= 0.05 * torch.sign(load - load.float().mean())
@@ -61,9 +63,10 @@ def at_random(x, weight):
 
 
 class Certify(Case):
-    def train(self, name, first=1, last=STEPS, checkpoint=None, lost=(), multiply=None, flip=None, **options):
-        """Records a run and returns its log and its last state. `multiply` stands in for a product in step 6;
-        before step `flip` the last bit of a weight flips."""
+    def train(self, name, first=1, last=STEPS, checkpoint=None, lost=(), multiply=None, flip=None,
+              **options):
+        """Records a run and returns its log and its last state. `multiply` stands in for a product
+        in step 6; before step `flip` the last bit of a weight flips."""
         torch.manual_seed(1)
         model = Model()
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
@@ -72,14 +75,15 @@ class Certify(Case):
         for part, load in (checkpoint or {}).items():
             if part in lost:
                 continue
-            {"model": model.load_state_dict, "moments": optimizer.load_state_dict, "rng": torch.set_rng_state,
-             "schedule": schedule.load_state_dict, "data": data.set_state, "bias": model.bias.copy_}[part](load)
+            {"model": model.load_state_dict, "moments": optimizer.load_state_dict,
+             "rng": torch.set_rng_state, "schedule": schedule.load_state_dict,
+             "data": data.set_state, "bias": model.bias.copy_}[part](load)
         if checkpoint:
-            rate = 1e-2 if "schedule" in lost else checkpoint["moments"]["param_groups"][0]["lr"]
-            optimizer.param_groups[0]["lr"] = rate
+            saved = checkpoint["moments"]["param_groups"][0]["lr"]
+            optimizer.param_groups[0]["lr"] = 1e-2 if "schedule" in lost else saved
         path = self.folder / f"{name}.h5"
-        with isoloss.record(model, optimizer, path, first_step=first, steps=STEPS, config="test", seed=1,
-                            **options) as recorder:
+        with isoloss.record(model, optimizer, path, first_step=first, steps=STEPS, config="test",
+                            seed=1, **options) as recorder:
             for step in range(first, last + 1):
                 model.multiply = multiply if multiply and step == 6 else functional.linear
                 if step == flip:
@@ -92,13 +96,14 @@ class Certify(Case):
                 recorder.step(loss, tokens=TOKENS, batch=[tokens])
                 schedule.step()
         state = {key: value for key, value in model.state_dict().items() if key != "bias"}
-        return path, {"model": {**state, "bias": torch.zeros(EXPERTS)}, "moments": optimizer.state_dict(),
-                      "schedule": schedule.state_dict(), "data": data.get_state(), "bias": model.bias.clone(),
+        return path, {"model": {**state, "bias": torch.zeros(EXPERTS)},
+                      "moments": optimizer.state_dict(), "schedule": schedule.state_dict(),
+                      "data": data.get_state(), "bias": model.bias.clone(),
                       "rng": torch.get_rng_state()}
 
     def certify(self, *arguments, code):
-        done = subprocess.run([BINARY, "certify", *map(str, arguments), "--json"], text=True, capture_output=True,
-                              check=False)
+        done = subprocess.run([BINARY, "certify", *map(str, arguments), "--json"], text=True,
+                              capture_output=True, check=False)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return json.loads(done.stdout)
 
@@ -129,10 +134,11 @@ class Repeat(Certify):
     def test_the_first_operation_that_differs_is_named_with_its_kind(self):
         dump = {"dump": [5, 6]}
         whole = self.train("whole", **dump)[0]
-        for name, kind, options in (("split", "split_of_k", {"multiply": in_halves}),
-                                    ("atomics", "order_of_sums", {"multiply": at_random}),
-                                    ("wrong", "wrong_result", {"multiply": lambda x, w: (x @ w.T) * 1.001}),
-                                    ("flipped", "weights", {"flip": 6})):
+        for name, kind, options in (
+                ("split", "split_of_k", {"multiply": in_halves}),
+                ("atomics", "order_of_sums", {"multiply": at_random}),
+                ("wrong", "wrong_result", {"multiply": lambda x, w: (x @ w.T) * 1.001}),
+                ("flipped", "weights", {"flip": 6})):
             with self.subTest(name):
                 other = self.train(name, **dump, **options)[0]
 
@@ -140,10 +146,12 @@ class Repeat(Certify):
 
                 self.assertEqual((found["step"], kinds[0]), (6, kind), found)
                 self.assertEqual(found["operation"]["module"], "down")
-                self.assertEqual(found["operation"]["what"], "input" if name == "flipped" else "result")
+                self.assertEqual(found["operation"]["what"],
+                                 "input" if name == "flipped" else "result")
 
     def test_of_three_runs_the_one_that_parts_is_named_and_what_to_record(self):
-        logs = [self.train(name)[0] for name in ("a", "b")] + [self.train("c", multiply=at_random)[0]]
+        logs = [self.train(name)[0] for name in ("a", "b")]
+        logs.append(self.train("c", multiply=at_random)[0])
 
         found = self.certify("repeat", *logs, code=FAIL)
 
@@ -186,7 +194,8 @@ class Restart(Certify):
         self.before, self.checkpoint = self.train("before", last=SAVED)
 
     def resumed(self, name, *lost, checkpoint=None, **options):
-        return self.train(name, first=SAVED + 1, checkpoint=checkpoint or self.checkpoint, lost=lost, **options)[0]
+        return self.train(name, first=SAVED + 1, checkpoint=checkpoint or self.checkpoint,
+                          lost=lost, **options)[0]
 
     def test_a_resumed_run_is_certified(self):
         found = self.certify("restart", self.whole, self.before, self.resumed("resumed"), code=PASS)
@@ -201,18 +210,20 @@ class Restart(Certify):
         for lost, kind, step, words in (
                 ("moments", "moments", SAVED + 2, "moments"),
                 ("schedule", "schedule", SAVED + 1, "began anew"),
-                ("data", "data", SAVED + 1, "that of step 1 of the whole run"),
+                ("data", "data", SAVED + 1, "of step 1 of the whole run: the order of the data began"),
                 ("bias", "hidden_state", SAVED + 1, "biases of routers"),
                 ("rng", "hidden_state", SAVED + 1, "random numbers")):
             with self.subTest(lost):
-                found, kinds = self.difference("restart", self.whole, self.before, self.resumed(lost, lost))
+                found, kinds = self.difference("restart", self.whole, self.before,
+                                               self.resumed(lost, lost))
 
                 self.assertEqual((found["step"], kinds), (step, [kind]))
                 self.assertIn(words, found["causes"][0]["text"])
 
     def test_lost_state_is_named_by_operations(self):
-        flipped = {**self.checkpoint, "model": {key: value.clone() for key, value in self.checkpoint["model"].items()}}
-        flipped["model"]["down.weight"].view(torch.int32)[2, 3] ^= 1
+        model = {key: value.clone() for key, value in self.checkpoint["model"].items()}
+        flipped = {**self.checkpoint, "model": model}
+        model["down.weight"].view(torch.int32)[2, 3] ^= 1
         for lost, kinds, options in (("moments", ["moments", "step_counter"], {}),
                                      ("bias", ["router_bias"], {}), ("rng", ["random_numbers"], {}),
                                      ("weight", ["weights"], {"checkpoint": flipped})):
