@@ -18,20 +18,29 @@ def metadata_of(project, version, root):
     return "\n".join([*lines, "Description-Content-Type: text/markdown", "", text])
 
 
+def information_of(metadata, tag):
+    """Names and contents of the files about the package, but RECORD."""
+    return {"METADATA": metadata.encode(),
+            "WHEEL": ("Wheel-Version: 1.0\nGenerator: isoloss_backend\n"
+                      f"Root-Is-Purelib: false\nTag: {tag}\n").encode(),
+            "entry_points.txt": b"[console_scripts]\nisoloss = isoloss.__main__:main\n"}
+
+
+def name_of(metadata):
+    """The package's name and version, as names of files have them."""
+    return "-".join(re.search(r"Name: (.*)\nVersion: (.*)\n", metadata).groups())
+
+
 class Wheel:
     """Files are added within `with`; equal files make equal wheels."""
 
     def __init__(self, folder, metadata, tag):
-        name, version = re.search(r"Name: (.*)\nVersion: (.*)\n", metadata).groups()
-        self.name = f"{name}-{version}-{tag}.whl"
-        self._info = f"{name}-{version}.dist-info"
+        self.name = f"{name_of(metadata)}-{tag}.whl"
+        self._info = f"{name_of(metadata)}.dist-info"
         self._file = zipfile.ZipFile(folder / self.name, "w", zipfile.ZIP_DEFLATED)
         self._record = []
-        self.add(f"{self._info}/METADATA", metadata.encode())
-        self.add(f"{self._info}/WHEEL", ("Wheel-Version: 1.0\nGenerator: isoloss_backend\n"
-                                         f"Root-Is-Purelib: false\nTag: {tag}\n").encode())
-        self.add(f"{self._info}/entry_points.txt",
-                 b"[console_scripts]\nisoloss = isoloss.__main__:main\n")
+        for name, content in information_of(metadata, tag).items():
+            self.add(f"{self._info}/{name}", content)
 
     def _write(self, path, content, mode=0o100644):
         info = zipfile.ZipInfo(path, (1980, 1, 1, 0, 0, 0))

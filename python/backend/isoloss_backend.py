@@ -5,6 +5,7 @@ Settings (pip install . --config-settings NAME=VALUE):
   program  file of the program: it is packed, and nothing is compiled
 """
 
+import io
 import os
 import pathlib
 import re
@@ -15,7 +16,7 @@ import sysconfig
 import tarfile
 
 import portable
-from archive import Wheel, metadata_of
+from archive import Wheel, information_of, metadata_of, name_of
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "python/isoloss"
@@ -85,10 +86,17 @@ def chosen_program(settings):
     return program
 
 
+def tag():
+    """The program runs on this platform, with any Python."""
+    return "py3-none-" + re.sub(r"[-.]", "_", sysconfig.get_platform())
+
+
+def metadata():
+    return metadata_of(project(), version(), ROOT)
+
+
 def new_wheel(folder):
-    platform = re.sub(r"[-.]", "_", sysconfig.get_platform())
-    return Wheel(pathlib.Path(folder), metadata_of(project(), version(), ROOT),
-                 f"py3-none-{platform}")
+    return Wheel(pathlib.Path(folder), metadata(), tag())
 
 
 def add_program(wheel, program):
@@ -99,6 +107,17 @@ def add_program(wheel, program):
     wheel.add_licence("LICENSE", (ROOT / "LICENSE").read_bytes())
     for name, text in portable.licences_of(libraries):
         wheel.add_licence(name, text)
+
+
+def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
+    folder = pathlib.Path(metadata_directory) / f"{name_of(metadata())}.dist-info"
+    folder.mkdir()
+    for name, content in information_of(metadata(), tag()).items():
+        (folder / name).write_bytes(content)
+    return folder.name
+
+
+prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
@@ -134,8 +153,8 @@ def build_sdist(sdist_directory, config_settings=None):
         for path in sorted(filter(None, listed.stdout.decode().split("\0"))):
             if not path.startswith(LEFT_OUT) and (ROOT / path).exists():
                 archive.add(ROOT / path, f"{name}/{path}", recursive=False)
-        metadata = ROOT / "build/PKG-INFO"
-        metadata.parent.mkdir(exist_ok=True)
-        metadata.write_text(metadata_of(project(), version(), ROOT), encoding="utf-8")
-        archive.add(metadata, f"{name}/PKG-INFO")
+        told = metadata().encode()
+        entry = tarfile.TarInfo(f"{name}/PKG-INFO")
+        entry.size = len(told)
+        archive.addfile(entry, io.BytesIO(told))
     return f"{name}.tar.gz"
