@@ -137,6 +137,8 @@ class StepComparison {
 
   void Forward(const OperationKey& key) {
     if (key.type == "grouped_linear") MatchExperts(key);
+    if (key.type == "linear") rows_.SetSource(key, "x");
+    if (key.type == "dispatch") rows_.SetSource(key, "tokens");
     if (key.type == "linear" || key.type == "grouped_linear") {
       Input(key, "x");
       State(key, "weight");

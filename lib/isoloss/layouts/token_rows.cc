@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <map>
+#include <set>
 #include <utility>
 
 #include "isoloss/base/digest.h"
@@ -115,6 +115,7 @@ size_t TokenRows::MatchExperts(const OperationKey& key) {
   const auto b = b_.Rows(key, "x");
   if (!a || !b || a->values.cols() != b->values.cols()) return 0;
   experts_ = key;
+  FindSource(key);
   auto of_a = RowsByExpert(a_, key);
   auto of_b = RowsByExpert(b_, key);
   const size_t experts = std::max(of_a.size(), of_b.size());
@@ -197,12 +198,53 @@ std::optional<size_t> TokenRows::CompareChoices(const OperationKey& key) {
   return flipped;
 }
 
-const std::vector<bool>& TokenRows::SkippedOf(const OperationKey& key,
-                                              const Pair& pair) const {
-  static const std::vector<bool> kNone;
-  return key.type != "grouped_linear" && pair.a.values.rows() == tokens()
-             ? skipped_
-             : kNone;
+/// Later layers of the same experts have their rows in the same places as the
+/// first one, which reads tokens.
+void TokenRows::FindSource(const OperationKey& key) {
+  if (source_of_.contains(key)) return;
+  const auto tokens = a_.Rows(source_.first, source_.second);
+  const auto x = a_.Rows(key, "x");
+  if (tokens && x && tokens->values.cols() == x->values.cols() &&
+      tokens->values.rows() == skipped_.size()) {
+    source_of_[key] = {source_.first, source_.second, key};
+  } else if (source_of_.contains(last_experts_) &&
+             RowsByExpert(a_, last_experts_) == RowsByExpert(a_, key)) {
+    source_of_[key] = source_of_[last_experts_];
+  }
+  last_experts_ = key;
+}
+
+/// Marks rows of A's experts whose bits are those of a skipped token.
+std::vector<bool> TokenRows::SkippedRowsOf(const OperationKey& key) const {
+  const auto source = source_of_.find(key);
+  if (flipped() == 0 || source == source_of_.end()) return {};
+  const auto tokens = a_.Rows(source->second.key, source->second.tensor);
+  const auto x = a_.Rows(source->second.experts, "x");
+  const auto digest = [](const Whole& whole, size_t row) {
+    return DigestOf(whole.values.Row(row), whole.values.cols() * sizeof(float));
+  };
+  std::set<uint64_t> skipped;
+  for (size_t t = 0; t < skipped_.size(); ++t) {
+    if (skipped_[t]) skipped.insert(digest(*tokens, t));
+  }
+  std::vector<bool> rows(x->values.rows());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    rows[i] = skipped.contains(digest(*x, i));
+  }
+  return rows;
+}
+
+std::vector<bool> TokenRows::SkippedOf(const OperationKey& key,
+                                       const Pair& pair) const {
+  if (key.type != "grouped_linear") {
+    return pair.a.values.rows() == tokens() ? skipped_ : std::vector<bool>();
+  }
+  const std::vector<bool> rows = SkippedRowsOf(key);
+  std::vector<bool> skipped;
+  for (const size_t row : rows_of_a_) {
+    skipped.push_back(row < rows.size() && rows[row]);
+  }
+  return skipped;
 }
 
 size_t TokenRows::flipped() const {

@@ -3,8 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "isoloss/layouts/batch.h"
@@ -48,20 +50,34 @@ class TokenRows {
   /// from here on. Returns their number; nothing if not all tokens chose.
   std::optional<size_t> CompareChoices(const OperationKey& key);
 
-  /// Returns which rows of a tensor do not count; none of a tensor whose rows
-  /// are not the tokens.
-  const std::vector<bool>& SkippedOf(const OperationKey& key,
-                                     const Pair& pair) const;
+  /// Notes that a tensor has the rows that experts are given.
+  void SetSource(const OperationKey& key, const std::string& tensor) {
+    source_ = {key, tensor};
+  }
+  /// Returns which rows of a tensor do not count: those of tokens that chose
+  /// other experts. Rows of experts belong to the tokens of the last source.
+  std::vector<bool> SkippedOf(const OperationKey& key, const Pair& pair) const;
   /// Returns how many tokens, and slots of both sides, were routed otherwise.
   size_t flipped() const;
   size_t flipped_slots() const { return flipped_slots_; }
 
  private:
+  void FindSource(const OperationKey& key);
+  std::vector<bool> SkippedRowsOf(const OperationKey& key) const;
+
   const Batch& a_;
   const Batch& b_;
   RowOrder order_;
   std::vector<bool> skipped_;  ///< by A's row
   size_t flipped_slots_ = 0;
+  std::pair<OperationKey, std::string> source_ = {};
+  struct Source {
+    OperationKey key = {};  ///< has the tokens as `tensor`
+    std::string tensor = {};
+    OperationKey experts = {};  ///< reads them
+  };
+  std::map<OperationKey, Source> source_of_ = {};
+  OperationKey last_experts_ = {};
   OperationKey experts_ = {};  ///< whose rows are matched
   std::vector<size_t> rows_of_a_ = {};
   std::vector<size_t> rows_of_b_ = {};
