@@ -72,6 +72,39 @@ TEST_F(PartialSums, DoNotExplainOnePartAlone) {
             "all_reduce_missing");
 }
 
+TEST_F(PartialSums, AreNamedIfEachShardHasScalesOfItsOwn) {
+  const auto& recipe = precision::RecipeByName("te_fp8_current");
+  Product product = ProductOf(whole_);
+  auto& group = product.groups[0];
+  group.left.quantization = recipe.fprop.left;
+  group.right.quantization = recipe.fprop.right;
+  const size_t half = kSteps / 2;
+  for (size_t r = 0; r < 2; ++r) {
+    Matrix<float> part(kRows, kColumns);
+    test_support::Multiply(
+        test_support::OperandValues(x_.Rows().Cols(r * half, half), false,
+                                    group.left.quantization),
+        test_support::OperandValues(weight_.Rows().Cols(r * half, half), false,
+                                    group.right.quantization),
+        /*bf16=*/true, part.data());
+    for (size_t i = 0; i < part.size(); ++i) {
+      whole_.data()[i] = formats::RoundToBf16(
+          (r == 0 ? 0.0f : whole_.data()[i]) + part.data()[i]);
+    }
+  }
+  const Matrix<float> exact = ExactProduct(product);
+  const std::vector<RankCount> counts = {{2, "tp"}};
+
+  EXPECT_GT(CompareParts(product, 2).other(), 0);
+  EXPECT_EQ(NameMistake({.expected = exact.view(),
+                         .found = product.output,
+                         .bound = 0x1p-6,
+                         .counts = counts,
+                         .candidates = CandidatesOf(product, counts)})
+                .name,
+            "scale_per_shard");
+}
+
 TEST(Parts, FollowFromPlacements) {
   operations::Operation linear = {.type = "linear", .module = "w"};
   linear.floats["weight"] = Random({kColumns, kSteps}, "w");

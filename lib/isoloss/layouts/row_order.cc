@@ -51,11 +51,18 @@ Keys Joined(const Keys& a, const Keys& b) {
   return keys;
 }
 
-/// Returns how many labels the parts of B have in common with each other beyond
-/// what A has, as when two ranks read one part of the data.
+std::string CountsText(const char* what, size_t a, size_t b) {
+  return fmt::format(
+      "A has {0} {2}, B has {1} {2}; ranks that have the same tokens must be "
+      "recorded with one data_rank",
+      a, b, what);
+}
+
+/// Says why B's labels are not A's, as when two ranks read one part of the
+/// data.
 std::string MismatchOf(const Batch& b, const Keys& of_a, const Keys& of_b) {
   if (of_a.size() != of_b.size()) {
-    return fmt::format("A has {} labels, B has {}", of_a.size(), of_b.size());
+    return CountsText("labels", of_a.size(), of_b.size());
   }
   for (const OperationKey& key : b.order()) {
     if (key.type != "loss") continue;
@@ -190,8 +197,7 @@ RowOrder OrderOfTokens(const Batch& a, const Batch& b) {
   if (!labels_a.empty() && !labels_b.empty()) {
     order.mismatch = MismatchOf(b, labels_a, labels_b);
   } else if (!rows_a.empty() && rows_a.size() != rows_b.size()) {
-    order.mismatch =
-        fmt::format("A has {} tokens, B has {}", rows_a.size(), rows_b.size());
+    order.mismatch = CountsText("tokens", rows_a.size(), rows_b.size());
   } else {
     order.is_assumed = true;
   }
