@@ -89,7 +89,7 @@ std::optional<Mistake> FactorMistake(const Evidence& evidence,
         all ? "zero" : "rows_zero",
         all ? "it is zero" : "these rows are zero: they were dropped"};
   }
-  if (fit.rest > evidence.bound || fit.factor <= 0.0) return std::nullopt;
+  if (!(fit.rest <= evidence.bound && fit.factor > 0.0)) return std::nullopt;
   for (const RankCount& count : evidence.counts) {
     const auto n = static_cast<double>(count.count);
     if (IsNear(fit.factor, n, evidence.bound)) {
@@ -119,7 +119,7 @@ std::optional<Mistake> CandidateMistake(const Evidence& evidence,
                           0.5 * RestOf(evidence, evidence.expected, region));
   for (const Candidate& candidate : evidence.candidates) {
     const double rest = RestOf(evidence, candidate.values.view(), region);
-    if (rest >= least) continue;
+    if (!(rest < least)) continue;  // it may be NaN
     least = rest;
     best = &candidate;
   }

@@ -163,7 +163,7 @@ std::string Recording::Layout() const {
   if (!head.mesh.empty()) {
     text += fmt::format(" ({})", Printable(head.mesh));
   } else if (head.data_ranks != head.ranks) {
-    text += fmt::format(" ({} parts of the batch)", head.data_ranks);
+    text += fmt::format(" (data ranks: {})", head.data_ranks);
   }
   return text;
 }
