@@ -419,13 +419,5 @@ TEST(Catalogue, NamesEachTrialOnce) {
   EXPECT_EQ(TrialsNamed(product, {"x", "weight"}, "stale.x").size(), 1U);
 }
 
-TEST(CheckOperations, RefusesARecipeWhoseRandomBitsNobodyRecorded) {
-  Operation operation = LinearInputs();
-  Compute(RecipeByName("bf16"), operation);
-
-  test_support::ExpectRefused([&] { Check(operation, "mxfp4_rht_sr"); },
-                              "depends on its inputs only");
-}
-
 }  // namespace
 }  // namespace isoloss::operations::linear_check_test

@@ -62,12 +62,12 @@ void Store(const Side& side, Operation& operation) {
 }
 
 std::vector<Finding> CheckAs(const char* quantization,
-                             const Operation& operation) {
+                             const Operation& operation, int64_t step = 1) {
   precision::Recipe recipe = precision::RecipeByName("mxfp8_rceil");
   recipe.fprop.left = formats::QuantizationByName(quantization);
   Executor executor(1);
   const std::vector<OperationFile> files = {
-      {.path = "f", .operations = {operation}}};
+      {.path = "f", .step = step, .operations = {operation}}};
   CheckExtents(files[0]);
   return CheckOperations(files, recipe, {}, executor);
 }
@@ -190,19 +190,24 @@ TEST(FourOverSix, IsDeclaredByTheFileAndItsMistakesAreNamed) {
 
 TEST(DelayedScaling, FollowsTheHistoryAndItsMistakesAreNamed) {
   Operation operation = test_support::LinearInputs();
-  operation.floats["fprop_x_amax_history"] = {
-      .extent = {4}, .values = {9.0f, 0.8f, 1.7f, 1.1f}, .type = "float32"};
   Side side = SideOf(operation, kDelayed);
-  side.amax_history = {0.8f, 1.7f, 1.1f};
-  side.SetHistory(1.7f);
+  const auto set_history = [&](const std::vector<float>& history) {
+    side.amax_history = history;
+    side.SetHistory(7.0f);
+    operation.floats["fprop_x_amax_history"] = {
+        .extent = {4}, .values = {99.0f}, .type = "float32"};
+    for (const float amax : history) {
+      operation.floats["fprop_x_amax_history"].values.push_back(amax);
+    }
+  };
+  set_history({3.0f, 7.0f, 4.5f});
   Store(side, operation);
   ExpectAllRight(CheckAs(kDelayed, operation));
   for (const char* name : {"scale_current", "history_latest", "history_lost"}) {
     ExpectPlantedIsNamed(name, kDelayed, side, operation);
   }
-  operation.texts["amax_algorithm"] = "most_recent";
-  side.SetHistory(1.1f);
-  ExpectPlantedIsNamed("history_maximum", kDelayed, side, operation);
+  set_history({3.0f, 4.5f, 7.0f});
+  ExpectPlantedIsNamed("history_without_latest", kDelayed, side, operation);
   operation.texts["amax_algorithm"] = "mean";
   EXPECT_THROW(CheckAs(kDelayed, operation), Error);
 }
@@ -210,10 +215,10 @@ TEST(DelayedScaling, FollowsTheHistoryAndItsMistakesAreNamed) {
 TEST(DelayedScaling, WithoutAHistoryScalesStayOpen) {
   Operation operation = test_support::LinearInputs();
   Side side = SideOf(operation, kDelayed);
-  side.amax_history = {1.7f};
-  side.SetHistory(1.7f);
+  side.amax_history = {7.0f};
+  side.SetHistory(7.0f);
   Store(side, operation);
-  const auto findings = CheckAs(kDelayed, operation);
+  const auto findings = CheckAs(kDelayed, operation, /*step=*/5);
   EXPECT_THAT(Part(findings, "fprop_x").open, HasSubstr("amax_history"));
   EXPECT_TRUE(Part(findings, "fprop_x codes").is_right());
 }

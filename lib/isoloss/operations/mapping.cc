@@ -42,14 +42,14 @@ constexpr const char* kFloatTensors[] = {"x",
                                          "exp_avg_sq_after"};
 constexpr const char* kIntegerTensors[] = {"group_ends", "expert_ids", "source",
                                            "labels", "wgrad_signs"};
+constexpr const char* kOperandWholes[] = {"amax_margin", "largest_block_scale"};
 constexpr const char* kOperands[] = {"fprop_x", "fprop_w",  "dgrad_dy",
                                      "dgrad_w", "wgrad_dy", "wgrad_x"};
 constexpr const char* kReals[] = {"scale", "lr",  "beta1",
                                   "beta2", "eps", "weight_decay"};
-constexpr const char* kWholes[] = {
-    "top_k",       "normalize",      "step",
-    "groups",      "limited_groups", "ignore_index",
-    "amax_margin", "dropped",        "largest_block_scale"};
+constexpr const char* kWholes[] = {"top_k",       "normalize",      "step",
+                                   "groups",      "limited_groups", "dropped",
+                                   "ignore_index"};
 
 class MappingReader {
  public:
@@ -98,12 +98,8 @@ class MappingReader {
       fields.Real(key, value, config::Closed(-1e300, 1e300));
       if (value) operation.numbers[key] = *value;
     }
-    for (const char* key : kWholes) {
-      if (!fields.Has(key)) continue;
-      int64_t value = 0;
-      fields.Integer(key, value, -hdf5::kMaxCounted, hdf5::kMaxCounted);
-      operation.numbers[key] = static_cast<double>(value);
-    }
+    for (const char* key : kWholes) AddWhole(key, fields, operation);
+    for (const char* key : kOperandWholes) AddWhole(key, fields, operation);
     config::Reader tensors = fields.Section("tensors");
     config::Reader types = fields.Section("dtypes");
     AddTensors(tensors, types, operation);
@@ -111,6 +107,14 @@ class MappingReader {
     types.RejectUnknown();
     SpreadCodes(operation);
     return operation;
+  }
+
+  static void AddWhole(const char* key, config::Reader& fields,
+                       Operation& operation) {
+    if (!fields.Has(key)) return;
+    int64_t value = 0;
+    fields.Integer(key, value, -hdf5::kMaxCounted, hdf5::kMaxCounted);
+    operation.numbers[key] = static_cast<double>(value);
   }
 
   void AddTensors(config::Reader& tensors, config::Reader& types,

@@ -36,7 +36,7 @@ struct Side {
   std::optional<formats::Quantization> left_out = {};
   /// The values were first quantised so, along their rows.
   std::optional<formats::Quantization> before = {};
-  /// What the quantisation needs besides: a history's maximum, signs.
+  /// The quantisation needs this besides: a history's maximum, or signs.
   formats::TensorState state = {};
   /// Elements were rounded at random with so many bits. Then `quantization`
   /// rounds toward zero, and the next code away from zero is right, too.
@@ -47,7 +47,7 @@ struct Side {
   double margin = 0.0;  ///< scales are 2^margin times as large
   /// Blocks of NVFP4 choose between two scales, by this rule.
   std::optional<oracle::FourOverSix> four_over_six = {};
-  /// What a transform makes of values is rounded to BF16.
+  /// Values are rounded to BF16 after a transform.
   bool rounds_rotation = false;
   ChangeTensor change = nullptr;
   /// These codes and scales stand in place of those that the quantisation makes
@@ -119,7 +119,7 @@ struct Product {
   /// The factors that follow apply to these rows; null: all.
   const std::vector<bool>* factor_rows = nullptr;
   Factors factors = {};
-  /// What is missing to quantise the left and the right operand, as the end of
+  /// This is missing to quantise the left and the right operand, as the end of
   /// a sentence; "": nothing is.
   std::array<std::string, 2> missing = {};
 };
@@ -154,7 +154,7 @@ void ForEachSum(const Product& product,
 struct Scales {
   std::vector<float> values;
   formats::ScaleFormat format = formats::ScaleFormat::kFp32;  ///< of the file
-  /// Those of the whole tensors, one for each group, if a file has them apart;
+  /// Whole tensors have these, one for each group, if a file has them apart;
   /// else `values` are what codes are multiplied by.
   std::vector<float> of_tensors = {};
 

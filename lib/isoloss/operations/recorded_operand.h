@@ -11,7 +11,7 @@
 
 namespace isoloss::operations {
 
-/// One operand of all groups of a product.
+/// An operand has one side in each group of a product.
 struct RecordedOperand {
   const OperationCase& given;
   const char* name;    ///< "fprop_x"
