@@ -42,11 +42,12 @@ class Gaps:
     def __init__(self, model, parameters, trained, seen):
         self._parameters = parameters
         self._trained = {id(p) for p in trained}
-        self._weights = list(self._weights_of(model, seen))
+        names = {id(parameter): name for name, parameter in parameters.items()}
+        self._weights = list(self._weights_of(model, names, seen))
         self._known = frozenset()
 
     @staticmethod
-    def _weights_of(model, seen):
+    def _weights_of(model, names, seen):
         """Of linear layers, and whatever else has the shape of a weight."""
         for prefix, module, region in modules.walk(model):
             if isinstance(module, EMBEDDINGS) or modules.is_wrapper(module):
@@ -56,7 +57,8 @@ class Gaps:
                          not (is_watched and taps.is_border(region, module)))
             for key, weight in module._parameters.items():
                 if weight is not None and weight.dim() > 1 and (is_watched or weight.requires_grad):
-                    yield (f"{prefix}.{key}" if prefix else key), is_hidden
+                    own = f"{prefix}.{key}" if prefix else key
+                    yield own, names.get(id(weight), own), is_hidden
 
     def find(self, step_operations, reasons):
         """Texts of a step, and texts of what is new in it. `reasons` tell, by a
@@ -79,8 +81,8 @@ class Gaps:
         products = [op for op in step_operations if op.kind in ("linear", "grouped_linear")]
         read = {op.read[1] for op in products}
         called = {op.module for op in products}
-        for name, is_hidden in self._weights:
+        for name, first_name, is_hidden in self._weights:
             # A layer may read what it made of its parameters, such as a cast.
             own_names = itertools.accumulate(name.split("."), "{}.{}".format)
-            if name not in read and called.isdisjoint(own_names):
+            if first_name not in read and called.isdisjoint(own_names):
                 yield "no operation reads {} weight{}", _COMPILED if is_hidden else _UNREAD, name

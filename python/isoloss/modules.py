@@ -12,13 +12,18 @@ _HOLDERS = ("DistributedDataParallel", "DataParallel", "FullyShardedDataParallel
             "DeepSpeedEngine")
 
 
+class Parts(torch.nn.ModuleList):
+    """Of one model, whose names tell nothing of the part."""
+
+
 def is_wrapper(module):
     """Whether it stands for the module in it."""
     return any(_is_transparent(module, key) for key in module._modules)
 
 
 def _is_transparent(module, key):
-    return key in _TRANSPARENT or key == "module" and type(module).__name__ in _HOLDERS
+    return (isinstance(module, Parts) or key in _TRANSPARENT or
+            key == "module" and type(module).__name__ in _HOLDERS)
 
 
 def is_compiled(module):

@@ -7,8 +7,10 @@ import torch
 from . import shards
 
 
+@torch.no_grad()  # to_local() is fast then
 def _norms(gradients, order=2):
-    gradients = [shards.local(shards.without_sums(g)).detach().float() for g in gradients]
+    gradients = [shards.local(shards.without_sums(g)) for g in gradients]
+    gradients = [g if g.dtype == torch.float32 else g.float() for g in gradients]
     if hasattr(torch, "_foreach_norm"):
         norms = torch._foreach_norm(gradients, order)
     else:

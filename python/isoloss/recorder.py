@@ -72,7 +72,7 @@ class Recorder:
         self.run = name or path.stem
         self.path = path.with_name(f"{path.stem}.rank-{self.rank}.h5") if self.ranks > 1 else path
         self.journal_path = self.path.with_suffix(".journal")
-        self._model = model
+        self._model = model = modules.Parts(model) if isinstance(model, (list, tuple)) else model
         self._given = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
         self._optimizers = [part for given in self._given for part in wrappers.parts(given)]
         self._trained = [p for o in self._optimizers for g in o.param_groups for p in g["params"]]
@@ -485,7 +485,7 @@ class Recorder:
         self._unwatch()
         if self._captures():
             self._hooks = taps.ModuleHooks(
-                self._model, self._place,
+                self._model, self._names, self._place,
                 lambda product: self._operations.append(product.operation), self._eager)
             if self._eager:
                 self._stance = torch.compiler.set_stance("force_eager")
@@ -528,7 +528,8 @@ class Recorder:
 def record(model, optimizer, path, **options):
     """A context in which a training loop is recorded in the run log `path`.
 
-    model       its linear layers are found by their type, or by `isoloss_type`
+    model       its linear layers are found by their type, or by `isoloss_type`; or
+                a list of its parts, as stages of pipelines have several
     optimizer   or a list of several
     steps       planned number of steps; the log is complete with them
     dump        steps whose operations are written into a file each

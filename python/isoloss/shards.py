@@ -28,8 +28,11 @@ def full(x):
     carries narrower types. Gloo knows none of them, and sums are rounded once."""
     if not is_sharded(x):
         return x
-    narrow = x.dtype.is_floating_point and x.dtype.itemsize < 4
-    return (x.detach().float() if narrow else x.detach()).full_tensor().to(x.dtype)
+    device = x.device_mesh.device_type
+    # Parameters may rest on the CPU, whose tensors a GPU's mesh cannot gather.
+    held = x.detach() if x.device.type == device else x.detach().to(device)
+    narrow = x.dtype.is_floating_point and x.element_size() < 4
+    return (held.float() if narrow else held).full_tensor().to(x.dtype)
 
 
 def has_open_sums(x):

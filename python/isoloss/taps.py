@@ -167,15 +167,16 @@ class _Uses:
 class ModuleHooks:
     """Watches the linear layers of a model until removed.
 
-    `begin(product)` is called for each call in the forward pass of which
-    `place_of(name)` says that it is data, and where it belongs. While a layer
-    computes, its weight is a tapped copy, so that a weight with several uses
-    shows the gradient of each. A layer that is a compiled region is watched at
-    its border. What lies within a larger one is not watched, unless
-    `within_regions`.
+    `names` are those of parameters by their id. `begin(product)` is called for
+    each call in the forward pass of which `place_of(name)` says that it is data,
+    and where it belongs. While a layer computes, its weight is a tapped copy, so
+    that a weight with several uses shows the gradient of each. A layer that is a
+    compiled region is watched at its border. What lies within a larger one is
+    not watched, unless `within_regions`.
     """
 
-    def __init__(self, model, place_of, begin, within_regions=False):
+    def __init__(self, model, names, place_of, begin, within_regions=False):
+        self._names = names
         self._place_of = place_of
         self._begin = begin
         self._calls = {}  # by the module's id
@@ -218,7 +219,9 @@ class ModuleHooks:
 
     def _before(self, name, module, at_border):
         kind = kind_of(module)
-        weight_name = f"{name}.weight" if name else "weight"
+        # A weight may have the name of another layer, which it is shared with.
+        weight_name = self._names.get(id(module._parameters.get("weight")),
+                                      f"{name}.weight" if name else "weight")
 
         def before(arguments):
             # torch.compile would take what follows for a part of the layer.

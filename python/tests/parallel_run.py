@@ -37,26 +37,38 @@ class Block(nn.Module):
 class Experts(nn.Module):
     """Of which each rank may hold some."""
 
-    isoloss_type = "grouped_linear"
-
     def __init__(self):
         super().__init__()
         self.weight = nn.Parameter(torch.randn(EXPERTS, WIDTH, WIDTH) / WIDTH ** 0.5)
 
     def forward(self, x, ends):
         weight = self.weight.to_local() if hasattr(self.weight, "to_local") else self.weight
+        return isoloss.grouped_linear("layers.0.experts", self.multiply, x, weight, ends)
+
+    @staticmethod
+    def multiply(x, weight, ends):
         rows = x.tensor_split(ends[:-1].tolist())
         return torch.cat([part @ w.T for part, w in zip(rows, weight)])
+
+
+class ExpertsFound(Experts):
+    """By their type."""
+
+    isoloss_type = "grouped_linear"
+
+    def forward(self, x, ends):
+        weight = self.weight.to_local() if hasattr(self.weight, "to_local") else self.weight
+        return self.multiply(x, weight, ends)
 
 
 class MixedBlock(nn.Module):
     """Each token goes to two experts. All ranks get all tokens, and each computes
     for those of its experts."""
 
-    def __init__(self):
+    def __init__(self, options):
         super().__init__()
         self.gate = nn.Linear(WIDTH, EXPERTS, bias=False)
-        self.experts = Experts()
+        self.experts = ExpertsFound() if "found" in options else Experts()
 
     def forward(self, x):
         tokens = x.reshape(-1, WIDTH)
@@ -89,7 +101,7 @@ class Model(nn.Module):
     def __init__(self, options):
         super().__init__()
         self.embed = nn.Embedding(VOCABULARY, WIDTH)
-        self.layers = nn.ModuleList([MixedBlock() if "mixed" in options else Block(), Block()])
+        self.layers = nn.ModuleList([MixedBlock(options) if "mixed" in options else Block(), Block()])
         self.norm = nn.LayerNorm(WIDTH)
         self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
 

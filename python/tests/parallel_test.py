@@ -161,6 +161,7 @@ class Parallel(unittest.TestCase):
 
     def test_expert_parallel(self):
         self.compare("ep", "mixed", ranks=2, single=["mixed"])
+        self.compare("ep", "mixed", "found", ranks=2, single=["mixed"])
         with h5py.File(self.run_layout("ep", "norms", "mixed") / "run.rank-1.operations-000001.h5") as file:
             grouped, = [op for op in file["operations"].values() if op.attrs["type"] == "grouped_linear"]
             self.assertEqual((grouped.attrs["first_expert"], grouped.attrs["experts"]), (2, 4))
