@@ -28,6 +28,7 @@ except ImportError as error:
     sys.exit(77)
 
 BINARY = os.environ["ISOLOSS_BINARY"]
+DEVICE = os.environ.get("ISOLOSS_TEST_DEVICE", "cpu")
 VOCABULARY, LENGTH, IGNORED = 64, 12, -100
 SEQUENCES, PARTS = 3, 2  # of a micro-batch, and micro-batches of a step
 
@@ -53,7 +54,9 @@ def make_model():
     torch.manual_seed(1)
     return transformers.LlamaForCausalLM(transformers.LlamaConfig(
         vocab_size=VOCABULARY, hidden_size=16, intermediate_size=24, num_hidden_layers=2,
-        num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=LENGTH))
+        num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=LENGTH,
+        # Whose gradients have the same bits in each run on a GPU, too.
+        attn_implementation="eager"))
 
 
 def token_loss(outputs, labels, num_items_in_batch=None):
@@ -86,7 +89,7 @@ class Case(unittest.TestCase):
     def train(self, callback=None, kind=transformers.Trainer, options=(), resume=None, **settings):
         settings = {"max_steps": 4, "bf16": True, "gradient_accumulation_steps": PARTS, **settings}
         arguments = transformers.TrainingArguments(
-            self.folder / "out", use_cpu=True, report_to=[], logging_steps=1, disable_tqdm=True,
+            self.folder / "out", use_cpu=DEVICE == "cpu", report_to=[], logging_steps=1, disable_tqdm=True,
             per_device_train_batch_size=SEQUENCES, learning_rate=1e-2, warmup_steps=2,
             max_grad_norm=0.5, **settings)
         trainer = kind(make_model(), arguments, train_dataset=Rows(64), eval_dataset=Rows(4),
@@ -179,6 +182,8 @@ class Log(Case):
 
 
 def train_rank(rank, port, folder):
+    global DEVICE
+    DEVICE = "cpu"  # of which there is one for each rank
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2",
                       MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), ACCELERATE_USE_CPU="1")
     case = Case()

@@ -1,6 +1,7 @@
 """isoloss.lightning with the real library where it is installed, else with the
 order of its hooks."""
 
+import os
 import pathlib
 import sys
 import tempfile
@@ -26,6 +27,7 @@ import isoloss
 from isoloss.lightning import Callback
 from operation_check import wrong_of
 
+DEVICE = {"cuda": "gpu"}.get(os.environ.get("ISOLOSS_TEST_DEVICE"), "cpu")
 PARTS, STEPS, CLIP, LR = 2, 3, 0.1, 0.02
 warnings.filterwarnings("ignore", module="lightning")
 
@@ -98,7 +100,7 @@ class Lightning(unittest.TestCase):
 
     def fit(self, module, callback=None, held_out=(), parts=PARTS, **settings):
         options = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False,
-                   "enable_model_summary": False, "accelerator": "cpu",
+                   "enable_model_summary": False, "accelerator": DEVICE,
                    "default_root_dir": self.folder} if REAL else {}
         trainer = library.Trainer(callbacks=[callback] if callback else [], max_steps=STEPS,
                                   accumulate_grad_batches=parts, **options, **settings)
@@ -151,7 +153,8 @@ class Lightning(unittest.TestCase):
         held_out = batches(1)
         self.fit(module, Callback(self.path), held_out, val_check_interval=PARTS)
         with torch.no_grad():
-            last = module.loss(held_out[0]).item()
+            device = next(module.parameters()).device
+            last = module.loss([part.to(device) for part in held_out[0]]).item()
         with h5py.File(self.path) as log:
             self.assertEqual(list(log["eval/step"]), list(range(1, STEPS + 1)))
             self.assertEqual(log["eval/loss_nats"][-1], last)

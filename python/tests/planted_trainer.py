@@ -6,13 +6,13 @@ tensor (recipe te_fp8_current) or of a row (fp8_rowwise), FP32 sums, BF16 result
 A step is made of two micro-batches on each rank.
 """
 
-import math
 import os
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 import isoloss
 
@@ -56,6 +56,7 @@ MISTAKES = {
     "summed_gradients": "gradients of ranks are added, not averaged",
     "unsynchronised": "no gradient is reduced",
     "norm_of_rank": "ranks clip by norms of their own",
+    "clipped_by_shard": "each rank scales its shard of gradients by another factor",
     "equal_batches": "all ranks read the same data",
     "other_seed": "ranks draw weights of their own",
     "other_rate": "the second rank has half the learning rate",
@@ -116,6 +117,7 @@ class Linear(nn.Module):
             found[f"{name}_format"] = "e4m3" if parts[0].codes.dtype == E4M3 else "e5m2"
         return found
 
+    @torch.compiler.disable
     def forward(self, x, ends=None):
         rows, weight = x.bfloat16().reshape(-1, x.shape[-1]), self.weight.bfloat16()
         if ends is None:
@@ -342,7 +344,7 @@ class Block(nn.Module):
 class Model(nn.Module):
     def __init__(self, recipe, mistake):
         super().__init__()
-        self.mistake = mistake
+        self.mistake, self.checkpoints = mistake, False
         self.embedding = nn.Embedding(VOCABULARY, WIDTH)
         self.layers = nn.ModuleList(Block(place, mistake, recipe=recipe) for place in range(2))
         for name in SITES:
@@ -353,7 +355,7 @@ class Model(nn.Module):
     def forward(self, tokens, labels):
         x = self.embedding(tokens).bfloat16()
         for layer in self.layers:
-            x = layer(x)
+            x = checkpoint(layer, x, use_reentrant=False) if self.checkpoints else layer(x)
         logits, labels = self.lm_head(self.norm(x).float()).flatten(0, 1), labels.flatten()
         loss = functional.cross_entropy(logits, labels, ignore_index=IGNORED, reduction="sum")
         known = (labels != IGNORED).sum()
@@ -383,8 +385,23 @@ def optimizer_of(model, mistake, rank):
         lr=0.01 / (2 if mistake == "other_rate" and rank else 1), betas=(0.9, 0.95))
 
 
+def shard(model):
+    """As large trainings are: FSDP2, layers that are computed again, and compiled."""
+    from torch.distributed.fsdp import fully_shard
+    model.checkpoints = True
+    for layer in model.layers:
+        layer.compile()
+        fully_shard(layer)
+    fully_shard(model)
+    for part in (*model.layers, model):
+        if model.mistake == "summed_gradients":
+            part.set_gradient_divide_factor(1.0)
+        if model.mistake == "unsynchronised":
+            part.set_requires_gradient_sync(False)
+
+
 def reduce_gradients(model, mistake, ranks):
-    if mistake == "unsynchronised":
+    if mistake == "unsynchronised" or model.checkpoints:
         return
     for name, parameter in model.named_parameters():
         if parameter.grad is None or (mistake == "lost_all_reduce" and
@@ -393,6 +410,15 @@ def reduce_gradients(model, mistake, ranks):
         dist.all_reduce(parameter.grad)
         if mistake != "summed_gradients":
             parameter.grad /= ranks
+
+
+def clip_by_rank(model, mistake, rank, norm):
+    if mistake not in ("norm_of_rank", "clipped_by_shard"):
+        return norm
+    for parameter in model.parameters():
+        gradient = parameter.grad
+        getattr(gradient, "to_local", lambda: gradient)().div_(1 + rank)
+    return norm * (1 + rank) if mistake == "norm_of_rank" else norm
 
 
 def spoil_state(model, optimizer, mistake):
@@ -429,13 +455,15 @@ def backward(model, step, rank, mistake):
     return torch.stack(losses).mean(), told
 
 
-def train(path, recipe, mistake, rank, ranks):
+def train(path, recipe, mistake, layout, rank, ranks):
     """Two steps, which are dumped."""
     torch.manual_seed(1 + (rank if mistake == "other_seed" else 0))
     model = Model(recipe, mistake)
+    if layout == "fsdp":
+        shard(model)
     optimizer = optimizer_of(model, mistake, rank)
     with isoloss.record(model, optimizer, path, steps=STEPS, dump=[1, 2], recipe=recipe,
-                        arm=recipe, seed=1, rank=rank, ranks=ranks,
+                        arm=recipe, seed=1, eager=layout == "fsdp",
                         expected={"adamw": {"weight_decay": {"*norm*": 0.0, "*": 0.1}}}) as recorder:
         for step in range(1, STEPS + 1):
             if mistake != "gradients_kept":
@@ -443,10 +471,8 @@ def train(path, recipe, mistake, rank, ranks):
             loss, told = backward(model, step, rank, mistake)
             reduce_gradients(model, mistake, ranks)
             norm = nn.utils.clip_grad_norm_(model.parameters(), CLIP)
-            if mistake == "norm_of_rank":
-                norm = norm * (1 + rank)
-                for parameter in model.parameters():
-                    parameter.grad /= 1 + rank
+            norm = norm.full_tensor() if layout == "fsdp" else norm
+            norm = clip_by_rank(model, mistake, rank, norm)
             optimizer.step()
             if mistake == "two_updates":
                 optimizer.step()
@@ -460,8 +486,8 @@ def run(rank, ranks, port, folder, chosen):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     dist.init_process_group("gloo", rank=rank, world_size=ranks)
     torch.set_num_threads(1)
-    for recipe, mistake in chosen:
-        path = folder / f"{recipe}-{mistake}"
+    for recipe, mistake, layout in chosen:
+        path = folder / f"{recipe}-{mistake}-{layout}"
         path.mkdir(exist_ok=True)
-        train(path / "run.h5", recipe, mistake, rank, ranks)
+        train(path / "run.h5", recipe, mistake, layout, rank, ranks)
     dist.destroy_process_group()

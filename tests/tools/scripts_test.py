@@ -17,7 +17,7 @@ SCRIPTS = ("tools/demo", "tools/test", "tools/dev/bench", "tools/dev/browser",
            "tools/dev/format", "tools/dev/fresh", "tools/dev/fuzz", "tools/dev/gpu",
            "tools/dev/install_packages", "tools/dev/neon",
            "tools/dev/recipes", "tools/dev/sanitize", "tools/dev/slurm", "tools/dev/tidy",
-           "tools/dev/torch2")
+           "tools/dev/torch2", "tools/dev/trainers")
 # What could install, build, change or take long. An answer is what dpkg is asked for.
 RECORDED = ("apt-get", "clang++-14", "clang-format-14", "clang-tidy-14", "cmake", "ctest",
             "debootstrap", "dpkg", "dpkg-query", "ninja", "npm", "sudo", "unshare")
@@ -102,7 +102,7 @@ class Scripts(CopyTest):
     def test_help_shows_an_example_where_there_are_options(self):
         for script in ("tools/demo", "tools/test", "tools/dev/bench", "tools/dev/fresh",
                        "tools/dev/fuzz", "tools/dev/gpu", "tools/dev/neon", "tools/dev/sanitize",
-                       "tools/dev/slurm", "tools/dev/torch2"):
+                       "tools/dev/slurm", "tools/dev/torch2", "tools/dev/trainers"):
             self.assertRegex(self.copy.run(script, "--help")[1],
                              rf"(?m)^Examples?:\n +{script}", script)
 
@@ -120,7 +120,7 @@ class Scripts(CopyTest):
                                    ("tools/test", "-V", "Cli"), ("tools/test", "--quick=1"),
                                    ("tools/test", "--quick", "--matrix"), ("tools/test", "--slurm", "--quick"),
                                    ("tools/dev/format", "lib"), ("tools/dev/tidy", "lib"),
-                                   ("tools/dev/gpu", "--pack"),
+                                   ("tools/dev/gpu", "--pack"), ("tools/dev/trainers", "--wheels"),
                                    ("tools/dev/gpu", "--pack", "x", "--device-only"),
                                    ("tools/dev/gpu", "--device-only"), ("tools/dev/fuzz", "0"), ("tools/dev/fuzz", "1", "2"),
                                    ("tools/dev/neon", "Gemm"), ("tools/dev/sanitize", "msan"),
