@@ -16,7 +16,7 @@ def _norms(gradients, order=2):
     else:
         norms = [torch.linalg.vector_norm(g, order) for g in gradients]
     device = gradients[0].device
-    return torch.stack([norm.to(device) for norm in norms]).tolist()
+    return torch.stack([norm.to(device) for norm in norms])
 
 
 def squares_of(norms):
@@ -53,13 +53,13 @@ class GradientNorms:
 
     def clear(self):
         """Begins a step."""
-        self._norms = None
+        self._norms = self._pending = None
         self._first_norms = {}
 
     def read(self):
         """Before the first optimizer's update in the step."""
-        if self._norms is not None or not (self._by_parameter or not self._is_told or
-                                           self._is_evidence):
+        is_known = self._pending or self._norms is not None
+        if is_known or not (self._by_parameter or not self._is_told or self._is_evidence):
             return
         is_read = [p.grad is not None and not
                    # A sum over ranks only to see that they did not part costs too much.
@@ -68,12 +68,22 @@ class GradientNorms:
         gradients = [p.grad for p, known in zip(self._trained, is_read) if known]
         if not gradients:
             return
-        norms = iter(_norms(gradients))
-        self._norms = [next(norms) if known else 0.0 for known in is_read]
-        self._first_norms = {} if self._is_told else self._norms_of_new()
+        # They are waited for when the step is told: a GPU has computed them by then.
+        self._pending = _norms(gradients), is_read
+        if self._untold and not self._is_told:
+            self._wait()
+            self._first_norms = self._norms_of_new()
+
+    def _wait(self):
+        if self._pending:
+            norms, is_read = self._pending
+            norms = iter(norms.tolist())
+            self._norms = [next(norms) if known else 0.0 for known in is_read]
+            self._pending = None
 
     def overflowed(self):
         """Whether a gradient that was read is not finite."""
+        self._wait()
         return self._norms is not None and not all(map(math.isfinite, self._norms))
 
     def _norms_of_new(self):
@@ -82,13 +92,14 @@ class GradientNorms:
         new = [(norm, p, name) for norm, p, name in zip(self._norms, self._trained, self._names)
                if name in self._untold and 0 < norm < math.inf]
         self._untold.difference_update(name for _, _, name in new)
-        sums = _norms([p.grad for _, p, _ in new], 1) if new else []
+        sums = _norms([p.grad for _, p, _ in new], 1).tolist() if new else []
         return {name: [norm, total] for (norm, _, name), total in zip(new, sums)}
 
     def row(self, is_told):
         """Of the gradients that the optimizers read: of those that all ranks
         share, and of those of which each rank has its own."""
         self._is_told = is_told
+        self._wait()
         row = {"grad_squares": None, "parameters": self._norms if self._by_parameter else None}
         if self._norms is None or (is_told and not self._by_parameter and not self._is_evidence):
             return row
