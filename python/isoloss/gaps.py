@@ -4,7 +4,7 @@ import itertools
 
 import torch
 
-from . import modules, taps
+from . import modules, operations, taps
 
 _SHOWN = 5
 EMBEDDINGS = (torch.nn.Embedding, torch.nn.EmbeddingBag)
@@ -70,7 +70,7 @@ class Gaps:
         return list(_texts(found)), list(_texts(new))
 
     def _updates(self, step_operations, reasons):
-        held = {op.module for op in step_operations if op.kind == "adamw"}
+        held = {op.module for op in step_operations if op.kind in operations.UPDATES}
         for name, parameter in self._parameters.items():
             if parameter.requires_grad and (name not in held or modules.is_flat(parameter)):
                 usual = _NOT_CALLED if id(parameter) in self._trained else _NOT_GIVEN

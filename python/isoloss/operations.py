@@ -13,6 +13,8 @@ VERSION = 1
 _OPERANDS = tuple(f"{operand}_{part}"
                   for operand in ("fprop_x", "fprop_w", "dgrad_dy", "dgrad_w", "wgrad_dy", "wgrad_x")
                   for part in ("codes", "scales"))
+_STATES = tuple(f"{moment}_{when}_{part}" for moment in ("exp_avg", "exp_avg_sq")
+                for when in ("before", "after") for part in ("codes", "scales"))
 _PRODUCT = ("x", "weight", "output", "grad_output", "grad_input", "grad_weight")
 
 # Datasets and attributes of each type.
@@ -25,12 +27,19 @@ TYPES = {
     "dispatch": (("tokens", "source", "rows"), ()),
     "combine": (("rows", "source", "weights", "addend", "output"), ()),
     "adamw": (("parameter_before", "gradient", "exp_avg_before", "exp_avg_sq_before",
-               "parameter_after", "exp_avg_after", "exp_avg_sq_after"),
-              ("lr", "beta1", "beta2", "eps", "weight_decay", "step")),
+               "parameter_after", "exp_avg_after", "exp_avg_sq_after", "weight_after", *_STATES),
+              ("lr", "beta1", "beta2", "eps", "weight_decay", "step", "decay", "corrections",
+               "rounding", "expected")),
+    "muon": (("parameter_before", "gradient", "momentum_before", "parameter_after", "momentum_after",
+              "weight_after", "coefficients"),
+             ("lr", "momentum", "weight_decay", "eps", "scale", "ns_steps", "nesterov",
+              "momentum_rule", "scale_rule", "ns_dtype", "decay", "rounding", "expected")),
     "loss": (("logits", "labels", "loss"), ("ignore_index",)),
 }
+# Those of optimizers.
+UPDATES = ("adamw", "muon")
 _INTEGER_ATTRIBUTES = {"top_k", "normalize", "step", "groups", "limited_groups",
-                       "dropped", "ignore_index", "first_expert", "experts"}
+                       "dropped", "ignore_index", "first_expert", "experts", "ns_steps", "nesterov"}
 
 
 class OperationError(Exception):
@@ -51,6 +60,7 @@ class Operation:
         self.is_here = True  # or another rank has the whole tensors
         self.read = ()  # of a product: x itself and the name of its weight
         self._later = {}  # what is done with a DTensor once it is whole
+        self.weight = None  # of an update: the model's parameter that copies the optimizer's
 
     def keep(self, name, tensor, then=None):
         """A copy of then(tensor), since a trainer may write into its tensors later.

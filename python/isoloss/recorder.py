@@ -13,7 +13,7 @@ import warnings
 import torch
 
 from . import (accumulation, gaps, journal, loads, modules, norms, operations, passes, run_log, shards,
-               step_tensors, taps, tensors, wrappers, xxh3)
+               step_tensors, taps, tensors, updates, wrappers, xxh3)
 from .version import VERSION
 
 # Weights whose digest is taken unasked: 0.1 s for each million on one core.
@@ -78,6 +78,10 @@ class Recorder:
         self._trained = [p for o in self._optimizers for g in o.param_groups for p in g["params"]]
         self._parameters = dict(modules.named_parameters(model))
         self._names = {id(parameter): key for key, parameter in self._parameters.items()}
+        # Optimizers may have FP32 masters, which Megatron's parameters name so.
+        self._copies = {id(parameter.main_param): parameter for parameter in self._parameters.values()
+                        if isinstance(getattr(parameter, "main_param", None), torch.Tensor)}
+        self._names.update((key, self._name(copy)) for key, copy in self._copies.items())
         flat = any(map(modules.is_flat, self._parameters.values()))
         if gradients is None:
             gradients = "sharded" if flat else "replicated"
@@ -391,6 +395,7 @@ class Recorder:
         if not self._captures():
             return
         self._operations.sort(key=lambda operation: operation.place)
+        updates.keep_weights(self._operations)
         self._drop_flat()
         self._apply_patterns()
         if self._layout.mesh:
@@ -419,9 +424,9 @@ class Recorder:
             return
         self._lr = _number(self._optimizers[0].param_groups[0]["lr"])
         for optimizer in self._optimizers if self._captures() else ():
-            update = taps.Update(optimizer, self._names)
+            update = updates.Update(optimizer, self._names, self._copies)
             update.before()
-            self._keep_update(update, {"expected": "skipped"})
+            self._keep_update(update, {kind: {"expected": "skipped"} for kind in operations.UPDATES})
 
     def _keep_update(self, update, expected):
         self._operations += update.after(expected, self._places)
@@ -456,7 +461,7 @@ class Recorder:
         flat = {name for name, parameter in self._parameters.items() if modules.is_flat(parameter)}
         if flat:
             self._operations = [op for op in self._operations
-                                if op.kind != "adamw" or op.module not in flat]
+                                if op.kind not in operations.UPDATES or op.module not in flat]
 
     def _tell(self, kind, text):
         """Of the step, in the log and to who watches the training."""
@@ -504,7 +509,8 @@ class Recorder:
         self._wrapped.append((optimizer, optimizer.__dict__.get("step")))
 
         def step(_, *arguments, **options):
-            update = taps.Update(optimizer, self._names) if self._captures() else None
+            update = (updates.Update(optimizer, self._names, self._copies) if self._captures()
+                      else None)
             if self._lr is None:
                 self._lr = _number(optimizer.param_groups[0]["lr"])
 
@@ -517,7 +523,7 @@ class Recorder:
             result = inner(*arguments, **options)
             self._is_trained = True
             if update:
-                self._keep_update(update, self._expected.get("adamw", {}))
+                self._keep_update(update, self._expected)
             return result
 
         # A method with the marks of the old one, which schedulers expect.

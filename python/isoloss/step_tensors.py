@@ -1,6 +1,6 @@
 """Digests and statistics of what the operations of one step read and gave."""
 
-from . import tensors
+from . import operations, tensors
 
 # Of the tensors of a step, which isoloss lists in this order.
 _PHASES = (("_weight",), ("_activation", "_output"), ("_gradient", "_dgrad"), ("_wgrad",),
@@ -103,7 +103,7 @@ def rows_of(step_operations, names, rank, ranks, *, digests, statistics):
         add(f"{module}_wgrad", total, "part")
     modules = {op.read[1]: op.module for op in products}
     for op in step_operations:
-        if op.kind != "adamw":
+        if op.kind not in operations.UPDATES:
             continue
         # Experts in one module have names of their own for what is no module's `weight`.
         name = (op.module.removesuffix(".weight") if op.module.endswith(".weight") else

@@ -1,0 +1,190 @@
+"""Reads what optimizers compute, without changing it."""
+
+import inspect
+
+import torch
+
+from . import muon, operations, states
+
+_MOMENTS = ("exp_avg", "exp_avg_sq")
+# Classes of Adam's rule beside torch's Adam, and what says that the decay is no L2 one.
+_ADAMS = {"AdamW": None, "FusedAdam": "adam_w_mode", "DeepSpeedCPUAdam": "adam_w_mode",
+          "_AdamBase": "is_adamw"}
+_KERNELS = ("adam_w_mode",)
+
+
+def _rule_of(optimizer):
+    """The class whose step() the optimizer has, which it may inherit."""
+    # The profiler of torch wraps the step() of each class anew.
+    steps = [(kind, inspect.unwrap(getattr(kind, "step", None))) for kind in type(optimizer).__mro__]
+    return [kind for kind, step in steps if step is steps[0][1]][-1]
+
+
+def _in_fp32(number):
+    return float(torch.tensor(float(number), dtype=torch.float32))
+
+
+class _Adam:
+    """Adam's rule with the settings of one group."""
+
+    kind = "adamw"
+    moments = _MOMENTS
+
+    def __init__(self, optimizer, group):
+        mode = _ADAMS.get(_rule_of(optimizer).__name__)
+        # Kernels of these classes get FP32 numbers, and so subtract betas from 1.
+        number = _in_fp32 if mode in _KERNELS else float
+        beta1, beta2 = group["betas"]
+        self.attributes = {
+            "lr": number(group["lr"]), "beta1": number(beta1), "beta2": number(beta2),
+            "eps": number(group["eps"]), "weight_decay": number(group["weight_decay"])}
+        if group.get("capturable") or mode:
+            self.attributes["corrections"] = "float32"
+        if self.attributes["weight_decay"] and not self._is_decoupled(optimizer, group):
+            self.attributes["decay"] = "l2"
+        if getattr(optimizer, "bf16_stochastic_round", False):
+            self.attributes["rounding"] = "stochastic"
+        self.coefficients = None
+        self._group = group
+
+    @staticmethod
+    def _is_decoupled(optimizer, group):
+        rule = _rule_of(optimizer)
+        if rule is torch.optim.Adam:  # from torch 2.6 on AdamW is one
+            return group.get("decoupled_weight_decay", False)
+        mode = _ADAMS.get(rule.__name__)
+        return mode is None or bool(getattr(optimizer, mode, True))
+
+    def step_of(self, state):
+        """The count of the bias correction; None: there is none."""
+        step = state.get("step", self._group.get("step"))
+        return None if step is None else int(step)
+
+    @staticmethod
+    def reason_against(optimizer, group):
+        """Why no operation `adamw` is the group's update; None: it is one."""
+        name, reason = type(optimizer).__name__, None
+        options = [option for option in ("amsgrad", "maximize") if group.get(option)]
+        if not group.get("bias_correction", True):
+            options.append("bias_correction=False")
+        if getattr(optimizer, "isoloss_type", None) != "adamw":
+            rule = _rule_of(optimizer)
+            if rule is not torch.optim.Adam and rule.__name__ not in _ADAMS:
+                reason = (" If the optimizer computes the same, set its attribute isoloss_type = "
+                          "\"adamw\", or \"muon\".")
+        if not options and reason is None:
+            missing = {"lr", "betas", "eps", "weight_decay"} - group.keys()
+            return f"{name} has no `{min(missing)}` in its groups." if missing else None
+        return (f"{' with '.join([name, *options])} is not the rule of torch.optim.AdamW or Muon, by "
+                f"which alone updates are recorded and checked.{reason or ''}")
+
+
+def _rule(optimizer, group):
+    """The group's rule, or a text why there is none."""
+    if muon.is_muon(optimizer, group):
+        return muon.Muon(optimizer, group)
+    return _Adam.reason_against(optimizer, group) or _Adam(optimizer, group)
+
+
+class Update:
+    """One step of an optimizer: before(), the step, after().
+
+    names    of the parameters of the model and of the optimizer, by their id
+    weights  the model's parameters that copy one of the optimizer's, by its id
+    """
+
+    def __init__(self, optimizer, names, weights):
+        self._optimizer = optimizer
+        self._names = names
+        self._weights = weights
+        self._open = []
+        self.reasons = {}  # by the parameter's id, why no operation holds its update
+
+    def before(self):
+        """When gradients are there. Of several calls, as a closure's, the last counts."""
+        self._open, self.reasons = [], {}
+        for group in self._optimizer.param_groups:
+            rule = _rule(self._optimizer, group)
+            for parameter in group["params"]:
+                if states.gradient_of(parameter) is None:
+                    self.reasons[id(parameter)] = (
+                        f"{type(self._optimizer).__name__} found no gradient and changed nothing. "
+                        "Look for a layer that was not used, or a lost backward pass.")
+                elif isinstance(rule, str):
+                    self.reasons[id(parameter)] = rule
+                else:
+                    self._begin(parameter, rule)
+
+    def _begin(self, parameter, rule):
+        operation = operations.Operation(rule.kind, self._names.get(id(parameter), ""))
+        state = self._optimizer.state.get(parameter, {})
+        master = states.master_of(self._optimizer, parameter)
+        operation.keep("parameter_before", parameter if master is None else master)
+        operation.keep("gradient", states.gradient_of(parameter))
+        operation.keep("coefficients", rule.coefficients)
+        for name in rule.moments:
+            if state.get(name) is None:
+                operation.keep(f"{name}_before", torch.zeros_like(parameter))
+            else:
+                states.keep(operation, name, "before", state)
+        operation.attributes = dict(rule.attributes)
+        self._open.append((operation, parameter, rule))
+
+    def after(self, expected, places):
+        """The operations, complete. `expected` are attributes of types of operations
+        that count more than the optimizer's own."""
+        complete = []
+        for operation, parameter, rule in self._open:
+            state = self._optimizer.state.get(parameter, {})
+            reason = self._finish(operation, parameter, rule, state)
+            if reason:
+                self.reasons[id(parameter)] = f"{type(self._optimizer).__name__} {reason}"
+                continue
+            operation.place = places.new()
+            for name, value in expected.get(operation.kind, {}).items():
+                if name in operations.TYPES[operation.kind][0]:
+                    operation.keep(name, torch.as_tensor(value))
+                else:
+                    operation.attributes[name] = value
+            complete.append(operation)
+        return complete
+
+    def _finish(self, operation, parameter, rule, state):
+        """Why the update cannot be recorded; None: the operation is complete."""
+        missing = [name for name in rule.moments if state.get(name) is None]
+        step = rule.step_of(state)
+        if missing or step is None:
+            return (f"keeps no `{(missing or ['step'])[0]}`, without which its update cannot be "
+                    "computed again.")
+        for name in rule.moments:
+            reason = states.keep(operation, name, "after", state)
+            if reason:
+                return reason
+        skipped = getattr(self._optimizer, "found_inf", None)
+        if skipped is not None and float(skipped):
+            operation.attributes["expected"] = "skipped"
+            step = max(step, 1)
+        if getattr(self._optimizer, "grad_scale", None) is not None:
+            # A fused step divides by the loss scale, and keeps what it read.
+            operation.keep("gradient", states.gradient_of(parameter))
+        if rule.kind == "adamw":
+            operation.attributes["step"] = step
+        self._keep_parameter(operation, parameter)
+        return None
+
+    def _keep_parameter(self, operation, parameter):
+        master = states.master_of(self._optimizer, parameter)
+        operation.weight = self._weights.get(id(parameter))
+        if master is not None:
+            operation.weight = parameter
+            # The master's first value is the weight itself.
+            operation.keep("parameter_before", operation.tensors["parameter_before"].float())
+        operation.keep("parameter_after", parameter if master is None else master)
+
+
+def keep_weights(step_operations):
+    """Of a model that copies its optimizer's masters, once it has done so."""
+    for operation in step_operations:
+        if (operation.weight is not None and
+                operation.weight.shape == operation.tensors["parameter_after"].shape):
+            operation.keep("weight_after", operation.weight)
