@@ -28,10 +28,15 @@ def _codes_of(state, name):
     return None if kind is None else (codes.view(torch.uint8), scales.reshape(-1).float(), kind)
 
 
+def dataset_of(name):
+    """What operations call a moment of that name."""
+    return _DATASETS.get(name, name)
+
+
 def keep(operation, name, when, state):
     """The moment of that name, `before` or `after` the step. Returns why it
     cannot be recorded, or None."""
-    value, target = state[name], f"{_DATASETS.get(name, name)}_{when}"
+    value, target = state[name], f"{dataset_of(name)}_{when}"
     found = _codes_of(state, name)
     if found is not None:
         for part, tensor in zip(("codes", "scales"), found):

@@ -124,7 +124,7 @@ class Update:
         operation.keep("coefficients", rule.coefficients)
         for name in rule.moments:
             if state.get(name) is None:
-                operation.keep(f"{name}_before", torch.zeros_like(parameter))
+                operation.keep(f"{states.dataset_of(name)}_before", torch.zeros_like(parameter))
             else:
                 states.keep(operation, name, "before", state)
         operation.attributes = dict(rule.attributes)

@@ -186,6 +186,13 @@ class MuonTest(unittest.TestCase):
         found = self.muon("NewMuon", {"momentum": 0.9, "nesterov": True, "ns_steps": 5}).attributes
         self.assertTrue({"momentum_rule", "scale_rule", "ns_dtype"}.isdisjoint(found))
 
+    def test_the_first_momentum_is_zero(self):
+        def step(state, p):
+            state["momentum_buffer"] = p.grad.clone()
+
+        (operation,), _ = recorded(named("Muon")([parameter(4, 6)], step, momentum=0.9), steps=1)
+        self.assertEqual(float(operation.tensors["momentum_before"].abs().sum()), 0)
+
     @unittest.skipUnless(hasattr(torch.optim, "Muon"), "torch has no Muon")
     def test_torch(self):
         weight = parameter(4, 6)
