@@ -54,7 +54,7 @@ std::vector<NonFiniteTensor> NonFiniteOf(
     for (size_t i = 0; i < files[f].operations.size(); ++i) {
       const operations::Operation& operation = files[f].operations[i];
       const bool is_skipped =
-          operation.type == "adamw" && operation.texts.contains("expected");
+          operation.is_update() && operation.texts.contains("expected");
       for (const auto& [name, tensor] : operation.floats) {
         const int64_t count =
             std::ranges::count_if(tensor.values, [&](float value) {

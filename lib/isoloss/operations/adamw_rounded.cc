@@ -18,10 +18,11 @@ using oracle::Grid;
 /// of the tensors' type; exp_avg is interpolated in one step, or in two.
 class RoundedAdamW {
  public:
-  RoundedAdamW(const Operation& operation, Grid grid, bool lerps,
-               bool rounds_scalars)
+  RoundedAdamW(const Operation& operation, bool lerps, bool rounds_scalars)
       : operation_(operation),
-        grid_(grid),
+        parameter_(TypeOf("parameter_before")),
+        first_(TypeOf("exp_avg_before")),
+        second_(TypeOf("exp_avg_sq_before")),
         lerps_(lerps),
         rounds_scalars_(rounds_scalars),
         beta1_(operation.Number("beta1", 0)),
@@ -35,23 +36,24 @@ class RoundedAdamW {
     const Estimate second =
         Second(At("exp_avg_sq_before", i), At("gradient", i));
     if (part == "exp_avg_sq_after") return second;
-    return Parameter(At("parameter_before", i), Rounded(first),
-                     Rounded(second));
+    return Parameter(At("parameter_before", i), RoundedOnTheWay(first_, first),
+                     RoundedOnTheWay(second_, second));
   }
 
  private:
   double At(const char* name, size_t i) const {
     return static_cast<double>(operation_.Find(name)->values[i]);
   }
-  double Scalar(double value) const {
+  Grid TypeOf(const char* name) const {
+    return GridOf(*operation_.Find(name)).value_or(Grid::kFp32);
+  }
+  double Scalar(Grid grid, double value) const {
     return static_cast<double>(
-        RoundTo(rounds_scalars_ ? grid_ : Grid::kFp32, value));
+        RoundTo(rounds_scalars_ ? grid : Grid::kFp32, value));
   }
-  Estimate Rounded(const Estimate& step) const {
-    return RoundedOnTheWay(grid_, step);
-  }
-  Estimate Times(const Estimate& a, double scalar) const {
-    return Rounded(a * scalar + Around(0.0, std::fabs(a.exact * scalar), 2));
+  static Estimate Times(Grid grid, const Estimate& a, double scalar) {
+    return RoundedOnTheWay(
+        grid, a * scalar + Around(0.0, std::fabs(a.exact * scalar), 2));
   }
   /// Returns kept + weight times `added`, with three roundings.
   static Estimate Sum(const Estimate& kept, double weight, double added) {
@@ -59,22 +61,27 @@ class RoundedAdamW {
     return kept + Around(term, std::fabs(kept.exact) + std::fabs(term), 3);
   }
   Estimate First(double m, double g) const {
-    if (lerps_) return Sum({.exact = m}, Scalar(1 - beta1_), g - m);
-    return Sum(Times({.exact = m}, Scalar(beta1_)), Scalar(1 - beta1_), g);
+    if (lerps_) return Sum({.exact = m}, Scalar(first_, 1 - beta1_), g - m);
+    return Sum(Times(first_, {.exact = m}, Scalar(first_, beta1_)),
+               Scalar(first_, 1 - beta1_), g);
   }
   Estimate Second(double v, double g) const {
-    return Sum(Times({.exact = v}, Scalar(beta2_)), 1 - beta2_, g * g);
+    return Sum(Times(second_, {.exact = v}, Scalar(second_, beta2_)),
+               1 - beta2_, g * g);
   }
   Estimate Parameter(double p, const Estimate& first,
                      const Estimate& second) const {
     const double lr = operation_.Number("lr", 0);
     const double root = std::sqrt(second.exact);
     const double low = std::sqrt(std::max(0.0, second.exact - second.bound));
-    const Estimate denominator = Rounded(
-        Times(Rounded({.exact = root,
-                       .bound = root - low + oracle::kUnitRoundoff * root}),
-              1 / Scalar(std::sqrt(correction2_))) +
-        Estimate{.exact = Scalar(operation_.Number("eps", 0))});
+    const Estimate rounded_root = RoundedOnTheWay(
+        second_,
+        {.exact = root, .bound = root - low + oracle::kUnitRoundoff * root});
+    const Estimate denominator = RoundedOnTheWay(
+        second_,
+        Times(second_, rounded_root,
+              1 / Scalar(second_, std::sqrt(correction2_))) +
+            Estimate{.exact = Scalar(second_, operation_.Number("eps", 0))});
     const double room = denominator.exact - denominator.bound;
     const double factor = -lr / correction1_;
     const double quotient = first.exact / denominator.exact;
@@ -82,16 +89,19 @@ class RoundedAdamW {
         room > 0
             ? (first.bound + std::fabs(quotient) * denominator.bound) / room
             : HUGE_VAL;
-    Estimate result =
-        Sum(Times({.exact = p},
-                  Scalar(1 - lr * operation_.Number("weight_decay", 0))),
-            factor, quotient);
+    Estimate result = Sum(
+        Times(
+            parameter_, {.exact = p},
+            Scalar(parameter_, 1 - lr * operation_.Number("weight_decay", 0))),
+        factor, quotient);
     result.bound += std::fabs(factor) * off;
     return result;
   }
 
   const Operation& operation_;
-  const Grid grid_;
+  const Grid parameter_;
+  const Grid first_;
+  const Grid second_;
   const bool lerps_;
   const bool rounds_scalars_;
   const double beta1_;
@@ -107,17 +117,21 @@ std::vector<Trial> TrialsOfRoundedAdamW(const OperationCase& given,
   const Operation& operation = given.operation;
   const Floats& after = *operation.Find(part);
   const Grid grid = GridOf(after, part, given.where);
-  for (const char* name : {"parameter_before", "gradient", "exp_avg_before",
-                           "exp_avg_sq_before"}) {
-    if (operation.Find(name)->type != after.type) return {};
+  bool is_fp32 = true;
+  for (const std::string name : {"parameter", "exp_avg", "exp_avg_sq"}) {
+    const Floats* left = operation.Find(name + "_after");
+    const Floats& found = *operation.Find(name + "_before");
+    if (left != nullptr && left->type != found.type) return {};
+    if (!GridOf(found)) return {};
+    is_fp32 = is_fp32 && found.type == "float32";
   }
-  if (grid == Grid::kFp32) return {};
+  if (is_fp32 || operation.texts.contains("decay")) return {};
   std::vector<Trial> trials;
   for (const bool lerps : {false, true}) {
     for (const bool rounds_scalars : {false, true}) {
       const auto compare = [&operation, &after, part, grid, lerps,
                             rounds_scalars] {
-        const RoundedAdamW adamw(operation, grid, lerps, rounds_scalars);
+        const RoundedAdamW adamw(operation, lerps, rounds_scalars);
         oracle::Comparison comparison(grid);
         const size_t cols = std::max<size_t>(after.Rows().cols(), 1);
         for (size_t i = 0; i < after.values.size(); ++i) {

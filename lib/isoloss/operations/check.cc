@@ -43,9 +43,11 @@ class PreviousSteps {
     const Operation& linear = file.operations[index];
     if (!linear.is_linear()) return nullptr;
     for (const std::string& name : UpdateNamesOf(linear.module)) {
-      const auto found =
-          places_.find(Key{file.rank, file.step - 1, "adamw", name, 0});
-      if (found != places_.end()) return found->second;
+      for (const char* type : {"adamw", "muon"}) {
+        const auto found =
+            places_.find(Key{file.rank, file.step - 1, type, name, 0});
+        if (found != places_.end()) return found->second;
+      }
     }
     return nullptr;
   }
@@ -102,7 +104,7 @@ void SetUpdateHere(const OperationFile& file, OperationCase& given) {
   size_t count = 0;
   for (size_t i = 0; i < file.operations.size(); ++i) {
     const Operation& update = file.operations[i];
-    if (update.type != "adamw" ||
+    if (!update.is_update() ||
         std::ranges::find(names, update.module) == names.end()) {
       continue;
     }
@@ -181,7 +183,8 @@ class SumsOfCases {
 /// Returns whether a trial of this tensor looks at the step before.
 static bool LooksBack(const Operation& operation, const std::string& part) {
   return operation.is_linear() || operation.type == "router" ||
-         (operation.type == "adamw" && part.starts_with("exp_avg"));
+         (operation.type == "adamw" && part.starts_with("exp_avg")) ||
+         operation.type == "muon";
 }
 
 Finding FindingOf(const OperationCase& given, const std::string& part,
@@ -249,6 +252,8 @@ std::vector<Finding> CheckOperations(const std::vector<OperationFile>& files,
       CheckCombine(given, GroupEndsFor(file, i), found[task]);
     } else if (type == "adamw") {
       CheckAdamW(given, found[task]);
+    } else if (type == "muon") {
+      CheckMuon(given, found[task]);
     } else {
       CheckLoss(given, found[task]);
     }

@@ -124,6 +124,9 @@ std::vector<OpenPoint> OpenPointsOf(const std::vector<OperationFile>& files);
 
 /// Returns the names of an update of a linear module's parameter `weight`.
 std::vector<std::string> UpdateNamesOf(const std::string& linear_module);
+/// Returns what an update's state is called: `exp_avg` if the file has
+/// `exp_avg_before` and `exp_avg_after`. The last one is the parameter.
+std::span<const char* const> StateStems(const Operation& update);
 /// Returns why a tensor can't be compared with what an update left, as an end
 /// of a sentence; "": it can be.
 std::string WhyNotComparable(const Floats& found, const Floats& after);
@@ -152,10 +155,11 @@ void CheckDispatch(const OperationCase& given, std::vector<Finding>& findings);
 void CheckCombine(const OperationCase& given, const Integers* group_ends,
                   std::vector<Finding>& findings);
 void CheckAdamW(const OperationCase& given, std::vector<Finding>& findings);
-/// Returns the ways in which torch rounds each step of an update. All of its
-/// tensors must be of one type that is not FP32; else there are none.
+/// Returns the ways in which torch rounds each step of an update to the type of
+/// the tensor that it changes. If all types are FP32, there are none.
 std::vector<Trial> TrialsOfRoundedAdamW(const OperationCase& given,
                                         const std::string& part);
+void CheckMuon(const OperationCase& given, std::vector<Finding>& findings);
 /// Compares the weight that a linear module read with two parameters: after the
 /// update of the step before, and before that of this step. They must be equal
 /// to the bit after rounding to the weight's type.
@@ -164,6 +168,9 @@ void CheckWeight(const OperationCase& given, std::vector<Finding>& findings);
 /// before, and checks the count of the bias correction.
 void CheckStateBetweenSteps(const OperationCase& given,
                             std::vector<Finding>& findings);
+/// Compares the model's copy of a master with the parameter after the step: it
+/// is rounded to nearest, or to one of both neighbours in due shares.
+void CheckCopy(const OperationCase& given, std::vector<Finding>& findings);
 /// Checks that a step which the optimizer had to skip changes nothing.
 void CheckSkippedStep(const OperationCase& given,
                       std::vector<Finding>& findings);

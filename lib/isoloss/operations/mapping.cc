@@ -20,6 +20,10 @@ namespace fs = std::filesystem;
 
 // These names may stand in [operations.tensors], by the type of the tensor.
 constexpr const char* kFloatTensors[] = {"x",
+                                         "momentum_before",
+                                         "momentum_after",
+                                         "coefficients",
+                                         "weight_after",
                                          "weight",
                                          "output",
                                          "bias",
@@ -45,11 +49,17 @@ constexpr const char* kIntegerTensors[] = {"group_ends", "expert_ids", "source",
 constexpr const char* kOperandWholes[] = {"amax_margin", "largest_block_scale"};
 constexpr const char* kOperands[] = {"fprop_x", "fprop_w",  "dgrad_dy",
                                      "dgrad_w", "wgrad_dy", "wgrad_x"};
-constexpr const char* kReals[] = {"scale", "lr",  "beta1",
-                                  "beta2", "eps", "weight_decay"};
-constexpr const char* kWholes[] = {"top_k",       "normalize",      "step",
-                                   "groups",      "limited_groups", "dropped",
-                                   "ignore_index"};
+/// Moments may have codes, as operands do.
+constexpr const char* kMoments[] = {"exp_avg_before", "exp_avg_after",
+                                    "exp_avg_sq_before", "exp_avg_sq_after"};
+constexpr const char* kTexts[] = {
+    "score_function", "expected",   "decay",    "corrections",   "rounding",
+    "momentum_rule",  "scale_rule", "ns_dtype", "amax_algorithm"};
+constexpr const char* kReals[] = {"scale", "lr",           "beta1",   "beta2",
+                                  "eps",   "weight_decay", "momentum"};
+constexpr const char* kWholes[] = {
+    "top_k",   "normalize",    "step",     "groups",  "limited_groups",
+    "dropped", "ignore_index", "ns_steps", "nesterov"};
 
 class MappingReader {
  public:
@@ -71,6 +81,7 @@ class MappingReader {
       entry.RejectUnknown();
     }
     fields.RejectUnknown();
+    DecodeStates(file);
     CheckExtents(file);
     return file;
   }
@@ -81,10 +92,7 @@ class MappingReader {
     fields.Require("type", "Name one: \"linear\", \"router\", ...");
     fields.Text("type", operation.type);
     fields.Text("module", operation.module);
-    std::string function;
-    fields.Text("score_function", function);
-    if (!function.empty()) operation.texts["score_function"] = function;
-    std::vector<std::string> texts = {"expected", "amax_algorithm"};
+    std::vector<std::string> texts(std::begin(kTexts), std::end(kTexts));
     for (const char* operand : kOperands) {
       texts.push_back(fmt::format("{}_four_over_six", operand));
     }
@@ -143,9 +151,9 @@ class MappingReader {
     for (const char* name : kIntegerTensors) {
       add(name, operation.integers, IntegersOf);
     }
-    for (const char* operand : kOperands) {
-      add(fmt::format("{}_codes", operand), operation.codes, CodesOf);
-      const std::string scales = fmt::format("{}_scales", operand);
+    const auto add_codes = [&](const char* of) {
+      add(fmt::format("{}_codes", of), operation.codes, CodesOf);
+      const std::string scales = fmt::format("{}_scales", of);
       std::string place;
       tensors.Text(scales, place);
       if (!place.empty() && Stored(place, scales, tensors).type == "F32") {
@@ -153,6 +161,10 @@ class MappingReader {
       } else {
         add(scales, operation.codes, CodesOf);
       }
+    };
+    for (const char* moment : kMoments) add_codes(moment);
+    for (const char* operand : kOperands) {
+      add_codes(operand);
       for (const char* what : {"tensor_scale", "amax_history"}) {
         add(fmt::format("{}_{}", operand, what), operation.floats, FloatsOf);
       }

@@ -18,8 +18,6 @@
 namespace isoloss::operations {
 namespace {
 
-constexpr const char* kStems[] = {"parameter", "exp_avg", "exp_avg_sq"};
-
 bool IsFinite(const Floats& tensor) {
   return std::ranges::all_of(tensor.values,
                              [](float value) { return std::isfinite(value); });
@@ -35,7 +33,7 @@ class OpenPoints {
       Updates& updates = updates_.emplace_back();
       std::map<std::string, bool>& layers = layers_.emplace_back();
       for (const Operation& operation : files[f].operations) {
-        if (operation.type == "adamw") updates[operation.module] = &operation;
+        if (operation.is_update()) updates[operation.module] = &operation;
         if (!operation.is_linear()) continue;
         layers[operation.module] |= operation.Find("grad_weight") != nullptr;
       }
@@ -49,6 +47,7 @@ class OpenPoints {
         AddMissingInputs(f, operation);
         AddRowsOfNoGroup(f, operation);
         AddUncomparedWeight(f, operation);
+        AddUndeclared(f, operation);
       }
     }
     for (const auto& [rank, steps] : by_rank_) AddStates(steps);
@@ -96,6 +95,24 @@ class OpenPoints {
         operation.FindIntegers("expert_ids") == nullptr) {
       add("weights", "expert_ids");
     }
+  }
+
+  /// Adds what an update by Muon does not declare: any usual way was right.
+  void AddUndeclared(size_t file, const Operation& operation) {
+    if (operation.type != "muon") return;
+    std::string names;
+    const auto add = [&](const char* name, bool is_known) {
+      if (!is_known) names += (names.empty() ? "" : ", ") + std::string(name);
+    };
+    for (const char* name : {"momentum_rule", "scale_rule", "ns_dtype"}) {
+      add(name, operation.texts.contains(name));
+    }
+    add("nesterov", operation.numbers.contains("nesterov"));
+    if (names.empty()) return;
+    Add(file, operation.module,
+        "each usual value was taken for right of what is not declared: " +
+            names,
+        false);
   }
 
   /// Padding of a buffer must be zero, since nothing tells what else it is.
@@ -173,7 +190,7 @@ class OpenPoints {
       return false;
     }
     bool is_compared = false;
-    for (const std::string stem : kStems) {
+    for (const std::string stem : StateStems(after)) {
       const Floats* left = before.Find(stem + "_after");
       const Floats& found = *after.Find(stem + "_before");
       const std::string why = left == nullptr
@@ -248,7 +265,7 @@ class OpenPoints {
       const OperationFile& file = files_[f];
       has_reason = has_reason || !std::isfinite(file.grad_norm.value_or(0));
       for (const Operation& operation : file.operations) {
-        if (operation.type != "adamw") continue;
+        if (!operation.is_update()) continue;
         if (operation.texts.contains("expected")) {
           skipped.emplace_back(f, &operation);
         }
@@ -283,7 +300,7 @@ class OpenPoints {
     for (const size_t f : of_step) {
       std::set<std::string> met;
       for (const Operation& operation : files_[f].operations) {
-        if (operation.type != "adamw" || !met.insert(operation.module).second) {
+        if (!operation.is_update() || !met.insert(operation.module).second) {
           continue;
         }
         const auto [place, is_new] =

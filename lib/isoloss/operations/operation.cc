@@ -35,9 +35,11 @@ class ExtentCheck {
     if (type == "dispatch") return Dispatch();
     if (type == "combine") return Combine();
     if (type == "adamw") return AdamW();
+    if (type == "muon") return Muon();
     if (type == "loss") return Loss();
     Fail(fmt::format("its type is `{}`", Printable(type)),
-         "linear, grouped_linear, router, dispatch, combine, adamw or loss");
+         "linear, grouped_linear, router, dispatch, combine, adamw, muon or "
+         "loss");
   }
 
  private:
@@ -227,54 +229,93 @@ class ExtentCheck {
     InRange(source, "source", output[0]);
   }
 
-  void AdamW() {
-    const Floats* before = operation_.Find("parameter_before");
-    if (before == nullptr) Fail("parameter_before is missing", "there");
-    for (const char* name :
-         {"gradient", "exp_avg_before", "exp_avg_sq_before"}) {
+  /// Requires the state before a step, and tensors of the parameter's shape.
+  const Extent& State(std::initializer_list<const char*> names) {
+    for (const char* name : names) {
       if (operation_.Find(name) == nullptr) {
         Fail(fmt::format("{} is missing", name), "there");
       }
     }
+    const Extent& extent = operation_.Find("parameter_before")->extent;
     for (const auto& [name, tensor] : operation_.floats) {
-      Fits(&tensor, name, before->extent);
-    }
-    for (const char* name :
-         {"lr", "beta1", "beta2", "eps", "weight_decay", "step"}) {
-      if (!operation_.numbers.contains(name)) {
-        Fail(fmt::format("attribute {} is missing", name), "there");
+      if (name != "coefficients" && !name.ends_with("_scales")) {
+        Fits(&tensor, name, extent);
       }
     }
-    AdamWNumbers();
-    const auto expected = operation_.texts.find("expected");
-    if (expected != operation_.texts.end() && expected->second != "skipped") {
-      Fail(fmt::format("attribute expected is `{}`",
-                       Printable(expected->second)),
-           "`skipped`, or absent");
+    IsOneOf("expected", {"skipped"});
+    IsOneOf("decay", {"decoupled", "l2"});
+    IsOneOf("rounding", {"nearest", "stochastic"});
+    return extent;
+  }
+  /// Requires that the attribute, if it is there, is one of the texts.
+  void IsOneOf(const char* name, std::initializer_list<const char*> texts) {
+    const auto found = operation_.texts.find(name);
+    if (found == operation_.texts.end() ||
+        std::ranges::any_of(
+            texts, [&](const char* text) { return found->second == text; })) {
+      return;
+    }
+    Fail(fmt::format("attribute {} is `{}`", name, Printable(found->second)),
+         fmt::format("`{}`, or absent", fmt::join(texts, "` or `")));
+  }
+  template <typename Holds>
+  void IsNumber(const char* name, const Holds& holds, const char* rule) {
+    if (!operation_.numbers.contains(name)) {
+      Fail(fmt::format("attribute {} is missing", name), "there");
+    }
+    const double value = operation_.Number(name, 0);
+    if (!std::isfinite(value) || !holds(value)) {
+      Fail(fmt::format("attribute {} is {}", name, value), rule);
     }
   }
-
-  void AdamWNumbers() {
-    const auto require = [&](const char* name, auto holds, const char* rule) {
-      const double value = operation_.Number(name, 0);
-      if (!std::isfinite(value) || !holds(value)) {
-        Fail(fmt::format("attribute {} is {}", name, value), rule);
-      }
-    };
-    const auto is_beta = [](double value) { return value >= 0 && value < 1; };
-    const auto is_any = [](double) { return true; };
-    require("lr", is_any, "a finite number");
-    require("beta1", is_beta, "from 0 to below 1");
-    require("beta2", is_beta, "from 0 to below 1");
-    require(
-        "eps", [](double eps) { return eps > 0; }, "above 0 and finite");
-    require("weight_decay", is_any, "a finite number");
-    require(
-        "step",
-        [](double step) {
-          return step >= 1 && step <= 1e9 && std::floor(step) == step;
+  void IsCount(const char* name, double least, double most, const char* rule) {
+    IsNumber(
+        name,
+        [&](double value) {
+          return value >= least && value <= most && std::floor(value) == value;
         },
-        "a whole number from 1 to 10^9");
+        rule);
+  }
+  static bool IsAny(double) { return true; }
+  static bool IsBeta(double value) { return value >= 0 && value < 1; }
+
+  void AdamW() {
+    State({"parameter_before", "gradient", "exp_avg_before",
+           "exp_avg_sq_before"});
+    IsNumber("lr", IsAny, "a finite number");
+    IsNumber("beta1", IsBeta, "from 0 to below 1");
+    IsNumber("beta2", IsBeta, "from 0 to below 1");
+    IsNumber(
+        "eps", [](double eps) { return eps > 0; }, "above 0 and finite");
+    IsNumber("weight_decay", IsAny, "a finite number");
+    IsCount("step", 1, 1e9, "a whole number from 1 to 10^9");
+    IsOneOf("corrections", {"float32", "float64"});
+  }
+
+  void Muon() {
+    const Extent& extent =
+        State({"parameter_before", "gradient", "momentum_before"});
+    if (extent.size() < 2) {
+      Fail(fmt::format("parameter_before is [{}]", fmt::join(extent, ", ")),
+           "a matrix");
+    }
+    for (const char* name : {"lr", "weight_decay"}) {
+      IsNumber(name, IsAny, "a finite number");
+    }
+    IsNumber("momentum", IsBeta, "from 0 to below 1");
+    // Trainers take 5 to 12; a file shall not ask for any work it likes.
+    IsCount("ns_steps", 0, 32, "a whole number from 0 to 32");
+    const Extent rows = Required("coefficients", 2).extent;
+    const auto steps = static_cast<size_t>(operation_.Number("ns_steps", 0));
+    if (rows[1] != 3 || (rows[0] != 1 && rows[0] != steps)) {
+      Fail(
+          fmt::format("coefficients is [{}, {}]", rows[0], rows[1]),
+          fmt::format("[1, 3] or [{}, 3]: three numbers for each step", steps));
+    }
+    IsOneOf("momentum_rule", {"lerp", "sum"});
+    IsOneOf("scale_rule",
+            {"original", "match_rms_adamw", "unclamped", "spectral", "none"});
+    IsOneOf("ns_dtype", {"bfloat16", "float16", "float32"});
   }
 
   void Loss() {

@@ -58,6 +58,7 @@ struct Operation {
   bool is_linear() const {
     return type == "linear" || type == "grouped_linear";
   }
+  bool is_update() const { return type == "adamw" || type == "muon"; }
 };
 
 /// A file holds the operations of one step and rank, in order of computation.
@@ -99,6 +100,11 @@ std::optional<oracle::Grid> GridOf(const Floats& tensor);
 /// Errors   FormatError that begins with `where`, for a type without a grid.
 oracle::Grid GridOf(const Floats& tensor, const std::string& name,
                     const std::string& where);
+
+/// Adds the numbers of moments that the file holds as codes and scales. Their
+/// type is the codes' format.
+/// Errors   FormatError naming file, operation and tensor.
+void DecodeStates(OperationFile& file);
 
 /// Checks that the tensors of every operation are there and fit each other.
 /// Each place that one tensor names must be in another one.

@@ -180,6 +180,7 @@ OperationFile OperationsOf(const hdf5::Object& root, const std::string& path) {
     }
     file.operations.push_back(OperationOf(*group, where));
   }
+  DecodeStates(file);
   CheckExtents(file);
   return file;
 }
