@@ -20,7 +20,8 @@ from importlib import import_module
 _HOMES = {
     "judging": ("Comparison", "ProgramError", "Verdict", "compare", "gate"),
     "reading": ("Group", "Log", "Operations", "ReadError", "read"),
-    "recorder": ("Recorder", "RecorderError", "grouped_linear", "linear", "observe", "record"),
+    "recorder": ("Recorder", "RecorderError"),
+    "recording": ("grouped_linear", "linear", "observe", "record"),
 }
 # Parts that are used by their own names.
 _MODULES = ("hugging_face", "lightning", "recorder")

@@ -15,7 +15,8 @@ import torch
 from transformers import TrainerCallback
 
 from .micro_batches import MicroBatches, floats, labels_in
-from .recorder import RecorderError, record
+from .recorder import RecorderError
+from .recording import record
 
 
 def _trainer_of(callback):

@@ -12,7 +12,8 @@ import sys
 import torch
 
 from .micro_batches import MicroBatches, labels_in
-from .recorder import RecorderError, record
+from .recorder import RecorderError
+from .recording import record
 
 
 def _library():

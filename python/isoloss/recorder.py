@@ -12,14 +12,14 @@ import warnings
 
 import torch
 
-from . import (accumulation, gaps, journal, loads, modules, norms, operations, passes, run_log, shards,
-               step_tensors, taps, tensors, updates, wrappers, xxh3)
+from . import (accumulation, expectations, gaps, journal, loads, modules, norms, operations, passes,
+               run_log, shards, step_tensors, taps, tensors, updates, wrappers, xxh3)
 from .version import VERSION
 
 # Weights whose digest is taken unasked: 0.1 s for each million on one core.
 MOST_DIGESTED = 10 ** 8
 
-_active = []
+active = []
 
 
 class RecorderError(Exception):
@@ -38,31 +38,13 @@ def _rank():
     return 0, 1
 
 
-def _with_gradients(before, arguments, options):
-    """Arguments of an optimizer's step() that calls `before` when the gradients are
-    there: now, or after its closure, which makes them."""
-    closure = options.get("closure", arguments[0] if arguments else None)
-    if not callable(closure):
-        before()
-        return arguments, options
-
-    def observed():
-        loss = closure()
-        before()
-        return loss
-
-    if "closure" in options:
-        return arguments, {**options, "closure": observed}
-    return (observed, *arguments[1:]), options
-
-
 class Recorder:
-    """What `record` returns; see there."""
+    """What recording.record returns; see there."""
 
     def __init__(self, model, optimizer, path, *, steps=None, dump=(), statistics=(), digests=(),
                  parameters=False, first_step=1, gradients=None, rank=None, ranks=None,
-                 data_rank=None, data_ranks=None, stage=None, eager=False, name=None, arm=None, recipe="", seed=None, experiment="", config=None,
-                 weights=None, expected=None):
+                 data_rank=None, data_ranks=None, stage=None, eager=False, name=None, arm=None,
+                 recipe="", seed=None, experiment="", config=None, weights=None, expected=None):
         found_rank, found_ranks = _rank()
         self.rank = found_rank if rank is None else rank
         self.ranks = found_ranks if ranks is None else ranks
@@ -96,13 +78,7 @@ class Recorder:
         self._chosen = {key: value if isinstance(value, range) else frozenset(value) for key, value in
                         (("dump", dump), ("statistics", statistics), ("digests", digests))}
         self._step = first_step
-        self._expected, self._patterns = {}, {}
-        for kind, values in (expected or {}).items():
-            operations.check(kind, values)
-            for key, value in values.items():
-                # Of all operations, or by names.
-                found = self._patterns if isinstance(value, dict) else self._expected
-                found.setdefault(kind, {})[key] = value
+        self._expected = expectations.Expectations(expected)
         self._header = self._header_of(recipe, experiment, config, steps, gradients, parameters)
         self._norms = norms.GradientNorms(
             self._trained, list(map(self._name, self._trained)),
@@ -204,7 +180,7 @@ class Recorder:
         if kind == "combine" and values.get("source") is None:
             # Row i is added to token i.
             values = {**values, "source": torch.arange(len(values["rows"]))}
-        for key, value in {**values, **self._expected.get(kind, {})}.items():
+        for key, value in {**values, **self._expected.of(kind)}.items():
             if isinstance(value, torch.Tensor) and key in operations.TYPES[kind][0]:
                 operation.keep(key, value)
             elif value is not None:
@@ -302,13 +278,13 @@ class Recorder:
         for optimizer in self._optimizers:
             self._wrap(optimizer)
         self._renew_wrappers()
-        _active.append(self)
+        active.append(self)
         self._watch()
         self._last_time = time.monotonic()
         return self
 
     def __exit__(self, kind, error, _):
-        _active.remove(self)
+        active.remove(self)
         self._unwatch()
         for optimizer, original in self._wrapped:
             if original is None:
@@ -397,7 +373,7 @@ class Recorder:
         self._operations.sort(key=lambda operation: operation.place)
         updates.keep_weights(self._operations)
         self._drop_flat()
-        self._apply_patterns()
+        self._expected.apply_patterns(self._operations)
         if self._layout.mesh:
             shards.gather(self._operations, self._layout)
         row["tensors"] = step_tensors.rows_of(
@@ -440,15 +416,6 @@ class Recorder:
             for text in accumulation.texts_of([row["accumulation"]], row["grad_norm"]):
                 self._tell("gradients", text)
 
-    def _apply_patterns(self):
-        """Of what is expected of some operations, by their names."""
-        for operation in self._operations:
-            for key, values in self._patterns.get(operation.kind, {}).items():
-                for pattern, value in values.items():
-                    if fnmatch.fnmatchcase(operation.module, pattern):
-                        operation.attributes[key] = value
-                        break
-
     def _left_out(self):
         """Names of weights whose gradient is not of their linear layers alone: those of
         embeddings, too, or of each rank."""
@@ -472,7 +439,7 @@ class Recorder:
     def _clear(self):
         self._lr = None
         self._norms.clear()
-        self._loads = loads.Loads(self._expected.get("router", {}).get("top_k"))
+        self._loads = loads.Loads(self._expected.of("router").get("top_k"))
         self._operations = []
         self._no_update = {}  # by the parameter's id, why an optimizer left none
 
@@ -519,83 +486,13 @@ class Recorder:
                 if update:
                     update.before()
 
-            arguments, options = _with_gradients(before, arguments, options)
+            arguments, options = updates.with_gradients(before, arguments, options)
             result = inner(*arguments, **options)
             self._is_trained = True
             if update:
-                self._keep_update(update, self._expected)
+                self._keep_update(update, self._expected.of_all)
             return result
 
         # A method with the marks of the old one, which schedulers expect.
         step.__dict__.update(getattr(inner, "__dict__", {}))
         optimizer.step = types.MethodType(step, optimizer)
-
-
-def record(model, optimizer, path, **options):
-    """A context in which a training loop is recorded in the run log `path`.
-
-    model       its linear layers are found by their type, or by `isoloss_type`; or
-                a list of its parts, as stages of pipelines have several
-    optimizer   or a list of several
-    steps       planned number of steps; the log is complete with them
-    dump        steps whose operations are written into a file each
-    statistics  steps with statistics of tensors in the log
-    digests     steps with digests of tensors in the log
-    parameters  whether each parameter's gradient norm is logged: as the
-                optimizer read it, or if step() is told the norm from before
-                clipping, as it was then
-    first_step  number of the first step, of a run that is resumed
-    gradients   of plain tensors, as DTensors tell it themselves: "replicated" if
-                all ranks have the same weights and gradients; "sharded" if each
-                has its own part of all of them; or names of the parameters of
-                which each rank has its own, while all share the others:
-                ["*.experts.*"]. Default: "sharded" under FSDP1, else "replicated"
-    rank, ranks default: those of torch.distributed
-    data_rank, data_ranks  which part of the batch the rank's tokens are. Ranks of
-                a group of tensor parallelism have the same. Default: as meshes of
-                DTensors tell it, else rank and ranks
-    stage       of a pipeline, from 0. Default: as the mesh tells it
-    eager       whether steps with tensors run without torch.compile, so that layers
-                within compiled regions are recorded. These steps then have the
-                bits of eager PyTorch
-    arm, seed   which side of a comparison the run is on, and which of its runs
-                it is: the gate pairs runs of equal seeds. Default: the recipe's
-                name, and the order in which the gate is given the logs
-    recipe      of number formats; a name
-    name        of this run, default: that of the file
-    experiment  what the runs of all arms and seeds are part of
-    config      text or dictionary of all settings but the recipe and the seed,
-                equal for runs that may be compared
-    expected    attributes of operations as they are configured, in place of what
-                modules and optimizers say of themselves: {"router": {"top_k": 2}},
-                or by patterns of names, of which the first counts: {"adamw":
-                {"weight_decay": {"*norm*": 0.0, "*": 0.1}}}
-    weights     whether digests of all weights before and after are logged,
-                default: of up to 10^8 weights
-
-    In it, call step() of what it returns after each optimizer step.
-    """
-    return Recorder(model, optimizer, path, **options)
-
-
-def observe(kind, module, **values):
-    """Recorder.observe of the recording that this is called in, if any."""
-    if _active:
-        _active[-1].observe(kind, module, **values)
-
-
-def linear(name, function, x, weight, bias=None, dtype=None, operands=None):
-    """Recorder.linear of the recording that this is called in; without one it
-    calls the function."""
-    if not _active:
-        return function(x, weight) if bias is None else function(x, weight, bias)
-    return _active[-1].linear(name, function, x, weight, bias, dtype, operands)
-
-
-def grouped_linear(name, function, x, weight, group_ends, dtype=None, operands=None, experts=None):
-    """Recorder.grouped_linear of the recording that this is called in; without
-    one it calls the function."""
-    if not _active:
-        return function(x, weight, group_ends)
-    return _active[-1].grouped_linear(name, function, x, weight, group_ends, dtype, operands,
-                                      experts)

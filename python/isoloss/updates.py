@@ -188,3 +188,21 @@ def keep_weights(step_operations):
         if (operation.weight is not None and
                 operation.weight.shape == operation.tensors["parameter_after"].shape):
             operation.keep("weight_after", operation.weight)
+
+
+def with_gradients(before, arguments, options):
+    """Arguments of an optimizer's step() that calls `before` when the gradients are
+    there: now, or after its closure, which makes them."""
+    closure = options.get("closure", arguments[0] if arguments else None)
+    if not callable(closure):
+        before()
+        return arguments, options
+
+    def observed():
+        loss = closure()
+        before()
+        return loss
+
+    if "closure" in options:
+        return arguments, {**options, "closure": observed}
+    return (observed, *arguments[1:]), options

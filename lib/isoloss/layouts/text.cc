@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 
+#include "isoloss/base/portable_math.h"
 #include "isoloss/base/printable.h"
 #include "isoloss/document/text_layout.h"
 #include "isoloss/layouts/comparison.h"
@@ -62,7 +63,7 @@ std::string ChartOf(const LayoutsComparison& comparison,
       .rows = 8};
   const auto log10 = [](double value) {
     return value > 0.0 && std::isfinite(value)
-               ? std::log10(value)
+               ? portable::Log10(value)
                : std::numeric_limits<double>::quiet_NaN();
   };
   int64_t place = 0;
