@@ -8,8 +8,9 @@ from . import shards
 
 
 @torch.no_grad()  # to_local() is fast then
-def _norms(gradients, order=2):
-    gradients = [shards.local(shards.without_sums(g)) for g in gradients]
+def _norms(parameters, order=2):
+    """Of gradients, of what this rank holds."""
+    gradients = [shards.local(shards.as_held(p.grad, p)) for p in parameters]
     gradients = [g if g.dtype == torch.float32 else g.float() for g in gradients]
     if hasattr(torch, "_foreach_norm"):
         norms = torch._foreach_norm(gradients, order)
@@ -65,11 +66,11 @@ class GradientNorms:
                    # A sum over ranks only to see that they did not part costs too much.
                    (self._is_told and not self._by_parameter and shards.has_open_sums(p.grad))
                    for p in self._trained]
-        gradients = [p.grad for p, known in zip(self._trained, is_read) if known]
-        if not gradients:
+        found = [p for p, known in zip(self._trained, is_read) if known]
+        if not found:
             return
         # They are waited for when the step is told: a GPU has computed them by then.
-        self._pending = _norms(gradients), is_read
+        self._pending = _norms(found), is_read
         if self._untold and not self._is_told:
             self._wait()
             self._first_norms = self._norms_of_new()
@@ -92,7 +93,7 @@ class GradientNorms:
         new = [(norm, p, name) for norm, p, name in zip(self._norms, self._trained, self._names)
                if name in self._untold and 0 < norm < math.inf]
         self._untold.difference_update(name for _, _, name in new)
-        sums = _norms([p.grad for _, p, _ in new], 1).tolist() if new else []
+        sums = _norms([p for _, p, _ in new], 1).tolist() if new else []
         return {name: [norm, total] for (norm, _, name), total in zip(new, sums)}
 
     def row(self, is_told):

@@ -40,13 +40,12 @@ def has_open_sums(x):
     return is_sharded(x) and any(p.is_partial() for p in x.placements)
 
 
-def without_sums(x):
-    """A DTensor whose sums over ranks are made, if any are not yet."""
-    if not has_open_sums(x):
-        return x
-    replicate = torch.distributed.tensor.Replicate()
-    return x.detach().redistribute(
-        placements=[replicate if p.is_partial() else p for p in x.placements])
+def as_held(gradient, parameter):
+    """A gradient as ranks hold its parameter, where autograd gave it another way:
+    as terms of a sum, or whole."""
+    if not is_sharded(gradient) or gradient.placements == parameter.placements:
+        return gradient
+    return gradient.detach().redistribute(placements=parameter.placements)
 
 
 def text(x):
