@@ -71,12 +71,12 @@ FOUND = {
     "bf16_masters": "other_weight|rounded_between_steps",
     "lost_moments": "moments_lost_between_steps",
     "lost_count": "count_began_anew",
-    "decayed_norms": r"norm\S*\.weight \(adamw\)",
-    "no_decay": r"\(adamw\)",
+    "decayed_norms": r"norm\S*\.weight \(adamw\).*decay_off",
+    "no_decay": "decay_missing",
     "frozen_layer": "no operation holds the update of 1 trained parameter: layers.0.attention.wq",
-    "two_updates": r"\(adamw\)",
+    "two_updates": r"other_weight|\(adamw\)",
     "coupled_decay": "Adam with weight_decay is not the rule",
-    "swapped_weights": r"\(adamw\)",
+    "swapped_weights": "other_weight",
 }
 # Of which ranks' files together tell.
 OF_RANKS = ("scale_of_a_shard", "lost_all_reduce", "unsynchronised")
