@@ -12,15 +12,20 @@ from . import run_log, shards, xxh3
 VERSION = 1
 _OPERANDS = tuple(f"{operand}_{part}"
                   for operand in ("fprop_x", "fprop_w", "dgrad_dy", "dgrad_w", "wgrad_dy", "wgrad_x")
-                  for part in ("codes", "scales"))
+                  for part in ("codes", "scales", "tensor_scale", "amax_history"))
+# What was configured of operands, beside their tensors.
+OPERAND_ATTRIBUTES = ("amax_margin", "amax_algorithm", "largest_block_scale",
+                      *(f"{operand.removesuffix('_codes')}_four_over_six"
+                        for operand in _OPERANDS if operand.endswith("_codes")))
 _STATES = tuple(f"{moment}_{when}_{part}" for moment in ("exp_avg", "exp_avg_sq")
                 for when in ("before", "after") for part in ("codes", "scales"))
 _PRODUCT = ("x", "weight", "output", "grad_output", "grad_input", "grad_weight")
 
 # Datasets and attributes of each type.
 TYPES = {
-    "linear": ((*_PRODUCT, "bias", *_OPERANDS), ()),
-    "grouped_linear": ((*_PRODUCT, "group_ends", *_OPERANDS), ("first_expert", "experts")),
+    "linear": ((*_PRODUCT, "bias", "wgrad_signs", *_OPERANDS), OPERAND_ATTRIBUTES),
+    "grouped_linear": ((*_PRODUCT, "group_ends", "wgrad_signs", *_OPERANDS),
+                       ("first_expert", "experts", *OPERAND_ATTRIBUTES)),
     "router": (("logits", "scores", "bias", "expert_ids", "weights"),
                ("top_k", "score_function", "normalize", "scale", "groups", "limited_groups",
                 "dropped")),
@@ -39,7 +44,8 @@ TYPES = {
 # Those of optimizers.
 UPDATES = ("adamw", "muon")
 _INTEGER_ATTRIBUTES = {"top_k", "normalize", "step", "groups", "limited_groups",
-                       "dropped", "ignore_index", "first_expert", "experts", "ns_steps", "nesterov"}
+                       "dropped", "ignore_index", "first_expert", "experts", "ns_steps", "nesterov",
+                       "amax_margin", "largest_block_scale"}
 
 
 class OperationError(Exception):
@@ -55,7 +61,7 @@ class Operation:
         self.place = place  # in the order of computation
         self.tensors = {}
         self.attributes = {}
-        self.formats = {}  # of operands
+        self.formats = {}  # of codes, and of scales that are not E8M0
         self.placements = {}  # of what was a DTensor, in words
         self.is_here = True  # or another rank has the whole tensors
         self.read = ()  # of a product: x itself and the name of its weight
@@ -113,8 +119,8 @@ def _write_tensor(group, name, tensor, operation):
     dataset.attrs["digest"] = numpy.uint64(xxh3.hash_bytes(numpy.ascontiguousarray(values).data))
     if name in operation.placements:
         dataset.attrs["placements"] = operation.placements[name]
-    if name.endswith("_codes"):
-        dataset.attrs["format"] = operation.formats[name.removesuffix("_codes")]
+    if name in operation.formats:
+        dataset.attrs["format"] = operation.formats[name]
 
 
 def write(path, attributes, operations):

@@ -6,6 +6,8 @@ from . import modules, operations, shards
 
 _FORWARD = ("fprop_x", "fprop_w")
 _BACKWARD = ("dgrad_dy", "dgrad_w", "wgrad_dy", "wgrad_x")
+# Formats of bytes, by torch's types.
+_FORMATS = {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2", "float4_e2m1fn_x2": "e2m1x2"}
 
 
 class _Tap(torch.autograd.Function):
@@ -110,13 +112,29 @@ class Product:
         if not held:
             return
         for name in names:
-            self.operation.formats[name] = held.get(f"{name}_format", "e4m3")
-            for part in ("codes", "scales"):
-                tensor = held.get(f"{name}_{part}")
-                if tensor is not None:
-                    # Bytes of torch's own FP8 types are no numbers here.
-                    byte = tensor.element_size() == 1
-                    self.operation.keep(f"{name}_{part}", tensor.view(torch.uint8) if byte else tensor)
+            for part in ("codes", "scales", "tensor_scale", "amax_history"):
+                self._keep_operand(f"{name}_{part}", part, held)
+        if "wgrad_signs" in held:
+            self.operation.keep("wgrad_signs", held["wgrad_signs"])
+        for name in operations.OPERAND_ATTRIBUTES:
+            if name in held:
+                self.operation.attributes[name] = held[name]
+
+    def _keep_operand(self, name, part, held):
+        tensor = held.get(name)
+        if tensor is None:
+            return
+        # Bytes of torch's own FP8 types are no numbers here.
+        if tensor.element_size() == 1:
+            form = _FORMATS.get(str(tensor.dtype).removeprefix("torch."))
+            if part == "codes":
+                form = held.get(f"{name.removesuffix('_codes')}_format", form or "e4m3")
+            else:
+                form = held.get(f"{name}_format", form)
+            if form:
+                self.operation.formats[name] = form
+            tensor = tensor.view(torch.uint8)
+        self.operation.keep(name, tensor)
 
 
 def kind_of(module):
