@@ -64,12 +64,12 @@ def at_random(x, weight):
 
 class Certify(Case):
     def train(self, name, first=1, last=STEPS, checkpoint=None, lost=(), multiply=None, flip=None,
-              **options):
+              updates=torch.optim.AdamW, **options):
         """Records a run and returns its log and its last state. `multiply` stands in for a product
         in step 6; before step `flip` the last bit of a weight flips."""
         torch.manual_seed(1)
         model = Model()
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+        optimizer = updates(model.parameters(), lr=1e-2)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + step))
         data = torch.Generator().manual_seed(9)
         for part, load in (checkpoint or {}).items():
@@ -172,6 +172,25 @@ class Repeat(Certify):
 
         self.assertIn("no log of rank 1", part["lacking"][0])
         self.assertIn("ranks 1 and 2", other["invalid"][0])
+
+    def test_the_last_state_needs_parameters_of_all_ranks(self):
+        digests = {"weights": False, "digests": [STEPS]}
+        logs = {optimizer: [self.train(f"{name}_{optimizer.__name__}", updates=optimizer, **digests)[0]
+                            for name in ("a", "b")]
+                for optimizer in (torch.optim.AdamW, torch.optim.SGD)}
+        ranks = []
+        for name in ("a", "b"):
+            for rank in range(2):
+                self.train(name, rank=rank, ranks=2, weights=False, dump=[STEPS])
+                ranks.append(self.folder / f"{name}.rank-{rank}.h5")
+
+        self.certify("repeat", *logs[torch.optim.AdamW], code=PASS)
+        self.certify("repeat", *ranks, code=PASS)
+        for path in self.folder.glob("?.rank-1.operations-*.h5"):
+            path.unlink()
+        for runs in (logs[torch.optim.SGD], ranks):
+            lacking = self.certify("repeat", *runs, code=INCONCLUSIVE)["lacking"]
+            self.assertIn("nothing was recorded", lacking[0])
 
     def test_values_that_are_no_numbers_certify_nothing(self):
         class Broken(Model):

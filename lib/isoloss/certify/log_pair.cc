@@ -213,6 +213,10 @@ LogPair CompareLogs(const RunLog& first, const RunLog& other,
   pair.last_step = rows.back().step;
   const SharedColumns shared(first, other);
   AddQuantities(shared, pair);
+  // Without parameters after the update, no tensor shows the last state.
+  pair.has_tensors_at_end &= std::ranges::any_of(
+      first.tensors.names,
+      [](const std::string& name) { return name.ends_with("_parameter"); });
   const compare::DivergenceReport report =
       compare::FindDivergence(first, other);
   AddOnlyInOne(first, other, pair);

@@ -33,7 +33,7 @@ struct LogPair {
   int64_t digests = 0;
   bool has_weights_before = false;  ///< were compared
   bool has_weights_after = false;
-  /// Each tensor of the last step has a digest in both logs.
+  /// Each tensor of the last step has a digest in both logs, parameters too.
   bool has_tensors_at_end = false;
   std::optional<LogDifference> first = {};
   /// Phrases name what was not recorded.

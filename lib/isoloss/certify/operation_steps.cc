@@ -36,11 +36,30 @@ struct Found {
   OperationPair pair;
 };
 
-bool HasUpdates(const OperationFile& file) {
-  return std::ranges::any_of(file.operations, [](const auto& operation) {
-    return operation.Find("parameter_after") != nullptr;
-  });
-}
+/// Finds the last step whose updates were compared, with files of all ranks.
+class Updates {
+ public:
+  void Add(const OperationFile& file) {
+    if (file.step != step_) *this = Updates(file.step, last_step_);
+    ++ranks_;
+    has_any_ |= std::ranges::any_of(file.operations, [](const auto& operation) {
+      return operation.Find("parameter_after") != nullptr;
+    });
+    if (has_any_ && ranks_ == file.ranks) last_step_ = step_;
+  }
+  int64_t last_step() const { return last_step_; }
+
+  Updates() = default;
+
+ private:
+  Updates(int64_t step, int64_t last_step)
+      : step_(step), last_step_(last_step) {}
+
+  int64_t step_ = 0;
+  int64_t ranks_ = 0;
+  int64_t last_step_ = 0;
+  bool has_any_ = false;
+};
 
 /// Prefers a result to an input, which may be wrong because of another rank.
 /// Then the rank counts whose difference comes earlier.
@@ -108,6 +127,7 @@ OperationAnswer CompareOperations(const RecordedRun& first,
                                   Executor& executor) {
   OperationAnswer answer;
   std::unique_ptr<Found> worst;
+  Updates updates;
   AddOnlyInOne(first, other, question, answer);
   for (const auto& [place, path] : first.operations) {
     if (place.step > question.until) break;
@@ -124,7 +144,8 @@ OperationAnswer CompareOperations(const RecordedRun& first,
     }
     answer.operations += found->pair.operations;
     answer.tensors += found->pair.tensors;
-    if (HasUpdates(found->first)) answer.last_update = place.step;
+    updates.Add(found->first);
+    answer.last_update = updates.last_step();
     AddUnrecorded(found->first, answer);
     if (found->pair.first &&
         (worst == nullptr ||
