@@ -215,13 +215,6 @@ Cause RightCause(const OperationDifference& difference) {
           "such as a fused one."};
 }
 
-bool IsJudged(const std::string& type) {
-  constexpr std::string_view kTypes[] = {"linear",   "grouped_linear", "router",
-                                         "dispatch", "combine",        "adamw",
-                                         "loss"};
-  return std::ranges::find(kTypes, type) != std::end(kTypes);
-}
-
 /// Returns whether a name is of codes or scales of an operand.
 bool IsOfOperand(const std::string& tensor) {
   return tensor.starts_with("fprop_") || tensor.starts_with("dgrad_") ||
@@ -279,10 +272,6 @@ Cause CauseOfResult(const OperationDifference& difference,
                     Executor& executor) {
   if (difference.tensor.place.empty()) {
     return {kAlgorithm, "The results have other extents."};
-  }
-  if (!IsJudged(difference.type)) {
-    return {kUnknown,
-            "No check knows this type of operation, so nothing says why."};
   }
   try {
     return JudgedCause(difference, files, recipe, executor);
