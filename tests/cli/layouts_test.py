@@ -73,6 +73,24 @@ class Layouts(ProgramTest):
 
         self.assertEqual((found["module"], found["tensor"]), ("layers.0.w1", "output"))
         self.assertEqual(found["where"], "columns 48..95 of 96 = rank 1 of tp")
+        self.assertEqual(found["mistake"], "shard_order")
+        self.assertIn("those of tp 0, 0", found["text"])
+
+    def test_gradients_that_no_update_read_are_noted(self):
+        self.compare({}, DATA, code=PASS)
+        for file in self.folder.glob("?/*.h5"):
+            with h5py.File(file, "a") as step:
+                operations = step["operations"]
+                kept = [name for name in operations if operations[name].attrs["type"] != "adamw"]
+                for name in set(operations) - set(kept):
+                    del operations[name]
+
+        text = self.run_layouts(self.folder / "a", self.folder / "b", code=PASS)
+        self.assertIn("nothing shows how gradients of 5 modules", " ".join(text.split()))
+
+    def test_a_recording_says_nothing_against_itself(self):
+        folder = record(self.folder / "a")
+        self.assertIn("are one recording", self.run_layouts(folder, folder / "run", code=INVALID))
 
     def test_means_over_parts_of_unequal_length_are_told(self):
         found = self.first({"tokens": 50}, {"data": 3})

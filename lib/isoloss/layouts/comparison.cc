@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <mutex>
+#include <system_error>
 #include <utility>
 
 #include "isoloss/base/error.h"
@@ -175,6 +177,14 @@ LayoutsComparison CompareLayouts(const LayoutsRequest& request,
   LayoutsComparison result = {.a = ReadRecording(request.a),
                               .b = ReadRecording(request.b),
                               .recipe = {}};
+  std::error_code error;  // the files were read just now
+  if (std::filesystem::equivalent(result.a.files.front().path,
+                                  result.b.files.front().path, error)) {
+    ThrowError(ErrorKind::kConfig,
+               "{} and {}: are one recording, which shows nothing against "
+               "itself. Give the recording of another layout.",
+               result.a.name, result.b.name);
+  }
   std::ranges::set_intersection(result.a.Steps(), result.b.Steps(),
                                 std::back_inserter(result.steps));
   if (result.steps.empty()) {

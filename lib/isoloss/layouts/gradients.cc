@@ -136,7 +136,7 @@ std::vector<Reduction> ReductionsOf(const Batch& batch) {
         gradient->values.rows() * gradient->values.cols()) {
       continue;
     }
-    Reduction reduction = {.update = update->module, .linear = linear};
+    Reduction reduction = {.update = *update, .linear = linear};
     reduction.fit =
         FitFactor(sum.view(), gradient->view(), WholeOf(sum.view()));
     // Each part is rounded once, and each of as many sums of parts; four

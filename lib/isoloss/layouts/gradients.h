@@ -22,7 +22,7 @@ Matrix<float> SumOfGradients(
 
 /// How an optimizer's gradient follows from the recorded ones.
 struct Reduction {
-  std::string update;  ///< the parameter's name
+  OperationKey update;  ///< of the parameter
   OperationKey linear;
   FactorFit fit = {};  ///< of the gradient by the sum
   /// Roundings of the parts and of their sums leave this much.

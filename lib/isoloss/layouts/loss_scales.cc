@@ -6,14 +6,15 @@
 #include "isoloss/layouts/difference.h"
 
 namespace isoloss::layouts {
-namespace {
 
-double LabelsOf(const operations::Operation& loss) {
+double CountLabels(const operations::Operation& loss) {
   const auto ignored = static_cast<int64_t>(loss.Number("ignore_index", -100));
   const auto& labels = loss.FindIntegers("labels")->values;
   return static_cast<double>(std::ranges::count_if(
       labels, [&](int64_t label) { return label != ignored; }));
 }
+
+namespace {
 
 /// Returns how many times as many labels the batch has as a piece of `key`; of
 /// rows, if no losses are recorded.
@@ -23,7 +24,7 @@ double PartsOf(const Batch& batch, const OperationKey& of, const Piece& piece) {
   for (const OperationKey& key : batch.order()) {
     if (key.type != "loss") continue;
     for (const Piece& loss : batch.Of(key)) {
-      const double labels = LabelsOf(*loss.operation);
+      const double labels = CountLabels(*loss.operation);
       all += labels;
       const bool is_own =
           loss.call == piece.call &&

@@ -14,6 +14,9 @@
 
 namespace isoloss::layouts {
 
+/// Returns how many labels of a loss count.
+double CountLabels(const operations::Operation& loss);
+
 class LossScales {
  public:
   /// Reads the factors from the gradient of the last operation that both sides

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <ranges>
 
 namespace isoloss::layouts {
 namespace {
@@ -127,7 +127,8 @@ std::optional<Mistake> CandidateMistake(const Evidence& evidence,
   return Mistake{best->name, best->sentence};
 }
 
-/// Finds blocks of columns, or of rows, that stand in another order.
+/// Finds blocks of columns, or of rows, that stand in another order, or are
+/// those of another shard.
 std::optional<Mistake> OrderMistake(const Evidence& evidence, bool columns) {
   const size_t extent = columns ? evidence.found.cols() : evidence.found.rows();
   for (const RankCount& count : evidence.counts) {
@@ -154,7 +155,11 @@ std::optional<Mistake> OrderMistake(const Evidence& evidence, bool columns) {
       if (best == n) break;
       order.push_back(best);
     }
-    if (order.size() != n || std::ranges::is_sorted(order)) continue;
+    const auto is_own = [&](size_t i) { return order[i] == i; };
+    if (order.size() != n ||
+        std::ranges::all_of(std::views::iota(size_t{0}, n), is_own)) {
+      continue;
+    }
     return Mistake{"shard_order",
                    fmt::format("its {} blocks of {} are those of {} {}", n,
                                columns ? "columns" : "rows", count.name,

@@ -210,11 +210,7 @@ class StepComparison {
     double loss = 0.0;
     double all = 0.0;
     for (const Piece& piece : batch.Of(key)) {
-      const auto ignored =
-          static_cast<int64_t>(piece.operation->Number("ignore_index", -100));
-      const auto& labels = piece.operation->FindIntegers("labels")->values;
-      const auto count = static_cast<double>(std::ranges::count_if(
-          labels, [&](int64_t label) { return label != ignored; }));
+      const double count = CountLabels(*piece.operation);
       loss +=
           count * static_cast<double>(piece.operation->Find("loss")->values[0]);
       all += count;
@@ -280,21 +276,22 @@ class StepComparison {
   void FindMistakesOfReductions() {
     const std::vector<Reduction> of_a = ReductionsOf(a_);
     const std::vector<Reduction> of_b = ReductionsOf(b_);
+    NoteGradientsWithoutUpdates(of_a, of_b);
     const double usual = UsualRatio(of_a, of_b);
     for (const Reduction& b : of_b) {
       const auto a = std::ranges::find(of_a, b.update, &Reduction::update);
       if (a == of_a.end() || !a->mistake.sentence.empty()) continue;
       if (!b.mistake.sentence.empty()) {
-        mistakes_[b.update] = b.mistake;
+        mistakes_[b.update.module] = b.mistake;
         continue;
       }
       if (!scales_.is_one()) {
-        if (IsMeanOfMeans(b)) mistakes_[b.update] = kMeanOfMeans;
+        if (IsMeanOfMeans(b)) mistakes_[b.update.module] = kMeanOfMeans;
         continue;
       }
       const double ratio = b.fit.factor / a->fit.factor / usual;
       if (std::fabs(ratio - 1.0) <= a->bound + b.bound) continue;
-      mistakes_[b.update] = {
+      mistakes_[b.update.module] = {
           "other_factor",
           fmt::format("B's optimizer read {:.4g} times as much of the recorded "
                       "gradients as for other parameters: a reduction over "
@@ -303,10 +300,36 @@ class StepComparison {
     }
   }
 
+  /// Only what an optimizer read tells how parts of a gradient were added.
+  void NoteGradientsWithoutUpdates(const std::vector<Reduction>& of_a,
+                                   const std::vector<Reduction>& of_b) {
+    const auto is_told = [](const std::vector<Reduction>& reductions,
+                            const OperationKey& key) {
+      return std::ranges::count(reductions, key, &Reduction::linear) > 0;
+    };
+    const OperationKey* first = nullptr;
+    size_t count = 0;
+    for (const OperationKey& key : both_) {
+      const bool has_parts = a_.Of(key).size() > 1 || b_.Of(key).size() > 1;
+      if (!has_parts || !a_.Has(key, "grad_weight") ||
+          !b_.Has(key, "grad_weight") ||
+          (is_told(of_a, key) && is_told(of_b, key))) {
+        continue;
+      }
+      if (count++ == 0) first = &key;
+    }
+    if (count == 0) return;
+    judge_.Note(fmt::format(
+        "Step {}: nothing shows how gradients of {} modules, the first one {}, "
+        "were added over ranks and micro-batches: sums, means and a missing "
+        "all-reduce look alike. Record the updates.",
+        a_.step(), count, NameOf(*first)));
+  }
+
   /// Returns whether the sum with each part's own factor, which the whole batch
   /// has, is another one than the optimizer read.
   bool IsMeanOfMeans(const Reduction& reduction) const {
-    const auto gradient = b_.Shared({"adamw", reduction.update}, "gradient");
+    const auto gradient = b_.Shared(reduction.update, "gradient");
     const Matrix<float> sum = WeightedSum(reduction.linear);
     if (!gradient || gradient->values.size() != sum.size()) return false;
     return FitFactor(sum.view(), gradient->view(), WholeOf(sum.view())).rest >
