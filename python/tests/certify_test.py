@@ -1,6 +1,7 @@
 """isoloss certifies recorded trainings: faults of a restart and of one operation are named."""
 
 import json
+import shutil
 import subprocess
 import unittest
 import unittest.mock
@@ -191,6 +192,15 @@ class Repeat(Certify):
         for runs in (logs[torch.optim.SGD], ranks):
             lacking = self.certify("repeat", *runs, code=INCONCLUSIVE)["lacking"]
             self.assertIn("nothing was recorded", lacking[0])
+
+    def test_operations_of_another_run_show_no_last_state(self):
+        logs = [self.train("a", weights=False, dump=[STEPS])[0], self.train("b", weights=False)[0]]
+        shutil.copy(self.folder / f"a.rank-0.operations-{STEPS:06d}.h5",
+                    self.folder / f"b.rank-0.operations-{STEPS:06d}.h5")
+
+        found = self.certify("repeat", *logs, code=INCONCLUSIVE)
+
+        self.assertIn("it says that it is of run `a`", " ".join(found["not_certified"]))
 
     def test_values_that_are_no_numbers_certify_nothing(self):
         class Broken(Model):

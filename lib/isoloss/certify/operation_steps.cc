@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <set>
 #include <utility>
@@ -27,6 +28,14 @@ OperationFile Read(const RecordedRun& run, const StepAndRank& place) {
                place.rank);
   }
   return file;
+}
+
+/// Returns whether a file has the name of another run than it says: it was
+/// renamed, or belongs to another log.
+bool HasOtherName(const OperationFile& file) {
+  const std::string name = std::filesystem::path(file.path).filename().string();
+  return name.find(".operations-") != std::string::npos && !file.run.empty() &&
+         !name.starts_with(file.run + ".rank-");
 }
 
 /// Holds a difference with its files, which its pointers need.
@@ -144,7 +153,17 @@ OperationAnswer CompareOperations(const RecordedRun& first,
     }
     answer.operations += found->pair.operations;
     answer.tensors += found->pair.tensors;
-    updates.Add(found->first);
+    for (const OperationFile* file : {&found->first, &found->other}) {
+      if (!HasOtherName(*file)) continue;
+      answer.uncertified.push_back(
+          fmt::format("that {} is of its log, since it says that it is of run "
+                      "`{}`",
+                      Printable(file->path), Printable(file->run)));
+    }
+    // Such files may be copies, so that they show no last state.
+    if (!HasOtherName(found->first) && !HasOtherName(found->other)) {
+      updates.Add(found->first);
+    }
     answer.last_update = updates.last_step();
     AddUnrecorded(found->first, answer);
     if (found->pair.first &&
