@@ -208,6 +208,9 @@ TEST(DelayedScaling, FollowsTheHistoryAndItsMistakesAreNamed) {
   }
   set_history({3.0f, 4.5f, 7.0f});
   ExpectPlantedIsNamed("history_without_latest", kDelayed, side, operation);
+  operation.floats["fprop_x_amax_history"].values[0] = -1.0f;
+  EXPECT_THROW(CheckAs(kDelayed, operation), Error);
+  operation.floats["fprop_x_amax_history"].values[0] = 1.0f;
   operation.texts["amax_algorithm"] = "mean";
   EXPECT_THROW(CheckAs(kDelayed, operation), Error);
 }
@@ -221,6 +224,75 @@ TEST(DelayedScaling, WithoutAHistoryScalesStayOpen) {
   const auto findings = CheckAs(kDelayed, operation, /*step=*/5);
   EXPECT_THAT(Part(findings, "fprop_x").open, HasSubstr("amax_history"));
   EXPECT_TRUE(Part(findings, "fprop_x codes").is_right());
+}
+
+/// Appends codes and scales of one group as a file has them.
+void Append(const Side& side, const std::string& name, Operation& operation) {
+  const oracle::ScalarTensor tensor = *Quantized(side);
+  Codes& codes = operation.codes[name + "_codes"];
+  codes.type = side.quantization->element->name;
+  for (size_t r = 0; r < side.values.rows(); ++r) {
+    for (size_t c = 0; c < side.values.cols(); ++c) {
+      codes.values.push_back(static_cast<uint8_t>(
+          formats::Encode(*side.quantization->element,
+                          side.down ? tensor.codes(c, r) : tensor.codes(r, c),
+                          formats::Overflow::kSaturate)));
+    }
+  }
+  Floats& scales = operation.floats[name + "_scales"];
+  scales.type = "float32";
+  for (const oracle::ScalarScale& scale : tensor.scales) {
+    scales.values.push_back(scale.decode);
+  }
+  codes.extent = {codes.values.size() / side.values.cols(), side.values.cols()};
+  scales.extent = {scales.values.size()};
+}
+
+TEST(GroupedScales, ABlockThatSpansAGroupIsItsOwn) {
+  const auto rule = precision::RecipeByName("fp8_rowwise").wgrad.left;
+  // The second group is empty. A file may have scales of it, or none.
+  for (const bool of_empty : {false, true}) {
+    Operation operation = test_support::GroupedInputs();
+    const MatrixView<const float> dy = operation.Find("grad_output")->Rows();
+    size_t begin = 0;
+    for (const int64_t end : operation.FindIntegers("group_ends")->values) {
+      const size_t rows = static_cast<size_t>(end) - begin;
+      Append(
+          {.values = dy.Rows(begin, rows), .down = true, .quantization = rule},
+          "wgrad_dy", operation);
+      Floats& scales = operation.floats["wgrad_dy_scales"];
+      if (rows == 0 && of_empty) {
+        scales.values.resize(scales.values.size() + dy.cols(), 99.0f);
+        scales.extent = {scales.values.size()};
+      }
+      begin += rows;
+    }
+    ExpectAllRight(Check({operation}, "fp8_rowwise"));
+    operation.floats["wgrad_dy_scales"].values.back() *= 2.0f;
+    EXPECT_EQ(Part(Check({operation}, "fp8_rowwise"), "wgrad_dy scales")
+                  .comparison.other(),
+              1);
+  }
+}
+
+TEST(GroupedScales, OneScaleMayBeThatOfAllGroups) {
+  Operation operation = test_support::GroupedInputs();
+  Append({.values = operation.Find("x")->Rows(),
+          .quantization = precision::RecipeByName("te_fp8_current").fprop.left},
+         "fprop_x", operation);
+  ExpectAllRight(Check({operation}, "te_fp8_current"));
+  operation.floats["fprop_x_scales"].values[0] *= 2.0f;
+  EXPECT_EQ(Part(Check({operation}, "te_fp8_current"), "fprop_x scales")
+                .comparison.other(),
+            1);
+  operation.texts["fprop_x_four_over_six"] = "mae";
+  EXPECT_THAT(Part(Check({operation}, "te_fp8_current"), "fprop_x").open,
+              HasSubstr("no NVFP4"));
+  operation.texts.clear();
+  operation.floats["fprop_x_scales"] = {
+      .extent = {0}, .values = {}, .type = "float32"};
+  EXPECT_FALSE(
+      Part(Check({operation}, "te_fp8_current"), "fprop_x scales").is_right());
 }
 
 /// Rounds x by random numbers, of which random(row, column) is one.

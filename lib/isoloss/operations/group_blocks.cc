@@ -22,9 +22,14 @@ constexpr JoinedBlocks kJoinedBlocks[] = {
      "blocks of {} lay along the other axis, over the ends of groups", true},
 };
 
-/// Returns whether the mistake can occur; blocks along rows never cross groups.
+/// Returns whether the mistake can occur. Blocks along rows never cross groups,
+/// but one block, or one scale, may be that of all groups.
 bool CanBe(const JoinedBlocks& mistake, const Side& side) {
-  return side.quantization && !side.before && side.down != mistake.turned;
+  if (!side.quantization || side.before) return false;
+  const bool spans_groups =
+      !mistake.turned &&
+      (side.quantization->cell.rows == 0 || side.quantization->scales_tensor());
+  return spans_groups || side.down != mistake.turned;
 }
 
 std::vector<const Side*> SidesOf(const Product& product, bool left) {

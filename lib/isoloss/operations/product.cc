@@ -339,6 +339,13 @@ static ScalarTensor QuantizedValues(const Side& side) {
     const std::vector<float> largest = LargestOfCells(tensor);
     FollowLargest(largest, LargestOf(largest), *side.quantization, tensor);
   }
+  if (side.shared_amax) {
+    const bool is_whole = side.quantization->cell == formats::Cell{0, 0};
+    FollowLargest(
+        is_whole ? std::vector<float>(tensor.scales.size(), *side.shared_amax)
+                 : LargestOfCells(tensor),
+        *side.shared_amax, *side.quantization, tensor);
+  }
   if (side.four_over_six && side.quantization->scales_tensor() &&
       side.quantization->element->name == "e2m1") {
     oracle::ChooseFourOrSix(*side.four_over_six, *side.quantization, tensor);

@@ -44,6 +44,8 @@ struct Side {
   /// The largest magnitudes of the steps before, the latest last; empty: they
   /// are not known, or nothing looks back to them.
   std::vector<float> amax_history = {};
+  /// The groups of a tensor share the scale that this largest magnitude gives.
+  std::optional<float> shared_amax = {};
   double margin = 0.0;  ///< scales are 2^margin times as large
   /// Blocks of NVFP4 choose between two scales, by this rule.
   std::optional<oracle::FourOverSix> four_over_six = {};
@@ -76,7 +78,8 @@ struct Side {
   bool needs_fixing() const {
     return change != nullptr ||
            (fixed == nullptr && quantization &&
-            (four_over_six || (rounds_rotation && quantization->transforms())));
+            (shared_amax || four_over_six ||
+             (rounds_rotation && quantization->transforms())));
   }
   /// Makes the change, and fixes codes and scales. Returns false if the change
   /// has nothing to change.

@@ -142,6 +142,9 @@ std::set<size_t> CompareScales(const std::vector<const Side*>& sides,
                       (is_two_level || sides[0]->quantization->scale_format ==
                                            formats::ScaleFormat::kFp32);
   const bool fits = grid.Fits(scales);
+  for (size_t i = scales.values.size(); i < grid.wanted.size(); ++i) {
+    comparison.AddOther(0, i, 0.0f, HUGE_VAL);  // it is missing
+  }
   std::set<size_t> wrong;
   for (size_t i = 0; i < scales.values.size(); ++i) {
     const float found = scales.values[i];
@@ -149,6 +152,7 @@ std::set<size_t> CompareScales(const std::vector<const Side*>& sides,
       comparison.AddOther(0, i, found, HUGE_VAL);
       continue;
     }
+    if (grid.IsUnused(i)) continue;
     const int64_t before = comparison.other();
     const size_t row = i / grid.cols();
     const size_t column = i % grid.cols();
@@ -166,11 +170,13 @@ std::set<size_t> CompareScales(const std::vector<const Side*>& sides,
 
 /// Compares the scales of whole tensors. A trainer may keep the scale itself,
 /// its inverse or the maximum: two roundings lead from each to the others.
-void CompareTensorScales(const std::vector<ScalarTensor>& tensors,
+void CompareTensorScales(const std::vector<const Side*>& sides,
+                         const std::vector<ScalarTensor>& tensors,
                          const Scales& scales, CodeComparison& result) {
   const std::vector<float>& found = scales.of_tensors;
   if (found.empty()) return;
-  if (found.size() != tensors.size()) {
+  const bool is_shared = found.size() == 1 && sides[0]->shared_amax;
+  if (found.size() != tensors.size() && !is_shared) {
     for (size_t i = 0; i < found.size(); ++i) {
       result.of_tensors.AddOther(i, 0, found[i], HUGE_VAL);
     }
@@ -264,7 +270,7 @@ std::optional<CodeComparison> CompareCodes(
   const bool fits = grid.Fits(scales);
   const std::set<size_t> wrong =
       CompareScales(sides, tensors, grid, scales, result.scales);
-  CompareTensorScales(tensors, scales, result);
+  CompareTensorScales(sides, tensors, scales, result);
   const CodePlaces places =
       CompareElements(sides, tensors, codes, grid, scales, wrong, result.codes);
   if (!fits) {

@@ -10,6 +10,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
 #include "isoloss/formats/format.h"
+#include "isoloss/operations/scale_changes.h"
 #include "isoloss/operations/scale_grid.h"
 
 namespace isoloss::operations {
@@ -47,7 +48,7 @@ std::string TakeSigns(const RecordedOperand& operand) {
   return "";
 }
 
-float LargestOf(const Floats& tensor) {
+float MaximumOf(const Floats& tensor) {
   float amax = 0.0f;
   for (const float value : tensor.values) {
     if (std::isfinite(value)) amax = std::max(amax, std::fabs(value));
@@ -60,9 +61,9 @@ float LargestOf(const Floats& tensor) {
 std::optional<std::vector<float>> HistoryOfFiles(const RecordedOperand& operand,
                                                  int length) {
   const OperationCase& given = operand.given;
-  if (given.earlier == nullptr || operand.sides.size() != 1) {
-    return std::nullopt;
-  }
+  const bool has_one_history =
+      operand.sides.size() == 1 || operand.sides[0]->shared_amax;
+  if (given.earlier == nullptr || !has_one_history) return std::nullopt;
   std::vector<float> history;
   for (int back = 1; back <= length && back < given.step; ++back) {
     const std::vector<const Operation*> calls = given.earlier(back);
@@ -70,7 +71,7 @@ std::optional<std::vector<float>> HistoryOfFiles(const RecordedOperand& operand,
     for (const Operation* call : calls) {
       const Floats* tensor = call->Find(operand.tensor);
       if (tensor == nullptr) return std::nullopt;
-      amax = std::max(amax, LargestOf(*tensor));
+      amax = std::max(amax, MaximumOf(*tensor));
     }
     if (calls.empty()) return std::nullopt;
     history.push_back(amax);
@@ -83,7 +84,8 @@ std::string TakeHistory(const RecordedOperand& operand) {
   const Operation& operation = operand.given.operation;
   const std::string name = fmt::format("{}_amax_history", operand.name);
   const int length = operand.sides[0]->quantization->history;
-  const size_t groups = operand.sides.size();
+  const size_t groups =
+      operand.sides[0]->shared_amax ? 1 : operand.sides.size();
   const Floats* recorded = operation.Find(name);
   std::optional<std::vector<float>> of_files;
   if (recorded == nullptr) {
@@ -98,8 +100,12 @@ std::string TakeHistory(const RecordedOperand& operand) {
     Reject(operand,
            fmt::format("{} has {} numbers", name, recorded->values.size()),
            fmt::format("as many for each of {} tensors", groups));
+  } else if (std::ranges::any_of(recorded->values,
+                                 [](float amax) { return amax < 0.0f; })) {
+    Reject(operand, fmt::format("{} has numbers below zero", name),
+           "magnitudes");
   }
-  for (size_t g = 0; g < groups; ++g) {
+  for (size_t g = 0; g < operand.sides.size(); ++g) {
     Side& side = *operand.sides[g];
     if (of_files) {
       side.amax_history = *of_files;
@@ -107,7 +113,7 @@ std::string TakeHistory(const RecordedOperand& operand) {
       const auto size =
           static_cast<ptrdiff_t>(recorded->values.size() / groups);
       const auto first =
-          recorded->values.begin() + static_cast<ptrdiff_t>(g) * size;
+          recorded->values.begin() + static_cast<ptrdiff_t>(g % groups) * size;
       side.amax_history.assign(first + std::max<ptrdiff_t>(0, size - length),
                                first + size);
     }
@@ -141,12 +147,36 @@ std::string TakeFourOverSix(const RecordedOperand& operand) {
                        Printable(rule->second), largest),
            "`mae` or `mse`, with 448 or 256");
   }
+  const formats::Quantization& of_recipe = *operand.sides[0]->quantization;
+  if (!of_recipe.scales_tensor() || of_recipe.element->name != "e2m1") {
+    return fmt::format("{} is given, but the recipe has no NVFP4 here", name);
+  }
   for (Side* side : operand.sides) {
     if (side->random_bits > 0) return "four-over-six was rounded at random";
     side->four_over_six = {.by_squares = rule->second == "mse",
                            .largest_scale = static_cast<float>(largest)};
   }
   return "";
+}
+
+/// Lets groups share a scale if the file has a single one for all of them.
+void TakeSharedScale(const RecordedOperand& operand) {
+  const auto scales = ScalesOf(operand.given.operation, operand.name);
+  const formats::Quantization& rule = *operand.sides[0]->quantization;
+  if (!scales || operand.sides.size() < 2) return;
+  const bool is_whole = rule.cell == formats::Cell{0, 0};
+  const size_t count = rule.scales_tensor() ? scales->of_tensors.size()
+                       : is_whole           ? scales->values.size()
+                                            : 0;
+  if (count != 1) return;
+  float amax = 0.0f;
+  for (const Side* side : operand.sides) {
+    const ScalarTensor tensor = oracle::ScalarQuantize(
+        side->down ? Transposed(side->values).view() : side->values, rule,
+        side->state);
+    amax = std::max(amax, LargestOf(LargestOfCells(tensor)));
+  }
+  for (Side* side : operand.sides) side->shared_amax = amax;
 }
 
 /// Returns one tensor for each side; nothing if a change fails.
@@ -171,13 +201,15 @@ bool ReplaceScales(const RecordedOperand& operand,
   const ScaleGrid grid = ScaleGrid::Of(sides, tensors, *scales);
   const bool is_apart = !scales->of_tensors.empty();
   if (!grid.Fits(*scales) ||
-      (is_apart && scales->of_tensors.size() != sides.size())) {
+      (is_apart && scales->of_tensors.size() != sides.size() &&
+       !sides[0]->shared_amax)) {
     return false;
   }
   for (size_t g = 0; g < sides.size(); ++g) {
     ScalarTensor& tensor = tensors[g];
     if (is_apart) {
-      tensor.tensor_scale = scales->of_tensors[g];
+      tensor.tensor_scale =
+          scales->of_tensors[std::min(g, scales->of_tensors.size() - 1)];
     } else if (!scales->has_bytes()) {
       tensor.tensor_scale = 1.0f;
     }
@@ -204,6 +236,7 @@ std::string TakeState(const RecordedOperand& operand) {
   const std::optional<formats::Quantization> of_recipe =
       operand.sides[0]->quantization;
   if (!of_recipe) return "";
+  TakeSharedScale(operand);
   if (of_recipe->is_stochastic()) {
     for (Side* side : operand.sides) {
       side->random_bits = of_recipe->random_bits;

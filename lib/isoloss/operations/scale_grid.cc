@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "isoloss/formats/format.h"
 
@@ -24,21 +25,48 @@ float ScaleOfByte(uint8_t code) {
 
 ScaleGrid::ScaleGrid(const std::vector<const Side*>& sides,
                      const std::vector<ScalarTensor>& tensors,
-                     const Scales& scales, size_t block, size_t across)
-    : down_(sides[0]->down), block_(block), across_(across) {
+                     const Scales& scales, Way way)
+    : down_(sides[0]->down) {
   for (size_t g = 0; g < sides.size(); ++g) {
-    const size_t rows = Ceil(sides[g]->values.rows(), true);
-    cols_ = Ceil(sides[g]->values.cols(), false);
-    first_rows_.push_back(wanted.size() / std::max<size_t>(cols_, 1));
-    for (size_t r = 0; r < rows; ++r) {
-      for (size_t c = 0; c < cols_; ++c) {
-        const oracle::ScalarScale& scale =
-            down_ ? tensors[g].ScaleAt(across_ * c, block_ * r)
-                  : tensors[g].ScaleAt(across_ * r, block_ * c);
-        wanted.push_back(scales.Stored(tensors[g], scale));
+    Append(*sides[g], tensors[g], scales, way);
+  }
+}
+
+void ScaleGrid::Append(const Side& side, const ScalarTensor& tensor,
+                       const Scales& scales, Way way) {
+  constexpr size_t kBlock = 32;
+  const size_t block = way.blocks_of_32 ? kBlock : tensor.cell_cols;
+  const size_t across = way.each_row ? 1 : tensor.cell_rows;
+  Group group = {.first_row = 0, .rows = across, .cols = block};
+  if (down_) std::swap(group.rows, group.cols);
+  const MatrixView<const float>& values = side.values;
+  size_t rows = (values.rows() + group.rows - 1) / group.rows;
+  cols_ = (values.cols() + group.cols - 1) / group.cols;
+  group.first_row = wanted.size() / std::max<size_t>(cols_, 1);
+  groups_.push_back(group);
+  const formats::Cell& cell = side.quantization->cell;
+  const bool spans_group = (down_ ? cell.cols : cell.rows) == 0;
+  const bool is_unused = rows == 0 && spans_group && way.of_empty_groups;
+  if (is_unused) rows = 1;
+  for (size_t r = 0; r < rows; ++r) {
+    for (size_t c = 0; c < cols_; ++c) {
+      if (is_unused) {
+        unused_.insert(wanted.size());
+        wanted.push_back(0.0f);
+        continue;
       }
+      const oracle::ScalarScale& scale =
+          down_ ? tensor.ScaleAt(across * c, block * r)
+                : tensor.ScaleAt(across * r, block * c);
+      wanted.push_back(scales.Stored(tensor, scale));
     }
   }
+}
+
+void ScaleGrid::Share() {
+  constexpr size_t kAll = std::numeric_limits<size_t>::max();
+  wanted.resize(1);
+  groups_.assign(groups_.size(), {.first_row = 0, .rows = kAll, .cols = kAll});
 }
 
 std::string ScaleGrid::Place(size_t index) const {
@@ -49,17 +77,21 @@ std::string ScaleGrid::Place(size_t index) const {
 ScaleGrid ScaleGrid::Of(const std::vector<const Side*>& sides,
                         const std::vector<ScalarTensor>& tensors,
                         const Scales& scales) {
-  constexpr size_t kBlock = 32;
-  const ScalarTensor& first = tensors[0];
   const bool is_e8m0 = scales.format == formats::ScaleFormat::kE8m0;
-  const bool is_empty = first.cell_cols == 0 || first.cell_rows == 0;
-  ScaleGrid grid(sides, tensors, scales,
-                 is_e8m0 || is_empty ? kBlock : first.cell_cols,
-                 is_e8m0 || is_empty ? 1 : first.cell_rows);
-  if (grid.Fits(scales) || is_empty) return grid;
-  ScaleGrid other(sides, tensors, scales, first.cell_cols,
-                  is_e8m0 ? first.cell_rows : 1);
-  return other.Fits(scales) ? other : grid;
+  const Way usual = {.blocks_of_32 = is_e8m0, .each_row = is_e8m0};
+  const Way other = {.each_row = !is_e8m0};
+  for (const bool of_empty : {false, true}) {
+    for (Way way : {usual, other}) {
+      way.of_empty_groups = of_empty;
+      ScaleGrid grid(sides, tensors, scales, way);
+      if (grid.Fits(scales)) return grid;
+    }
+  }
+  ScaleGrid grid(sides, tensors, scales, usual);
+  const bool shares = sides[0]->shared_amax && scales.values.size() == 1 &&
+                      sides[0]->quantization->cell == formats::Cell{0, 0};
+  if (shares && !grid.wanted.empty()) grid.Share();
+  return grid;
 }
 
 std::optional<Scales> ScalesOf(const Operation& operation,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,9 @@ class ScaleGrid {
  public:
   /// Returns the grid that the scales fit, if any does. E8M0 bytes have blocks
   /// of 32. Others have the blocks of the quantisation, or one scale for each
-  /// row of these.
+  /// row of these. Blocks are those of each group. Where one block spans a
+  /// group, an empty group may have a scale, too, which nothing reads. Groups
+  /// that share a maximum may share one scale.
   static ScaleGrid Of(const std::vector<const Side*>& sides,
                       const std::vector<oracle::ScalarTensor>& tensors,
                       const Scales& scales);
@@ -26,31 +29,41 @@ class ScaleGrid {
   size_t cols() const { return cols_; }
   /// Returns the index of the scale of an element of a group.
   size_t Of(size_t group, size_t row, size_t col) const {
-    return (first_rows_[group] + row / Size(true)) * cols_ + col / Size(false);
+    const Group& of = groups_[group];
+    return (of.first_row + row / of.rows) * cols_ + col / of.cols;
   }
+  /// Returns whether the scale belongs to a group without elements.
+  bool IsUnused(size_t index) const { return unused_.contains(index); }
   std::string Place(size_t index) const;
 
   std::vector<float> wanted = {};
 
  private:
-  /// There is one scale for each `block` elements along the contraction and
-  /// `across` rows of the operand.
+  /// A scale has so many rows and columns of a group's values.
+  struct Group {
+    size_t first_row;
+    size_t rows;
+    size_t cols;
+  };
+  /// Files may have scales in these ways.
+  struct Way {
+    bool blocks_of_32 = false;  ///< along the contraction
+    bool each_row = false;      ///< whatever rows the quantisation's cells have
+    bool of_empty_groups = false;
+  };
+
   ScaleGrid(const std::vector<const Side*>& sides,
             const std::vector<oracle::ScalarTensor>& tensors,
-            const Scales& scales, size_t block, size_t across);
-
-  size_t Size(bool of_rows) const {
-    return of_rows == down_ ? block_ : across_;
-  }
-  size_t Ceil(size_t size, bool of_rows) const {
-    return (size + Size(of_rows) - 1) / Size(of_rows);
-  }
+            const Scales& scales, Way way);
+  void Append(const Side& side, const oracle::ScalarTensor& tensor,
+              const Scales& scales, Way way);
+  /// Keeps one scale for all groups.
+  void Share();
 
   bool down_;
-  size_t block_;
-  size_t across_;
-  size_t cols_ = 0;
-  std::vector<size_t> first_rows_;
+  size_t cols_ = 1;
+  std::vector<Group> groups_;
+  std::set<size_t> unused_;
 };
 
 }  // namespace isoloss::operations
