@@ -44,7 +44,7 @@ def __getattr__(name):
         if error.name not in _OTHERS:
             raise
         raise ImportError(f"isoloss.{name} needs {error.name}, which is not installed. Install it: "
-                          "pip install torch h5py xxhash") from error
+                          "pip install torch h5py xxhash (the extra `record`)") from error
     return module if name == home else getattr(module, name)
 
 

@@ -64,7 +64,7 @@ def main(arguments=None):
         from . import logs
     except ModuleNotFoundError as error:
         print(f"isoloss: {options.command} needs {error.name}, which is not installed. Install it: "
-              "pip install torch h5py xxhash", file=sys.stderr)
+              "pip install torch h5py xxhash (the extra `record`)", file=sys.stderr)
         return 3
     return logs.run(options)
 

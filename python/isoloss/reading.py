@@ -35,7 +35,7 @@ def _module(name):
         return importlib.import_module(name)
     except ImportError as error:
         raise ImportError(f"isoloss.read needs {name}, which is not installed. Install it: "
-                          "pip install numpy h5py") from error
+                          "pip install numpy h5py (the extra `read`)") from error
 
 
 def _plain(value):

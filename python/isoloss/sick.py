@@ -44,7 +44,8 @@ def run(options):
     try:
         import torch  # noqa: F401
     except ImportError as error:
-        return _refuse(f"needs PyTorch ({error}). Install it: pip install torch", options.json)
+        return _refuse(f"needs PyTorch ({error}). Install it: pip install torch "
+                       "(the extra `record`)", options.json)
     from . import cards
     try:
         return examine(cards.Card(options.device), options)
