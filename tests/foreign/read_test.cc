@@ -84,7 +84,7 @@ TEST(Lines, OfStepZeroCount) {
 TEST(Lines, WhoseLossIsNoNumberHaveNaNThere) {
   const std::string front = "[titan] 2026-01-01 00:00:00,000 - root - INFO - ";
   for (const std::string word :
-       {"None", "N/A", "1.#INF", "1_0", "4,70386", "\u221E", "1.03k",
+       {"None", "N/A", "1.#INF", "1_0", "4,70386", "4,703", "\u221E", "1.03k",
         "1.03/nan", "1.03e", "1.03%"}) {
     const ForeignRun run = Only(front + "step:  1  loss:  5.0\n" + front +
                                 "step:  2  loss:  " + word + "\n");
@@ -418,7 +418,9 @@ TEST(EventFile, HasASeriesForEachTag) {
       Only(isoloss::test_support::VersionRecord() +
            isoloss::test_support::SimpleEvent(0, "train/loss", 4.5F) +
            isoloss::test_support::SimpleEvent(10, "train/loss", 3.25F) +
+           isoloss::test_support::SimpleEvent(256, "train/loss vs samples", 3) +
            isoloss::test_support::SimpleEvent(-1, "lr", 0.5F));
+  EXPECT_EQ(run.Find("train/loss vs samples"), nullptr);
   EXPECT_EQ(run.format, "tensorboard");
   EXPECT_THAT(Loss(run).step, ElementsAre(0, 10));
   EXPECT_THAT(Loss(run).value, ElementsAre(4.5, 3.25));

@@ -21,8 +21,9 @@ TEST(Number, IsReadAsProgramsWriteIt) {
   EXPECT_EQ(ParseNumber("-Infinity"), -INFINITY);
   EXPECT_EQ(ParseNumber("inf"), INFINITY);
   EXPECT_TRUE(std::isnan(*ParseNumber("NaN")));
-  for (const char* wrong : {"", "N/A", "1.5x", "1,23", "1,2345", "1234,567",
-                            "1,,234", ",123", "1.5,000", "--1", "1 2"}) {
+  for (const char* wrong :
+       {"", "N/A", "1.5x", "1,23", "1,2345", "1234,567", "1,,234", ",123",
+        "0,001", "-0,125", "1.5,000", "--1", "1 2"}) {
     EXPECT_FALSE(ParseNumber(wrong)) << wrong;
   }
   EXPECT_EQ(ParsePlainNumber("-2.5"), -2.5);

@@ -157,6 +157,50 @@ TEST(MaxText, TellsStepsOfEvaluationsApart) {
   EXPECT_EQ(run.steps_planned, 3);
 }
 
+TEST(Lines, WithDecimalCommasAreNoLosses) {
+  const ForeignRun run =
+      Only("step 1 | loss: 2,5000 | acc: 0.5\nstep 2 | loss: 2,4 | acc: 0.6\n");
+  EXPECT_EQ(run.Main(Quantity::kLoss), nullptr);
+  EXPECT_THAT(FindingsOf(run), Contains(HasSubstr("the first is `2,5000`")));
+}
+
+TEST(Lines, CountStepsWithAColonOrInBrackets) {
+  for (const char* text :
+       {"Step 1: loss = 5.0, lr = 1e-4\nStep 2: loss = 4.9, lr = 1e-4\n",
+        "Epoch [1/1], Step [1/2], Loss: 5.0\n"
+        "Epoch [1/1], Step [2/2], Loss: 4.9\n",
+        "Epoch 1 | iter 4 step 1 | loss train: 5.0, val: n/a |\n"
+        "Epoch 1 | iter 8 step 2 | loss train: 4.9, val: n/a |\n"}) {
+    const ForeignRun run = Only(text);
+    EXPECT_THAT(run.Main(Quantity::kLoss)->step, ElementsAre(1, 2)) << text;
+    EXPECT_THAT(run.Main(Quantity::kLoss)->value, ElementsAre(5.0, 4.9))
+        << text;
+  }
+}
+
+TEST(Lines, WhoseStepsAreOfAnEpochAreRefused) {
+  EXPECT_THROW(ParseLog("Epoch [1/2], Step [1/2], Loss: 5.0\n"
+                        "Epoch [1/2], Step [2/2], Loss: 4.9\n"
+                        "Epoch [2/2], Step [1/2], Loss: 4.8\n"
+                        "Epoch [2/2], Step [2/2], Loss: 4.7\n"),
+               Error);
+}
+
+TEST(Lines, OnEvaluationsAreNoLosses) {
+  for (const char* line :
+       {"[valid] step: 2 loss: 9.0", "Test: step: 2 loss: 9.0",
+        "step: 2 | split: val | loss: 9.0", "step=2, phase=eval, loss=9.0"}) {
+    const std::string train =
+        std::string(line).find('=') != std::string::npos
+            ? "step=1, phase=train, loss=5.0\nstep=2, phase=train, loss=4.9\n"
+            : "test-3: step: 1 loss: 5.0\ntest-3: step: 2 loss: 4.9\n";
+    const ForeignRun run = Only(train + line + "\n");
+    EXPECT_THAT(run.Main(Quantity::kLoss)->value, ElementsAre(5.0, 4.9))
+        << line;
+    EXPECT_THAT(Of(run, "validation loss").value, ElementsAre(9.0)) << line;
+  }
+}
+
 TEST(Fields, TakeTheFieldThatRises) {
   const std::string text =
       "epoch 0, iteration 0/1 | loss: 5 | global_step: 0 | at: 10\n"

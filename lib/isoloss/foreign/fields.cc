@@ -48,8 +48,8 @@ std::optional<int64_t> TakeDigits(std::string_view& rest) {
   return number;
 }
 
-/// Finds "step: 3", "step=3/1000", "Step 3" followed by " |", or, in a line on
-/// an evaluation, "step 3" followed by a comma.
+/// Finds "step: 3", "step=3/1000", "Step [3/1000]", "Step 3" followed by " |"
+/// or a colon, or, in a line on an evaluation, "step 3" followed by a comma.
 std::optional<StepOfLine> StepIn(std::string_view line) {
   constexpr std::string_view kBefore = " \t[](),|;";
   for (const std::string_view word : {"step", "Step", "batch", "iteration"}) {
@@ -63,6 +63,8 @@ std::optional<StepOfLine> StepIn(std::string_view line) {
       const bool sign = rest.starts_with(':') || rest.starts_with('=');
       if (sign) rest.remove_prefix(1);
       SkipBlanks(rest);
+      const bool bracket = !sign && rest.starts_with('[');
+      if (bracket) rest.remove_prefix(1);
       const auto step = TakeDigits(rest);
       if (!step) continue;
       int64_t planned = 0;
@@ -73,11 +75,13 @@ std::optional<StepOfLine> StepIn(std::string_view line) {
         while (rest.starts_with('?')) rest.remove_prefix(1);  // not known
       }
       const bool bar = Trimmed(rest).starts_with('|');
-      const bool ends = rest.empty() || IsBlank(rest.front()) ||
+      const bool colon = rest.starts_with(": ");
+      const bool ends = rest.empty() || IsBlank(rest.front()) || colon ||
                         rest.front() == ',' || rest.front() == ']';
       const std::string_view before = line.substr(0, at);
       const bool comma = rest.starts_with(',') && SaysEvaluation(before);
-      if (!ends || (!sign && !bar && !comma)) continue;
+      const bool marked = sign || bracket || bar || colon || comma;
+      if (!ends || !marked) continue;
       return StepOfLine{word, *step, planned, before, rest};
     }
   }
@@ -131,6 +135,10 @@ class FieldsReader : public LineReader {
     if (!in_block_ && fields == 0) {
       steps_.pop_back();
       return false;
+    }
+    // Steps in brackets may begin again in each epoch.
+    if (const auto epoch = NumberAfter(found->before, "Epoch [")) {
+      Keep("epoch", epoch, epoch->text);
     }
     if (!evaluates_) Count(found->word, found->step, counters_);
     word_ = found->word;
@@ -197,7 +205,12 @@ class FieldsReader : public LineReader {
       const auto number = LeadingNumber(rest);
       std::string_view after = rest;
       const std::string_view word = TakeWord(after);
-      if (!number && !loss) continue;
+      if (!number && !loss) {
+        if (!IsPhaseName(name)) continue;
+        evaluates_ |= !PhasePrefix(word).empty();
+        rest = after;
+        continue;
+      }
       if (number && IsClock(*number, rest)) {
         rest = after;
         continue;

@@ -219,7 +219,20 @@ void AddAllContradictions(const ForeignRun& run,
                                          : StatisticOf(loss->name).of;
     for (const Series& series : run.series) {
       if (series.quantity != Quantity::kOther) continue;
-      if (StatisticOf(series.name).of != of) continue;
+      const Statistic statistic = StatisticOf(series.name);
+      if (statistic.of != of) continue;
+      // Beside a loss with its auxiliary losses, the perplexity may be of the
+      // loss without them, as in MaxText.
+      const auto explains = [&](const Series& other) {
+        std::vector<std::string> none;
+        if (other.quantity != quantity || other.step != loss->step)
+          return false;
+        AddContradictions(series, other, none);
+        return none.empty();
+      };
+      if (statistic.exponential && std::ranges::any_of(run.series, explains)) {
+        continue;
+      }
       AddContradictions(series, *loss, findings);
     }
   }

@@ -42,6 +42,7 @@ constexpr Named<KnownName> kNames[] = {
     {"train/CE loss", {Quantity::kLoss, 3}},
     {"train/cross_entropy", {Quantity::kLoss, 3}},
     {"loss/train/total", {Quantity::kLoss, 3}},
+    {"loss train", {Quantity::kLoss, 3}},
     {"main_model_loss", {Quantity::kLoss, 4}},
     {"train/cross_entropy_loss", {Quantity::kLoss, 3}},
     {"train/ce_loss", {Quantity::kLoss, 3}},
@@ -184,6 +185,13 @@ KnownName NameByWords(std::string_view name) {
     return {};
   }
   return {Quantity::kGradNorm, rank};
+}
+
+/// Returns whether the comma of "2,413" may stand for a point. A loss of some
+/// thousands is rarer than a log that writes decimals so.
+bool MayHaveDecimalComma(std::string_view number) {
+  return std::ranges::count(number, ',') == 1 &&
+         number.find('.') == std::string_view::npos;
 }
 
 /// Returns whether both values have the same bits, or are NaN.
@@ -356,7 +364,8 @@ void Series::AddWritten(int64_t at, const std::optional<Written>& number,
                         std::string_view text) {
   const bool is_loss =
       quantity == Quantity::kLoss || quantity == Quantity::kEvalLoss;
-  if (number && !(is_loss && HasUnit(*number, text))) {
+  if (number && !(is_loss && (HasUnit(*number, text) ||
+                              MayHaveDecimalComma(number->text)))) {
     return Add(at, number->value, number->text);
   }
   Add(at, std::nan(""));

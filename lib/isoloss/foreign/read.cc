@@ -113,6 +113,12 @@ std::vector<ForeignRun> Finished(std::vector<ForeignRun> runs) {
     // A column of only words is no loss.
     for (Series& series : run.series) {
       if (series.unreadable != std::ssize(series.step)) continue;
+      if (series.quantity == Quantity::kLoss && !series.step.empty()) {
+        run.notes.push_back(fmt::format(
+            "{}: what is written is no number at any step, the first is `{}`, "
+            "so it was left out. Decimals need a point, not a comma.",
+            series.name, series.unreadable_text));
+      }
       series.step.clear();
       series.value.clear();
     }

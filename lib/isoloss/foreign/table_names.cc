@@ -150,6 +150,7 @@ bool IsPhaseName(std::string_view name) {
 }
 
 std::string PhasePrefix(std::string_view word) {
+  word = word.substr(0, word.find_first_of(",;|])"));
   if (word.size() > kMostLength) return "";
   const std::string lower = Lower(word);
   if (std::ranges::count(kOtherPhases, lower) == 0) return "";

@@ -65,12 +65,18 @@ EventFile ReadFolder(const fs::path& folder) {
 }
 
 /// Makes a series for each tag. Values are FP32, so no digit was rounded away.
-/// Points with a negative step are left out, and noted.
+/// Points with a negative step are left out, and noted. So is what Megatron-LM
+/// writes again over the samples seen, which are no steps.
 ForeignRun RunOfEvents(const EventFile& file) {
   ForeignRun run;
   run.format = "tensorboard";
   int64_t negative = 0;
   for (const auto& [tag, points] : file.series) {
+    constexpr std::string_view kOverSamples = " vs samples";
+    if (tag.ends_with(kOverSamples) &&
+        file.series.contains(tag.substr(0, tag.size() - kOverSamples.size()))) {
+      continue;
+    }
     Series& series = run.Of(tag);
     // Nine digits are all digits of an FP32 value.
     series.digits.significant = 9;

@@ -51,7 +51,8 @@ std::optional<double> ParseSpelled(std::string_view text) {
 }
 
 /// Copies a number without separators of thousands: one to three digits, then
-/// groups of a comma and three. Empty if the commas stand elsewhere.
+/// groups of a comma and three. Empty if the commas stand elsewhere, or after a
+/// zero as in 0,001, where the comma is a decimal sign.
 std::optional<std::string> WithoutThousands(std::string_view text) {
   std::string plain;
   size_t digits = 0;  // since the beginning or the last comma
@@ -70,6 +71,7 @@ std::optional<std::string> WithoutThousands(std::string_view text) {
       continue;
     }
     if (grouped ? digits != 3 : digits == 0 || digits > 3) return std::nullopt;
+    if (!grouped && plain[plain.size() - digits] == '0') return std::nullopt;
     grouped = true;
     digits = 0;
   }

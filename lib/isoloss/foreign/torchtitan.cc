@@ -7,6 +7,7 @@
 #include <string>
 
 #include "isoloss/foreign/format.h"
+#include "isoloss/foreign/table_names.h"
 #include "isoloss/foreign/text.h"
 
 namespace isoloss::foreign {
@@ -20,6 +21,18 @@ std::string_view TakeName(std::string_view& rest) {
   return word;
 }
 
+/// Returns whether the last word is "validate", "[valid]", "Test:" or the like,
+/// and not a machine's name such as "test-3:".
+bool EndsWithEvaluation(std::string_view before) {
+  const size_t end = before.find_last_not_of(" \t:])");
+  if (end == std::string_view::npos) return false;
+  before = before.substr(0, end + 1);
+  const size_t edge = before.find_last_of(" \t:[(");
+  const std::string_view word =
+      before.substr(edge == std::string_view::npos ? 0 : edge + 1);
+  return word == "validate" || !PhasePrefix(word).empty();
+}
+
 class TorchTitanReader : public LineReader {
  public:
   bool Read(std::string_view line) override {
@@ -29,7 +42,7 @@ class TorchTitanReader : public LineReader {
         line.substr(0, static_cast<size_t>(fields->data() - line.data()) - 5);
     // Without a blank, the word is in a string of a program that reads logs.
     if (!before.empty() && before.back() != ' ') return false;
-    const bool validation = Trimmed(before).ends_with("validate");
+    bool validation = EndsWithEvaluation(before);
     const auto step = ParseWhole(TakeWord(*fields));
     if (!step || *step < 0) return false;
     std::string_view total = *fields;
@@ -44,6 +57,9 @@ class TorchTitanReader : public LineReader {
       std::string_view ahead = *fields;
       const std::string_view word = TakeWord(ahead);
       const auto number = LeadingNumber(word);
+      if (!number && IsPhaseName(name)) {
+        validation |= !PhasePrefix(word).empty();
+      }
       // `mfu: N/A` has no number; in older logs a sentence may end the line.
       if (!number && name != "loss") continue;
       *fields = ahead;
