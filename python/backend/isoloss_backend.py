@@ -135,7 +135,12 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
 
 def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
     """The package of this clone, which finds the program in build/wheel."""
-    chosen_program(config_settings)
+    program = chosen_program(config_settings)
+    link = ROOT / "build/wheel/bin/isoloss"
+    if link.resolve() != program:
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to(program)
     with new_wheel(wheel_directory) as wheel:
         wheel.add("isoloss.pth", f"{PACKAGE.parent}\n".encode())
     return wheel.name
