@@ -368,7 +368,7 @@ def _columns(series, numpy):
         # Those that are not finite are texts: "nan", "inf", "-inf".
         values[numpy.searchsorted(steps, each["step"])] = [float(value) for value in each["value"]]
         columns[each["name"]] = values
-        if each["quantity"] in _QUANTITIES:
+        if each["counts"] and each["quantity"] in _QUANTITIES:
             columns.setdefault(_QUANTITIES[each["quantity"]], values)
     return columns
 

@@ -156,6 +156,12 @@ class Read(Case):
         path.write_bytes(run_log.sealed(path.read_bytes()))
         return path
 
+    def test_the_loss_of_another_programs_log_is_the_one_that_the_gate_takes(self):
+        path = self.folder / "train.log"
+        path.write_text("step=1 ce_loss=5 train_loss=6\nstep=2 ce_loss=4 train_loss=5.5\n", "utf-8")
+
+        numpy.testing.assert_array_equal(isoloss.read(path).steps["loss"], [6, 5.5])
+
     def test_arrays_are_those_of_the_file(self):
         log = isoloss.read(OWN["mxfp8"])
 

@@ -87,6 +87,8 @@ class Import(ProgramTest):
                 self.assert_same(self.series(run, "train_nll"), expected)
                 self.assertEqual([one["name"] for one in run["series"] if one["quantity"] == "loss"],
                                  ["train_nll"])
+                self.assertEqual([one["counts"] for one in run["series"]],
+                                 [one["name"] == "train_nll" for one in run["series"]])
 
         text = "".join(json.dumps({"it": step, "train": {"nll": value}}) + "\n"
                        for step, value in expected.items())

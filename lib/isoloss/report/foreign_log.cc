@@ -31,13 +31,6 @@ std::string NameCell(const std::string& name) {
   return fmt::format("{}\n  {:<{}}", shown, "", kNameWidth);
 }
 
-/// Returns the quantity for which the judge takes the series; "" if a different
-/// series of that quantity counts.
-std::string_view MeaningOf(const ForeignRun& run, const Series& series) {
-  const bool counts = run.Main(series.quantity) == &series;
-  return counts ? foreign::QuantityName(series.quantity) : "";
-}
-
 std::string DigitsText(const foreign::Digits& digits) {
   if (digits.exact()) return "all";
   if (digits.scientific) return fmt::format("{} digits", digits.significant);
@@ -64,7 +57,11 @@ Document SeriesDocument(const ForeignRun& run, const Series& series,
                         bool with_values) {
   Document document;
   document.Put("name", Printable(series.name));
-  document.Put("quantity", foreign::QuantityName(series.quantity));
+  const std::string_view quantity = foreign::QuantityName(series.quantity);
+  // The judge takes one series of each quantity.
+  const bool counts = run.Main(series.quantity) == &series;
+  document.Put("quantity", quantity);
+  document.Put("counts", counts && !quantity.empty());
   document.Put("averaging", foreign::AveragingText(series.averaging));
   document.Put("decimals", series.digits.decimals);
   document.Put("significant", series.digits.significant);
@@ -79,7 +76,7 @@ Document SeriesDocument(const ForeignRun& run, const Series& series,
   const foreign::Spacing spacing = foreign::SpacingOf(series.step);
   document.Say(fmt::format(
       "  {:<19} {:<17} {:>6} {:>6} {:>6} {:>5}  {}", NameCell(series.name),
-      MeaningOf(run, series), series.step.size(), series.step.front(),
+      counts ? quantity : "", series.step.size(), series.step.front(),
       series.step.back(), spacing.stride, DigitsText(series.digits)));
   return document;
 }

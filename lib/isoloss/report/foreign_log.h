@@ -13,11 +13,12 @@ namespace isoloss::report {
 /// that was read; names are made printable.
 ///
 /// Programs read {"file", "runs": [{"name", "format", "step_unit", "step_base",
-/// "seed", "findings", "series": [{"name", "quantity", "averaging", "decimals",
-/// "significant", "scientific", "exact", "repeated", "copies", "step",
-/// "value"}]}]}. Values that are not finite are the strings "nan", "inf" and
-/// "-inf". Steps and values are left out unless `with_values`, because there
-/// may be as many as a file has bytes.
+/// "seed", "findings", "series": [{"name", "quantity", "counts", "averaging",
+/// "decimals", "significant", "scientific", "exact", "repeated", "copies",
+/// "step", "value"}]}]}. `counts`: the judge takes the series for its quantity,
+/// and no other of that quantity. Values that are not finite are the strings
+/// "nan", "inf" and "-inf". Steps and values are left out unless `with_values`,
+/// because there may be as many as a file has bytes.
 document::Document DocumentOf(const std::string& file,
                               const std::vector<foreign::ForeignRun>& runs,
                               bool with_values);
