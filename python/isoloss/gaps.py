@@ -35,13 +35,13 @@ def _texts(gaps):
 class Gaps:
     """What no operation holds, of one step after the other.
 
-    `parameters` are those of the model by their names, `trained` those of all
-    optimizers. Layers within regions of torch.compile are `seen` or not.
+    `parameters` are those of the model by their names, `trained` names of those of
+    all optimizers. Layers within regions of torch.compile are `seen` or not.
     """
 
     def __init__(self, model, parameters, trained, seen):
         self._parameters = parameters
-        self._trained = {id(p) for p in trained}
+        self._trained = frozenset(trained)
         names = {id(parameter): name for name, parameter in parameters.items()}
         self._weights = list(self._weights_of(model, names, seen))
         self._known = frozenset()
@@ -62,7 +62,7 @@ class Gaps:
 
     def find(self, step_operations, reasons):
         """Texts of a step, and texts of what is new in it. `reasons` tell, by a
-        parameter's id, why an optimizer that was called left no operation of its
+        parameter's name, why an optimizer that was called left no operation of its
         update."""
         found = [*self._updates(step_operations, reasons), *self._unread(step_operations)]
         new = [gap for gap in found if gap not in self._known]
@@ -73,8 +73,8 @@ class Gaps:
         held = {op.module for op in step_operations if op.kind in operations.UPDATES}
         for name, parameter in self._parameters.items():
             if parameter.requires_grad and (name not in held or modules.is_flat(parameter)):
-                usual = _NOT_CALLED if id(parameter) in self._trained else _NOT_GIVEN
-                reason = _FLAT if modules.is_flat(parameter) else reasons.get(id(parameter), usual)
+                usual = _NOT_CALLED if name in self._trained else _NOT_GIVEN
+                reason = _FLAT if modules.is_flat(parameter) else reasons.get(name, usual)
                 yield "no operation holds the update of {} trained parameter{}", reason, name
 
     def _unread(self, step_operations):

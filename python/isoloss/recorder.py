@@ -80,11 +80,12 @@ class Recorder:
         self._step = first_step
         self._expected = expectations.Expectations(expected)
         self._header = self._header_of(recipe, experiment, config, steps, gradients, parameters)
+        trained = list(map(self._name, self._trained))
         self._norms = norms.GradientNorms(
-            self._trained, list(map(self._name, self._trained)),
+            self._trained, trained,
             self._header["keys"], self._own, sharded=gradients == "sharded", ranks=self.ranks,
             by_parameter=parameters)
-        self._gaps = gaps.Gaps(model, self._parameters, self._trained, eager)
+        self._gaps = gaps.Gaps(model, self._parameters, trained, eager)
         self._places = passes.Places()
         self._journal = self._hooks = self._stance = self._last_time = None
         self._wrapped = []
@@ -180,7 +181,7 @@ class Recorder:
         if kind == "combine" and values.get("source") is None:
             # Row i is added to token i.
             values = {**values, "source": torch.arange(len(values["rows"]))}
-        for key, value in {**values, **self._expected.of(kind)}.items():
+        for key, value in values.items():
             if isinstance(value, torch.Tensor) and key in operations.TYPES[kind][0]:
                 operation.keep(key, value)
             elif value is not None:
@@ -373,7 +374,7 @@ class Recorder:
         self._operations.sort(key=lambda operation: operation.place)
         updates.keep_weights(self._operations)
         self._drop_flat()
-        self._expected.apply_patterns(self._operations)
+        self._expected.apply(self._operations)
         if self._layout.mesh:
             shards.gather(self._operations, self._layout)
         row["tensors"] = step_tensors.rows_of(
@@ -402,10 +403,10 @@ class Recorder:
         for optimizer in self._optimizers if self._captures() else ():
             update = updates.Update(optimizer, self._names, self._copies)
             update.before()
-            self._keep_update(update, {kind: {"expected": "skipped"} for kind in operations.UPDATES})
+            self._keep_update(update, skipped=True)
 
-    def _keep_update(self, update, expected):
-        self._operations += update.after(expected, self._places)
+    def _keep_update(self, update, skipped=False):
+        self._operations += update.after(self._places, skipped)
         self._no_update.update(update.reasons)
 
     def _check_gradients(self, row):
@@ -441,7 +442,7 @@ class Recorder:
         self._norms.clear()
         self._loads = loads.Loads(self._expected.of("router").get("top_k"))
         self._operations = []
-        self._no_update = {}  # by the parameter's id, why an optimizer left none
+        self._no_update = {}  # by the parameter's name, why an optimizer left none
 
     def _place(self, name):
         """Of a call in the order of computation; None: it is no data, but an
@@ -490,7 +491,7 @@ class Recorder:
             result = inner(*arguments, **options)
             self._is_trained = True
             if update:
-                self._keep_update(update, self._expected.of_all)
+                self._keep_update(update)
             return result
 
         # A method with the marks of the old one, which schedulers expect.

@@ -98,7 +98,7 @@ class Update:
         self._names = names
         self._weights = weights
         self._open = []
-        self.reasons = {}  # by the parameter's id, why no operation holds its update
+        self.reasons = {}  # by the parameter's name, why no operation holds its update
 
     def before(self):
         """When gradients are there. Of several calls, as a closure's, the last counts."""
@@ -107,16 +107,19 @@ class Update:
             rule = _rule(self._optimizer, group)
             for parameter in group["params"]:
                 if states.gradient_of(parameter) is None:
-                    self.reasons[id(parameter)] = (
+                    self.reasons[self._name(parameter)] = (
                         f"{type(self._optimizer).__name__} found no gradient and changed nothing. "
                         "Look for a layer that was not used, or a lost backward pass.")
                 elif isinstance(rule, str):
-                    self.reasons[id(parameter)] = rule
+                    self.reasons[self._name(parameter)] = rule
                 else:
                     self._begin(parameter, rule)
 
+    def _name(self, parameter):
+        return self._names.get(id(parameter), "")
+
     def _begin(self, parameter, rule):
-        operation = operations.Operation(rule.kind, self._names.get(id(parameter), ""))
+        operation = operations.Operation(rule.kind, self._name(parameter))
         state = self._optimizer.state.get(parameter, {})
         master = states.master_of(self._optimizer, parameter)
         operation.keep("parameter_before", parameter if master is None else master)
@@ -130,40 +133,39 @@ class Update:
         operation.attributes = dict(rule.attributes)
         self._open.append((operation, parameter, rule))
 
-    def after(self, expected, places):
-        """The operations, complete. `expected` are attributes of types of operations
-        that count more than the optimizer's own."""
+    def after(self, places, skipped=False):
+        """The operations, complete; `skipped`: of a step that was not called."""
+        found_inf = getattr(self._optimizer, "found_inf", None)
+        skipped = skipped or found_inf is not None and bool(float(found_inf))
         complete = []
         for operation, parameter, rule in self._open:
             state = self._optimizer.state.get(parameter, {})
-            reason = self._finish(operation, parameter, rule, state)
+            reason = self._finish(operation, parameter, rule, state, skipped)
             if reason:
-                self.reasons[id(parameter)] = f"{type(self._optimizer).__name__} {reason}"
+                self.reasons[operation.module] = f"{type(self._optimizer).__name__} {reason}"
                 continue
             operation.place = places.new()
-            for name, value in expected.get(operation.kind, {}).items():
-                if name in operations.TYPES[operation.kind][0]:
-                    operation.keep(name, torch.as_tensor(value))
-                else:
-                    operation.attributes[name] = value
             complete.append(operation)
         return complete
 
-    def _finish(self, operation, parameter, rule, state):
+    def _finish(self, operation, parameter, rule, state, skipped):
         """Why the update cannot be recorded; None: the operation is complete."""
         missing = [name for name in rule.moments if state.get(name) is None]
         step = rule.step_of(state)
+        if skipped:
+            operation.attributes["expected"] = "skipped"
+            # A first step that is skipped makes no state.
+            missing, step = [], max(step or 0, 1)
         if missing or step is None:
             return (f"keeps no `{(missing or ['step'])[0]}`, without which its update cannot be "
                     "computed again.")
         for name in rule.moments:
+            if state.get(name) is None:
+                operation.keep(f"{states.dataset_of(name)}_after", torch.zeros_like(parameter))
+                continue
             reason = states.keep(operation, name, "after", state)
             if reason:
                 return reason
-        skipped = getattr(self._optimizer, "found_inf", None)
-        if skipped is not None and float(skipped):
-            operation.attributes["expected"] = "skipped"
-            step = max(step, 1)
         if getattr(self._optimizer, "grad_scale", None) is not None:
             # A fused step divides by the loss scale, and keeps what it read.
             operation.keep("gradient", states.gradient_of(parameter))

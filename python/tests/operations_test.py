@@ -276,24 +276,26 @@ class Operations(Case):
     def test_an_update_that_a_scaler_skips_stays_where_it_was(self):
         model = torch.nn.Linear(4, 4)
         optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
-        with isoloss.record(model, optimizer, self.path, dump=[2]) as recorder:
-            for scale in (1.0, math.inf):
+        with isoloss.record(model, optimizer, self.path, dump=[1, 3]) as recorder:
+            for scale in (math.inf, 1.0, math.inf):
                 optimizer.zero_grad()
                 model(torch.randn(5, 4)).mean().mul(scale).backward()
                 if math.isfinite(scale):
                     optimizer.step()
                 recorder.step(1.0, tokens=1)
         with h5py.File(self.path) as log:
-            self.assertEqual(list(log["steps/lr"]), [0.1, 0.1])
-            self.assertEqual(np.isnan(log["steps/grad_norm"]).tolist(), [False, True])
-        path = self.path.with_name("run.rank-0.operations-000002.h5")
-        with h5py.File(path) as file:
-            updates = [op for op in file["operations"].values() if op.attrs["type"] == "adamw"]
-            self.assertEqual([op.attrs["expected"] for op in updates], ["skipped"] * 2)
-            for op in updates:
-                self.assertEqual(op.attrs["step"], 1)
-                np.testing.assert_array_equal(op["parameter_after"], op["parameter_before"])
-        done = subprocess.run([BINARY, "check-tensors", path, "--recipe", "fp32"], check=False,
+            self.assertEqual(list(log["steps/lr"]), [0.1] * 3)
+            self.assertEqual(np.isnan(log["steps/grad_norm"]).tolist(), [True, False, True])
+        paths = [self.path.with_name(f"run.rank-0.operations-{step:06d}.h5") for step in (1, 3)]
+        for path in paths:
+            with h5py.File(path) as file:
+                self.assertNotIn("unrecorded", file.attrs)
+                updates = [op for op in file["operations"].values() if op.attrs["type"] == "adamw"]
+                self.assertEqual([op.attrs["expected"] for op in updates], ["skipped"] * 2)
+                for op in updates:
+                    self.assertEqual(op.attrs["step"], 1)
+                    np.testing.assert_array_equal(op["parameter_after"], op["parameter_before"])
+        done = subprocess.run([BINARY, "check-tensors", *paths, "--recipe", "fp32"], check=False,
                               capture_output=True, text=True)
         # The products of infinite gradients are not finite, which is no pass.
         self.assertIn(done.returncode, (0, 4), done.stdout)
@@ -414,6 +416,7 @@ class Operations(Case):
 
         with isoloss.record(model, torch.optim.AdamW(model.parameters(), lr=0.1), self.path,
                             dump=[1], expected={"router": {"top_k": 2},
+                                                "linear": {"largest_block_scale": 256},
                                                 "adamw": {"weight_decay": 0.5}}) as recorder:
             loss = step(1)
             loss.backward()
@@ -423,6 +426,7 @@ class Operations(Case):
             found = {group.attrs["type"]: dict(group.attrs)
                      for group in file["operations"].values()}
         self.assertEqual(found["router"]["top_k"], 2)
+        self.assertEqual(found["linear"]["largest_block_scale"], 256)
         self.assertEqual(found["adamw"]["weight_decay"], 0.5)
         with self.assertRaisesRegex(Exception, "got `topk`, but has"):
             isoloss.record(model, torch.optim.AdamW(model.parameters()), self.path,
