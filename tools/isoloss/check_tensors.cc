@@ -17,6 +17,7 @@
 #include "isoloss/report/heartbeat.h"
 #include "isoloss/report/terminal_width.h"
 #include "json_output.h"
+#include "module_arguments.h"
 #include "value_names.h"
 
 namespace isoloss::cli {
@@ -172,16 +173,7 @@ Action DeclareCheckTensors(CLI::App& app) {
             "Recipe that the trainer was to follow: a name, or a TOML file")
       .Required()
       .TypeName(kRecipeName);
-  AddOption(app, "--include", request.options.include,
-            "Modules that are quantised: a pattern in place of the recipe's; "
-            "repeatable. =NAME is one module")
-      .Repeatable()
-      .TypeName("PATTERN");
-  AddOption(app, "--exclude", request.options.exclude,
-            "Modules that are not: a pattern in place of the recipe's; "
-            "repeatable")
-      .Repeatable()
-      .TypeName("PATTERN");
+  DeclareModulePatterns(app, request.options);
   AddFlag(app, "--audit", request.audits,
           "Say of each linear module in which products it was quantised, how "
           "that is known, and which pattern decided");

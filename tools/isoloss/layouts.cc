@@ -14,6 +14,7 @@
 #include "isoloss/report/heartbeat.h"
 #include "isoloss/report/terminal_width.h"
 #include "json_output.h"
+#include "module_arguments.h"
 #include "value_names.h"
 
 namespace isoloss::cli {
@@ -150,16 +151,7 @@ Action DeclareLayouts(CLI::App& app) {
             "Recipe of both: a name, or a TOML file. Without it, that of the "
             "files, or bf16")
       .TypeName(kRecipeName);
-  AddOption(app, "--include", request.options.include,
-            "Modules that are quantised: a pattern in place of the recipe's; "
-            "repeatable. =NAME is one module")
-      .Repeatable()
-      .TypeName("PATTERN");
-  AddOption(app, "--exclude", request.options.exclude,
-            "Modules that are not: a pattern in place of the recipe's; "
-            "repeatable")
-      .Repeatable()
-      .TypeName("PATTERN");
+  DeclareModulePatterns(app, request.options);
   AddFlag(app, "--all", arguments->all,
           "Print the tensors that are equal or explained, too");
   DeclareJson(app, arguments->json, "with every tensor that was compared");

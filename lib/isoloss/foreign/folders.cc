@@ -51,4 +51,21 @@ std::vector<fs::path> RunFoldersIn(
   return found;
 }
 
+std::vector<fs::path> FilesOfRunsIn(const fs::path& folder,
+                                    std::string_view extension) {
+  const auto is_wanted = [&](const fs::directory_entry& entry) {
+    std::error_code error;
+    return entry.is_regular_file(error) &&
+           entry.path().extension() == extension;
+  };
+  const auto holds_run = [&](const fs::path& one) {
+    return !EntriesOf(one, is_wanted).empty();
+  };
+  std::vector<fs::path> files;
+  for (const fs::path& run : RunFoldersIn(folder, 1, holds_run)) {
+    std::ranges::move(EntriesOf(run, is_wanted), std::back_inserter(files));
+  }
+  return files;
+}
+
 }  // namespace isoloss::foreign

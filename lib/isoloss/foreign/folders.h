@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <string_view>
 #include <vector>
 
 namespace isoloss::foreign {
@@ -20,5 +21,10 @@ std::vector<std::filesystem::path> EntriesOf(
 std::vector<std::filesystem::path> RunFoldersIn(
     const std::filesystem::path& folder, int levels,
     const std::function<bool(const std::filesystem::path&)>& holds_run);
+
+/// Returns the files with that extension, such as ".wandb", of the run that the
+/// folder holds, or of runs in folders right below it.
+std::vector<std::filesystem::path> FilesOfRunsIn(
+    const std::filesystem::path& folder, std::string_view extension);
 
 }  // namespace isoloss::foreign

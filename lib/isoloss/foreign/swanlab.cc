@@ -176,27 +176,10 @@ ForeignRun SwanLabFile::Finish() {
   return std::move(run_);
 }
 
-bool IsSwanLabFile(const fs::directory_entry& entry) {
-  std::error_code error;
-  return entry.is_regular_file(error) && entry.path().extension() == ".swanlab";
-}
-
-/// Returns SwanLab's files of a run's folder, or of the folder `swanlog`, which
-/// holds the folders of runs.
-std::vector<fs::path> SwanLabFilesIn(const fs::path& folder) {
-  std::vector<fs::path> files;
-  const auto holds_run = [](const fs::path& one) {
-    return !EntriesOf(one, &IsSwanLabFile).empty();
-  };
-  for (const fs::path& run : RunFoldersIn(folder, 1, holds_run)) {
-    std::ranges::move(EntriesOf(run, &IsSwanLabFile),
-                      std::back_inserter(files));
-  }
-  return files;
-}
+constexpr std::string_view kSwanExtension = ".swanlab";
 
 bool HasSwanLabFiles(const fs::path& folder) {
-  return !SwanLabFilesIn(folder).empty();
+  return !FilesOfRunsIn(folder, kSwanExtension).empty();
 }
 
 std::vector<ForeignRun> ReadSwanLab(Source& log, std::string_view step_name) {
@@ -208,7 +191,7 @@ std::vector<ForeignRun> ReadSwanLab(Source& log, std::string_view step_name) {
     runs.push_back(file.Finish());
     return runs;
   }
-  const std::vector<fs::path> files = SwanLabFilesIn(log.path());
+  const std::vector<fs::path> files = FilesOfRunsIn(log.path(), kSwanExtension);
   for (const fs::path& file : files) {
     runs.push_back(ReadOneOf(file, kFormat_swanlab, step_name));
     if (files.size() == 1) continue;

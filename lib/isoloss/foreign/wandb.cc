@@ -206,26 +206,10 @@ std::vector<ForeignRun> WandbFile::Finish() {
   return runs;
 }
 
-bool IsWandbFile(const fs::directory_entry& entry) {
-  std::error_code error;
-  return entry.is_regular_file(error) && entry.path().extension() == ".wandb";
-}
-
-/// Returns W&B's files of a run's folder, or of the folder `wandb`, which holds
-/// the folders of runs.
-std::vector<fs::path> WandbFilesIn(const fs::path& folder) {
-  std::vector<fs::path> files;
-  const auto holds_run = [](const fs::path& one) {
-    return !EntriesOf(one, &IsWandbFile).empty();
-  };
-  for (const fs::path& run : RunFoldersIn(folder, 1, holds_run)) {
-    std::ranges::move(EntriesOf(run, &IsWandbFile), std::back_inserter(files));
-  }
-  return files;
-}
+constexpr std::string_view kWandbExtension = ".wandb";
 
 bool HasWandbFiles(const fs::path& folder) {
-  return !WandbFilesIn(folder).empty();
+  return !FilesOfRunsIn(folder, kWandbExtension).empty();
 }
 
 std::vector<ForeignRun> ReadWandbFile(std::string_view bytes,
@@ -241,7 +225,8 @@ std::vector<ForeignRun> ReadWandb(Source& log, std::string_view step_name) {
     return ReadWandbFile(log.bytes(), step_name);
   }
   std::vector<ForeignRun> runs;
-  const std::vector<fs::path> files = WandbFilesIn(log.path());
+  const std::vector<fs::path> files =
+      FilesOfRunsIn(log.path(), kWandbExtension);
   for (const fs::path& file : files) {
     ForeignRun run = ReadOneOf(file, kFormat_wandb, step_name);
     if (files.size() > 1) run.name = file.stem().string();
