@@ -174,17 +174,13 @@ void Decide(const Distances& distances, ProductAudit& audit) {
 using DistancesByProduct =
     std::map<std::pair<std::string, GemmRole>, Distances>;
 
-/// These are the operands of each role.
-constexpr const char* kOperands[][2] = {
-    {"fprop_x", "fprop_w"}, {"dgrad_dy", "dgrad_w"}, {"wgrad_dy", "wgrad_x"}};
-
 /// Tries a module that patterns leave out under the recipe's formats.
 void AddOperation(const OperationFile& file, size_t index,
                   const ModuleChoice& choice, const precision::Recipe& recipe,
                   DistancesByProduct& found) {
   const Operation& operation = file.operations[index];
   for (const GemmRole role : precision::kGemmRoles) {
-    for (const char* operand : kOperands[static_cast<size_t>(role)]) {
+    for (const char* operand : OperandNames(role)) {
       if (operation.FindCodes(fmt::format("{}_codes", operand)) != nullptr) {
         found[{operation.module, role}].has_codes = true;
       }

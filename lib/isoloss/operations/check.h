@@ -1,6 +1,7 @@
 // Lets the oracle check operations of any trainer.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <span>
 #include <string>
@@ -138,6 +139,8 @@ struct LinearRule {
   const precision::LinearPrecision& precision;
   const precision::LinearPrecision& recipe;
 };
+/// Returns the names of the left and the right operand, as codes have them.
+std::array<const char*, 2> OperandNames(precision::GemmRole role);
 /// Returns the products whose results are recorded, in the order of fprop,
 /// dgrad and wgrad.
 std::vector<Product> LinearProductsOf(const OperationCase& given,

@@ -394,6 +394,10 @@ void CheckOperandCodes(const RecordedOperand& operand,
 
 }  // namespace
 
+std::array<const char*, 2> OperandNames(GemmRole role) {
+  return std::ranges::find(kPlans, role, &ProductPlan::role)->codes;
+}
+
 std::vector<Product> LinearProductsOf(const OperationCase& given,
                                       const LinearRule& rule) {
   std::vector<Product> products;
