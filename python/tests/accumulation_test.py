@@ -19,7 +19,8 @@ class Rank:
 
     def __init__(self, path, rank, ranks):
         torch.manual_seed(1)
-        self.model = torch.nn.ModuleDict({"up": torch.nn.Linear(8, 8), "head": torch.nn.Linear(8, 5)})
+        self.model = torch.nn.ModuleDict({"up": torch.nn.Linear(8, 8),
+                                          "head": torch.nn.Linear(8, 5)})
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=0.01)
         self.rank = rank
         self.recorder = isoloss.record(self.model, self.optimizer, path, dump=[1, 2], rank=rank,
@@ -32,7 +33,8 @@ class Rank:
         labels[:1 + part + self.rank] = -100
         logits = self.model["head"](self.model["up"](x).tanh())
         loss = functional.cross_entropy(logits, labels, reduction="sum")
-        self.recorder.observe("loss", "loss", logits=logits, labels=labels, loss=loss, ignore_index=-100)
+        self.recorder.observe("loss", "loss", logits=logits, labels=labels, loss=loss,
+                              ignore_index=-100)
         (loss * factor).backward()
         return int((labels != -100).sum())
 
@@ -98,14 +100,16 @@ class Accumulation(Case):
                 ("group", 1, r"0\.667 times what others are|1\.33 times what others are"),
                 ("alone", 2, r"that of rank 0 alone\. .*: up\.weight")):
             with self.subTest(mistake=mistake, ranks=ranks):
-                self.assertRegex("\n".join(self.train(f"{mistake}-{ranks}", ranks, mistake)), pattern)
+                self.assertRegex("\n".join(self.train(f"{mistake}-{ranks}", ranks, mistake)),
+                                 pattern)
 
     def test_ranks_that_read_the_same_are_told(self):
         rows = []
         for rank in range(2):
             model = torch.nn.Linear(2, 2)
             optimizer = torch.optim.AdamW(model.parameters())
-            with isoloss.record(model, optimizer, self.path, rank=rank, ranks=2, weights=False) as recorder:
+            with isoloss.record(model, optimizer, self.path, rank=rank, ranks=2,
+                                weights=False) as recorder:
                 recorder.step(1.0, tokens=4, lr=0.1, grad_norm=1.0, batch=[torch.arange(4)])
             rows.append(run_log.read_rows(recorder.path))
         notes = []

@@ -176,7 +176,8 @@ class Repeat(Certify):
 
     def test_the_last_state_needs_parameters_of_all_ranks(self):
         digests = {"weights": False, "digests": [STEPS]}
-        logs = {optimizer: [self.train(f"{name}_{optimizer.__name__}", updates=optimizer, **digests)[0]
+        logs = {optimizer: [self.train(f"{name}_{optimizer.__name__}", updates=optimizer,
+                                       **digests)[0]
                             for name in ("a", "b")]
                 for optimizer in (torch.optim.AdamW, torch.optim.SGD)}
         ranks = []
@@ -239,7 +240,8 @@ class Restart(Certify):
         for lost, kind, step, words in (
                 ("moments", "moments", SAVED + 2, "moments"),
                 ("schedule", "schedule", SAVED + 1, "began anew"),
-                ("data", "data", SAVED + 1, "of step 1 of the whole run: the order of the data began"),
+                ("data", "data", SAVED + 1,
+                 "of step 1 of the whole run: the order of the data began"),
                 ("bias", "hidden_state", SAVED + 1, "biases of routers"),
                 ("rng", "hidden_state", SAVED + 1, "random numbers")):
             with self.subTest(lost):

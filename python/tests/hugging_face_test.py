@@ -89,7 +89,8 @@ class Case(unittest.TestCase):
     def train(self, callback=None, kind=transformers.Trainer, options=(), resume=None, **settings):
         settings = {"max_steps": 4, "bf16": True, "gradient_accumulation_steps": PARTS, **settings}
         arguments = transformers.TrainingArguments(
-            self.folder / "out", use_cpu=DEVICE == "cpu", report_to=[], logging_steps=1, disable_tqdm=True,
+            self.folder / "out", use_cpu=DEVICE == "cpu", report_to=[], logging_steps=1,
+            disable_tqdm=True,
             per_device_train_batch_size=SEQUENCES, learning_rate=1e-2, warmup_steps=2,
             max_grad_norm=0.5, **settings)
         trainer = kind(make_model(), arguments, train_dataset=Rows(64), eval_dataset=Rows(4),
@@ -116,7 +117,8 @@ class Log(Case):
             for row, loss, norm in zip(told, steps["loss_nats"], steps["grad_norm"]):
                 # The Trainer adds losses of micro-batches in FP32, each rounded to 2^-24, and may
                 # print fewer digits than that.
-                self.assertAlmostEqual(loss, row["loss"], delta=max(5e-5, loss * PARTS * 2.0 ** -24))
+                self.assertAlmostEqual(loss, row["loss"],
+                                       delta=max(5e-5, loss * PARTS * 2.0 ** -24))
                 self.assertEqual(norm, row["grad_norm"])
             return list(steps["tokens_seen"])
 
@@ -161,7 +163,8 @@ class Log(Case):
                                 if op.attrs["type"] == "linear"))
             updates = [op.attrs["module"] for op in operations if op.attrs["type"] == "adamw"]
             self.assertEqual(sorted(updates), sorted(name for name in trained[0]
-                                                     if name != "lm_head.weight" or name in updates))
+                                                     if name != "lm_head.weight"
+                                                     or name in updates))
 
     def test_held_out_losses_are_those_of_the_trainer(self):
         trainer = self.train(Callback(self.path), eval_strategy="steps", eval_steps=2,

@@ -47,7 +47,8 @@ class Module(library.LightningModule):
     def __init__(self):
         super().__init__()
         torch.manual_seed(1)
-        self.net = torch.nn.Sequential(torch.nn.Linear(8, 6), torch.nn.GELU(), torch.nn.Linear(6, 5))
+        self.net = torch.nn.Sequential(torch.nn.Linear(8, 6), torch.nn.GELU(),
+                                       torch.nn.Linear(6, 5))
         self.seen = []
 
     def loss(self, batch):

@@ -183,7 +183,8 @@ class Loops(Case):
         names = run_block("RecordedTrainer", **{
             "torchtitan": module("torchtitan"),
             "torchtitan.components": module("torchtitan.components"),
-            "torchtitan.components.loss": module("torchtitan.components.loss", IGNORE_INDEX=IGNORED),
+            "torchtitan.components.loss": module("torchtitan.components.loss",
+                                                 IGNORE_INDEX=IGNORED),
             "torchtitan.trainer": module("torchtitan.trainer", Trainer=TitanTrainer)})
         trainer = names["RecordedTrainer"]()
         trainer.train()
@@ -193,7 +194,8 @@ class Loops(Case):
         with h5py.File(self.path) as log:
             self.assertTrue(log.attrs["complete"])
             # Both are FP32 sums and quotients of a few numbers.
-            for name, place, told in (("loss_nats", 0, trainer.losses), ("grad_norm", None, trainer.norms)):
+            for name, place, told in (("loss_nats", 0, trainer.losses),
+                                      ("grad_norm", None, trainer.norms)):
                 self.assertEqual(len(log["steps"][name]), STEPS)
                 for found, known in zip(log["steps"][name], told):
                     known = known if place is None else known[place]
@@ -236,9 +238,11 @@ class Loops(Case):
         path = "run.rank-0.operations-000002.h5"
         self.assertEqual(len(self.updates_of(path)), 4)
         with h5py.File(path) as file:
-            held = {name: [op[name].attrs["dtype"] for op in file["operations"].values() if name in op]
+            held = {name: [op[name].attrs["dtype"] for op in file["operations"].values()
+                           if name in op]
                     for name in ("weight", "parameter_after")}
-        self.assertEqual(held, {"weight": ["bfloat16"] * 2 * PARTS, "parameter_after": ["float32"] * 4})
+        self.assertEqual(held, {"weight": ["bfloat16"] * 2 * PARTS,
+                                "parameter_after": ["float32"] * 4})
 
 
 if __name__ == "__main__":

@@ -150,7 +150,8 @@ class Checker:
         logits, bias, ids = self["logits"], self["bias"], self["expert_ids"]
         scores = 1 / (1 + np.exp(-logits))
         self.check("scores", scores, 2.0 ** -20)
-        best = np.sort(np.argsort(-(self["scores"] + bias), 1, kind="stable")[:, :attributes["top_k"]], 1)
+        best = np.sort(np.argsort(-(self["scores"] + bias), 1,
+                                  kind="stable")[:, :attributes["top_k"]], 1)
         if best.shape != ids.shape or (np.sort(ids, 1) != best).any():
             self.wrong.add("expert_ids")
         gates = np.take_along_axis(self["scores"], ids, 1)

@@ -46,9 +46,9 @@ FOUND = {
 }
 
 
-# Of each kind of operation one, and of each product. Python.mistakes, in `tools/test --matrix`, plants all.
-USUAL = ("stale_weight", "stale_activation", "dgrad_transposed_scale", "router_without_bias", "dispatch_shifted",
-         "combine_without_shared", "loss_sum_over_ignored", "eps_inside_sqrt")
+# One of each kind of operation, and of each product. Python.mistakes, of the matrix, plants all.
+USUAL = ("stale_weight", "stale_activation", "dgrad_transposed_scale", "router_without_bias",
+         "dispatch_shifted", "combine_without_shared", "loss_sum_over_ignored", "eps_inside_sqrt")
 
 
 class Operations(Case):
@@ -208,14 +208,16 @@ class Operations(Case):
 
         class AdamW(torch.optim.Optimizer):  # with states of other names
             def __init__(self, p):
-                super().__init__(p, {"lr": 0.1, "betas": (0.9, 0.9), "eps": 1e-8, "weight_decay": 0})
+                super().__init__(p, {"lr": 0.1, "betas": (0.9, 0.9), "eps": 1e-8,
+                                     "weight_decay": 0})
 
             def step(self):
                 pass
 
         optim = torch.optim
         for make, told in (
-                (optim.NAdam, "NAdam is not the rule of torch.optim.AdamW or Muon, .* isoloss_type = "),
+                (optim.NAdam,
+                 "NAdam is not the rule of torch.optim.AdamW or Muon, .* isoloss_type = "),
                 (optim.RAdam, "RAdam is not"), (optim.Adamax, "Adamax is not"),
                 (optim.SGD, "SGD is not"), (Nesterov, "Nesterov is not"),
                 (lambda p, lr: optim.AdamW(p, lr, amsgrad=True), "AdamW with amsgrad is not"),
@@ -227,8 +229,8 @@ class Operations(Case):
                 model, make(model.parameters(), lr=0.1),
                 lambda _, model=model: model(torch.randn(5, 4)).square().sum(),
                 told=() if told is None else (
-                    r"step 2: no operation holds the update of 2 trained parameters: weight, bias\. " +
-                    told,))
+                    r"step 2: no operation holds the update of 2 trained parameters: "
+                    r"weight, bias\. " + told,))
             kinds = ["linear"] if told else ["linear", "adamw", "adamw"]
             self.assertEqual([op["type"] for op in found], kinds, told)
             with h5py.File(self.path.with_name("run.rank-0.operations-000002.h5")) as file:
@@ -270,7 +272,8 @@ class Operations(Case):
         optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
         with isoloss.record(model, optimizer, self.path, dump=[1]) as recorder:
             model(torch.randn(5, 4)).sum().backward()
-            with self.assertWarnsRegex(UserWarning, r"weight, bias\. optimizer\.step\(\) was not called"):
+            with self.assertWarnsRegex(UserWarning,
+                                       r"weight, bias\. optimizer\.step\(\) was not called"):
                 recorder.step(1.0, tokens=1, lr=0.1)
 
     def test_an_update_that_a_scaler_skips_stays_where_it_was(self):
@@ -320,8 +323,8 @@ class Operations(Case):
         model = Model()
         self.record(model, torch.optim.AdamW(model.parameters(), lr=0.1),
                     lambda _: model(torch.tensor([1, 2, 5])).square().sum(),
-                    told=[r"step 2: no operation reads 3 weights: raw, second\.weight, head\.weight\. "
-                          r"Only calls of linear layers .* isoloss\.linear\(\)"])
+                    told=[r"step 2: no operation reads 3 weights: raw, second\.weight, "
+                          r"head\.weight\. Only calls of linear layers .* isoloss\.linear\(\)"])
 
     def test_an_update_reads_what_its_closure_made(self):
         torch.manual_seed(2)
@@ -454,7 +457,8 @@ class Example(Case):
             text = self.run_it("--recipe", recipe, "--dump", "1,2,3", "--statistics", "2")
             shown = self.show(self.path)
             with h5py.File(self.path) as log:
-                lines = [f"step: {s:2}  loss: {loss:8.5f}  grad_norm: {norm:7.4f}\n" for s, loss, norm
+                lines = [f"step: {s:2}  loss: {loss:8.5f}  grad_norm: {norm:7.4f}\n"
+                         for s, loss, norm
                          in zip(*(log[f"steps/{n}"] for n in ("step", "loss_nats", "grad_norm")))]
                 self.assertEqual(log["moe/tokens_per_expert"].shape, (3, 2, 4))
                 self.assertTrue((log["moe/tokens_per_expert"][()].sum(2) == 2 * 160).all())
@@ -476,7 +480,8 @@ class Example(Case):
         self.assertGreaterEqual(len(FOUND), 20)
 
     def test_a_mistake_of_one_layer_is_in_it_alone(self):
-        self.run_it("--dump", "3", "--mistake", "floor_for_rceil", "--site", "layers.1.moe.experts.w2")
+        self.run_it("--dump", "3", "--mistake", "floor_for_rceil", "--site",
+                    "layers.1.moe.experts.w2")
         found = wrong_of(self.path.with_name("run.rank-0.operations-000003.h5"))
         self.assertEqual({kind for kind, _ in found}, {"grouped_linear"})
 

@@ -59,13 +59,16 @@ class OwnRuns(unittest.TestCase):
                         err_msg=f"{name}: {statistic}")
                 for direction, quantise in (
                         ("rowwise", moe_mxfp8.quantise),
-                        ("columnwise", lambda x, ends=ends: moe_mxfp8.quantise_down(x, ends.tolist()))):
+                        ("columnwise",
+                         lambda x, ends=ends: moe_mxfp8.quantise_down(x, ends.tolist()))):
                     if dump[name].attrs[f"format_{direction}"] != "e4m3":
                         continue
                     compared["codes"] += 1
                     found = quantise(values)
-                    np.testing.assert_array_equal(found.scales, dump[name][f"scales_{direction}"], name)
-                    np.testing.assert_array_equal(found.codes, dump[name][f"codes_{direction}"], name)
+                    np.testing.assert_array_equal(found.scales, dump[name][f"scales_{direction}"],
+                                                  name)
+                    np.testing.assert_array_equal(found.codes, dump[name][f"codes_{direction}"],
+                                                  name)
             return compared
 
 

@@ -297,7 +297,8 @@ class Program(unittest.TestCase):
         done = subprocess.run([sys.executable, "-c", code, OWN["bf16"], OWN["bf16"]],
                               stdout=subprocess.PIPE, check=True, encoding="utf-8")
         self.assertRegex(done.stdout,
-                         r"isoloss.record needs torch, .*: pip install torch h5py xxhash \(.*`record`\)\n"
+                         r"isoloss.record needs torch, .*: pip install torch h5py xxhash "
+                         r"\(.*`record`\)\n"
                          r"isoloss.read needs h5py, .*: pip install numpy h5py \(.*`read`\)\n")
 
 

@@ -18,8 +18,8 @@ import isoloss
 
 WIDTH, HIDDEN, VOCABULARY, EXPERTS, SEQUENCES, LENGTH, STEPS = 16, 32, 24, 4, 8, 6, 3
 # Ranks along data, and along tensor parallelism.
-LAYOUTS = {"single": (1, 1), "fsdp": (2, 1), "ddp": (2, 1), "hsdp": (4, 1), "tp": (1, 2), "fsdp_tp": (2, 2),
-           "fsdp1": (2, 1), "ep": (2, 1), "fsdp_3": (3, 1), "dp_tp": (2, 2)}
+LAYOUTS = {"single": (1, 1), "fsdp": (2, 1), "ddp": (2, 1), "hsdp": (4, 1), "tp": (1, 2),
+           "fsdp_tp": (2, 2), "fsdp1": (2, 1), "ep": (2, 1), "fsdp_3": (3, 1), "dp_tp": (2, 2)}
 SHAPES = {"hsdp": ((2, 2), ("replicate", "shard")), "ep": ((2,), ("ep",))}
 
 
@@ -101,7 +101,8 @@ class Model(nn.Module):
     def __init__(self, options):
         super().__init__()
         self.embed = nn.Embedding(VOCABULARY, WIDTH)
-        self.layers = nn.ModuleList([MixedBlock(options) if "mixed" in options else Block(), Block()])
+        self.layers = nn.ModuleList([MixedBlock(options) if "mixed" in options else Block(),
+                                     Block()])
         self.norm = nn.LayerNorm(WIDTH)
         self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
 
@@ -114,8 +115,9 @@ class Model(nn.Module):
 
 def tensor_parallel(model, mesh, options):
     from torch.distributed.tensor import Replicate, Shard
-    from torch.distributed.tensor.parallel import (ColwiseParallel, PrepareModuleInput, RowwiseParallel,
-                                                   SequenceParallel, parallelize_module)
+    from torch.distributed.tensor.parallel import (ColwiseParallel, PrepareModuleInput,
+                                                   RowwiseParallel, SequenceParallel,
+                                                   parallelize_module)
     if "sequence" not in options:
         for layer in model.layers:
             parallelize_module(layer, mesh, {"up": ColwiseParallel(), "down": RowwiseParallel()})
@@ -141,8 +143,10 @@ def checkpointed(layer, options):
         return wrappers.checkpoint_wrapper(layer)
 
     def policy(_, operation, *arguments, **named):
-        saved = (torch.ops.aten.mm.default, torch.ops.aten.addmm.default, torch.ops.aten.clone.default)
-        return CheckpointPolicy.MUST_SAVE if operation in saved else CheckpointPolicy.PREFER_RECOMPUTE
+        saved = (torch.ops.aten.mm.default, torch.ops.aten.addmm.default,
+                 torch.ops.aten.clone.default)
+        return (CheckpointPolicy.MUST_SAVE if operation in saved
+                else CheckpointPolicy.PREFER_RECOMPUTE)
     return wrappers.checkpoint_wrapper(
         layer, context_fn=lambda: create_selective_checkpoint_contexts(policy))
 
@@ -171,7 +175,7 @@ def distribute(model, layout, options, mesh):
                                         use_orig_params="orig" in options)
     if layout.startswith(("fsdp", "hsdp")):
         from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16) if "bf16" in options else MixedPrecisionPolicy()
+        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16 if "bf16" in options else None)
         for layer in model.layers:
             fully_shard(layer, mesh=mesh["dp"] if layout != "hsdp" else mesh, mp_policy=policy)
         fully_shard(model, mesh=mesh["dp"] if layout != "hsdp" else mesh, mp_policy=policy)
@@ -188,7 +192,8 @@ def train(rank, layout, folder, port, options):
     world = data * tensor
     mesh = None
     if world > 1:
-        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(world))
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank),
+                          WORLD_SIZE=str(world))
         dist.init_process_group("gloo", rank=rank, world_size=world)
         from torch.distributed.device_mesh import init_device_mesh
         shape, names = SHAPES.get(layout, ((data, tensor), ("dp", "tp")))
@@ -214,13 +219,16 @@ def train(rank, layout, folder, port, options):
                 tokens = part.tensor_split(data)[own]
                 with torch.autocast("cpu", torch.bfloat16, enabled="autocast" in options):
                     logits = called(tokens[:, :-1])
-                loss = functional.cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten())
-                scaler.scale(loss / micro * (1e38 if "scaler" in options and step == 2 else 1)).backward()
+                loss = functional.cross_entropy(logits.flatten(0, 1).float(),
+                                                tokens[:, 1:].flatten())
+                factor = 1e38 if "scaler" in options and step == 2 else 1
+                scaler.scale(loss / micro * factor).backward()
                 total += float(loss.detach()) / micro
             for parameter in model.parameters() if layout == "ep" else ():
                 if not hasattr(parameter, "to_local"):
                     dist.all_reduce(parameter.grad)
-                (parameter.grad.to_local() if hasattr(parameter, "to_local") else parameter.grad).div_(world)
+                (parameter.grad.to_local() if hasattr(parameter, "to_local")
+                 else parameter.grad).div_(world)
             told = {}
             if "clip" in options:
                 told["grad_norm"] = nn.utils.clip_grad_norm_(model.parameters(), 0.5)

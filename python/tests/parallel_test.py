@@ -83,7 +83,8 @@ class Parallel(unittest.TestCase):
             folder.mkdir()
             type(self).port += 1
             done = subprocess.run(
-                [sys.executable, "parallel_run.py", layout, folder, str(self.port), *options], cwd=HERE,
+                [sys.executable, "parallel_run.py", layout, folder, str(self.port), *options],
+                cwd=HERE,
                 capture_output=True, text=True, check=False, timeout=900)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.done[key] = folder
@@ -128,7 +129,8 @@ class Parallel(unittest.TestCase):
             self.assertEqual(found["steps/tokens_seen"][()].tolist(),
                              expected["steps/tokens_seen"][()].tolist())
             for name in ("steps/loss_nats", "steps/grad_norm", "parameters/grad_norm"):
-                np.testing.assert_allclose(found[name][()], expected[name][()], rtol=ORDER, err_msg=name)
+                np.testing.assert_allclose(found[name][()], expected[name][()], rtol=ORDER,
+                                           err_msg=name)
             if "moe" in expected and len(expected["moe/step"]):
                 np.testing.assert_array_equal(found["moe/tokens_per_expert"][()],
                                               expected["moe/tokens_per_expert"][()])
@@ -162,8 +164,10 @@ class Parallel(unittest.TestCase):
     def test_expert_parallel(self):
         self.compare("ep", "mixed", ranks=2, single=["mixed"])
         self.compare("ep", "mixed", "found", ranks=2, single=["mixed"])
-        with h5py.File(self.run_layout("ep", "norms", "mixed") / "run.rank-1.operations-000001.h5") as file:
-            grouped, = [op for op in file["operations"].values() if op.attrs["type"] == "grouped_linear"]
+        folder = self.run_layout("ep", "norms", "mixed")
+        with h5py.File(folder / "run.rank-1.operations-000001.h5") as file:
+            grouped, = [op for op in file["operations"].values()
+                        if op.attrs["type"] == "grouped_linear"]
             self.assertEqual((grouped.attrs["first_expert"], grouped.attrs["experts"]), (2, 4))
 
     def test_data_parallel_names_have_no_prefix(self):
@@ -185,7 +189,8 @@ class Parallel(unittest.TestCase):
     def test_files_tell_the_mesh_and_who_holds_what(self):
         folder = self.run_layout("fsdp_tp", "norms", "sequence")
         with h5py.File(folder / "run.rank-2.operations-000001.h5") as file:
-            self.assertEqual([file.attrs[name] for name in ("mesh", "coordinate", "data_rank", "data_ranks")],
+            self.assertEqual([file.attrs[name]
+                              for name in ("mesh", "coordinate", "data_rank", "data_ranks")],
                              ["dp=2 tp=2", "1 0", 1, 2])
             linear = {op.attrs["module"]: op for op in file["operations"].values()}
             self.assertEqual({name: data.attrs["placements"] for name, data in
@@ -197,7 +202,8 @@ class Parallel(unittest.TestCase):
     def test_compiled_training_keeps_its_bits(self):
         for layout in ("single", "fsdp"):
             for way in ("compile", "compile_linear"):
-                logs = [self.merged(self.run_layout(layout, way, *more)) for more in ((), ("plain",))]
+                logs = [self.merged(self.run_layout(layout, way, *more))
+                        for more in ((), ("plain",))]
                 self.assertEqual(*(log.attrs["final_weights_digest"] for log in logs))
 
     def test_compiled_layers_are_seen_at_their_borders(self):
@@ -210,7 +216,8 @@ class Parallel(unittest.TestCase):
         for layout, way, count in (("single", "whole", 5), ("fsdp", "compile", 4)):
             found, lacking = operations(self.run_layout(layout, way), 1)
             self.assertEqual(sum(kind == "linear" for kind, _ in found), 5 - count)
-            self.assertRegex(next(iter(lacking)), f"no operation reads {count} weights.*larger regions")
+            self.assertRegex(next(iter(lacking)),
+                             f"no operation reads {count} weights.*larger regions")
 
     def test_steps_may_run_without_the_compiler(self):
         for layout, ranks in (("single", 1), ("fsdp", 2)):
@@ -224,8 +231,10 @@ class Parallel(unittest.TestCase):
         found, _ = operations(folder, 1)
         expected, _ = operations(self.run_layout("single", "accumulate"), 1)
         for key in [key for key in expected if key[0] == "linear"]:
-            one, both = (whole(ops[key], ranks, False) for ops, ranks in ((expected, 1), (found, 2)))
-            np.testing.assert_allclose(both["x"], one["x"], rtol=0, atol=ORDER * np.abs(one["x"]).max())
+            one, both = (whole(ops[key], ranks, False)
+                         for ops, ranks in ((expected, 1), (found, 2)))
+            np.testing.assert_allclose(both["x"], one["x"], rtol=0,
+                                       atol=ORDER * np.abs(one["x"]).max())
 
     def test_narrow_types_of_autocast(self):
         self.check(self.run_layout("fsdp", "autocast"), "bf16")

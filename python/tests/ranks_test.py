@@ -72,21 +72,23 @@ class Merge(Case):
                                                ((found, a), (expected, b)))
                         np.testing.assert_array_equal(found, expected, err_msg=f"{group}/{name}")
                 # A rank's part of a weight gradient is left out.
-                self.assertEqual([n for n in b["tensors/names"].asstr() if not n.endswith("_wgrad")],
+                self.assertEqual([n for n in b["tensors/names"].asstr()
+                                  if not n.endswith("_wgrad")],
                                  list(a["tensors/names"].asstr()))
 
     @staticmethod
     def exact(log):
         """Columns of tensors that do not depend on the order of a sum."""
-        return [i for i, name in enumerate(log["tensors/names"].asstr()) if name == "0_activation" or
-                name.endswith(("_weight", "_parameter", "_update"))]
+        return [i for i, name in enumerate(log["tensors/names"].asstr())
+                if name == "0_activation" or name.endswith(("_weight", "_parameter", "_update"))]
 
     def test_squares_of_sharded_gradients_add_up_exactly(self):
         def rows(rank, squares):
             return [{"row": "header", "rank": rank, "ranks": 2, "name": "r", "seed": 0, "arm": "a",
                      "steps_planned": 1, "gradients": "sharded", "parameters": 3,
                      "parameter_names": []},
-                    {"row": "step", "step": 1, "tokens": 3 - rank, "loss": 0.1 * (rank + 1), "lr": 1,
+                    {"row": "step", "step": 1, "tokens": 3 - rank, "loss": 0.1 * (rank + 1),
+                     "lr": 1,
                      "seconds": 1, "grad_norm": None, "grad_squares": squares, "experts": {},
                      "tensors": {}, "parameters": None}]
         tiny, large = 1, 9 << 298
@@ -132,11 +134,13 @@ class Merge(Case):
         return rows
 
     def test_ranks_that_part_are_refused(self):
-        with self.assertRaisesRegex(run_log.LogError, r"final weights, after step 1, is [0-9a-f]{16} "
+        with self.assertRaisesRegex(run_log.LogError,
+                                    r"final weights, after step 1, is [0-9a-f]{16} "
                                     r"on rank 0 and [0-9a-f]{16} on rank 1"):
             run_log.merge(self.ranks("signs", "replicated", lambda rank: (
                 torch.full((4,), [3.0, -3.0][rank]), torch.ones(4)), 5.0))
-        with self.assertRaisesRegex(run_log.LogError, "step 1: norm of the gradients.*6.3.* on rank 0"):
+        with self.assertRaisesRegex(run_log.LogError,
+                                    "step 1: norm of the gradients.*6.3.* on rank 0"):
             run_log.merge(self.ranks("clips", "replicated", lambda rank: (
                 torch.full((4,), [3.0, 4.0][rank]), torch.ones(4)), 5.0))
 
@@ -149,7 +153,8 @@ class Merge(Case):
         notes = []
         untold = run_log.merge(self.ranks("untold", "sharded", of_rank), notes)
         self.assertTrue(math.isnan(run_log.grad_norm(untold[1])))
-        self.assertIn("the gradient of dense has the norm 3.0 both on rank 0 and on rank 1", notes[0])
+        self.assertIn("the gradient of dense has the norm 3.0 both on rank 0 and on rank 1",
+                      notes[0])
         with self.assertRaisesRegex(isoloss.RecorderError, "no parameter has that name"):
             self.ranks("typo", ["experts"], of_rank)
 
@@ -165,7 +170,8 @@ class Merge(Case):
                 ("replicas of experts", ["expert"], dense, 4), ("some", "sharded", of_rank, 3),
                 ("late", "sharded", dense, 2)):
             notes = []
-            merged = run_log.merge(self.ranks(name, gradients, gradient, ranks=ranks, steps=2), notes)
+            merged = run_log.merge(self.ranks(name, gradients, gradient, ranks=ranks, steps=2),
+                                   notes)
             for row in merged[1:3]:
                 self.assertTrue(math.isnan(run_log.grad_norm(row)), name)
             self.assertIn("Pass grad_norm=", notes[0], name)
@@ -181,7 +187,8 @@ class Merge(Case):
         def of_rank(_):
             return torch.ones(4), torch.ones(4)
         paths = []
-        for rank, rows in enumerate(self.ranks("run", "replicated", of_rank, steps=lambda rank: 3 - rank)):
+        for rank, rows in enumerate(self.ranks("run", "replicated", of_rank,
+                                               steps=lambda rank: 3 - rank)):
             paths.append(str(self.folder / f"{rank}.h5"))
             run_log.write_log(paths[-1], rows)
         merged = self.folder / "merged.h5"
@@ -212,7 +219,8 @@ class Merge(Case):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             rows = self.ranks("gaps", ["expert"], lambda rank: (
-                torch.ones(4), None if rank else torch.ones(4)), 1.0, ranks=3, weights=False, dump=[1])
+                torch.ones(4), None if rank else torch.ones(4)), 1.0, ranks=3,
+                              weights=False, dump=[1])
         texts = [row["text"] for row in run_log.merge(rows) if row.get("event") == "unrecorded"]
         self.assertEqual(len(texts), 1)
         self.assertIn("1 trained parameter: expert. AdamW found no gradient", texts[0])
@@ -232,11 +240,13 @@ class Merge(Case):
         self.assertEqual([path.read_bytes() for path in parts], before)
 
     def test_norms_that_are_no_number_are_equal(self):
-        rows = self.ranks("nan", "replicated", lambda _: (torch.full((4,), math.nan), torch.ones(4)),
+        rows = self.ranks("nan", "replicated",
+                          lambda _: (torch.full((4,), math.nan), torch.ones(4)),
                         math.nan)
         self.assertTrue(math.isnan(run_log.grad_norm(run_log.merge(rows)[1])))
         rows[1][2]["grad_norm"] = 1.0
-        with self.assertRaisesRegex(run_log.LogError, "grad_norm is nan on rank 0 and 1.0 on rank 1"):
+        with self.assertRaisesRegex(run_log.LogError,
+                                    "grad_norm is nan on rank 0 and 1.0 on rank 1"):
             run_log.merge(rows)
 
 
@@ -279,7 +289,8 @@ class Meshes(unittest.TestCase):
                           keys=["shard*", ""], parameter_names=["a", "b"]) for rank in range(2)]
         self.assertEqual(run_log.merge(rows)[1]["parameters"], [5.0, 2.0])
         rows[1][1]["parameters"][1] = 2.5
-        with self.assertRaisesRegex(run_log.LogError, "parameter b is 2.0 on rank 0 and 2.5 on rank 1"):
+        with self.assertRaisesRegex(run_log.LogError,
+                                    "parameter b is 2.0 on rank 0 and 2.5 on rank 1"):
             run_log.merge(rows)
 
     def of_pairs(self, **changed):
@@ -293,11 +304,13 @@ class Meshes(unittest.TestCase):
 
     def test_ranks_that_share_tokens_count_once(self):
         merged = run_log.merge(self.of_pairs())[1]
-        self.assertEqual([merged[key] for key in ("tokens", "loss", "batch", "routed")], [8, 2.0, 6, 8])
+        self.assertEqual([merged[key] for key in ("tokens", "loss", "batch", "routed")],
+                         [8, 2.0, 6, 8])
         self.assertEqual(merged["experts"], {"r": [8, 8]})
         self.assertEqual(merged["tensors"]["t"]["digest"], 21)
         for key, value in (("loss", 1.5), ("tokens", 5)):
-            with self.assertRaisesRegex(run_log.LogError, f"step 1: {key} of ranks that share tokens "):
+            with self.assertRaisesRegex(run_log.LogError,
+                                        f"step 1: {key} of ranks that share tokens "):
                 run_log.merge(self.of_pairs(**{key: value}))
         # One of them may have the tensors of both.
         self.assertEqual(run_log.merge(self.of_pairs(tensors={}))[1]["tensors"], merged["tensors"])
@@ -306,7 +319,8 @@ class Meshes(unittest.TestCase):
         with self.assertRaisesRegex(run_log.LogError, "t is of rank 2, but not of rank 0"):
             run_log.merge(lost)
         lost[0][0]["data_rank"] = lost[1][0]["data_rank"] = 1
-        with self.assertRaisesRegex(run_log.LogError, r"the parts \[1\] of the data, but there are 2"):
+        with self.assertRaisesRegex(run_log.LogError,
+                                    r"the parts \[1\] of the data, but there are 2"):
             run_log.merge(lost)
 
     def test_tokens_that_ranks_split_add_up(self):
@@ -318,7 +332,8 @@ class Meshes(unittest.TestCase):
         self.assertEqual((merged["experts"], merged["routed"], notes), ({"r": [10, 6]}, 8, []))
         rows[3][1]["experts"] = {"r": [3, 0]}
         run_log.merge(rows, notes)
-        self.assertIn("router r of all ranks add up to 15, but 8 tokens with 2 slots each have 16", notes[0])
+        self.assertIn("router r of all ranks add up to 15, but 8 tokens with 2 slots each have 16",
+                      notes[0])
 
     def test_stages_have_parts_of_the_model(self):
         rows = [rank_rows(rank, 2, {}, {
@@ -328,7 +343,8 @@ class Meshes(unittest.TestCase):
             for rank in range(2)]
         header, merged = run_log.merge(rows)[:2]
         self.assertEqual((header["weights"], header["parameters"]), (11, 5))
-        self.assertEqual((merged["loss"], merged["tokens"], run_log.grad_norm(merged)), (2.0, 4, 5.0))
+        self.assertEqual((merged["loss"], merged["tokens"], run_log.grad_norm(merged)),
+                         (2.0, 4, 5.0))
         self.assertEqual(list(merged["tensors"]), ["layer0", "layer1"])
         rows[1][1]["loss"] = None
         with self.assertRaisesRegex(run_log.LogError, r"none of the ranks \[0, 1\] tells a loss"):
@@ -337,10 +353,12 @@ class Meshes(unittest.TestCase):
     def test_experts_of_ranks_are_one_tensor(self):
         def entry(first):
             return {"of": "experts", "first": first, "digest": 3 + first}
-        rows = [rank_rows(rank, 4, {}, {"tensors": {"e_weight": entry(rank % 2 * 4)}}) for rank in range(4)]
+        rows = [rank_rows(rank, 4, {}, {"tensors": {"e_weight": entry(rank % 2 * 4)}})
+                for rank in range(4)]
         self.assertEqual(run_log.merge(rows)[1]["tensors"]["e_weight"]["digest"], 10)
         rows[2][1]["tensors"]["e_weight"]["digest"] += 1
-        with self.assertRaisesRegex(run_log.LogError, "digest of e_weight is .*3 on rank 0 and .*4 on rank 2"):
+        with self.assertRaisesRegex(run_log.LogError,
+                                    "digest of e_weight is .*3 on rank 0 and .*4 on rank 2"):
             run_log.merge(rows)
 
 

@@ -266,8 +266,9 @@ class Tensors(Case):
         sizes = [abs(v) for v in values if v]
 
         def worst(blocks):
-            ranges = [max(b) / min(b) for b in ([abs(float(v)) for v in block if v and math.isfinite(v)]
-                                                for block in blocks) if b]
+            ranges = [max(b) / min(b)
+                      for b in ([abs(float(v)) for v in block if v and math.isfinite(v)]
+                                for block in blocks) if b]
             return math.log2(max(ranges, default=1))
 
         along = [row[i:i + 32] for row in x for i in range(0, x.shape[1], 32)]
@@ -310,7 +311,8 @@ class Tensors(Case):
 
     def test_the_log_has_them_at_the_chosen_steps(self):
         model, optimizer = make()
-        with isoloss.record(model, optimizer, self.path, statistics=[1, 3], digests=[3]) as recorder:
+        with isoloss.record(model, optimizer, self.path, statistics=[1, 3],
+                            digests=[3]) as recorder:
             self.loop(recorder, model, optimizer, 3)
 
         self.show(self.path)
@@ -326,7 +328,8 @@ class Tensors(Case):
             at = names.index("0_activation")
             self.assertEqual(group["digest"][1, at], tensors.finish_digest(tensors.digest_sum(x)))
             self.assertEqual(group["l2_norm"][1, at],
-                             math.sqrt(sum(fractions.Fraction(float(v)) ** 2 for v in x.reshape(-1))))
+                             math.sqrt(sum(fractions.Fraction(float(v)) ** 2
+                                           for v in x.reshape(-1))))
 
 
 LOOP = """

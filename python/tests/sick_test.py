@@ -41,7 +41,8 @@ class FakeCard:
         if self._only_bf16 and output is torch.float32:
             raise TypeError("mm() got an unexpected keyword argument 'out_dtype'")
         if adder.name == self._missing:
-            raise RuntimeError("CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling cublasLtMatmul")
+            raise RuntimeError(
+                "CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling cublasLtMatmul")
         adder = self._adder or adder
         result = adders.products(adder, adders.values_of(adder.format, left),
                                  adders.values_of(adder.format, right))
@@ -118,7 +119,8 @@ class Cards(unittest.TestCase):
             for row, column in ((8, 1), (77, 50), (143, 99)):
                 bits[row, column] ^= 1 << 21
 
-        self.assertIn("all in bit 21, in rows 8 to 15 of tiles of 64", self.pattern_of(lie)["pattern"])
+        self.assertIn("all in bit 21, in rows 8 to 15 of tiles of 64",
+                      self.pattern_of(lie)["pattern"])
 
     def test_one_tile(self):
         def lie(bits, product):
@@ -143,7 +145,8 @@ class Cards(unittest.TestCase):
         def lie(bits, product):
             bits |= 1 << 2
 
-        self.assertIn("all in bit 2, in no pattern of rows and columns", self.pattern_of(lie)["pattern"])
+        self.assertIn("all in bit 2, in no pattern of rows and columns",
+                      self.pattern_of(lie)["pattern"])
 
     def test_three_bits_that_stick(self):
         def lie(bits, product):
@@ -166,7 +169,8 @@ class Cards(unittest.TestCase):
                       adders.ADDERS["hopper_bf16"]._replace(promote=32)):  # as split sums
             report = report_of(FakeCard(adder=adder))
             self.assertEqual((report["verdict"], report["exit_code"]), ("INCONCLUSIVE", 4), report)
-            self.assertIn("the products are not those of hopper_bf16", report["cases"][0]["not_judged"])
+            self.assertIn("the products are not those of hopper_bf16",
+                          report["cases"][0]["not_judged"])
 
     def test_half_of_all_rows_is_a_lane(self):
         def lie(bits, product):
@@ -294,7 +298,8 @@ class CudaCard(unittest.TestCase):
         def multiply(left, right, *, scale_a, scale_b, out_dtype, use_fast_accum):
             self.assertEqual(float(scale_a * scale_b), 1.0)
             adder = adders.ADDERS["hopper_f13" if use_fast_accum else "hopper_f13_promote128"]
-            values = [adders.values_of(adders.E4M3, codes) for codes in (left, right.t().contiguous())]
+            values = [adders.values_of(adders.E4M3, codes)
+                      for codes in (left, right.t().contiguous())]
             result = adders.products(adder, *values).to(out_dtype)
             return result if use_fast_accum else (result, torch.ones(()))
 
@@ -308,12 +313,14 @@ class CudaCard(unittest.TestCase):
         properties = argparse.Namespace(name="H100", major=9, minor=0)
 
         def code_of(version="13.0", reason=""):
-            ones = mock.Mock(side_effect=RuntimeError(f"CUDA error: {reason}\nMore.") if reason else None)
+            ones = mock.Mock(side_effect=RuntimeError(f"CUDA error: {reason}\nMore.") if reason
+                             else None)
             matmul = argparse.Namespace()
             text = io.StringIO()
             with (mock.patch.multiple(torch.cuda, is_available=lambda: True, device_count=lambda: 1,
                                       get_device_properties=lambda device: properties),
-                  mock.patch.object(torch.version, "cuda", version), mock.patch.object(torch, "ones", ones),
+                  mock.patch.object(torch.version, "cuda", version),
+                  mock.patch.object(torch, "ones", ones),
                   mock.patch.object(torch.backends.cuda, "matmul", matmul),
                   mock.patch.object(sick, "examine", lambda card, options: 0),
                   contextlib.redirect_stderr(text)):
@@ -391,7 +398,8 @@ class Command(unittest.TestCase):
         self.assertIn("sees no CUDA GPU", error.getvalue())
 
     def test_no_pytorch(self):
-        hidden = ("import sys; sys.modules.update(dict.fromkeys(('torch', 'h5py', 'numpy', 'xxhash')));"
+        hidden = ("import sys;"
+                  "sys.modules.update(dict.fromkeys(('torch', 'h5py', 'numpy', 'xxhash')));"
                   "from isoloss.__main__ import main; sys.exit(main(['sick']))")
         found = subprocess.run([sys.executable, "-c", hidden], capture_output=True, text=True,
                                env=os.environ, check=False)

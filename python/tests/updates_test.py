@@ -184,7 +184,8 @@ class MuonTest(unittest.TestCase):
         jordan = self.muon("SingleDeviceMuon", {"momentum": 0.9})
         self.assertEqual(jordan.attributes, {
             "lr": 0.1, "momentum": 0.9, "ns_steps": 5, "weight_decay": 0.0, "eps": 1e-7,
-            "nesterov": 1, "momentum_rule": "lerp", "scale_rule": "original", "ns_dtype": "bfloat16"})
+            "nesterov": 1, "momentum_rule": "lerp", "scale_rule": "original",
+            "ns_dtype": "bfloat16"})
         self.assertEqual(jordan.tensors["coefficients"].tolist(), [[3.4445, -4.7750, 2.0315]])
         moonshot = self.muon("Muon", {"momentum": 0.9, "wd": 0.2, "nesterov": True, "ns_steps": 4},
                              adjust_lr_for_muon=None)
@@ -194,9 +195,11 @@ class MuonTest(unittest.TestCase):
                           "scale_rule": "match_rms_adamw"})
         engine = self.muon("MuonOptimizer", {
             "momentum": 0.9, "nesterov": False, "coefficient_type": "quintic", "num_ns_steps": 10,
-            "scale_mode": "spectral", "extra_scale_factor": 0.2, "use_decoupled_weight_decay": False,
+            "scale_mode": "spectral", "extra_scale_factor": 0.2,
+            "use_decoupled_weight_decay": False,
             "weight_decay": 0.1})
-        self.assertEqual({name: engine.attributes[name] for name in ("scale_rule", "scale", "decay")},
+        self.assertEqual({name: engine.attributes[name]
+                          for name in ("scale_rule", "scale", "decay")},
                          {"scale_rule": "spectral", "scale": 0.2, "decay": "l2"})
         self.assertEqual(engine.tensors["coefficients"].shape, (10, 3))
         self.assertAlmostEqual(float(engine.tensors["coefficients"][6, 0]), 3.9505)

@@ -23,8 +23,8 @@ BINARY = pathlib.Path(os.environ["ISOLOSS_BINARY"]).resolve()
 # The margin is no measurement.
 FIXED = r"0\.25 %"
 LOOSE = r"[+-]?\d+\.\d+(?:e[+-]\d+)?|\d{4,}"
-# A row of check-tensors: elements, equal, flips, others. Only whether there are others is the same on
-# every machine.
+# A row of check-tensors: elements, equal, flips, others. Machines agree only on whether there are
+# others.
 ROW = r"(?m)^(  \w[\w ]*? +\d+) +\d+ +\d+ +(\d+)$"
 ANY, SOME = "\x00", "\x01"
 
@@ -48,7 +48,7 @@ def pattern_of(text):
 
 
 def missing(shown, printed):
-    """The first part of what is shown, between `...`, that was not printed behind those before it."""
+    """The first part of what is shown, between `...`, that was not printed behind the others."""
     at = 0
     for part in re.split(r"(?m)^\.\.\.\n", shown):
         found = re.compile(pattern_of(part)).search(printed, at)
