@@ -88,6 +88,18 @@ class Layouts(ProgramTest):
         text = self.run_layouts(self.folder / "a", self.folder / "b", code=PASS)
         self.assertIn("nothing shows how gradients of 5 modules", " ".join(text.split()))
 
+    def test_a_gradient_that_is_nan_everywhere_is_told(self):
+        self.compare({}, DATA, code=PASS)
+        for path in self.folder.glob("?/*.h5"):
+            with h5py.File(path, "a") as file:
+                for operation in file["operations"].values():
+                    if operation.attrs["module"] == "layers.0.w1.weight":
+                        operation["gradient"][...] = numpy.nan
+
+        text = self.run_layouts(self.folder / "a", self.folder / "b", code=FAIL)
+        self.assertIn("It is NaN everywhere in A and B.", text)
+        self.assertNotIn("nan times", text)
+
     def test_a_recording_says_nothing_against_itself(self):
         folder = record(self.folder / "a")
         self.assertIn("are one recording", self.run_layouts(folder, folder / "run", code=INVALID))

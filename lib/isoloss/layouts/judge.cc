@@ -59,6 +59,12 @@ bool LacksRows(const Pair& pair) {
   return 10 * lacking >= filled && lacking > 0 && lacking < filled;
 }
 
+bool IsNanEverywhere(const Whole& whole) {
+  const auto& values = whole.values;
+  return std::all_of(values.data(), values.data() + values.size(),
+                     [](float value) { return std::isnan(value); });
+}
+
 std::string Likely(const Mistake& mistake) {
   return mistake.sentence.empty()
              ? ""
@@ -217,7 +223,15 @@ TensorResult& Judge::AddDifference(const OperationKey& key,
   entry.elements = difference.elements;
   entry.different = difference.different;
   entry.relative = difference.relative;
-  if (!difference.is_finite && difference.different > 0) {
+  if (difference.is_finite) return entry;
+  const bool a = IsNanEverywhere(pair.a);
+  const bool b = IsNanEverywhere(pair.b);
+  if (a || b) {
+    entry.status = Status::kNotJudged;
+    entry.text = fmt::format("It is NaN everywhere in {}.", !b   ? "A"
+                                                            : !a ? "B"
+                                                                 : "A and B");
+  } else if (difference.different > 0) {
     entry.status = Status::kNotJudged;
     entry.text = "It holds elements that are not finite.";
   }

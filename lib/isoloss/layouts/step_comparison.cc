@@ -290,7 +290,8 @@ class StepComparison {
         continue;
       }
       const double ratio = b.fit.factor / a->fit.factor / usual;
-      if (std::fabs(ratio - 1.0) <= a->bound + b.bound) continue;
+      // It is NaN of gradients that are zero or not finite.
+      if (!(std::fabs(ratio - 1.0) > a->bound + b.bound)) continue;
       mistakes_[b.update.module] = {
           "other_factor",
           fmt::format("B's optimizer read {:.4g} times as much of the recorded "
@@ -363,7 +364,7 @@ class StepComparison {
           std::fabs(ratio / due - 1.0) <= a->bound + b.bound) {
         return due;
       }
-      ratios.push_back(ratio);
+      if (std::isfinite(ratio)) ratios.push_back(ratio);
     }
     if (ratios.empty()) return 1.0;
     std::ranges::sort(ratios);
