@@ -6,6 +6,7 @@ import struct
 import h5py
 import numpy
 
+from layout_recorder import record
 from program import FAIL, INCONCLUSIVE, INVALID, PASS, ProgramTest
 
 MAPPING = """\
@@ -127,6 +128,26 @@ class CheckTensors(ProgramTest):
                       " ".join(sick.stdout.split()))
         self.assertIn("suspect the processor", " ".join(sick.stdout.split()))
         self.assertEqual(json.loads(demanded.stdout)["findings"][0]["sums"], "")
+
+    def test_sums_over_ranks_may_have_rounded_parts(self):
+        files = record(self.folder / "ranks", tensor=2).glob("*.h5")
+        checked = ["check-tensors", *map(str, files), "--recipe", "bf16"]
+
+        result = self.run_isoloss(*checked)
+        self.assertEqual(result.returncode, PASS, result.stdout)
+        self.assertIn("sum of 2 rounded parts: layers.0.w1 dgrad, layers.0.w2 fprop",
+                      " ".join(result.stdout.split()))
+        shown = json.loads(self.run_isoloss(*checked, "--json").stdout)
+        self.assertEqual({(found["module"], found["part"]) for found in shown["findings"]
+                          if found["rounded_parts"] == 2},
+                         {(f"layers.{i}.{name}", part)
+                          for i in range(2) for name, part in (("w1", "dgrad"), ("w2", "fprop"))})
+
+        with h5py.File(checked[1], "a") as file:
+            file.attrs["mesh"] = "dp=1 tp=-2"
+        refused = self.run_isoloss(*checked)
+        self.assertEqual(refused.returncode, INVALID)
+        self.assertIn("attribute mesh is `dp=1 tp=-2`", refused.stderr)
 
     def test_what_explains_a_part_is_not_told_as_the_cause(self):
         values = [0, 1, 2, 3, 4, 9]

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "isoloss/formats/bf16.h"
+#include "isoloss/operations/partial_sums.h"
 #include "operations/samples.h"
 
 namespace isoloss::layouts::partial_sums_test {
@@ -105,29 +106,15 @@ TEST_F(PartialSums, AreNamedIfEachShardHasScalesOfItsOwn) {
             "scale_per_shard");
 }
 
-TEST(Parts, FollowFromPlacements) {
-  operations::Operation linear = {.type = "linear", .module = "w"};
-  linear.floats["weight"] = Random({kColumns, kSteps}, "w");
-  linear.floats["output"] = Random({kRows, kColumns}, "y");
-  linear.floats["grad_input"] = Random({kRows, kSteps}, "dx");
-  Recording recording = {.name = "b",
-                         .files = {{.ranks = 4, .data_ranks = 2}},
-                         .mesh = {{"dp", 2, true}, {"tp", 2, false}}};
-  const auto parts = [&](GemmRole role) {
-    return PartsOf(linear, role, recording).count;
-  };
-  // Nothing says how tensors were held, so that two ranks may share a sum.
-  EXPECT_EQ(parts(GemmRole::kFprop), 2U);
-  EXPECT_FALSE(PartsOf(linear, GemmRole::kFprop, recording).is_declared);
+TEST_F(PartialSums, AreNotAssumedWherePlacementsTell) {
+  const Recording recording = {.name = "b",
+                               .files = {{.ranks = 4, .data_ranks = 2}}};
+  operations::Operation linear;
+  linear.floats["weight"] = weight_;
+  EXPECT_EQ(UndeclaredParts(linear, recording), 2U);
 
   linear.floats["weight"].placements = "Shard(0) Shard(1)";
-  EXPECT_EQ(parts(GemmRole::kFprop), 2U);
-  EXPECT_EQ(parts(GemmRole::kDgrad), 1U);
-  linear.floats["weight"].placements = "Shard(1) Shard(0)";
-  EXPECT_EQ(parts(GemmRole::kFprop), 1U);
-  EXPECT_EQ(parts(GemmRole::kDgrad), 2U);
-  linear.floats["output"].placements = "Replicate Partial(sum)";
-  EXPECT_EQ(parts(GemmRole::kFprop), 2U);
+  EXPECT_EQ(UndeclaredParts(linear, recording), 1U);
 }
 
 }  // namespace

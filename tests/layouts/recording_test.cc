@@ -14,26 +14,6 @@ namespace {
 
 using ::testing::ElementsAre;
 
-TEST(Recording, ReadsAxesOfAMesh) {
-  const auto mesh = MeshOf("dp_shard=2 tp=4", "f");
-
-  ASSERT_EQ(mesh.size(), 2U);
-  EXPECT_EQ(mesh[1].name, "tp");
-  EXPECT_EQ(mesh[1].size, 4U);
-  for (const char* bad : {"tp", "tp=", "=2", "tp=0", "tp=2x", "tp=99999999"}) {
-    EXPECT_THROW(MeshOf(bad, "f"), Error) << bad;
-  }
-}
-
-TEST(Recording, PlacementsNeedAWordForEachAxis) {
-  const auto mesh = MeshOf("dp=2 tp=2", "f");
-  operations::Floats tensor;
-  tensor.placements = "Replicate Shard(1)";
-  EXPECT_THAT(PlacementsOf(tensor, mesh), ElementsAre("Replicate", "Shard(1)"));
-  tensor.placements = "Replicate";
-  EXPECT_TRUE(PlacementsOf(tensor, mesh).empty());
-}
-
 TEST(Recording, OfAFolderIsOneRun) {
   const test_support::TemporaryFolder folder;
   const auto touch = [&](const std::string& name) {

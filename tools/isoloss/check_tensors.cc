@@ -36,14 +36,21 @@ Json FindingJson(const inspection::CheckedTensors& checked,
                  const operations::Finding& finding) {
   const runlog::OracleRow row = finding.comparison.Row();
   const operations::OperationFile& file = checked.files[finding.file];
-  Json json{
-      {"file", file.path},        {"step", file.step},
-      {"rank", file.rank},        {"operation", finding.operation},
-      {"type", finding.type},     {"module", finding.module},
-      {"part", finding.part},     {"tensor", finding.tensor},
-      {"elements", row.elements}, {"equal", row.equal},
-      {"flips", row.flips},       {"other", row.other},
-      {"sums", finding.sums},     {"unknown_order", finding.has_unknown_order}};
+  Json json{{"file", file.path},
+            {"step", file.step},
+            {"rank", file.rank},
+            {"operation", finding.operation},
+            {"type", finding.type},
+            {"module", finding.module},
+            {"part", finding.part},
+            {"tensor", finding.tensor},
+            {"elements", row.elements},
+            {"equal", row.equal},
+            {"flips", row.flips},
+            {"other", row.other},
+            {"sums", finding.sums},
+            {"unknown_order", finding.has_unknown_order},
+            {"rounded_parts", finding.rounded_parts}};
   if (finding.is_right()) return json;
   json["worst_row"] = row.worst_row;
   json["worst_column"] = row.worst_column;

@@ -202,6 +202,22 @@ std::string SummaryOf(const CheckedTensors& checked) {
       reasons.empty() ? "" : " " + reasons);
 }
 
+/// Says by which sums a product of an unknown order is judged.
+std::string HowJudged(const Finding& finding) {
+  if (finding.rounded_parts > 0) {
+    return fmt::format(
+        "Products of which {} ranks hold a part each, as placements tell, are "
+        "judged as a sum of {} rounded parts",
+        finding.rounded_parts, finding.rounded_parts);
+  }
+  return "Products with sums in an unknown order, as cuBLAS' split-K may have, "
+         "are judged as " +
+         (finding.coarse_cores.empty()
+              ? "FP32 sums in any order"
+              : "sums that lose as many bits as those of " +
+                    finding.coarse_cores);
+}
+
 /// Says which tensor cores made the products, and how many bits are theirs.
 std::string SumsText(const CheckedTensors& checked,
                      const document::TextStyle& style) {
@@ -214,7 +230,7 @@ std::string SumsText(const CheckedTensors& checked,
   std::map<std::string, std::vector<std::string>> unknown;
   for (const Finding& finding : checked.findings) {
     if (finding.has_unknown_order) {
-      unknown[finding.coarse_cores].push_back(
+      unknown[HowJudged(finding)].push_back(
           fmt::format("{} {}", Printable(finding.module), finding.part));
     }
     if (finding.sums.empty()) continue;
@@ -237,15 +253,9 @@ std::string SumsText(const CheckedTensors& checked,
                 0, 2, style) +
             "\n";
   }
-  for (const auto& [cores, names] : unknown) {
-    const std::string judged =
-        cores.empty() ? "FP32 sums in any order"
-                      : "sums that lose as many bits as those of " + cores;
-    text += document::Wrap(
-                fmt::format("Products with sums in an unknown order, as "
-                            "cuBLAS' split-K may have, are judged as {}: {}.",
-                            judged, FirstOf(names)),
-                0, 2, style) +
+  for (const auto& [judged, names] : unknown) {
+    text += document::Wrap(fmt::format("{}: {}.", judged, FirstOf(names)), 0, 2,
+                           style) +
             "\n";
   }
   return text;

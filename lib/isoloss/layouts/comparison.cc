@@ -14,6 +14,7 @@
 #include "isoloss/base/text_file.h"
 #include "isoloss/layouts/partial_sums.h"
 #include "isoloss/layouts/step_comparison.h"
+#include "isoloss/operations/partial_sums.h"
 #include "isoloss/precision/recipe_file.h"
 
 namespace isoloss::layouts {
@@ -54,8 +55,9 @@ void KeepSteps(const std::vector<int64_t>& steps, Recording& recording) {
   });
 }
 
-/// Checks the operations of one side. Products that are sums over ranks are
-/// judged here, and are taken from the files while the others are checked.
+/// Checks the operations of one side. Products that are sums over ranks though
+/// no placement says so are judged here, and are taken from the files while the
+/// others are checked.
 class SideCheck {
  public:
   SideCheck(Recording& recording, const precision::Recipe& recipe,
@@ -81,29 +83,26 @@ class SideCheck {
     for (auto& [place, tensor] : taken_) {
       recording_.files[place.file]
           .operations[place.index]
-          .floats[ResultName(place.role)] = std::move(tensor);
+          .floats[operations::ResultName(place.role)] = std::move(tensor);
     }
     std::erase_if(findings, [](const Finding& f) { return f.is_right(); });
     return findings;
   }
 
-  /// Returns how many results are partial sums though nothing declares them.
-  size_t undeclared() const {
-    return static_cast<size_t>(
-        std::ranges::count(partials_, false, &Partial::is_declared));
-  }
+  size_t undeclared() const { return partials_.size(); }
 
  private:
   struct Partial {
     size_t file;
     size_t index;
     precision::GemmRole role;
-    bool is_declared;
   };
 
   void FindPartial(size_t f, size_t i) {
     const OperationFile& file = recording_.files[f];
     const Operation& operation = file.operations[i];
+    const size_t parts = UndeclaredParts(operation, recording_);
+    if (parts < 2) return;
     const operations::OperationCase given = {.operation = operation,
                                              .previous = nullptr,
                                              .where = file.Where(i),
@@ -111,22 +110,20 @@ class SideCheck {
                                              .index = i};
     for (const operations::Product& product :
          LinearProductsOf(given, {modules_.Of(operation).precision, recipe_})) {
-      const Parts parts = PartsOf(operation, product.role, recording_);
-      if (parts.count < 2) continue;
-      if (!parts.is_declared) {
-        const auto whole = Compare(product);
-        if (whole && whole->other() == 0) continue;
+      const auto whole = Compare(product);
+      if ((whole && whole->other() == 0) ||
+          CompareParts(product, parts).other() > 0) {
+        continue;
       }
-      if (CompareParts(product, parts.count).other() > 0) continue;
       const std::lock_guard lock(mutex_);
-      partials_.push_back({f, i, product.role, parts.is_declared});
+      partials_.push_back({f, i, product.role});
     }
   }
 
   void Take(const Partial& partial) {
     auto& floats =
         recording_.files[partial.file].operations[partial.index].floats;
-    const auto found = floats.find(ResultName(partial.role));
+    const auto found = floats.find(operations::ResultName(partial.role));
     taken_.emplace_back(partial, std::move(found->second));
     floats.erase(found);
   }

@@ -159,7 +159,8 @@ void Judge::AddFinding(const OperationKey& key, const CheckedSide& side,
                        const Piece& piece, const Finding& finding) {
   const auto row = finding.comparison.Row();
   const auto role = RoleOf(finding);
-  const std::string tensor = role ? ResultName(*role) : finding.part;
+  const std::string tensor =
+      role ? operations::ResultName(*role) : finding.part;
   // Ranks and calls share mistakes; the first one tells.
   if (HasTold(key, tensor)) return;
   TensorResult& entry = Add(key, tensor, Status::kNotExplained);
@@ -200,7 +201,8 @@ Mistake Judge::MistakeOfProduct(const CheckedSide& side, const Piece& piece,
     const Matrix<float> exact = ExactProduct(product);
     entry.relative = Differ(exact.view(), product.output).relative;
     const double unit =
-        UnitOf(operation.Find(ResultName(role))->type, product.output.cols());
+        UnitOf(operation.Find(operations::ResultName(role))->type,
+               product.output.cols());
     return NameMistake({.expected = exact.view(),
                         .found = product.output,
                         .bound = 4 * unit,

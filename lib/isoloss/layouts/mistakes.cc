@@ -178,7 +178,9 @@ std::vector<RankCount> RankCountsOf(const Recording& recording,
         counts, [&](const RankCount& known) { return known.count == count; });
     if (count > 1 && !is_known) counts.push_back({count, name});
   };
-  for (const MeshAxis& axis : recording.mesh) add(axis.size, axis.name);
+  for (const operations::MeshAxis& axis : recording.mesh) {
+    add(axis.size, axis.name);
+  }
   add(recording.replicas(), "ranks of one part of the batch");
   add(static_cast<size_t>(recording.data_ranks()), "data ranks");
   add(static_cast<size_t>(recording.ranks()), "ranks");

@@ -4,9 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <set>
-#include <sstream>
 #include <system_error>
 
 #include "isoloss/base/error.h"
@@ -50,42 +48,6 @@ std::vector<fs::path> FilesIn(const fs::path& folder, const std::string& run) {
   ThrowError(ErrorKind::kFormat,
              "{}: {}, but {}. Give the files of all ranks of one run.",
              file.path, found, rule);
-}
-
-std::vector<size_t> CoordinateOf(const OperationFile& file,
-                                 const std::vector<MeshAxis>& mesh) {
-  std::istringstream words(file.coordinate);
-  std::vector<size_t> coordinate;
-  for (size_t value = 0; words >> value;) coordinate.push_back(value);
-  bool fits = coordinate.size() == mesh.size() && words.eof();
-  for (size_t d = 0; fits && d < mesh.size(); ++d) {
-    fits = coordinate[d] < mesh[d].size;
-  }
-  if (!fits) {
-    RejectRank(
-        file, fmt::format("its coordinate is `{}`", Printable(file.coordinate)),
-        fmt::format("its mesh is `{}`", Printable(file.mesh)));
-  }
-  return coordinate;
-}
-
-/// Marks the axes along which ranks have different tokens.
-void MarkDataAxes(const std::vector<const OperationFile*>& step,
-                  std::vector<MeshAxis>& mesh) {
-  std::map<std::vector<size_t>, int64_t> data_ranks;
-  for (const OperationFile* file : step) {
-    data_ranks[CoordinateOf(*file, mesh)] = file->data_rank;
-  }
-  for (const auto& [coordinate, data_rank] : data_ranks) {
-    for (size_t d = 0; d < mesh.size(); ++d) {
-      std::vector<size_t> first = coordinate;
-      first[d] = 0;
-      const auto found = data_ranks.find(first);
-      if (found == data_ranks.end() || found->second != data_rank) {
-        mesh[d].is_data = true;
-      }
-    }
-  }
 }
 
 /// Checks that each step has each rank once.
@@ -214,48 +176,12 @@ Recording ReadRecording(const fs::path& place) {
     return std::pair(a.step, a.rank) < std::pair(b.step, b.rank);
   });
   CheckRanks(recording);
-  const OperationFile& head = recording.files.front();
-  recording.mesh = MeshOf(head.mesh, head.path);
-  if (recording.mesh.empty()) return recording;
   std::vector<const OperationFile*> step;
-  for (const size_t f : recording.Of(head.step)) {
+  for (const size_t f : recording.Of(recording.files.front().step)) {
     step.push_back(&recording.files[f]);
   }
-  MarkDataAxes(step, recording.mesh);
+  recording.mesh = operations::MeshOf(step);
   return recording;
-}
-
-std::vector<MeshAxis> MeshOf(const std::string& text,
-                             const std::string& where) {
-  std::vector<MeshAxis> mesh;
-  std::istringstream words(text);
-  for (std::string word; words >> word;) {
-    const size_t equals = word.find('=');
-    size_t size = 0;
-    const char* end = word.data() + word.size();
-    const auto parsed =
-        equals == std::string::npos
-            ? std::from_chars_result{end, std::errc::invalid_argument}
-            : std::from_chars(word.data() + equals + 1, end, size);
-    if (parsed.ec != std::errc() || parsed.ptr != end || size == 0 ||
-        size > kMostRanks || equals == 0) {
-      ThrowError(ErrorKind::kFormat,
-                 "{}: attribute mesh is `{}`, but its words are NAME=SIZE, as "
-                 "in `dp=2 tp=4`. Record the step again.",
-                 where, Printable(text));
-    }
-    mesh.push_back({.name = word.substr(0, equals), .size = size});
-  }
-  return mesh;
-}
-
-std::vector<std::string> PlacementsOf(const operations::Floats& tensor,
-                                      const std::vector<MeshAxis>& mesh) {
-  std::istringstream text(tensor.placements);
-  std::vector<std::string> words;
-  for (std::string word; text >> word;) words.push_back(word);
-  if (words.size() != mesh.size()) words.clear();
-  return words;
 }
 
 }  // namespace isoloss::layouts

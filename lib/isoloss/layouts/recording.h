@@ -4,26 +4,19 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <string>
 #include <vector>
 
+#include "isoloss/operations/mesh.h"
 #include "isoloss/operations/operation.h"
 
 namespace isoloss::layouts {
-
-struct MeshAxis {
-  std::string name;  ///< "tp"
-  size_t size = 1;
-  /// Ranks along it have different tokens.
-  bool is_data = false;
-};
 
 /// A recording holds all ranks of each of its steps, sorted by step and rank.
 struct Recording {
   std::string name;  ///< as the user gave it
   std::vector<operations::OperationFile> files = {};
-  std::vector<MeshAxis> mesh = {};  ///< empty: files do not tell
+  std::vector<operations::MeshAxis> mesh = {};  ///< empty: files do not tell
 
   std::vector<int64_t> Steps() const;
   /// Returns the places of a step's files, in the order of ranks.
@@ -48,14 +41,5 @@ std::vector<std::filesystem::path> FilesOf(const std::filesystem::path& place);
 /// Errors   those of operations::ReadOperations; FormatError if a rank of a
 ///          step is missing or comes twice, or if ranks contradict each other.
 Recording ReadRecording(const std::filesystem::path& place);
-
-/// Reads "dp_shard=2 tp=2".
-/// Errors   FormatError that begins with `where`.
-std::vector<MeshAxis> MeshOf(const std::string& text, const std::string& where);
-
-/// Returns the words of a tensor's placements, one for each axis of the mesh;
-/// nothing if it has none or another number.
-std::vector<std::string> PlacementsOf(const operations::Floats& tensor,
-                                      const std::vector<MeshAxis>& mesh);
 
 }  // namespace isoloss::layouts

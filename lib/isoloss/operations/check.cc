@@ -127,6 +127,24 @@ const Integers* GroupEndsFor(const OperationFile& file, size_t index) {
   return nullptr;
 }
 
+/// Returns the mesh of each file. Files of one step tell together which ranks
+/// have the same tokens.
+std::vector<std::vector<MeshAxis>> MeshesOf(
+    const std::vector<OperationFile>& files) {
+  std::map<std::pair<int64_t, std::string>, std::vector<const OperationFile*>>
+      steps;
+  for (const OperationFile& file : files) {
+    steps[{file.step, file.mesh}].push_back(&file);
+  }
+  std::map<std::pair<int64_t, std::string>, std::vector<MeshAxis>> meshes;
+  for (const auto& [key, step] : steps) meshes[key] = MeshOf(step);
+  std::vector<std::vector<MeshAxis>> found;
+  for (const OperationFile& file : files) {
+    found.push_back(meshes[{file.step, file.mesh}]);
+  }
+  return found;
+}
+
 /// Counts what is done, for those who ask.
 class Counter {
  public:
@@ -212,6 +230,7 @@ std::vector<Finding> CheckOperations(const std::vector<OperationFile>& files,
       places.emplace_back(f, i);
     }
   }
+  const std::vector<std::vector<MeshAxis>> meshes = MeshesOf(files);
   std::vector<OperationCase> cases;
   for (const auto& [f, i] : places) {
     const OperationFile& file = files[f];
@@ -224,6 +243,8 @@ std::vector<Finding> CheckOperations(const std::vector<OperationFile>& files,
                            return previous.CallsBefore(file, i, steps);
                          },
                      .step = file.step,
+                     .mesh = meshes[f],
+                     .ranks = file.ranks,
                      .where = file.Where(i),
                      .file = f,
                      .index = i});

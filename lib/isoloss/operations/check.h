@@ -10,6 +10,7 @@
 #include "isoloss/base/executor.h"
 #include "isoloss/operations/arithmetic_search.h"
 #include "isoloss/operations/explanation.h"
+#include "isoloss/operations/mesh.h"
 #include "isoloss/operations/operation.h"
 #include "isoloss/operations/product.h"
 #include "isoloss/precision/recipe.h"
@@ -47,6 +48,9 @@ struct OperationCase {
   /// Returns the module's calls so many steps before; null: nobody knows them.
   std::function<std::vector<const Operation*>(int64_t steps)> earlier = nullptr;
   int64_t step = 1;
+  /// The file's mesh, and its number of ranks, say where sums may have parts.
+  std::span<const MeshAxis> mesh = {};
+  int64_t ranks = 1;
   std::string where;  ///< for messages
   size_t file;
   size_t index;
@@ -141,6 +145,8 @@ struct LinearRule {
 };
 /// Returns the names of the left and the right operand, as codes have them.
 std::array<const char*, 2> OperandNames(precision::GemmRole role);
+/// Returns "output", "grad_input" or "grad_weight".
+const char* ResultName(precision::GemmRole role);
 /// Returns the products whose results are recorded, in the order of fprop,
 /// dgrad and wgrad.
 std::vector<Product> LinearProductsOf(const OperationCase& given,

@@ -69,12 +69,14 @@ struct Finding {
   std::string sums = {};
   /// Others that predict as much, as far as a few elements tell.
   std::vector<std::string> sums_alike = {};
-  /// Other products of the files have predicted bits, but this one has sums in
-  /// an order that is not known.
+  /// The product has sums in an order that is not known, though bits of others
+  /// of the files were predicted, or several ranks hold parts of it.
   bool has_unknown_order = false;
   /// Then it is judged as sums that lose as many bits as these tensor cores do;
   /// "": as FP32 sums in any order.
   std::string coarse_cores = {};
+  /// Or as sums of so many rounded parts, which several ranks hold; 0: no.
+  size_t rounded_parts = 0;
   /// Elements with other bits than predicted; null if no bits are.
   std::shared_ptr<const Deviations> deviations = {};
   /// These have a pattern, or are few, and no mistake explains them.

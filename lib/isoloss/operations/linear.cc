@@ -9,6 +9,7 @@
 
 #include "isoloss/operations/catalogue.h"
 #include "isoloss/operations/check.h"
+#include "isoloss/operations/partial_sums.h"
 #include "isoloss/operations/product.h"
 #include "isoloss/operations/product_judge.h"
 #include "isoloss/operations/recorded_operand.h"
@@ -215,6 +216,8 @@ Product ProductOf(const OperationCase& given, const LinearOperands& operands,
     const Floats& output = *given.operation.Find(plan.output);
     product.grid = GridOf(output, plan.output, given.where);
     product.output = output.Rows();
+    product.parts =
+        PartsOf(given.operation, plan.role, given.mesh, given.ranks);
   }
   return product;
 }
@@ -396,6 +399,10 @@ void CheckOperandCodes(const RecordedOperand& operand,
 
 std::array<const char*, 2> OperandNames(GemmRole role) {
   return std::ranges::find(kPlans, role, &ProductPlan::role)->codes;
+}
+
+const char* ResultName(GemmRole role) {
+  return std::ranges::find(kPlans, role, &ProductPlan::role)->output;
 }
 
 std::vector<Product> LinearProductsOf(const OperationCase& given,

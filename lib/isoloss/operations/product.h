@@ -106,6 +106,8 @@ struct Product {
   MatrixView<const float> output = {};
   std::vector<ProductGroup> groups = {};
   Arithmetic arithmetic = {};
+  /// As placements tell, so many ranks hold a part of each sum.
+  size_t parts = 1;
   const float* bias = nullptr;  ///< one for each column
   /// The bias is added to the rounded product.
   bool bias_after = false;

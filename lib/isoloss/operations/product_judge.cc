@@ -1,5 +1,7 @@
 #include "isoloss/operations/product_judge.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
@@ -10,6 +12,7 @@
 
 #include "isoloss/operations/deviation_pattern.h"
 #include "isoloss/operations/other_order.h"
+#include "isoloss/operations/partial_sums.h"
 #include "isoloss/operations/rows.h"
 
 namespace isoloss::operations {
@@ -26,8 +29,15 @@ std::string UntriedOf(const Product& product) {
            "tried.";
   }
   const ProductGroup& group = product.groups.front();
-  const std::string left = operations::UntriedOf(group.left);
-  return left.empty() ? operations::UntriedOf(group.right) : left;
+  std::string text = operations::UntriedOf(group.left);
+  if (text.empty()) text = operations::UntriedOf(group.right);
+  if (product.parts > 1) {
+    text += fmt::format(
+        "{}Placements tell of {} parts on as many ranks: mistakes were sought "
+        "in whole sums only.",
+        text.empty() ? "" : " ", product.parts);
+  }
+  return text;
 }
 
 /// Another adder is no mistake where the recipe declares none.
@@ -52,6 +62,7 @@ class ProductJudge {
           !sums.of_others.empty() && finding.sums.empty();
       return finding;
     }
+    if (auto of_parts = InParts()) return *of_parts;
     return Explained(std::move(finding), sums);
   }
 
@@ -136,6 +147,22 @@ class ProductJudge {
     if (!any_order.is_right()) return !are_few;
     return any_order.comparison.Row().flips < 2 * wrong ||
            (product_.grid != oracle::Grid::kFp32 && !are_few);
+  }
+
+  /// Compares with a sum over the ranks that placements tell of. A declared
+  /// accumulator would have to predict the bits of each part.
+  std::optional<Finding> InParts() const {
+    if (product_.parts < 2 || product_.arithmetic.has_bits()) {
+      return std::nullopt;
+    }
+    oracle::Comparison comparison = CompareParts(product_, product_.parts);
+    if (comparison.other() > 0) return std::nullopt;
+    Finding finding =
+        FindingOf(given_, std::string(GemmRoleName(product_.role)), kind_,
+                  std::move(comparison));
+    finding.has_unknown_order = true;
+    finding.rounded_parts = product_.parts;
+    return finding;
   }
 
   /// Tries mistakes under each arithmetic until one explains all.

@@ -1,0 +1,255 @@
+#include "isoloss/operations/partial_sums.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "isoloss/operations/check.h"
+#include "isoloss/oracle/scalar_quantize.h"
+
+namespace isoloss::operations {
+namespace {
+
+using oracle::Comparison;
+using oracle::Estimate;
+using oracle::Grid;
+using precision::GemmRole;
+
+/// A bias belongs to the sum over ranks, to one part, or in shares to each.
+enum class BiasPlace { kSum, kFirstPart, kEachPart };
+
+/// Roundings of more sums would explain that a rank's part is lost.
+constexpr size_t kMostNarrowParts = 64;
+
+/// Returns half a unit of the last place, relative to the number.
+double RoundoffOf(Grid grid) {
+  switch (grid) {
+    case Grid::kBf16:
+      return 0x1p-8;
+    case Grid::kFp16:
+      return 0x1p-11;
+    case Grid::kFp32:
+      return oracle::kUnitRoundoff;
+  }
+  return 1.0;
+}
+
+void ReadQuantized(Side& side) {
+  const auto tensor = Quantized(side);
+  if (!tensor) return;
+  const size_t depth = side.depth();
+  side.Own(oracle::ScalarDequantize(*tensor, depth));
+  side.down = false;
+  side.quantization.reset();
+  side.before.reset();
+}
+
+Side Steps(Side side, size_t part, size_t parts) {
+  const size_t depth = side.depth();
+  const size_t width = (depth + parts - 1) / parts;
+  const size_t begin = std::min(depth, part * width);
+  const size_t count = std::min(depth - begin, width);
+  side.values = side.down ? side.values.Rows(begin, count)
+                          : side.values.Cols(begin, count);
+  return side;
+}
+
+/// Takes rows of one group's result.
+Product RowsOf(const Product& product, ProductGroup group, size_t first,
+               size_t count) {
+  Side& left = group.left;
+  left.values = left.down ? left.values.Cols(first, count)
+                          : left.values.Rows(first, count);
+  group.first_row += first;
+  Product rows = product;
+  rows.groups = {std::move(group)};
+  return rows;
+}
+
+/// Adds terms that several ranks hold.
+struct TermSum {
+  Estimate sum;
+  double positive = 0.0;
+  double negative = 0.0;
+
+  void Add(const Estimate& term) {
+    sum = sum + term;
+    positive += std::max(0.0, term.exact + term.bound);
+    negative += std::max(0.0, term.bound - term.exact);
+  }
+  /// No partial sum is larger, in any order.
+  double largest() const { return std::max(positive, negative); }
+
+  /// Adds what so many roundings of partial sums may change, which themselves
+  /// are off by earlier ones. Roundings go either way: one of a sum s is off by
+  /// |s| roundoff at most, with a standard deviation of this over sqrt(3), as
+  /// any place between two numbers is alike. Four deviations are allowed.
+  /// Nearly all partial sums are far smaller than the largest possible one.
+  Estimate Rounded(double roundoff, size_t roundings) const {
+    const auto count = static_cast<double>(roundings);
+    const double unit = roundoff * largest();
+    const double noise = std::sqrt(count / 3.0) * unit;
+    Estimate rounded = sum;
+    rounded.bound +=
+        std::min(count * unit / (1.0 - count * roundoff), 4.0 * noise);
+    rounded.noise = oracle::RootOfSquares(rounded.noise, noise);
+    return rounded;
+  }
+};
+
+/// Compares a result with sums of one number of parts.
+class PartComparison {
+ public:
+  PartComparison(const Product& product, size_t parts)
+      : product_(WithSharedScales(product)),
+        parts_(CanBeSplit(product, parts) ? parts : 1) {
+    product_.arithmetic = {};
+    if (product_.bias == nullptr) return;
+    for (size_t j = 0; j < product_.output.cols(); ++j) {
+      shares_.push_back(RoundTo(
+          product_.grid,
+          static_cast<double>(product_.bias[j]) / static_cast<double>(parts_)));
+    }
+  }
+
+  /// Returns the comparison that leaves the fewest elements, of both types of
+  /// sums.
+  Comparison With(BiasPlace bias) const {
+    // Sums of so many elements lie in a cache.
+    constexpr size_t kElements = size_t{1} << 16;
+    const size_t count =
+        kElements / std::max<size_t>(1, product_.output.cols()) + 1;
+    Comparison wide(product_.grid);
+    Comparison narrow(product_.grid);
+    for (const ProductGroup& group : product_.groups) {
+      const size_t rows = group.left.extent();
+      for (size_t first = 0; first < rows; first += count) {
+        AddRows(RowsOf(product_, group, first, std::min(count, rows - first)),
+                bias, wide, narrow);
+      }
+    }
+    return narrow.other() < wide.other() ? narrow : wide;
+  }
+
+ private:
+  Product Part(const Product& rows, size_t part, BiasPlace bias) const {
+    Product product = PartOf(rows, part, part, parts_);
+    if (bias == BiasPlace::kEachPart) product.bias = shares_.data();
+    if (bias == BiasPlace::kFirstPart && part == 0) product.bias = rows.bias;
+    return product;
+  }
+
+  void AddRows(const Product& rows, BiasPlace bias, Comparison& wide,
+               Comparison& narrow) const {
+    const Grid grid = product_.grid;
+    const ProductGroup& group = rows.groups.front();
+    const size_t columns = product_.output.cols();
+    std::vector<TermSum> sums(group.left.extent() * columns);
+    for (size_t part = 0; part < parts_; ++part) {
+      ForEachSum(Part(rows, part, bias), [&](size_t row, size_t column,
+                                             const Estimate& sum) {
+        sums[(row - group.first_row) * columns + column].Add(
+            grid == Grid::kFp32 ? Rounded32(sum) : RoundedOnTheWay(grid, sum));
+      });
+    }
+    const bool adds_bias = rows.bias != nullptr && bias == BiasPlace::kSum;
+    // The last sum has the rounding of the result.
+    const size_t additions = parts_ - 1 + (adds_bias ? 1 : 0);
+    const bool is_narrow = additions > 1 && parts_ <= kMostNarrowParts;
+    for (size_t i = 0; i < sums.size(); ++i) {
+      const size_t row = group.first_row + i / columns;
+      const size_t column = i % columns;
+      if (adds_bias) {
+        sums[i].Add({.exact = static_cast<double>(rows.bias[column])});
+      }
+      const float found = product_.output(row, column);
+      const Estimate in_fp32 =
+          sums[i].Rounded(RoundoffOf(Grid::kFp32), additions);
+      wide.Add(row, column, found, in_fp32);
+      narrow.Add(row, column, found,
+                 is_narrow ? sums[i].Rounded(RoundoffOf(grid), additions - 1)
+                           : in_fp32);
+    }
+  }
+
+  Product product_;
+  size_t parts_;
+  std::vector<float> shares_;  ///< of the bias, rounded
+};
+
+/// Shards of the outermost axis hold tokens; a later one may be that of the
+/// steps.
+constexpr std::string_view kOuterShard = "Shard(0)";
+
+}  // namespace
+
+size_t PartsOf(const Operation& operation, GemmRole role,
+               std::span<const MeshAxis> mesh, int64_t ranks) {
+  const auto words = [&](const char* name) {
+    const Floats* tensor = operation.Find(name);
+    std::vector<std::string> found = tensor == nullptr
+                                         ? std::vector<std::string>()
+                                         : PlacementsOf(*tensor, mesh);
+    found.resize(mesh.size());
+    return found;
+  };
+  const auto result = words(ResultName(role));
+  const auto weight = words("weight");
+  const auto left = words(role == GemmRole::kFprop ? "x" : "grad_output");
+  const auto x = words("x");
+  const std::string steps =
+      fmt::format("Shard({})", operation.Find("weight")->extent.size() -
+                                   (role == GemmRole::kFprop ? 1 : 2));
+  size_t parts = 1;
+  for (size_t d = 0; d < mesh.size(); ++d) {
+    const bool has_steps =
+        role == GemmRole::kWgrad
+            ? left[d] == kOuterShard && x[d] == kOuterShard
+            : weight[d] == steps && left[d] != kOuterShard &&
+                  (left[d].starts_with("Shard") || !mesh[d].is_data);
+    if (has_steps || result[d].starts_with("Partial")) parts *= mesh[d].size;
+  }
+  return std::min(parts, static_cast<size_t>(std::max<int64_t>(1, ranks)));
+}
+
+Product WithSharedScales(Product product) {
+  for (ProductGroup& group : product.groups) {
+    ReadQuantized(group.left);
+    ReadQuantized(group.right);
+  }
+  return product;
+}
+
+bool CanBeSplit(const Product& product, size_t parts) {
+  return std::ranges::all_of(product.groups, [&](const ProductGroup& group) {
+    return group.left.depth() == 0 || group.left.depth() >= parts;
+  });
+}
+
+Product PartOf(Product product, size_t left, size_t right, size_t parts) {
+  product.bias = nullptr;
+  for (ProductGroup& group : product.groups) {
+    group.left = Steps(group.left, left, parts);
+    group.right = Steps(group.right, right, parts);
+  }
+  return product;
+}
+
+Comparison CompareParts(const Product& product, size_t parts) {
+  const PartComparison sums(product, parts);
+  Comparison best = sums.With(BiasPlace::kSum);
+  if (product.bias == nullptr) return best;
+  for (const BiasPlace bias : {BiasPlace::kFirstPart, BiasPlace::kEachPart}) {
+    if (best.other() == 0) break;
+    Comparison tried = sums.With(bias);
+    if (tried.other() < best.other()) best = std::move(tried);
+  }
+  return best;
+}
+
+}  // namespace isoloss::operations
