@@ -15,9 +15,18 @@ namespace {
 
 using formats::RoundToBf16;
 using test_support::Random;
+using test_support::Zeros;
 
 constexpr size_t kBlock = 64;
 const formats::Format& E4m3() { return formats::FormatByName("e4m3"); }
+
+/// Returns the value rounded to BF16 by 16 random bits.
+float AtRandom(float value, size_t i) {
+  static const CounterRng rng(3, 5);
+  const uint32_t bits = std::bit_cast<uint32_t>(value) +
+                        static_cast<uint32_t>(rng.Bits(i) & 0xFFFF);
+  return std::bit_cast<float>(bits & 0xFFFF0000);
+}
 
 /// Stores blocks as torchao does, with scales `times` what they need.
 void Store(const Floats& values, const std::string& name, Operation& operation,
@@ -146,20 +155,58 @@ TEST(MasterCopy, IsTheMasterRounded) {
   const Floats& before = adamw.floats.at("parameter_before");
   copy([&](float, size_t i) { return RoundToBf16(before.values[i]); });
   ExpectNamed(CheckDecoded(adamw), "weight_after", "weight_not_copied");
-  const CounterRng rng(3, 5);
-  const auto random = [&](float value, size_t i) {
-    return cut(
-        std::bit_cast<float>(std::bit_cast<uint32_t>(value) +
-                             static_cast<uint32_t>(rng.Bits(i) & 0xFFFF)));
-  };
-  copy(random);
+  copy([](float value, size_t i) { return AtRandom(value, i); });
   ExpectNamed(CheckDecoded(adamw), "weight_after", "rounded_stochastically");
   adamw.texts["rounding"] = "stochastic";
   EXPECT_TRUE(Part(CheckDecoded(adamw), "weight_after").is_right());
-  EXPECT_TRUE(Part(CheckDecoded(adamw), "weight_after share").is_right());
+  EXPECT_TRUE(Part(CheckDecoded(adamw), "weight_after roundings").is_right());
   copy([&](float value, size_t) { return cut(value); });
-  EXPECT_EQ(Part(CheckDecoded(adamw), "weight_after share").explanation->name,
-            "shares_off");
+  ExpectNamed(CheckDecoded(adamw), "weight_after roundings",
+              "rounded_toward_zero.weight_after");
+}
+
+/// A step of torchao's optimizers on BF16 weights without a master, small
+/// beside the distance of two weights.
+Operation RandomStep(double rate = 2e-4) {
+  Operation adamw = {.type = "adamw", .module = "w"};
+  const std::vector<size_t> extent = {64, 32};
+  adamw.numbers = {{"lr", 2e-4},  {"beta1", 0.9},        {"beta2", 0.95},
+                   {"eps", 1e-8}, {"weight_decay", 0.1}, {"step", 1}};
+  adamw.floats["gradient"] = Random(extent, "g");
+  Floats after = adamw.floats["parameter_before"] = Random(extent, "p");
+  adamw.floats["exp_avg_before"] = Zeros(extent);
+  adamw.floats["exp_avg_sq_before"] = Zeros(extent);
+  for (size_t i = 0; i < after.values.size(); ++i) {
+    const auto g = static_cast<double>(adamw.floats["gradient"].values[i]);
+    const double kept = static_cast<double>(after.values[i]) * (1 - rate * 0.1);
+    after.values[i] = AtRandom(
+        static_cast<float>(kept - rate * g / (std::fabs(g) + 1e-8)), i);
+  }
+  adamw.floats["parameter_after"] = after;
+  return adamw;
+}
+
+TEST(RandomParameter, FitsItsStepOrIsNamed) {
+  Operation adamw = RandomStep();
+  ExpectNamed({adamw}, "parameter_after", "rounded_stochastically");
+  adamw.texts["rounding"] = "stochastic";
+  ExpectRight({adamw});
+  EXPECT_EQ(
+      Part(Check({adamw}), "parameter_after roundings").comparison.other(), 0);
+  Operation nearest = adamw;
+  nearest.floats["parameter_after"] = adamw.floats["parameter_before"];
+  EXPECT_FALSE(Part(Check({nearest}), "parameter_after").is_right() &&
+               Part(Check({nearest}), "parameter_after roundings").is_right());
+  // Half the step hides between two neighbours, but roundings lean against it.
+  Operation half = RandomStep(1e-4);
+  half.texts["rounding"] = "stochastic";
+  const std::vector<Finding> of_half = Check({half});
+  EXPECT_FALSE(Part(of_half, "parameter_after").is_right() &&
+               Part(of_half, "parameter_after roundings").is_right());
+  for (float& value : adamw.floats["parameter_after"].values) {
+    value = std::nextafter(value, 2.0f);  // it is no number of BF16
+  }
+  EXPECT_FALSE(Part(Check({adamw}), "parameter_after").is_right());
 }
 
 }  // namespace

@@ -214,26 +214,58 @@ constexpr AdamWMistake kAdamWMistakes[] = {
      [](AdamWRule& rule) { rule.zero_moments = true; }},
 };
 
-/// Compares with the step of `rule`. If moments are stored in fewer bits than
-/// FP32 has, the step may read them before or after that: the better one
-/// counts.
+/// Compares with the step of `rule`, in the better one of its ways.
 Comparison CompareWays(const OperationCase& given, const PartText& part,
                        const AdamWRule& rule) {
-  Comparison computed = Compare(given, part, rule);
-  const Floats* first = given.operation.Find("exp_avg_after");
-  const Floats* second = given.operation.Find("exp_avg_sq_after");
-  if (computed.other() == 0 || part.part != Part::kParameter ||
-      first == nullptr || second == nullptr || first->type == "float32") {
-    return computed;
+  Comparison best = Compare(given, part, rule);
+  if (best.other() == 0 || part.part != Part::kParameter) return best;
+  for (const AdamWRule& way : WaysOf(given, rule)) {
+    Comparison other = Compare(given, part, way);
+    if (other.other() < best.other()) best = std::move(other);
   }
-  AdamWRule reads_stored = rule;
-  reads_stored.stored_first = first;
-  reads_stored.stored_second = second;
-  Comparison stored = Compare(given, part, reads_stored);
-  return stored.other() < computed.other() ? stored : computed;
+  return best;
+}
+
+void CheckPart(const OperationCase& given, const PartText& part,
+               const AdamWRule& rule, std::vector<Finding>& findings) {
+  Finding finding = FindingOf(given, part.tensor, part.tensor,
+                              CompareWays(given, part, rule));
+  if (!finding.is_right()) {
+    std::vector<Trial> trials = TrialsOfRoundedAdamW(given, part.tensor);
+    ForEachAdamWMistake(
+        given, rule,
+        [&](const char* mistake, const char* sentence,
+            const AdamWRule& altered) {
+          trials.push_back({mistake, sentence, [&given, &part, altered] {
+                              return std::optional(
+                                  CompareWays(given, part, altered));
+                            }});
+        });
+    if (part.part == Part::kParameter) {
+      trials.push_back(TrialOfRandomParameter(given, rule));
+    }
+    Explain(trials, finding, [&] { return FitsOfAdamW(given, part, rule); });
+    finding.places =
+        PlacesOf(finding.comparison,
+                 given.operation.Find(part.tensor)->Rows().rows(), "rows");
+  }
+  findings.push_back(std::move(finding));
 }
 
 }  // namespace
+
+std::vector<AdamWRule> WaysOf(const OperationCase& given,
+                              const AdamWRule& rule) {
+  std::vector<AdamWRule> ways = {rule};
+  const Floats* first = given.operation.Find("exp_avg_after");
+  const Floats* second = given.operation.Find("exp_avg_sq_after");
+  if (first != nullptr && second != nullptr && first->type != "float32") {
+    ways.push_back(rule);
+    ways.back().stored_first = first;
+    ways.back().stored_second = second;
+  }
+  return ways;
+}
 
 void ForEachAdamWMistake(const OperationCase& given, const AdamWRule& rule,
                          const UseAdamWMistake& use) {
@@ -268,26 +300,15 @@ void CheckAdamW(const OperationCase& given, std::vector<Finding>& findings) {
       CheckStoredMoment(given, part, rule, findings);
       continue;
     }
-    if (given.operation.Find(name) == nullptr) continue;
-    Finding finding = FindingOf(given, part.tensor, part.tensor,
-                                CompareWays(given, part, rule));
-    if (!finding.is_right()) {
-      std::vector<Trial> trials = TrialsOfRoundedAdamW(given, part.tensor);
-      ForEachAdamWMistake(
-          given, rule,
-          [&](const char* mistake, const char* sentence,
-              const AdamWRule& altered) {
-            trials.push_back({mistake, sentence, [&given, &part, altered] {
-                                return std::optional(
-                                    CompareWays(given, part, altered));
-                              }});
-          });
-      Explain(trials, finding, [&] { return FitsOfAdamW(given, part, rule); });
-      finding.places =
-          PlacesOf(finding.comparison,
-                   given.operation.Find(part.tensor)->Rows().rows(), "rows");
+    const Floats* found = given.operation.Find(name);
+    if (found == nullptr) continue;
+    // Of an FP32 master, only the model's copy is rounded at random.
+    if (part.part == Part::kParameter && found->type != "float32" &&
+        IsRoundedAtRandom(given.operation)) {
+      CheckRandomParameter(given, rule, findings);
+    } else {
+      CheckPart(given, part, rule, findings);
     }
-    findings.push_back(std::move(finding));
   }
   CheckCopy(given, findings);
 }

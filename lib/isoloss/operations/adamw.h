@@ -93,6 +93,17 @@ using UseAdamWMistake = std::function<void(
     const char* name, const char* sentence, const AdamWRule& altered)>;
 void ForEachAdamWMistake(const OperationCase& given, const AdamWRule& rule,
                          const UseAdamWMistake& use);
+/// Returns the rule, and that of a step which reads moments as they were stored
+/// in fewer bits than FP32 has.
+std::vector<AdamWRule> WaysOf(const OperationCase& given,
+                              const AdamWRule& rule);
+/// Judges a parameter of few bits that was rounded at random: each element must
+/// be a neighbour of its estimate, and roundings must fit.
+void CheckRandomParameter(const OperationCase& given, const AdamWRule& rule,
+                          std::vector<Finding>& findings);
+/// Returns the trial whether a parameter was rounded at random although the
+/// file does not say so.
+Trial TrialOfRandomParameter(const OperationCase& given, const AdamWRule& rule);
 /// Compares codes and scales of a moment: scales with the maxima of the moment,
 /// codes with the moment over the recorded scales.
 void CheckStoredMoment(const OperationCase& given, const PartText& part,

@@ -168,6 +168,8 @@ void CheckAdamW(const OperationCase& given, std::vector<Finding>& findings);
 /// the tensor that it changes. If all types are FP32, there are none.
 std::vector<Trial> TrialsOfRoundedAdamW(const OperationCase& given,
                                         const std::string& part);
+/// Returns whether the update says that its last rounding was at random.
+bool IsRoundedAtRandom(const Operation& update);
 void CheckMuon(const OperationCase& given, std::vector<Finding>& findings);
 /// Compares the weight that a linear module read with two parameters: after the
 /// update of the step before, and before that of this step. They must be equal

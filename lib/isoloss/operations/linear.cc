@@ -261,33 +261,6 @@ void AddOpen(const OperationCase& given, const std::string& part,
   findings.back().open = std::move(text);
 }
 
-/// Adds a finding about roundings at random.
-void CheckRoundings(const OperationCase& given,
-                    const std::vector<const Side*>& sides, const char* name,
-                    const Codes& codes, std::vector<Finding>& findings) {
-  const Roundings roundings = JudgeRoundings(sides, codes);
-  oracle::Comparison comparison(oracle::Grid::kBf16);
-  if (roundings.fit()) {
-    comparison.AddEqual(static_cast<size_t>(roundings.elements));
-  }
-  // No element is known to be right, since each may be by chance.
-  for (int64_t i = 0; !roundings.fit() && i < roundings.elements; ++i) {
-    comparison.AddOther(0, 0, 1.0f, 0.0);
-  }
-  Finding finding =
-      FindingOf(given, fmt::format("{} roundings", name),
-                fmt::format("{}_roundings", name), std::move(comparison));
-  finding.knows_previous = true;
-  if (roundings.name == "rounding_biased") {
-    finding.remark = fmt::format("Of {}, {}.", name, roundings.sentence);
-  } else if (!roundings.fit()) {
-    finding.explanation = Explanation{
-        .name = fmt::format("{}.{}", roundings.name, name),
-        .sentence = fmt::format("of {}, {}", name, roundings.sentence)};
-  }
-  findings.push_back(std::move(finding));
-}
-
 /// Rounds what a transform made of values to BF16, or not, as codes say.
 void ChooseRotation(const RecordedOperand& operand, const Scales& scales) {
   if (!operand.sides[0]->quantization->transforms()) return;
@@ -353,7 +326,8 @@ void CompareRecorded(const OperationCase& given, const char* name,
     findings.push_back(std::move(finding));
   }
   if (sides[0]->random_bits > 0 && comparison.codes.other() == 0) {
-    CheckRoundings(given, sides, name, codes, findings);
+    findings.push_back(FindingOf(given, name, JudgeRoundings(sides, codes)));
+    findings.back().knows_previous = true;
   }
 }
 

@@ -380,7 +380,16 @@ void CheckMuon(const OperationCase& given, std::vector<Finding>& findings) {
     return CheckSkippedStep(given, findings);
   }
   CheckMomentum(given, findings);
-  if (given.operation.Find("parameter_after") == nullptr) return;
+  const Floats* after = given.operation.Find("parameter_after");
+  if (after == nullptr) return;
+  if (after->type != "float32" && IsRoundedAtRandom(given.operation)) {
+    findings.push_back(FindingOf(given, "parameter_after", "parameter_after",
+                                 Comparison(Grid::kBf16)));
+    findings.back().open =
+        "parameter_after was not judged, since it is rounded at random and no "
+        "FP32 master is there";
+    return;
+  }
   findings.push_back(MuonCheck(given).Find());
   CheckCopy(given, findings);
 }

@@ -17,19 +17,6 @@ namespace {
 
 constexpr double kLevel = 1e-6;
 
-/// An element lies between two codes, or on one.
-struct Rounding {
-  double remainder = -1.0;  ///< negative: it is exact
-  bool up = false;
-  bool negative = false;
-};
-
-/// Holds the roundings of one group, in the operand's orientation.
-struct Group {
-  size_t cols = 0;
-  std::vector<Rounding> all;
-};
-
 uint32_t MagnitudeOf(const formats::Format& format, uint32_t code) {
   return code & ((uint32_t{1} << (format.bits() - 1)) - 1);
 }
@@ -47,13 +34,13 @@ Rounding RoundingOf(const formats::Format& format, uint8_t code, float lower,
           .negative = std::signbit(scaled)};
 }
 
-std::vector<Group> GroupsOf(const std::vector<const Side*>& sides,
-                            const Codes& codes) {
-  std::vector<Group> groups;
+std::vector<RoundingGroup> GroupsOf(const std::vector<const Side*>& sides,
+                                    const Codes& codes) {
+  std::vector<RoundingGroup> groups;
   size_t first = 0;
   for (const Side* side : sides) {
     const auto tensor = Quantized(*side);
-    Group& group = groups.emplace_back();
+    RoundingGroup& group = groups.emplace_back();
     const size_t cols = side->values.cols();
     group.cols = cols;
     for (size_t r = 0; tensor && r < side->values.rows(); ++r) {
@@ -64,6 +51,7 @@ std::vector<Group> GroupsOf(const std::vector<const Side*>& sides,
             RoundingOf(*side->quantization->element,
                        codes.values[first + r * cols + c], tensor->codes(i, k),
                        tensor->elements(i, k) * tensor->ScaleAt(i, k).encode));
+        group.all.back().slack = std::ldexp(1.0, -side->random_bits);
       }
     }
     first += side->values.rows() * cols;
@@ -77,18 +65,20 @@ struct Share {
   double up = 0.0;
   double remainders = 0.0;
   double variance = 0.0;
+  double slack = 0.0;
 
-  void Add(const Rounding& rounding) {
+  /// `weight` is at most 1 in size.
+  void Add(const Rounding& rounding, double weight = 1.0) {
     const double p = rounding.remainder;
     count += 1.0;
-    up += rounding.up ? 1.0 : 0.0;
-    remainders += p;
-    variance += p * (1.0 - p);
+    up += rounding.up ? weight : 0.0;
+    remainders += weight * p;
+    variance += weight * weight * p * (1.0 - p);
+    slack += std::fabs(weight) * rounding.slack;
   }
-  bool Fits(double unit, double questions) const {
+  bool Fits(double questions) const {
     const double log = portable::Log(2.0 * questions / kLevel);
     const double third = log / 3.0;
-    const double slack = count * unit;
     const double t =
         third + std::sqrt(third * third + 2.0 * log * (variance + slack));
     return std::fabs(up - remainders) <= t + slack;
@@ -100,6 +90,7 @@ class Shares {
  public:
   void Add(const Rounding& rounding, size_t row, size_t col) {
     all_.Add(rounding);
+    along_.Add(rounding, rounding.along);
     signs_[rounding.negative ? 1 : 0].Add(rounding);
     const auto eighth = static_cast<size_t>(rounding.remainder * kEighths);
     eighths_[std::min(eighth, kEighths - 1)].Add(rounding);
@@ -110,9 +101,9 @@ class Shares {
   }
 
   /// Returns the first share that does not fit, as "... were rounded up".
-  std::string Wrong(double unit) const {
+  std::string Wrong() const {
     const auto text = [&](const Share& share, const std::string& of) {
-      return share.Fits(unit, kQuestions)
+      return share.Fits(kQuestions)
                  ? ""
                  : fmt::format(
                        "{:.0f} of {:.0f} elements{} were rounded up, "
@@ -123,6 +114,10 @@ class Shares {
     const auto ask = [&](const Share& share, const std::string& of) {
       if (wrong.empty()) wrong = text(share, of);
     };
+    if (wrong.empty() && !along_.Fits(kQuestions)) {
+      wrong = fmt::format("roundings leaned {} the step of the optimizer",
+                          along_.up > along_.remainders ? "along" : "against");
+    }
     ask(signs_[0], " above zero");
     ask(signs_[1], " below zero");
     for (size_t i = 0; i < kEighths; ++i) {
@@ -142,9 +137,10 @@ class Shares {
  private:
   static constexpr size_t kEighths = 8;
   static constexpr std::array<size_t, 4> kModuli = {2, 4, 8, 16};
-  static constexpr double kQuestions = 1 + 2 + 8 + 2 * (2 + 4 + 8 + 16);
+  static constexpr double kQuestions = 2 + 2 + 8 + 2 * (2 + 4 + 8 + 16);
 
   Share all_;
+  Share along_;
   std::array<Share, 2> signs_;
   std::array<Share, kEighths> eighths_;
   std::array<std::array<Share, 16>, kModuli.size()> rows_;
@@ -188,13 +184,13 @@ class Thresholds {
 
 /// Returns whether elements so many places apart have one random number; with
 /// `pairs`, only those of places 0 and 1, 2 and 3, and so on.
-bool ShareNumbers(const std::vector<Group>& groups, size_t rows, size_t cols,
-                  bool pairs) {
+bool ShareNumbers(const std::vector<RoundingGroup>& groups, size_t rows,
+                  size_t cols, bool pairs) {
   constexpr double kEnough = 64.0;
   constexpr double kFew = 8.0;
   double expected = 0.0;
   double found = 0.0;
-  for (const Group& group : groups) {
+  for (const RoundingGroup& group : groups) {
     const size_t apart = rows * group.cols + cols;
     for (size_t i = 0; i + apart < group.all.size(); ++i) {
       const size_t place = rows > 0 ? i / group.cols : i % group.cols;
@@ -231,7 +227,7 @@ std::pair<std::string, std::string> NameOf(double threshold) {
                       threshold)};
 }
 
-void NameRepeated(const std::vector<Group>& groups, Roundings& result) {
+void NameRepeated(const std::vector<RoundingGroup>& groups, Roundings& result) {
   for (const bool rows : {true, false}) {
     const char* noun = rows ? "row" : "column";
     for (const size_t apart : {1, 2, 4, 8, 16, 32}) {
@@ -270,11 +266,14 @@ bool IsRoundedUp(const formats::Format& format, uint8_t code, float lower,
 
 Roundings JudgeRoundings(const std::vector<const Side*>& sides,
                          const Codes& codes) {
-  const std::vector<Group> groups = GroupsOf(sides, codes);
+  return JudgeRoundings(GroupsOf(sides, codes));
+}
+
+Roundings JudgeRoundings(const std::vector<RoundingGroup>& groups) {
   Roundings result;
   Shares shares;
   Thresholds thresholds;
-  for (const Group& group : groups) {
+  for (const RoundingGroup& group : groups) {
     for (size_t i = 0; i < group.all.size(); ++i) {
       const Rounding& rounding = group.all[i];
       if (rounding.remainder < 0.0) continue;
@@ -284,8 +283,7 @@ Roundings JudgeRoundings(const std::vector<const Side*>& sides,
     }
   }
   NameRepeated(groups, result);
-  const std::string wrong =
-      shares.Wrong(std::ldexp(1.0, -sides[0]->random_bits));
+  const std::string wrong = shares.Wrong();
   if (result.fit() && wrong.empty()) return result;
   if (const auto threshold = thresholds.Find(result.elements)) {
     std::tie(result.name, result.sentence) = NameOf(*threshold);
@@ -294,6 +292,31 @@ Roundings JudgeRoundings(const std::vector<const Side*>& sides,
     result.sentence = wrong;
   }
   return result;
+}
+
+oracle::Comparison ComparisonOf(const Roundings& roundings) {
+  oracle::Comparison comparison(oracle::Grid::kBf16);
+  if (roundings.fit()) {
+    comparison.AddEqual(static_cast<size_t>(roundings.elements));
+  }
+  for (int64_t i = 0; !roundings.fit() && i < roundings.elements; ++i) {
+    comparison.AddOther(0, 0, 1.0f, 0.0);
+  }
+  return comparison;
+}
+
+Finding FindingOf(const OperationCase& given, const std::string& name,
+                  const Roundings& roundings) {
+  Finding finding = FindingOf(given, name + " roundings", name + "_roundings",
+                              ComparisonOf(roundings));
+  if (roundings.name == "rounding_biased") {
+    finding.remark = fmt::format("Of {}, {}.", name, roundings.sentence);
+  } else if (!roundings.fit()) {
+    finding.explanation = Explanation{
+        .name = fmt::format("{}.{}", roundings.name, name),
+        .sentence = fmt::format("of {}, {}", name, roundings.sentence)};
+  }
+  return finding;
 }
 
 }  // namespace isoloss::operations
