@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <numeric>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -59,18 +61,6 @@ Side Steps(Side side, size_t part, size_t parts) {
   return side;
 }
 
-/// Takes rows of one group's result.
-Product RowsOf(const Product& product, ProductGroup group, size_t first,
-               size_t count) {
-  Side& left = group.left;
-  left.values = left.down ? left.values.Cols(first, count)
-                          : left.values.Rows(first, count);
-  group.first_row += first;
-  Product rows = product;
-  rows.groups = {std::move(group)};
-  return rows;
-}
-
 /// Adds terms that several ranks hold.
 struct TermSum {
   Estimate sum;
@@ -102,18 +92,19 @@ struct TermSum {
   }
 };
 
-/// Compares a result with sums of one number of parts.
+/// Compares a result with sums of parts that are each added so many times: once
+/// if nothing is wrong.
 class PartComparison {
  public:
-  PartComparison(const Product& product, size_t parts)
-      : product_(WithSharedScales(product)),
-        parts_(CanBeSplit(product, parts) ? parts : 1) {
+  PartComparison(const Product& product, std::vector<size_t> times)
+      : product_(WithSharedScales(product)), times_(std::move(times)) {
     product_.arithmetic = {};
+    product_.groups.swap(groups_);
     if (product_.bias == nullptr) return;
     for (size_t j = 0; j < product_.output.cols(); ++j) {
-      shares_.push_back(RoundTo(
-          product_.grid,
-          static_cast<double>(product_.bias[j]) / static_cast<double>(parts_)));
+      shares_.push_back(
+          RoundTo(product_.grid, static_cast<double>(product_.bias[j]) /
+                                     static_cast<double>(times_.size())));
     }
   }
 
@@ -126,19 +117,30 @@ class PartComparison {
         kElements / std::max<size_t>(1, product_.output.cols()) + 1;
     Comparison wide(product_.grid);
     Comparison narrow(product_.grid);
-    for (const ProductGroup& group : product_.groups) {
+    for (const ProductGroup& group : groups_) {
       const size_t rows = group.left.extent();
       for (size_t first = 0; first < rows; first += count) {
-        AddRows(RowsOf(product_, group, first, std::min(count, rows - first)),
-                bias, wide, narrow);
+        AddRows(RowsOf(group, first, std::min(count, rows - first)), bias, wide,
+                narrow);
       }
     }
     return narrow.other() < wide.other() ? narrow : wide;
   }
 
  private:
+  /// Takes rows of one group's result.
+  Product RowsOf(ProductGroup group, size_t first, size_t count) const {
+    Side& left = group.left;
+    left.values = left.down ? left.values.Cols(first, count)
+                            : left.values.Rows(first, count);
+    group.first_row += first;
+    Product rows = product_;
+    rows.groups.push_back(std::move(group));
+    return rows;
+  }
+
   Product Part(const Product& rows, size_t part, BiasPlace bias) const {
-    Product product = PartOf(rows, part, part, parts_);
+    Product product = PartOf(rows, part, part, times_.size());
     if (bias == BiasPlace::kEachPart) product.bias = shares_.data();
     if (bias == BiasPlace::kFirstPart && part == 0) product.bias = rows.bias;
     return product;
@@ -150,17 +152,25 @@ class PartComparison {
     const ProductGroup& group = rows.groups.front();
     const size_t columns = product_.output.cols();
     std::vector<TermSum> sums(group.left.extent() * columns);
-    for (size_t part = 0; part < parts_; ++part) {
+    // A group without steps has one part, which is zero.
+    const size_t parts =
+        std::min(times_.size(), std::max<size_t>(1, group.left.depth()));
+    for (size_t part = 0; part < parts; ++part) {
+      if (times_[part] == 0) continue;
       ForEachSum(Part(rows, part, bias), [&](size_t row, size_t column,
                                              const Estimate& sum) {
+        const Estimate rounded =
+            grid == Grid::kFp32 ? Rounded32(sum) : RoundedOnTheWay(grid, sum);
         sums[(row - group.first_row) * columns + column].Add(
-            grid == Grid::kFp32 ? Rounded32(sum) : RoundedOnTheWay(grid, sum));
+            rounded * static_cast<double>(times_[part]));
       });
     }
     const bool adds_bias = rows.bias != nullptr && bias == BiasPlace::kSum;
     // The last sum has the rounding of the result.
-    const size_t additions = parts_ - 1 + (adds_bias ? 1 : 0);
-    const bool is_narrow = additions > 1 && parts_ <= kMostNarrowParts;
+    const size_t additions =
+        std::accumulate(times_.begin(), times_.end(), size_t{0}) - 1 +
+        (adds_bias ? 1 : 0);
+    const bool is_narrow = additions > 1 && times_.size() <= kMostNarrowParts;
     for (size_t i = 0; i < sums.size(); ++i) {
       const size_t row = group.first_row + i / columns;
       const size_t column = i % columns;
@@ -177,10 +187,24 @@ class PartComparison {
     }
   }
 
-  Product product_;
-  size_t parts_;
+  Product product_;  ///< without its groups
+  std::vector<ProductGroup> groups_;
+  std::vector<size_t> times_;
   std::vector<float> shares_;  ///< of the bias, rounded
 };
+
+/// Compares with the way to add a bias that leaves the fewest elements.
+Comparison CompareTimes(const Product& product, std::vector<size_t> times) {
+  const PartComparison sums(product, std::move(times));
+  Comparison best = sums.With(BiasPlace::kSum);
+  if (product.bias == nullptr) return best;
+  for (const BiasPlace bias : {BiasPlace::kFirstPart, BiasPlace::kEachPart}) {
+    if (best.other() == 0) break;
+    Comparison tried = sums.With(bias);
+    if (tried.other() < best.other()) best = std::move(tried);
+  }
+  return best;
+}
 
 /// Shards of the outermost axis hold tokens; a later one may be that of the
 /// steps.
@@ -241,15 +265,46 @@ Product PartOf(Product product, size_t left, size_t right, size_t parts) {
 }
 
 Comparison CompareParts(const Product& product, size_t parts) {
-  const PartComparison sums(product, parts);
-  Comparison best = sums.With(BiasPlace::kSum);
-  if (product.bias == nullptr) return best;
-  for (const BiasPlace bias : {BiasPlace::kFirstPart, BiasPlace::kEachPart}) {
-    if (best.other() == 0) break;
-    Comparison tried = sums.With(bias);
-    if (tried.other() < best.other()) best = std::move(tried);
+  return CompareTimes(
+      product, std::vector<size_t>(CanBeSplit(product, parts) ? parts : 1, 1));
+}
+
+std::vector<Trial> TrialsOfParts(const Product& product) {
+  // Each of them takes a product's time.
+  constexpr size_t kMostParts = 8;
+  const size_t parts = product.parts;
+  std::vector<Trial> trials;
+  if (parts < 2 || parts > kMostParts || !CanBeSplit(product, parts)) {
+    return trials;
   }
-  return best;
+  const auto add = [&](const char* name, std::string sentence, size_t others,
+                       size_t part, size_t times) {
+    std::vector<size_t> all(parts, others);
+    all[part] = times;
+    trials.push_back({.name = fmt::format("{}.{}", name, part),
+                      .sentence = std::move(sentence),
+                      .compare = [&product, all = std::move(all)] {
+                        return CompareTimes(product, all);
+                      }});
+  };
+  for (size_t r = 0; r < parts; ++r) {
+    add("all_reduce_missing",
+        fmt::format("the result is part {} of {} alone: the sum over ranks is "
+                    "missing",
+                    r, parts),
+        0, r, 1);
+    // Of two parts, the other one is then alone.
+    if (parts > 2) {
+      add("part_missing",
+          fmt::format("part {} of {} is missing in the sum over ranks", r,
+                      parts),
+          1, r, 0);
+    }
+    add("part_twice",
+        fmt::format("part {} of {} came twice in the sum over ranks", r, parts),
+        1, r, 2);
+  }
+  return trials;
 }
 
 }  // namespace isoloss::operations

@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
+#include "isoloss/operations/explanation.h"
 #include "isoloss/operations/mesh.h"
 #include "isoloss/operations/operation.h"
 #include "isoloss/operations/product.h"
@@ -38,5 +40,10 @@ Product PartOf(Product product, size_t left, size_t right, size_t parts);
 /// in FP32 or, if they are at most 64, in the result's type. A bias is another
 /// term of this sum, or of the first part, or each part has an equal share.
 oracle::Comparison CompareParts(const Product& product, size_t parts);
+
+/// Returns trials of sums over the product's parts in which one part is alone,
+/// is missing or came twice; none of more than 8 parts. The product must
+/// outlive them.
+std::vector<Trial> TrialsOfParts(const Product& product);
 
 }  // namespace isoloss::operations

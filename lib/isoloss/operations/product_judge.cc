@@ -33,8 +33,8 @@ std::string UntriedOf(const Product& product) {
   if (text.empty()) text = operations::UntriedOf(group.right);
   if (product.parts > 1) {
     text += fmt::format(
-        "{}Placements tell of {} parts on as many ranks: mistakes were sought "
-        "in whole sums only.",
+        "{}Placements tell of {} parts on as many ranks: mistakes of operands "
+        "were sought in whole sums only.",
         text.empty() ? "" : " ", product.parts);
   }
   return text;
@@ -152,7 +152,11 @@ class ProductJudge {
   /// Compares with a sum over the ranks that placements tell of. A declared
   /// accumulator would have to predict the bits of each part.
   std::optional<Finding> InParts() const {
-    if (product_.parts < 2 || product_.arithmetic.has_bits()) {
+    const double sums = static_cast<double>(product_.output.rows()) *
+                        static_cast<double>(product_.output.cols()) *
+                        static_cast<double>(product_.parts);
+    if (product_.parts < 2 || product_.arithmetic.has_bits() ||
+        sums > kMostMultiplyAdds) {
       return std::nullopt;
     }
     oracle::Comparison comparison = CompareParts(product_, product_.parts);
@@ -239,6 +243,7 @@ class ProductJudge {
     if (!(arithmetic == product_.arithmetic)) {
       std::erase_if(trials, IsOfAdder);
     }
+    std::ranges::move(TrialsOfParts(product_), std::back_inserter(trials));
     operations::Explain(trials, finding, [&] {
       return TrialsOfRows(
           {.found = product.output,
