@@ -88,6 +88,7 @@ class Recorder:
         self._gaps = gaps.Gaps(model, self._parameters, trained, eager)
         self._places = passes.Places()
         self._journal = self._hooks = self._stance = self._last_time = None
+        self._recording = time.time_ns()  # no other recording has it
         self._wrapped = []
         self._is_trained = False  # once an optimizer was called
         self._loads_told = False
@@ -353,6 +354,7 @@ class Recorder:
         """What an operation file tells of its run and step."""
         found = {"run": self.run, "step": self._step, "rank": self.rank, "ranks": self.ranks,
                  "arm": self.arm, "tokens": row["tokens"], "loss_nats": row["loss"],
+                 "recording": self._recording,
                  **self._layout.attributes()}
         if self.seed >= 0:
             found["seed"] = self.seed

@@ -203,6 +203,41 @@ class Repeat(Certify):
 
         self.assertIn("it says that it is of run `a`", " ".join(found["not_certified"]))
 
+    def test_a_copied_file_of_operations_shows_no_last_state(self):
+        logs = []
+        for name in ("one", "two"):
+            (self.folder / name).mkdir()
+            logs.append(self.train(f"{name}/run", weights=False, dump=[STEPS])[0])
+        self.certify("repeat", *logs, code=PASS)
+        file = f"run.rank-0.operations-{STEPS:06d}.h5"
+        shutil.copy(self.folder / "one" / file, self.folder / "two" / file)
+
+        found = self.certify("repeat", *logs, code=INCONCLUSIVE)
+
+        self.assertIn("one recording wrote both", " ".join(found["not_certified"]))
+
+    def test_a_part_of_a_log_is_no_second_run(self):
+        logs = []
+        for last in (STEPS, 5):
+            with unittest.mock.patch("isoloss.recorder.time.monotonic",
+                                     side_effect=(1.7 ** i for i in range(99))):
+                logs.append(self.train(f"run{last}", last=last)[0])
+
+        found = self.certify("repeat", *logs, code=INVALID)
+
+        self.assertIn("are one run", " ".join(found["invalid"]))
+
+    def test_settings_are_those_of_all_ranks(self):
+        logs = []
+        for name, recipe in (("a", "bf16"), ("b", "fp32")):
+            for rank in range(2):
+                self.train(name, rank=rank, ranks=2, recipe=recipe if rank else "bf16")
+                logs.append(self.folder / f"{name}.rank-{rank}.h5")
+
+        found = self.certify("repeat", *logs, code=INVALID)
+
+        self.assertIn("recipe `bf16` and `fp32`", " ".join(found["invalid"]))
+
     def test_values_that_are_no_numbers_certify_nothing(self):
         class Broken(Model):
             def forward(self, tokens):

@@ -186,3 +186,28 @@ class Operations(Certify):
 
         self.assertEqual(found["compared"]["operations"], 2)
         self.assertIn("no log", found["lacking"][0])
+
+    def write_muon(self, run, times=1.0):
+        """A step by the normalised momentum, without iterations."""
+        random = numpy.random.default_rng(4)
+        before, gradient, momentum = (random.standard_normal((32, 48)).astype(numpy.float32) for _ in range(3))
+        after = (0.9 * momentum + 0.1 * gradient).astype(numpy.float32)
+        update = after.astype(float) / numpy.sqrt((after.astype(float) ** 2).sum())
+        parameter = before - times * 0.1 * update
+        with h5py.File(self.folder / self.write_step(run, output=self.product), "a") as file:
+            muon = file.create_group("operations/000002")
+            muon.attrs.update(type="muon", module="layer.weight", lr=0.1, momentum=0.9, weight_decay=0.0,
+                              ns_steps=0, nesterov=0, momentum_rule="lerp", scale_rule="none", ns_dtype="float32")
+            for name, values in (("parameter_before", before), ("gradient", gradient),
+                                 ("momentum_before", momentum), ("momentum_after", after),
+                                 ("parameter_after", parameter), ("coefficients", numpy.ones((1, 3)))):
+                muon.create_dataset(name, data=values.astype(numpy.float32)).attrs["dtype"] = "float32"
+        return f"{run}.rank-0.operations-000001.h5"
+
+    def test_a_wrong_update_of_muon_is_told(self):
+        found = self.certify("repeat", self.write_muon("muon"), self.write_muon("spoilt", 1.5), code=FAIL)
+
+        difference = found["differences"][0]
+        self.assertEqual(difference["operation"]["type"], "muon")
+        self.assertEqual(difference["causes"][0]["kind"], "wrong_result", difference)
+        self.assertIn("run 2", difference["causes"][0]["text"].lower())

@@ -11,7 +11,9 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
+#include "isoloss/certify/log_pair.h"
 #include "isoloss/operations/operation_file.h"
+#include "isoloss/runlog/shared_columns.h"
 
 namespace isoloss::certify {
 namespace {
@@ -36,6 +38,58 @@ bool HasOtherName(const OperationFile& file) {
   const std::string name = std::filesystem::path(file.path).filename().string();
   return name.find(".operations-") != std::string::npos && !file.run.empty() &&
          !name.starts_with(file.run + ".rank-");
+}
+
+/// Returns whether the file tells another loss of its step than the rank's log.
+bool HasOtherLoss(const OperationFile& file, const RecordedRun& run) {
+  auto log = run.logs.find(file.rank);
+  if (log == run.logs.end() && file.ranks == 1) log = run.logs.find(kAllRanks);
+  if (!file.loss_nats || log == run.logs.end()) return false;
+  const runlog::StepColumns& steps = log->second.log.steps;
+  const auto loss = At(steps, steps.loss_nats, file.step);
+  return loss && !runlog::SameBits(*loss, *file.loss_nats);
+}
+
+/// Returns what speaks against that a file is of its log; "": nothing.
+std::string ForeignTo(const OperationFile& file, const RecordedRun& run) {
+  if (HasOtherName(file)) {
+    return fmt::format("it says that it is of run `{}`", Printable(file.run));
+  }
+  return HasOtherLoss(file, run) ? "its loss is not that of the log" : "";
+}
+
+/// Returns whether both files tell the same place in a layout.
+bool HaveSamePlace(const OperationFile& a, const OperationFile& b) {
+  return a.ranks == b.ranks && a.mesh == b.mesh &&
+         a.coordinate == b.coordinate && a.data_rank == b.data_rank &&
+         a.data_ranks == b.data_ranks;
+}
+
+/// Adds what speaks against two files. Returns whether something does: then
+/// they may be copies, so that they show no last state.
+bool AddForeign(const OperationFile& first, const RecordedRun& of_first,
+                const OperationFile& other, const RecordedRun& of_other,
+                OperationAnswer& answer) {
+  const size_t before = answer.uncertified.size();
+  for (const auto& [file, run] :
+       {std::pair(&first, &of_first), std::pair(&other, &of_other)}) {
+    const std::string why = ForeignTo(*file, *run);
+    if (why.empty()) continue;
+    answer.uncertified.push_back(fmt::format("that {} is of its log, since {}",
+                                             Printable(file->path), why));
+  }
+  if (first.recording && first.recording == other.recording) {
+    answer.uncertified.push_back(fmt::format(
+        "that {} and {} are of two runs, since one recording wrote both",
+        Printable(first.path), Printable(other.path)));
+  }
+  if (!HaveSamePlace(first, other)) {
+    answer.uncertified.push_back(
+        fmt::format("that {} and {} are of one place in a parallel layout, "
+                    "since they say otherwise",
+                    Printable(first.path), Printable(other.path)));
+  }
+  return answer.uncertified.size() > before;
 }
 
 /// Holds a difference with its files, which its pointers need.
@@ -153,15 +207,7 @@ OperationAnswer CompareOperations(const RecordedRun& first,
     }
     answer.operations += found->pair.operations;
     answer.tensors += found->pair.tensors;
-    for (const OperationFile* file : {&found->first, &found->other}) {
-      if (!HasOtherName(*file)) continue;
-      answer.uncertified.push_back(
-          fmt::format("that {} is of its log, since it says that it is of run "
-                      "`{}`",
-                      Printable(file->path), Printable(file->run)));
-    }
-    // Such files may be copies, so that they show no last state.
-    if (!HasOtherName(found->first) && !HasOtherName(found->other)) {
+    if (!AddForeign(found->first, first, found->other, other, answer)) {
       updates.Add(found->first);
     }
     answer.last_update = updates.last_step();

@@ -71,14 +71,12 @@ bool HaveSameFiles(const RecordedRun& a, const RecordedRun& b) {
       [](const auto& log) { return log.first; });
 }
 
-}  // namespace
+void AddNew(const std::string& text, std::vector<std::string>& list) {
+  if (std::ranges::find(list, text) == list.end()) list.push_back(text);
+}
 
-SettingsPair CompareSettings(const RecordedRun& first,
-                             const RecordedRun& other) {
-  SettingsPair pair;
-  if (first.logs.empty() || other.logs.empty()) return pair;
-  const Provenance& a = first.log().provenance;
-  const Provenance& b = other.log().provenance;
+/// Compares what two logs tell.
+void Add(const Provenance& a, const Provenance& b, SettingsPair& pair) {
   for (const TextSetting& setting : kTexts) {
     const bool is_device = setting.value == &Provenance::cpu_target;
     const auto of = [&](const Provenance& p) {
@@ -87,7 +85,7 @@ SettingsPair CompareSettings(const RecordedRun& first,
     const std::string left = of(a);
     const std::string right = of(b);
     if (is_device && (left == "cuda" || left == "xpu")) {
-      pair.unknown.emplace_back("the model of the card");
+      AddNew("the model of the card", pair.unknown);
     }
     // Another recipe has other sites and another arithmetic.
     const bool is_of_recipe = setting.value == &Provenance::resolved_recipe ||
@@ -95,30 +93,47 @@ SettingsPair CompareSettings(const RecordedRun& first,
     if (is_of_recipe && a.recipe != b.recipe) continue;
     const bool is_perturbed = setting.value == &Provenance::perturbation;
     if (left != right && (is_perturbed || (IsTold(left) && IsTold(right)))) {
-      pair.different.push_back(fmt::format("{} `{}` and `{}`", setting.name,
-                                           Shown(left), Shown(right)));
+      AddNew(fmt::format("{} `{}` and `{}`", setting.name, Shown(left),
+                         Shown(right)),
+             pair.different);
     } else if (setting.is_wanted && (!IsTold(left) || !IsTold(right))) {
-      pair.unknown.emplace_back(setting.name);
+      AddNew(setting.name, pair.unknown);
     }
   }
   for (const NumberSetting& setting : kNumbers) {
     const int64_t left = a.*setting.value;
     const int64_t right = b.*setting.value;
     if (setting.value == &Provenance::seed && (left < 0 || right < 0)) {
-      pair.unknown.emplace_back(setting.name);
+      AddNew(setting.name, pair.unknown);
       if (left == right) continue;
     }
     if (left == right) continue;
-    pair.different.push_back(
-        fmt::format("{} {} and {}", setting.name, left, right));
-  }
-  if (a.ranks == b.ranks && !HaveSameFiles(first, other)) {
-    pair.different.emplace_back("logs of other ranks, or of all in one");
+    AddNew(fmt::format("{} {} and {}", setting.name, left, right),
+           pair.different);
   }
   if (a.workers != b.workers) {
-    pair.remarks.push_back(
-        fmt::format("The runs had other numbers of threads: {} and {}.",
-                    a.workers, b.workers));
+    AddNew(fmt::format("The runs had other numbers of threads: {} and {}.",
+                       a.workers, b.workers),
+           pair.remarks);
+  }
+}
+
+}  // namespace
+
+SettingsPair CompareSettings(const RecordedRun& first,
+                             const RecordedRun& other) {
+  SettingsPair pair;
+  if (first.logs.empty() || other.logs.empty()) return pair;
+  Add(first.log().provenance, other.log().provenance, pair);
+  for (const auto& [rank, run] : first.logs) {
+    const auto partner = other.logs.find(rank);
+    if (partner == other.logs.end()) continue;
+    Add(run.log.provenance, partner->second.log.provenance, pair);
+  }
+  const bool have_as_many =
+      first.log().provenance.ranks == other.log().provenance.ranks;
+  if (have_as_many && !HaveSameFiles(first, other)) {
+    pair.different.emplace_back("logs of other ranks, or of all in one");
   }
   return pair;
 }

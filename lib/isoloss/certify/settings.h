@@ -14,7 +14,8 @@ struct SettingsPair {
   std::vector<std::string> remarks = {};    ///< sentences; they forbid nothing
 };
 
-/// Compares what both logs tell of settings, program, device and ranks.
+/// Compares what the logs of all ranks tell of settings, program, device and
+/// ranks.
 SettingsPair CompareSettings(const RecordedRun& first,
                              const RecordedRun& other);
 

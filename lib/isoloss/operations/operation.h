@@ -78,6 +78,7 @@ struct OperationFile {
   std::optional<int64_t> seed = {};
   // The trainer may tell these numbers of this rank's step.
   int64_t tokens = 1;
+  std::optional<int64_t> recording = {};  ///< no other recording has the number
   std::optional<double> loss_nats = {};
   std::optional<double> grad_norm = {};
   std::string initial_weights_digest = {};

@@ -153,6 +153,9 @@ OperationFile HeadOf(const hdf5::Object& root, const std::string& path) {
   if (root.Attribute("tokens") != nullptr) {
     file.tokens = Count(root, "tokens", 0, path);
   }
+  if (root.Attribute("recording") != nullptr) {
+    file.recording = Attribute<int64_t>(root, "recording", path);
+  }
   file.loss_nats = OptionalNumber(root, "loss_nats", path);
   file.grad_norm = OptionalNumber(root, "grad_norm", path);
   file.initial_weights_digest =
