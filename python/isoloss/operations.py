@@ -14,7 +14,7 @@ _OPERANDS = tuple(f"{operand}_{part}"
                   for operand in ("fprop_x", "fprop_w", "dgrad_dy", "dgrad_w", "wgrad_dy", "wgrad_x")
                   for part in ("codes", "scales", "tensor_scale", "amax_history"))
 # What was configured of operands, beside their tensors.
-OPERAND_ATTRIBUTES = ("amax_margin", "amax_algorithm", "largest_block_scale",
+OPERAND_ATTRIBUTES = ("amax_margin", "amax_algorithm", "amax_ranks", "largest_block_scale",
                       *(f"{operand.removesuffix('_codes')}_four_over_six"
                         for operand in _OPERANDS if operand.endswith("_codes")))
 _STATES = tuple(f"{moment}_{when}_{part}" for moment in ("exp_avg", "exp_avg_sq")

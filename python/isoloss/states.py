@@ -52,6 +52,14 @@ def keep(operation, name, when, state):
     return None
 
 
+def is_scaled(optimizer, parameter, name):
+    """Whether it keeps the state of that name in FP16 with a scale, as Transformer Engine can."""
+    value = optimizer.state.get(parameter, {}).get(name)
+    scales = getattr(optimizer, "_scales", {}).get(parameter, {})
+    return getattr(value, "dtype", None) is torch.float16 and (
+        name in scales or f"{name}_scale" in optimizer.state[parameter])
+
+
 def gradient_of(parameter):
     """What an optimizer reads; None: there is none."""
     if parameter.grad is not None:

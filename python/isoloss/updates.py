@@ -11,6 +11,8 @@ _MOMENTS = ("exp_avg", "exp_avg_sq")
 _ADAMS = {"AdamW": None, "FusedAdam": "adam_w_mode", "DeepSpeedCPUAdam": "adam_w_mode",
           "_AdamBase": "is_adamw"}
 _KERNELS = ("adam_w_mode",)
+# Settings by which torchao and others round weights in BF16 at random.
+_RANDOM_ROUNDING = ("bf16_stochastic_round", "stochastic_rounding")
 
 
 def _rule_of(optimizer):
@@ -42,7 +44,7 @@ class _Adam:
             self.attributes["corrections"] = "float32"
         if self.attributes["weight_decay"] and not self._is_decoupled(optimizer, group):
             self.attributes["decay"] = "l2"
-        if getattr(optimizer, "bf16_stochastic_round", False):
+        if any(group.get(name, getattr(optimizer, name, False)) for name in _RANDOM_ROUNDING):
             self.attributes["rounding"] = "stochastic"
         self.coefficients = None
         self._group = group
@@ -159,6 +161,10 @@ class Update:
         if missing or step is None:
             return (f"keeps no `{(missing or ['step'])[0]}`, without which its update cannot be "
                     "computed again.")
+        for name in (*rule.moments, "master_param"):
+            if states.is_scaled(self._optimizer, parameter, name):
+                return (f"keeps `{name}` in FP16 with a scale, which no operation holds. Keep it in "
+                        "FP32, BF16 or FP8 to have the update checked.")
         for name in rule.moments:
             if state.get(name) is None:
                 operation.keep(f"{states.dataset_of(name)}_after", torch.zeros_like(parameter))

@@ -108,6 +108,22 @@ class AdamTest(unittest.TestCase):
         _, reasons = recorded(named("AdamW")([parameter(2, 256)], bytes_only, **ADAM))
         self.assertIn("keeps `exp_avg` in torch.uint8, whose codes", reasons["w"])
 
+    def test_what_is_scaled_in_fp16_is_refused_and_random_rounding_is_told(self):
+        weight = parameter(8, dtype=torch.bfloat16)
+
+        def step(state, p):
+            state.update(step=1, exp_avg=torch.zeros(p.shape, dtype=torch.float16),
+                         exp_avg_sq=torch.zeros(p.shape))
+
+        optimizer = named("FusedAdam")([weight], step, **ADAM)
+        optimizer.bf16_stochastic_round = True
+        (operation,), _ = recorded(optimizer)
+        self.assertEqual(operation.attributes["rounding"], "stochastic")
+        optimizer._scales = {weight: {"exp_avg": torch.ones(1)}}
+        found, reasons = recorded(optimizer)
+        self.assertEqual(found, [])
+        self.assertIn("keeps `exp_avg` in FP16 with a scale", reasons["w"])
+
     def test_masters_are_the_parameters_of_an_update(self):
         def step(state, p):
             master = state.get("master_param", p.detach().float()) - 0.001
