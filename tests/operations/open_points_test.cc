@@ -217,9 +217,21 @@ TEST(OpenPoints, RowsOfExpertsAreThoseThatRoutersChose) {
   router.numbers["dropped"] = 1;
   EXPECT_THAT(points(), IsEmpty());
 
+  // Whoever has all experts needs no other rank; a part of them does.
   OperationFile half = File(1, {router, experts});
   half.ranks = 2;
-  EXPECT_THAT(Points({half}), IsEmpty());
+  const auto missing = ::testing::HasSubstr("files of 1 of 2 ranks are given");
+  EXPECT_THAT(Points({half}), ElementsAre(missing));
+  half.operations[1].numbers["experts"] = 8;
+  EXPECT_THAT(Points({half}),
+              ElementsAre(missing, ::testing::HasSubstr(
+                                       "rows of experts were not counted")));
+  // Another rank of these tokens has the router's other experts.
+  OperationFile other = half;
+  other.rank = 1;
+  other.operations.erase(other.operations.begin());
+  EXPECT_THAT(Points({half, other}),
+              ElementsAre(::testing::HasSubstr("have 126 rows")));
 }
 
 }  // namespace

@@ -22,6 +22,7 @@ using ::testing::HasSubstr;
 constexpr const char* kNvfp4 = "nvfp4";
 constexpr const char* kRotated = "e2m1.te.e4m3.1x16.two_level.hadamard16_te";
 constexpr const char* kRandom = "e2m1.te.e4m3.1x16.two_level.stochastic16";
+constexpr const char* kCurrent = "e4m3.te.fp32.0x0";
 constexpr const char* kDelayed = "e4m3.te.fp32.0x0.delayed.history3";
 
 Side SideOf(const Operation& operation, const char* quantization) {
@@ -113,6 +114,12 @@ TEST(Nvfp4, CodesMayBeTwoInAByte) {
             operation.codes["fprop_x_codes"].values);
   EXPECT_EQ(packed.codes["fprop_x_codes"].extent,
             operation.codes["fprop_x_codes"].extent);
+  std::vector<uint8_t>& values = packed.codes["fprop_x_codes"].values;
+  for (size_t i = 0; i < values.size(); i += 2) {
+    std::swap(values[i], values[i + 1]);
+  }
+  ExpectNamed(CheckAs(kNvfp4, packed), "fprop_x codes",
+              "halves_swapped.fprop_x");
 }
 
 TEST(Nvfp4, BothLevelsOfScalesAreJudged) {
@@ -224,6 +231,14 @@ TEST(DelayedScaling, WithoutAHistoryScalesStayOpen) {
   const auto findings = CheckAs(kDelayed, operation, /*step=*/5);
   EXPECT_THAT(Part(findings, "fprop_x").open, HasSubstr("amax_history"));
   EXPECT_TRUE(Part(findings, "fprop_x codes").is_right());
+  // One that is empty after the first step, or too short, is none.
+  for (const std::vector<float>& history :
+       {std::vector<float>{}, std::vector<float>{7.0f}}) {
+    operation.floats["fprop_x_amax_history"] = {
+        .extent = {history.size()}, .values = history, .type = "float32"};
+    EXPECT_NE(Part(CheckAs(kDelayed, operation, 5), "fprop_x").open, "");
+    EXPECT_EQ(CheckAs(kDelayed, operation, 1)[0].open, "");
+  }
 }
 
 /// Appends codes and scales of one group as a file has them.
@@ -273,6 +288,33 @@ TEST(GroupedScales, ABlockThatSpansAGroupIsItsOwn) {
                   .comparison.other(),
               1);
   }
+}
+
+TEST(ScalesOfRanks, ThoseOfAllRanksAreNamedOrDeclared) {
+  Operation operation = test_support::LinearInputs();
+  Operation other = operation;
+  other.floats["x"].values[0] = 50.0f;
+  Side side = SideOf(operation, kCurrent);
+  side.shared_amax = 50.0f;
+  Append(side, "fprop_x", operation);
+  const auto check = [&](bool has_other) {
+    std::vector<OperationFile> files = {
+        {.path = "f", .ranks = 2, .operations = {operation}}};
+    if (has_other) {
+      files.push_back(
+          {.path = "g", .rank = 1, .ranks = 2, .operations = {other}});
+    }
+    Executor executor(1);
+    return CheckOperations(files, precision::RecipeByName("te_fp8_current"), {},
+                           executor);
+  };
+  ExpectNamed(check(true), "fprop_x scales", "scale_of_all_ranks.fprop_x");
+  operation.texts["amax_ranks"] = "all";
+  ExpectAllRight(check(true));
+  EXPECT_THAT(Part(check(false), "fprop_x").open,
+              HasSubstr("files are missing"));
+  operation.texts["amax_ranks"] = "some";
+  EXPECT_THROW(check(true), Error);
 }
 
 TEST(GroupedScales, OneScaleMayBeThatOfAllGroups) {

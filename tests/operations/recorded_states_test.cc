@@ -110,6 +110,11 @@ TEST(StoredMoments, CodesAndScalesAreThoseOfTheMoment) {
               "scale_scaled");
   ExpectNamed(CheckDecoded(AdamW(1.0f, true)), "exp_avg_after codes",
               "quantized_twice");
+  // A scale of 0 stores nothing but zeros.
+  Operation empty = AdamW();
+  empty.floats["exp_avg_after_scales"].values[1] = 0.0f;
+  EXPECT_FALSE(Part(CheckDecoded(empty), "exp_avg_after scales").is_right());
+  EXPECT_FALSE(Part(CheckDecoded(empty), "exp_avg_after codes").is_right());
   Operation stale = AdamW();
   for (const char* part : {"exp_avg_before", "exp_avg_sq_before"}) {
     stale.floats[std::string(part) + "_scales"] =
@@ -203,6 +208,9 @@ TEST(RandomParameter, FitsItsStepOrIsNamed) {
   const std::vector<Finding> of_half = Check({half});
   EXPECT_FALSE(Part(of_half, "parameter_after").is_right() &&
                Part(of_half, "parameter_after roundings").is_right());
+  Operation fast = RandomStep(6e-4);
+  fast.texts["rounding"] = "stochastic";
+  EXPECT_EQ(Part(Check({fast}), "parameter_after").explanation->name, "lr_off");
   for (float& value : adamw.floats["parameter_after"].values) {
     value = std::nextafter(value, 2.0f);  // it is no number of BF16
   }

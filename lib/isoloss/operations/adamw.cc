@@ -300,11 +300,8 @@ void CheckAdamW(const OperationCase& given, std::vector<Finding>& findings) {
       CheckStoredMoment(given, part, rule, findings);
       continue;
     }
-    const Floats* found = given.operation.Find(name);
-    if (found == nullptr) continue;
-    // Of an FP32 master, only the model's copy is rounded at random.
-    if (part.part == Part::kParameter && found->type != "float32" &&
-        IsRoundedAtRandom(given.operation)) {
+    if (given.operation.Find(name) == nullptr) continue;
+    if (IsRandomParameter(given.operation, part)) {
       CheckRandomParameter(given, rule, findings);
     } else {
       CheckPart(given, part, rule, findings);

@@ -97,6 +97,13 @@ void ForEachAdamWMistake(const OperationCase& given, const AdamWRule& rule,
 /// in fewer bits than FP32 has.
 std::vector<AdamWRule> WaysOf(const OperationCase& given,
                               const AdamWRule& rule);
+/// Returns whether the part is a parameter of few bits that is rounded at
+/// random. Of an FP32 master, only the model's copy is.
+bool IsRandomParameter(const Operation& operation, const PartText& part);
+/// Compares such a parameter with its neighbours. If roundings do not fit, no
+/// element is right.
+oracle::Comparison CompareRandom(const OperationCase& given,
+                                 const AdamWRule& rule);
 /// Judges a parameter of few bits that was rounded at random: each element must
 /// be a neighbour of its estimate, and roundings must fit.
 void CheckRandomParameter(const OperationCase& given, const AdamWRule& rule,

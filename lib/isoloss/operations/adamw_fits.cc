@@ -21,14 +21,18 @@ class AdamWFits {
  public:
   AdamWFits(const OperationCase& given, const PartText& part,
             const AdamWRule& rule)
-      : given_(given), part_(part), rule_(rule), corrections_(rule) {}
+      : given_(given),
+        part_(part),
+        rule_(rule),
+        corrections_(rule),
+        is_random_(IsRandomParameter(given.operation, part)) {}
 
   std::vector<Trial> Trials() {
     const bool of_parameter = part_.part == Part::kParameter;
     AdamWRule skipped = rule_;
     skipped.skips = true;
     // "Not updated" says more than that a factor was 0.
-    if (const Comparison as_before = Compare(given_, part_, skipped);
+    if (const Comparison as_before = CompareBy(skipped);
         as_before.other() == 0) {
       return {{"not_updated",
                std::string(of_parameter ? "the parameter was not updated"
@@ -70,9 +74,13 @@ class AdamWFits {
     fit.compare = [this, alter](double number) {
       AdamWRule altered = rule_;
       alter(altered, number);
-      return Compare(given_, part_, altered);
+      return CompareBy(altered);
     };
     return fit;
+  }
+  Comparison CompareBy(const AdamWRule& rule) const {
+    return is_random_ ? CompareRandom(given_, rule)
+                      : Compare(given_, part_, rule);
   }
   /// Calls use(element, its value after the step, its grid) for each element.
   template <typename Use>
@@ -95,7 +103,8 @@ class AdamWFits {
     ForEach(part, [&](const Element& e, float after, Grid grid) {
       const auto [x, others] = term(e);
       const Updated updated = Update(once, corrections_, e);
-      fit.range.Add(x, others, after, grid, (updated.*part.estimate).bound);
+      fit.range.Add(x, others, after, grid, (updated.*part.estimate).bound,
+                    is_random_ && part.part == Part::kParameter);
     });
   }
   bool HasFiniteGradient() const {
@@ -202,8 +211,8 @@ class AdamWFits {
       const Updated updated = Update(rule_, corrections_, e);
       const double kept = e.p * (1 - rule_.lr * rule_.weight_decay);
       const double bound = updated.parameter.bound;
-      const double least = kept - Boundary(grid, after, true) - bound;
-      const double most = kept - Boundary(grid, after, false) + bound;
+      const double least = kept - EdgeOf(grid, after, true, is_random_) - bound;
+      const double most = kept - EdgeOf(grid, after, false, is_random_) + bound;
       if (!(least * most > 0.0)) return;  // any eps gives such a step
       const double root = std::sqrt(updated.second.exact / corrections_.second);
       const double step = rule_.lr / corrections_.first * updated.first.exact;
@@ -231,6 +240,7 @@ class AdamWFits {
   const PartText& part_;
   const AdamWRule& rule_;
   const Corrections corrections_;
+  const bool is_random_;
   std::vector<Fit> fits_;
 };
 

@@ -53,19 +53,17 @@ class RandomParameter {
                                         : ComparisonOf(found.roundings);
   }
 
-  std::vector<Trial> Trials(const AdamWRule& rule) const {
+  void Explain(const AdamWRule& rule, Finding& finding) const {
     std::vector<Trial> trials;
-    const auto add = [&](const char* name, const std::string& sentence,
-                         const AdamWRule& altered) {
-      trials.push_back({name, sentence, [this, altered] {
-                          return std::optional(Compared(altered));
-                        }});
-    };
-    AdamWRule skipped = rule;
-    skipped.skips = true;
-    add("not_updated", "the parameter was not updated", skipped);
-    ForEachAdamWMistake(given_, rule, add);
-    return trials;
+    ForEachAdamWMistake(
+        given_, rule,
+        [&](const char* name, const char* sentence, const AdamWRule& altered) {
+          trials.push_back({name, sentence, [this, altered] {
+                              return std::optional(Compared(altered));
+                            }});
+        });
+    operations::Explain(trials, finding,
+                        [&] { return FitsOfAdamW(given_, kParts[2], rule); });
   }
 
  private:
@@ -101,13 +99,22 @@ class RandomParameter {
 
 }  // namespace
 
+bool IsRandomParameter(const Operation& operation, const PartText& part) {
+  return part.part == Part::kParameter && IsRoundedAtRandom(operation) &&
+         operation.Find(kName)->type != "float32";
+}
+
+Comparison CompareRandom(const OperationCase& given, const AdamWRule& rule) {
+  return RandomParameter(given).Compared(rule);
+}
+
 void CheckRandomParameter(const OperationCase& given, const AdamWRule& rule,
                           std::vector<Finding>& findings) {
   const RandomParameter parameter(given);
   const RandomParameter::Judgement found = parameter.Judge(rule);
   Finding finding = FindingOf(given, kName, kName, found.comparison);
   if (!finding.is_right()) {
-    Explain(parameter.Trials(rule), finding);
+    parameter.Explain(rule, finding);
     finding.places = PlacesOf(
         finding.comparison, given.operation.Find(kName)->Rows().rows(), "rows");
     findings.push_back(std::move(finding));
@@ -117,7 +124,7 @@ void CheckRandomParameter(const OperationCase& given, const AdamWRule& rule,
   Finding roundings = FindingOf(given, kName, found.roundings);
   // A wrong step may hide between two neighbours.
   if (!roundings.is_right() && !roundings.explanation) {
-    Explain(parameter.Trials(rule), roundings);
+    parameter.Explain(rule, roundings);
   }
   findings.push_back(std::move(roundings));
 }
@@ -133,7 +140,7 @@ Trial TrialOfRandomParameter(const OperationCase& given,
             if (given.operation.Find(kName)->type == "float32") {
               return std::nullopt;
             }
-            return RandomParameter(given).Compared(rule);
+            return CompareRandom(given, rule);
           },
           .is_vague = true};
 }

@@ -150,7 +150,7 @@ class StoredMoment {
           std::fabs(static_cast<double>(found) - kLeast / storing.largest) <=
               oracle::Gamma(2) * kLeast / storing.largest;
       if (is_least || high == 0.0) {
-        comparison.AddExact(b, 0, found, found);
+        comparison.AddExact(b, 0, found, std::isfinite(found) ? found : 0.0f);
         continue;
       }
       const double due = storing.inverts_scale ? storing.largest / exact
@@ -183,7 +183,7 @@ class StoredMoment {
         exact = static_cast<double>(Coded(exact / before, storing)) * before;
       }
       if (!(scale > 0.0)) {
-        comparison.AddExact(i / cols, i % cols, found, found);
+        comparison.AddExact(i / cols, i % cols, found, 0.0f);
         continue;
       }
       const double bound = values[i].bound / scale +

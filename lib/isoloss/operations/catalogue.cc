@@ -197,6 +197,23 @@ bool RoundedFirst(Side& side) {
   return changed;
 }
 
+/// Swaps the two codes of each byte.
+bool HalvesSwapped(Side& side) {
+  if (!side.quantization || side.change != nullptr ||
+      side.quantization->element->bits() != 4) {
+    return false;
+  }
+  return SetChange(side,
+                   [](ScalarTensor& tensor, const formats::Quantization&) {
+                     for (size_t r = 0; r < tensor.codes.rows(); ++r) {
+                       for (size_t c = 0; c + 1 < tensor.codes.cols(); c += 2) {
+                         std::swap(tensor.codes(r, c), tensor.codes(r, c + 1));
+                       }
+                     }
+                     return true;
+                   });
+}
+
 // ---- the table of operands --------------------------------------------------
 
 constexpr SideMistake kSideMistakes[] = {
@@ -282,6 +299,8 @@ constexpr SideMistake kSideMistakes[] = {
     {"quantized_once",
      "{} was quantised from the original values, not from quantised ones",
      OnlyOnce},
+    {"halves_swapped", "the two elements of {} in each byte were swapped",
+     HalvesSwapped},
     {"truncated", "elements of {} were rounded toward zero",
      [](Side& side) {
        return Rounding(side, formats::RoundingMode::kTowardZero);

@@ -63,6 +63,27 @@ class PreviousSteps {
     return calls;
   }
 
+  std::optional<std::vector<const Operation*>> OnOtherRanks(
+      const OperationFile& file, size_t index, int64_t steps) const {
+    const Operation& operation = file.operations[index];
+    std::vector<const Operation*> calls;
+    // A file may claim any number of ranks, but only those that are given have
+    // the operation.
+    for (int64_t rank = 0; rank < file.ranks; ++rank) {
+      if (rank == file.rank) continue;
+      const size_t before = calls.size();
+      size_t number = steps == 0 ? NumberOf(file, index) : 0;
+      while (const Operation* call =
+                 AtRank(rank, file.step - steps, operation, number)) {
+        calls.push_back(call);
+        if (steps == 0) break;
+        ++number;
+      }
+      if (calls.size() == before) return std::nullopt;
+    }
+    return calls;
+  }
+
   /// Returns null if that call is the operation of Before.
   const Operation* CallBefore(const OperationFile& file, size_t index) const {
     const Operation& operation = file.operations[index];
@@ -87,8 +108,12 @@ class PreviousSteps {
   }
   const Operation* At(const OperationFile& file, int64_t step,
                       const Operation& operation, size_t number) const {
-    const auto found = places_.find(
-        Key{file.rank, step, operation.type, operation.module, number});
+    return AtRank(file.rank, step, operation, number);
+  }
+  const Operation* AtRank(int64_t rank, int64_t step,
+                          const Operation& operation, size_t number) const {
+    const auto found =
+        places_.find(Key{rank, step, operation.type, operation.module, number});
     return found == places_.end() ? nullptr : found->second;
   }
 
@@ -241,6 +266,10 @@ std::vector<Finding> CheckOperations(const std::vector<OperationFile>& files,
                      .earlier =
                          [&previous, &file, i = i](int64_t steps) {
                            return previous.CallsBefore(file, i, steps);
+                         },
+                     .on_other_ranks =
+                         [&previous, &file, i = i](int64_t steps) {
+                           return previous.OnOtherRanks(file, i, steps);
                          },
                      .step = file.step,
                      .mesh = meshes[f],

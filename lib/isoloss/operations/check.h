@@ -3,6 +3,7 @@
 
 #include <array>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -47,6 +48,11 @@ struct OperationCase {
   bool update_is_later = false;
   /// Returns the module's calls so many steps before; null: nobody knows them.
   std::function<std::vector<const Operation*>(int64_t steps)> earlier = nullptr;
+  /// Returns the module's calls so many steps before on all other ranks; of
+  /// this step, the same call. Nothing if a rank's call is missing; null:
+  /// nobody knows them.
+  std::function<std::optional<std::vector<const Operation*>>(int64_t steps)>
+      on_other_ranks = nullptr;
   int64_t step = 1;
   /// The file's mesh, and its number of ranks, say where sums may have parts.
   std::span<const MeshAxis> mesh = {};

@@ -55,6 +55,14 @@ bool StaleTensorScale(Side& side) {
   });
 }
 
+bool ScaleOfAllRanks(Side& side) {
+  if (!side.amax_of_ranks || side.change != nullptr || side.fixed != nullptr) {
+    return false;
+  }
+  side.shared_amax = side.amax_of_ranks;
+  return true;
+}
+
 bool CurrentScale(Side& side) {
   if (!side.quantization || !side.quantization->reads_history()) return false;
   side.quantization->scaling = formats::Scaling::kCurrent;
@@ -88,6 +96,10 @@ constexpr SideMistake kEarlierScales[] = {
     {"scale_of_other_operand",
      "scales of {} were those of the other operand, elements its own",
      PartnerScale},
+    {"scale_of_all_ranks",
+     "the scale of {} followed the largest magnitude of all ranks: if ranks "
+     "share it, say amax_ranks = \"all\"",
+     ScaleOfAllRanks},
     {"scale_current",
      "the scale of {} followed its own maximum, not those of the steps before",
      CurrentScale},

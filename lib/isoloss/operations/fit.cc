@@ -79,12 +79,17 @@ void FactorRange::Narrow(double a, double b) {
 }
 
 void FactorRange::Add(double x, double others, float value, oracle::Grid grid,
-                      double bound) {
+                      double bound, bool at_random) {
   if (!std::isfinite(value) || x == 0.0) return;
   const double owed = static_cast<double>(value) - others;
   const double slack = bound * std::max(1.0, std::fabs(owed / x));
-  Narrow((Boundary(grid, value, false) - others - slack) / x,
-         (Boundary(grid, value, true) - others + slack) / x);
+  Narrow((EdgeOf(grid, value, false, at_random) - others - slack) / x,
+         (EdgeOf(grid, value, true, at_random) - others + slack) / x);
+}
+
+double EdgeOf(oracle::Grid grid, float value, bool up, bool at_random) {
+  return at_random ? static_cast<double>(Neighbour(grid, value, up))
+                   : Boundary(grid, value, up);
 }
 
 std::vector<Trial> Confirmed(const std::vector<Fit>& fits) {

@@ -18,10 +18,10 @@ class FactorRange {
   /// NaN does not count.
   void Narrow(double a, double b);
   /// Takes an element: `value` is others + x times the number, rounded to
-  /// `grid`. It may be off by `bound` for numbers up to 1, in proportion for
-  /// larger ones.
+  /// `grid`, to nearest or at random. It may be off by `bound` for numbers up
+  /// to 1, in proportion for larger ones.
   void Add(double x, double others, float value, oracle::Grid grid,
-           double bound);
+           double bound, bool at_random = false);
 
   double low() const { return low_; }
   double high() const { return high_; }
@@ -30,6 +30,9 @@ class FactorRange {
   double low_ = -std::numeric_limits<double>::infinity();
   double high_ = std::numeric_limits<double>::infinity();
 };
+
+/// Returns the end of what is rounded to `value`, above or below it.
+double EdgeOf(oracle::Grid grid, float value, bool up, bool at_random);
 
 /// Returns `number` to few digits, and inverses of such, the roundest first.
 std::vector<double> RoundNumbersNear(double number);

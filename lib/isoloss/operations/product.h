@@ -46,6 +46,9 @@ struct Side {
   std::vector<float> amax_history = {};
   /// The groups of a tensor share the scale that this largest magnitude gives.
   std::optional<float> shared_amax = {};
+  /// The largest magnitude of the tensor over all ranks, which the file does
+  /// not say to count; nothing: it is this rank's, or not known.
+  std::optional<float> amax_of_ranks = {};
   double margin = 0.0;  ///< scales are 2^margin times as large
   /// Blocks of NVFP4 choose between two scales, by this rule.
   std::optional<oracle::FourOverSix> four_over_six = {};

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -73,12 +74,14 @@ int64_t RowsWithValues(const Operation& operation) {
   return count;
 }
 
-/// Rows of experts over all ranks, and what routers chose for them.
+/// Rows of experts over the ranks that files have, and what routers chose for
+/// them.
 struct Load {
   size_t file = 0;  ///< the first one that has the layer
-  int64_t ranks = 0;
   int64_t rows = 0;
   int64_t chosen = 0;
+  bool has_router = false;
+  bool is_split = false;  ///< other ranks have other experts of the layer
 };
 
 class RankPoints {
@@ -90,26 +93,43 @@ class RankPoints {
     for (size_t f = 0; f < files_.size(); ++f) {
       AddReplicas(f);
       AddLoads(f);
+      Ranks& ranks = ranks_[files_[f].step];
+      if (ranks.given.empty()) ranks.first_file = f;
+      ranks.given.insert(files_[f].rank);
+      ranks.all = std::max(ranks.all, files_[f].ranks);
     }
+    for (const auto& [step, ranks] : ranks_) AddMissing(step, ranks);
     for (const auto& [place, load] : loads_) {
       const auto& [step, module] = place;
-      if (load.ranks != files_[load.file].ranks || load.rows == load.chosen) {
-        continue;
+      if (!load.has_router) continue;
+      if (load.is_split && !HasAllRanks(step)) {
+        points_.push_back({load.file, module,
+                           "rows of experts were not counted, since files of "
+                           "other ranks, which have other experts, are missing",
+                           true});
+      } else if (load.rows != load.chosen) {
+        points_.push_back(
+            {load.file, module,
+             fmt::format(
+                 "the experts of all ranks together have {} rows that are "
+                 "not zero, but routers chose {}: tokens were dropped or "
+                 "count twice. If a capacity drops them, the router's "
+                 "attribute `dropped` must say how many",
+                 load.rows, load.chosen),
+             true});
       }
-      points_.push_back(
-          {load.file, module,
-           fmt::format(
-               "the experts of all ranks together have {} rows that are "
-               "not zero, but routers chose {}: tokens were dropped or "
-               "count twice. If a capacity drops them, the router's "
-               "attribute `dropped` must say how many",
-               load.rows, load.chosen),
-           true});
     }
     return std::move(points_);
   }
 
  private:
+  /// Ranks of one step.
+  struct Ranks {
+    size_t first_file = 0;
+    std::set<int64_t> given = {};
+    int64_t all = 1;
+  };
+
   void AddReplicas(size_t file) {
     for (const Operation& operation : files_[file].operations) {
       const Floats* before = operation.Find("parameter_before");
@@ -128,28 +148,46 @@ class RankPoints {
     }
   }
 
-  /// A router chooses for all experts after it, up to the next router.
+  bool HasAllRanks(int64_t step) const {
+    const Ranks& ranks = ranks_.at(step);
+    return static_cast<int64_t>(ranks.given.size()) >= ranks.all;
+  }
+  /// Nobody looks at what the other ranks wrote.
+  void AddMissing(int64_t step, const Ranks& ranks) {
+    if (HasAllRanks(step)) return;
+    points_.push_back(
+        {ranks.first_file, "",
+         fmt::format("files of {} of {} ranks are given: what the other ranks "
+                     "recorded was not judged",
+                     ranks.given.size(), ranks.all),
+         false});
+  }
+
+  /// A router chooses for all experts after it, up to the next router. Ranks
+  /// that share tokens have one router between them.
   void AddLoads(size_t file) {
     const Operation* router = nullptr;
-    std::map<std::string, int64_t> chosen;
-    std::map<std::string, int64_t> rows;
     for (const Operation& operation : files_[file].operations) {
       if (operation.type == "router") router = &operation;
-      if (router == nullptr || operation.type != "grouped_linear") continue;
-      const Integers* ids = router->FindIntegers("expert_ids");
+      if (operation.type != "grouped_linear") continue;
+      const auto [place, is_new] =
+          loads_.try_emplace({files_[file].step, operation.module});
+      Load& load = place->second;
+      if (is_new) load.file = file;
+      load.rows += RowsWithValues(operation);
+      const auto here =
+          static_cast<double>(operation.Find("weight")->extent[0]);
+      load.is_split |= operation.Number("experts", here) != here;
+      const Integers* ids =
+          router == nullptr ? nullptr : router->FindIntegers("expert_ids");
       if (ids == nullptr) continue;
+      load.has_router = true;
+      load.is_split |=
+          static_cast<double>(router->Find("scores")->extent[1]) != here;
       const auto slots = static_cast<double>(ids->values.size());
       const double dropped = router->Number("dropped", 0.0);
       const bool is_count = dropped >= 0.0 && dropped <= slots;
-      chosen[operation.module] +=
-          static_cast<int64_t>(slots - (is_count ? dropped : 0.0));
-      rows[operation.module] += RowsWithValues(operation);
-    }
-    for (const auto& [module, count] : rows) {
-      Load& load = loads_[{files_[file].step, module}];
-      if (load.ranks++ == 0) load.file = file;
-      load.rows += count;
-      load.chosen += chosen[module];
+      load.chosen += static_cast<int64_t>(slots - (is_count ? dropped : 0.0));
     }
   }
 
@@ -157,6 +195,7 @@ class RankPoints {
   std::map<std::pair<int64_t, std::string>, std::pair<size_t, const Floats*>>
       parameters_;
   std::map<std::pair<int64_t, std::string>, Load> loads_;
+  std::map<int64_t, Ranks> ranks_;
   std::vector<OpenPoint> points_;
 };
 

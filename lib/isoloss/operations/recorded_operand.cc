@@ -56,6 +56,22 @@ float MaximumOf(const Floats& tensor) {
   return amax;
 }
 
+/// Returns whether scales of whole tensors follow the maxima of all ranks.
+bool HaveRanksOneScale(const RecordedOperand& operand) {
+  const auto& texts = operand.given.operation.texts;
+  const auto ranks = texts.find("amax_ranks");
+  if (ranks == texts.end() || ranks->second == "own") return false;
+  if (ranks->second == "all") return true;
+  Reject(operand, fmt::format("amax_ranks is `{}`", Printable(ranks->second)),
+         "`all` or `own`");
+}
+
+std::optional<std::vector<const Operation*>> OnOtherRanks(
+    const RecordedOperand& operand, int64_t steps) {
+  const auto& others = operand.given.on_other_ranks;
+  return others == nullptr ? std::nullopt : others(steps);
+}
+
 /// Returns the largest magnitudes of the steps before, the latest last, by
 /// their files; nothing if one is missing.
 std::optional<std::vector<float>> HistoryOfFiles(const RecordedOperand& operand,
@@ -66,7 +82,12 @@ std::optional<std::vector<float>> HistoryOfFiles(const RecordedOperand& operand,
   if (given.earlier == nullptr || !has_one_history) return std::nullopt;
   std::vector<float> history;
   for (int back = 1; back <= length && back < given.step; ++back) {
-    const std::vector<const Operation*> calls = given.earlier(back);
+    std::vector<const Operation*> calls = given.earlier(back);
+    if (HaveRanksOneScale(operand)) {
+      const auto others = OnOtherRanks(operand, back);
+      if (!others) return std::nullopt;
+      calls.insert(calls.end(), others->begin(), others->end());
+    }
     float amax = 0.0f;
     for (const Operation* call : calls) {
       const Floats* tensor = call->Find(operand.tensor);
@@ -87,8 +108,10 @@ std::string TakeHistory(const RecordedOperand& operand) {
   const size_t groups =
       operand.sides[0]->shared_amax ? 1 : operand.sides.size();
   const Floats* recorded = operation.Find(name);
+  const auto steps_before =
+      static_cast<size_t>(std::min<int64_t>(length, operand.given.step - 1));
   std::optional<std::vector<float>> of_files;
-  if (recorded == nullptr) {
+  if (recorded == nullptr || recorded->values.empty()) {
     of_files = HistoryOfFiles(operand, length);
     if (!of_files) {
       return fmt::format(
@@ -104,6 +127,10 @@ std::string TakeHistory(const RecordedOperand& operand) {
                                  [](float amax) { return amax < 0.0f; })) {
     Reject(operand, fmt::format("{} has numbers below zero", name),
            "magnitudes");
+  } else if (recorded->values.size() / groups < steps_before) {
+    return fmt::format(
+        "{} has {} maxima, but the recipe looks back to {} steps", name,
+        recorded->values.size() / groups, steps_before);
   }
   for (size_t g = 0; g < operand.sides.size(); ++g) {
     Side& side = *operand.sides[g];
@@ -159,6 +186,14 @@ std::string TakeFourOverSix(const RecordedOperand& operand) {
   return "";
 }
 
+/// Returns the largest magnitude of values as the rule quantises them.
+float AmaxOf(const Side& side, MatrixView<const float> values,
+             const formats::Quantization& rule) {
+  const ScalarTensor tensor = oracle::ScalarQuantize(
+      side.down ? Transposed(values).view() : values, rule, side.state);
+  return LargestOf(LargestOfCells(tensor));
+}
+
 /// Lets groups share a scale if the file has a single one for all of them.
 void TakeSharedScale(const RecordedOperand& operand) {
   const auto scales = ScalesOf(operand.given.operation, operand.name);
@@ -171,12 +206,41 @@ void TakeSharedScale(const RecordedOperand& operand) {
   if (count != 1) return;
   float amax = 0.0f;
   for (const Side* side : operand.sides) {
-    const ScalarTensor tensor = oracle::ScalarQuantize(
-        side->down ? Transposed(side->values).view() : side->values, rule,
-        side->state);
-    amax = std::max(amax, LargestOf(LargestOfCells(tensor)));
+    amax = std::max(amax, AmaxOf(*side, side->values, rule));
   }
   for (Side* side : operand.sides) side->shared_amax = amax;
+}
+
+/// Takes the largest magnitude over all ranks for the scale of the tensor.
+/// Returns why it can't.
+std::string TakeAmaxOfRanks(const RecordedOperand& operand) {
+  const formats::Quantization& rule = *operand.sides[0]->quantization;
+  const bool is_whole =
+      rule.scales_tensor() || rule.cell == formats::Cell{0, 0};
+  const bool is_declared = HaveRanksOneScale(operand);
+  if (!is_whole) return "";
+  const auto others = OnOtherRanks(operand, 0);
+  if (!others) {
+    return is_declared ? "its scale is that of all ranks, whose files are "
+                         "missing"
+                       : "";
+  }
+  if (others->empty()) return "";
+  float amax = 0.0f;
+  for (const Side* side : operand.sides) {
+    amax = std::max(amax, AmaxOf(*side, side->values, rule));
+  }
+  const float own = amax;
+  for (const Operation* call : *others) {
+    const Floats* tensor = call->Find(operand.tensor);
+    if (tensor == nullptr) continue;
+    amax = std::max(amax, AmaxOf(*operand.sides[0], tensor->Rows(), rule));
+  }
+  for (Side* side : operand.sides) {
+    if (is_declared) side->shared_amax = amax;
+    if (!is_declared && amax > own) side->amax_of_ranks = amax;
+  }
+  return "";
 }
 
 /// Returns one tensor for each side; nothing if a change fails.
@@ -253,8 +317,9 @@ std::string TakeState(const RecordedOperand& operand) {
     std::string missing = TakeSigns(operand);
     if (!missing.empty()) return missing;
   }
-  return of_recipe->reads_history() ? TakeHistory(operand)
-                                    : TakeFourOverSix(operand);
+  if (of_recipe->reads_history()) return TakeHistory(operand);
+  const std::string missing = TakeAmaxOfRanks(operand);
+  return missing.empty() ? TakeFourOverSix(operand) : missing;
 }
 
 bool TakeScales(const RecordedOperand& operand) {
