@@ -114,9 +114,7 @@ Json AuditJson(const operations::ModuleAudit& audit) {
 }
 
 Json CheckedJson(const inspection::CheckedTensors& checked, ExitCode code) {
-  Json json{{"outcome", code == ExitCode::kPass   ? "PASS"
-                        : code == ExitCode::kFail ? "FAIL"
-                                                  : "INCONCLUSIVE"},
+  Json json{{"outcome", system::OutcomeName(code)},
             {"exit_code", static_cast<int>(code)},
             {"recipe", checked.recipe.name},
             {"findings", Json::array()},

@@ -27,12 +27,6 @@ struct LayoutsArguments {
   CiArguments ci;
 };
 
-const char* OutcomeName(ExitCode code) {
-  return code == ExitCode::kPass   ? "PASS"
-         : code == ExitCode::kFail ? "FAIL"
-                                   : "INCONCLUSIVE";
-}
-
 Json TensorJson(const layouts::TensorResult& tensor) {
   Json json{{"step", tensor.step},
             {"type", tensor.type},
@@ -50,7 +44,7 @@ Json TensorJson(const layouts::TensorResult& tensor) {
 }
 
 Json LayoutsJson(const layouts::LayoutsComparison& comparison, ExitCode code) {
-  Json json{{"outcome", OutcomeName(code)},
+  Json json{{"outcome", system::OutcomeName(code)},
             {"exit_code", static_cast<int>(code)},
             {"recipe", comparison.recipe},
             {"a", comparison.a.Layout()},
@@ -85,10 +79,8 @@ document::Result ResultOf(const layouts::LayoutsComparison& comparison,
   document::Result result = {
       .name = "layouts",
       .file = comparison.b.name,
-      .status = code == ExitCode::kPass   ? document::Status::kPass
-                : code == ExitCode::kFail ? document::Status::kFailure
-                                          : document::Status::kInconclusive,
-      .outcome = OutcomeName(code),
+      .status = system::StatusOf(code),
+      .outcome = system::OutcomeName(code),
       .exit_code = static_cast<int>(code),
       .headline = layouts::SummaryOf(comparison),
       .subject =

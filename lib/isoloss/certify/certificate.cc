@@ -189,16 +189,16 @@ Document DocumentOf(const Certificate& certificate) {
   Document document;
   document.Put("gate",
                certificate.gate == Gate::kRepeat ? "repeat" : "restart");
-  document.Put("outcome", OutcomeName(code));
+  document.Put("outcome", system::OutcomeName(code));
   document.Put("exit_code", static_cast<int64_t>(code));
   document.Put("headline", HeadlineOf(certificate));
-  document.Add(document::Line{.text = HeadlineOf(certificate),
-                              .hang = 2,
-                              .lead = fmt::format("{}  ", OutcomeName(code)),
-                              .tone = code == ExitCode::kPass ? Tone::kGood
-                                      : code == ExitCode::kInconclusive
-                                          ? Tone::kDoubtful
-                                          : Tone::kBad});
+  document.Add(
+      document::Line{.text = HeadlineOf(certificate),
+                     .hang = 2,
+                     .lead = fmt::format("{}  ", system::OutcomeName(code)),
+                     .tone = code == ExitCode::kPass           ? Tone::kGood
+                             : code == ExitCode::kInconclusive ? Tone::kDoubtful
+                                                               : Tone::kBad});
   std::vector<size_t> places(certificate.runs.size());
   for (size_t i = 0; i < places.size(); ++i) places[i] = i;
   document.PutEach("runs", places, [&](size_t place) {

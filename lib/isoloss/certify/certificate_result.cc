@@ -14,19 +14,6 @@ namespace {
 using document::Status;
 using system::ExitCode;
 
-Status StatusOf(ExitCode code) {
-  switch (code) {
-    case ExitCode::kPass:
-      return Status::kPass;
-    case ExitCode::kFail:
-      return Status::kFailure;
-    case ExitCode::kInconclusive:
-      return Status::kInconclusive;
-    default:
-      return Status::kError;
-  }
-}
-
 /// Says why there is no certificate.
 std::vector<std::string> ReasonsOf(const Certificate& certificate) {
   std::vector<std::string> reasons = certificate.invalid;
@@ -91,8 +78,8 @@ document::Result ResultOf(const Certificate& certificate) {
       .name = certificate.gate == Gate::kRepeat ? "certify repeat"
                                                 : "certify restart",
       .file = certificate.runs.empty() ? "" : certificate.runs.front().name,
-      .status = StatusOf(code),
-      .outcome = OutcomeName(code),
+      .status = system::StatusOf(code),
+      .outcome = system::OutcomeName(code),
       .exit_code = static_cast<int>(code),
       .headline = HeadlineOf(certificate)};
   result.is_equal = code == ExitCode::kPass;

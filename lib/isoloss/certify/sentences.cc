@@ -11,19 +11,6 @@ namespace isoloss::certify {
 
 using system::ExitCode;
 
-const char* OutcomeName(ExitCode code) {
-  switch (code) {
-    case ExitCode::kPass:
-      return "PASS";
-    case ExitCode::kFail:
-      return "FAIL";
-    case ExitCode::kInconclusive:
-      return "INCONCLUSIVE";
-    default:
-      return "INVALID";
-  }
-}
-
 std::string Listed(const std::vector<std::string>& texts, size_t most) {
   const size_t shown = std::min(texts.size(), most);
   std::string list = fmt::format(

@@ -12,8 +12,6 @@ namespace isoloss::certify {
 /// A list shows at most this many entries.
 inline constexpr size_t kMostShown = 8;
 
-/// Returns "PASS", "FAIL", "INVALID" or "INCONCLUSIVE".
-const char* OutcomeName(system::ExitCode code);
 /// Returns the first texts, and how many follow.
 std::string Listed(const std::vector<std::string>& texts,
                    size_t most = kMostShown);

@@ -15,21 +15,9 @@ namespace {
 using document::Check;
 using document::Status;
 
-Status StatusOf(system::ExitCode code) {
-  switch (code) {
-    case system::ExitCode::kPass:
-      return Status::kPass;
-    case system::ExitCode::kInconclusive:
-      return Status::kInconclusive;
-    case system::ExitCode::kFail:
-      return Status::kFailure;
-    default:
-      return Status::kError;
-  }
-}
-
 Status StatusOf(gate::Outcome outcome) {
-  return StatusOf(static_cast<system::ExitCode>(gate::ExitCode(outcome)));
+  return system::StatusOf(
+      static_cast<system::ExitCode>(gate::ExitCode(outcome)));
 }
 
 std::string Remedy(const CheckedGoldens& checked) {
@@ -95,19 +83,11 @@ system::ExitCode CodeOf(const CheckedGoldens& checked, bool exact) {
 
 document::Result ResultOf(const CheckedGoldens& checked, bool exact) {
   const system::ExitCode code = CodeOf(checked, exact);
-  const Status status = StatusOf(code);
-  const std::string outcome(
-      status == Status::kError
-          ? "INVALID"
-          : gate::OutcomeName(status == Status::kPass ? gate::Outcome::kPass
-                              : status == Status::kFailure
-                                  ? gate::Outcome::kFail
-                                  : gate::Outcome::kInconclusive));
   document::Result result{
       .name = fmt::format("golden {}", checked.folder.string()),
       .file = verdicts::RepositoryPath(checked.folder / "history.toml"),
-      .status = status,
-      .outcome = outcome,
+      .status = system::StatusOf(code),
+      .outcome = system::OutcomeName(code),
       .exit_code = static_cast<int>(code),
       .headline = Headline(checked)};
   const BuildInfo build = GetBuildInfo();

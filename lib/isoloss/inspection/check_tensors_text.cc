@@ -162,9 +162,7 @@ std::string SummaryOf(const CheckedTensors& checked) {
   }
   if (elements == 0) return "INCONCLUSIVE: there is no result to check.";
   const system::ExitCode outcome = checked.Outcome();
-  const char* word = outcome == system::ExitCode::kPass   ? "PASS"
-                     : outcome == system::ExitCode::kFail ? "FAIL"
-                                                          : "INCONCLUSIVE";
+  const char* word = system::OutcomeName(outcome);
   const int64_t count = checked.not_finite();
   std::string reasons;
   if (count > 0) {

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "isoloss/document/result.h"
+
 namespace isoloss::system {
 
 enum class ExitCode : int {
@@ -31,6 +33,10 @@ inline constexpr ExitCodeMeaning kExitCodeMeanings[] = {
     {130, "interrupted"},
     {75, "a job of several processes lost one: start it again"},
 };
+
+/// Returns "PASS", "FAIL", "INCONCLUSIVE" or, for all other codes, "INVALID".
+const char* OutcomeName(ExitCode code);
+document::Status StatusOf(ExitCode code);
 
 /// Returns the severer one, in the order pass, inconclusive, fail, invalid,
 /// interrupted.
