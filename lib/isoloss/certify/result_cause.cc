@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "isoloss/base/error.h"
-#include "isoloss/base/text_file.h"
 #include "isoloss/certify/fixed_order.h"
 #include "isoloss/inspection/check_tensors.h"
 #include "isoloss/operations/check.h"
@@ -28,13 +27,10 @@ using operations::OperationFile;
 /// of ours: a log may give its recipe any name.
 precision::Recipe RecipeFor(const std::string& name,
                             const Operation& operation) {
-  if (name.ends_with(".toml")) {
-    return precision::ParseRecipe(ReadTextFile(name, "Pass a recipe."), name);
-  }
   try {
-    return precision::RecipeByName(name);
+    return precision::RecipeByNameOrFile(name);
   } catch (const Error&) {
-    if (!operation.codes.empty()) throw;
+    if (name.ends_with(".toml") || !operation.codes.empty()) throw;
     return precision::RecipeByName("bf16");
   }
 }

@@ -7,7 +7,6 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
-#include "isoloss/base/text_file.h"
 #include "isoloss/operations/operation_file.h"
 #include "isoloss/precision/recipe_file.h"
 
@@ -17,11 +16,6 @@ namespace {
 using operations::Finding;
 using operations::OpenPoint;
 using operations::OperationFile;
-
-precision::Recipe RecipeOf(const std::string& name) {
-  if (!name.ends_with(".toml")) return precision::RecipeByName(name);
-  return precision::ParseRecipe(ReadTextFile(name, "Pass a recipe."), name);
-}
 
 void CheckSameRun(const std::vector<OperationFile>& files,
                   const precision::Recipe& recipe) {
@@ -112,7 +106,9 @@ int64_t CheckedTensors::left_out() const {
 CheckedTensors CheckTensors(const CheckTensorsRequest& request,
                             Executor& executor) {
   CheckedTensors checked = {
-      .recipe = RecipeOf(request.recipe), .files = {}, .findings = {}};
+      .recipe = precision::RecipeByNameOrFile(request.recipe),
+      .files = {},
+      .findings = {}};
   for (const std::filesystem::path& path : request.dumps) {
     checked.files.push_back(operations::ReadOperations(path));
   }

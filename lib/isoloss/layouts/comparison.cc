@@ -11,7 +11,6 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
-#include "isoloss/base/text_file.h"
 #include "isoloss/layouts/partial_sums.h"
 #include "isoloss/layouts/step_comparison.h"
 #include "isoloss/operations/partial_sums.h"
@@ -42,11 +41,6 @@ std::string RecipeNameOf(const LayoutsRequest& request, const Recording& a,
     }
   }
   return name.empty() ? "bf16" : name;
-}
-
-precision::Recipe RecipeOf(const std::string& name) {
-  if (!name.ends_with(".toml")) return precision::RecipeByName(name);
-  return precision::ParseRecipe(ReadTextFile(name, "Pass a recipe."), name);
 }
 
 void KeepSteps(const std::vector<int64_t>& steps, Recording& recording) {
@@ -191,7 +185,7 @@ LayoutsComparison CompareLayouts(const LayoutsRequest& request,
                result.a.name, result.b.name);
   }
   result.recipe = RecipeNameOf(request, result.a, result.b);
-  const precision::Recipe recipe = RecipeOf(result.recipe);
+  const precision::Recipe recipe = precision::RecipeByNameOrFile(result.recipe);
   std::vector<operations::ModuleChoices> modules;
   std::vector<CheckedSide> sides;
   modules.reserve(2);

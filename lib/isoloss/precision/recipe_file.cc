@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "isoloss/base/error.h"
+#include "isoloss/base/text_file.h"
 #include "isoloss/config/writer.h"
 #include "isoloss/precision/recipe_keys.h"
 #include "isoloss/precision/site_presets.h"
@@ -332,6 +333,11 @@ Recipe ReadRecipe(Reader fields, std::string_view name) {
 Recipe ParseRecipe(std::string_view text, std::string file) {
   const config::Document document(text, std::move(file));
   return ReadRecipe(Reader(document));
+}
+
+Recipe RecipeByNameOrFile(const std::string& name) {
+  if (!name.ends_with(".toml")) return RecipeByName(name);
+  return ParseRecipe(ReadTextFile(name, "Pass a recipe."), name);
 }
 
 std::string RecipeText(const Recipe& recipe, const std::string& section) {

@@ -39,6 +39,11 @@ Recipe ReadRecipe(config::Reader fields, std::string_view name = "");
 /// Reads a whole file. `file` is its name in messages.
 Recipe ParseRecipe(std::string_view text, std::string file);
 
+/// Returns the registered recipe of that name, or the one in a file, whose name
+/// ends in `.toml`.
+/// Errors   those of RecipeByName, ReadTextFile and ParseRecipe.
+Recipe RecipeByNameOrFile(const std::string& name);
+
 /// Returns the recipe as TOML that reads back to the same content. `section`
 /// ("recipes.mine") is put before the names of its tables; "" means the top of
 /// a file. Keys that equal their defaults are not printed.
