@@ -22,21 +22,6 @@ bool IsZero(const Floats* tensor) {
                              [](float value) { return value == 0.0f; });
 }
 
-/// Returns the tensor that a scale or a code was made of.
-std::string SourceOf(std::string_view name) {
-  constexpr std::pair<std::string_view, const char*> kSources[] = {
-      {"fprop_x_", "x"},
-      {"fprop_w_", "weight"},
-      {"dgrad_dy_", "grad_output"},
-      {"dgrad_w_", "weight"},
-      {"wgrad_dy_", "grad_output"},
-      {"wgrad_x_", "x"}};
-  for (const auto& [operand, source] : kSources) {
-    if (name.starts_with(operand)) return source;
-  }
-  return "";
-}
-
 /// Returns the kind of a tensor that lasts longer than a step; "": it does not.
 std::string_view KindOfState(const Operation& operation,
                              const std::string& tensor) {
@@ -111,9 +96,10 @@ class States {
 void AddTensors(const Operation& first, const Operation& other,
                 States& states) {
   for (const auto& [name, tensor] : first.floats) {
-    const std::string source = SourceOf(name);
-    const bool is_scale = name.ends_with("_scales") && !source.empty() &&
-                          !DifferenceOf(source, first, other);
+    const operations::LinearOperand* operand =
+        operations::OperandOfTensor(name);
+    const bool is_scale = name.ends_with("_scales") && operand != nullptr &&
+                          !DifferenceOf(operand->tensor, first, other);
     const std::string_view kind =
         is_scale ? kScaleHistory : KindOfState(first, name);
     if (kind.empty()) continue;

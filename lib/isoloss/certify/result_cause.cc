@@ -114,11 +114,7 @@ std::string OrderOf(const OperationFile& file, const Operation& operation,
   alone.operations.push_back(operation);
   const std::vector<OperationFile> files = {std::move(alone)};
   const operations::ModuleChoices modules(files, recipe, options);
-  const operations::OperationCase given = {.operation = files[0].operations[0],
-                                           .previous = nullptr,
-                                           .where = files[0].Where(0),
-                                           .file = 0,
-                                           .index = 0};
+  const operations::OperationCase given = CaseOf(files[0], 0);
   const auto products = operations::LinearProductsOf(
       given, {modules.Of(given.operation).precision, recipe});
   for (const operations::Product& product : products) {
@@ -211,12 +207,6 @@ Cause RightCause(const OperationDifference& difference) {
           "such as a fused one."};
 }
 
-/// Returns whether a name is of codes or scales of an operand.
-bool IsOfOperand(const std::string& tensor) {
-  return tensor.starts_with("fprop_") || tensor.starts_with("dgrad_") ||
-         tensor.starts_with("wgrad_");
-}
-
 /// Names the reason why equal tensors became other codes or scales.
 Cause CauseOfQuantization(const OperationDifference& difference) {
   const bool scales = difference.tensor.name.ends_with("_scales");
@@ -243,7 +233,8 @@ Cause JudgedCause(const OperationDifference& difference,
   const Judged judged[2] = {
       Judge(files.first, first, difference.part, recipe, executor),
       Judge(files.other, other, difference.part, recipe, executor)};
-  const bool of_operand = IsOfOperand(difference.tensor.name);
+  const bool of_operand =
+      operations::OperandOfTensor(difference.tensor.name) != nullptr;
   const bool both_wrong = judged[0].other > 0 && judged[1].other > 0;
   if (of_operand && both_wrong) return CauseOfQuantization(difference);
   if (judged[0].other > 0 || judged[1].other > 0) {
@@ -273,7 +264,7 @@ Cause CauseOfResult(const OperationDifference& difference,
     return JudgedCause(difference, files, recipe, executor);
   } catch (const Error& error) {
     // A recipe that looks back to earlier steps is not judged.
-    if (IsOfOperand(difference.tensor.name)) {
+    if (operations::OperandOfTensor(difference.tensor.name) != nullptr) {
       return CauseOfQuantization(difference);
     }
     return {kUnknown, fmt::format("It could not be judged: {}", error.what())};

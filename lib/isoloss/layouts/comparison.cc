@@ -93,15 +93,10 @@ class SideCheck {
   };
 
   void FindPartial(size_t f, size_t i) {
-    const OperationFile& file = recording_.files[f];
-    const Operation& operation = file.operations[i];
+    const operations::OperationCase given = CaseOf(recording_.files[f], i, f);
+    const Operation& operation = given.operation;
     const size_t parts = UndeclaredParts(operation, recording_);
     if (parts < 2) return;
-    const operations::OperationCase given = {.operation = operation,
-                                             .previous = nullptr,
-                                             .where = file.Where(i),
-                                             .file = f,
-                                             .index = i};
     for (const operations::Product& product :
          LinearProductsOf(given, {modules_.Of(operation).precision, recipe_})) {
       const auto whole = Compare(product);

@@ -138,8 +138,7 @@ bool Judge::HasTold(const OperationKey& key, const std::string& tensor) const {
                      });
 }
 
-// ---- each side by its own inputs
-// ---------------------------------------------
+// ---- each side by its own inputs ------------------------------------------
 
 void Judge::AddWrong(const OperationKey& key, bool backward) {
   for (const CheckedSide* side : sides_) {
@@ -186,12 +185,8 @@ void Judge::AddFinding(const OperationKey& key, const CheckedSide& side,
 Mistake Judge::MistakeOfProduct(const CheckedSide& side, const Piece& piece,
                                 GemmRole role, TensorResult& entry) const {
   const operations::Operation& operation = *piece.operation;
-  const operations::OperationCase given = {
-      .operation = operation,
-      .previous = nullptr,
-      .where = side.recording.files[piece.file].Where(piece.index),
-      .file = piece.file,
-      .index = piece.index};
+  const operations::OperationCase given =
+      CaseOf(side.recording.files[piece.file], piece.index, piece.file);
   for (const operations::Product& product : LinearProductsOf(
            given, {side.modules.Of(operation).precision, side.recipe})) {
     if (product.role != role) continue;
@@ -212,8 +207,7 @@ Mistake Judge::MistakeOfProduct(const CheckedSide& side, const Piece& piece,
   return {};
 }
 
-// ---- A against B
-// -------------------------------------------------------------
+// ---- A against B ----------------------------------------------------------
 
 TensorResult& Judge::AddDifference(const OperationKey& key,
                                    const std::string& tensor, const Pair& pair,

@@ -155,18 +155,14 @@ Comparison Compare(const OperationCase& given, const PartText& part,
 }
 
 AdamWRule AdamWRuleOf(const Operation& operation) {
-  const auto is = [&](const char* name, const char* text) {
-    const auto found = operation.texts.find(name);
-    return found != operation.texts.end() && found->second == text;
-  };
   return {.lr = operation.Number("lr", 0),
           .beta1 = operation.Number("beta1", 0),
           .beta2 = operation.Number("beta2", 0),
           .eps = operation.Number("eps", 0),
           .weight_decay = operation.Number("weight_decay", 0),
           .step = operation.Number("step", 1),
-          .corrects_in_fp32 = is("corrections", "float32"),
-          .decay_in_gradient = is("decay", "l2")};
+          .corrects_in_fp32 = operation.Text("corrections") == "float32",
+          .decay_in_gradient = operation.Text("decay") == "l2"};
 }
 
 namespace {

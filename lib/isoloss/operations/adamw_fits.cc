@@ -115,14 +115,6 @@ class AdamWFits {
     return Update(rule, corrections_, e).parameter.exact;
   }
 
-  static std::string GradientText(double factor) {
-    if (factor == 0.0) return "the gradient was taken as zero";
-    if (factor == -1.0) return "the gradient had the other sign";
-    return fmt::format(
-        "the gradient was {:.9g} times what was recorded: clipped or averaged "
-        "otherwise",
-        factor);
-  }
   void AddGradient() {
     Add(
         "gradient_scaled", kParts[0], 1.0, rule_,

@@ -180,17 +180,14 @@ void AddOperation(const OperationFile& file, size_t index,
                   DistancesByProduct& found) {
   const Operation& operation = file.operations[index];
   for (const GemmRole role : precision::kGemmRoles) {
-    for (const char* operand : OperandNames(role)) {
-      if (operation.FindCodes(fmt::format("{}_codes", operand)) != nullptr) {
+    for (const LinearOperand& operand : OperandsOf(role)) {
+      if (operation.FindCodes(fmt::format("{}_codes", operand.name)) !=
+          nullptr) {
         found[{operation.module, role}].has_codes = true;
       }
     }
   }
-  const OperationCase given{.operation = operation,
-                            .previous = nullptr,
-                            .where = file.Where(index),
-                            .file = 0,
-                            .index = index};
+  const OperationCase given = CaseOf(file, index);
   const precision::LinearPrecision& precision =
       choice.quantized ? choice.precision : recipe;
   for (const Product& product : LinearProductsOf(given, {precision, recipe})) {

@@ -230,6 +230,15 @@ static bool LooksBack(const Operation& operation, const std::string& part) {
          operation.type == "muon";
 }
 
+OperationCase CaseOf(const OperationFile& file, size_t index,
+                     size_t file_number) {
+  return {.operation = file.operations[index],
+          .previous = nullptr,
+          .where = file.Where(index),
+          .file = file_number,
+          .index = index};
+}
+
 Finding FindingOf(const OperationCase& given, const std::string& part,
                   const std::string& kind, oracle::Comparison comparison) {
   return {.file = given.file,

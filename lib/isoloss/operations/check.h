@@ -1,7 +1,6 @@
 // Lets the oracle check operations of any trainer.
 #pragma once
 
-#include <array>
 #include <functional>
 #include <optional>
 #include <span>
@@ -61,6 +60,11 @@ struct OperationCase {
   size_t file;
   size_t index;
 };
+
+/// Returns an operation of a file, as if nothing else were known of the run.
+/// `file_number` is the file's place among others.
+OperationCase CaseOf(const OperationFile& file, size_t index,
+                     size_t file_number = 0);
 
 /// A linear module is quantised or not.
 struct ModuleChoice {
@@ -149,8 +153,8 @@ struct LinearRule {
   const precision::LinearPrecision& precision;
   const precision::LinearPrecision& recipe;
 };
-/// Returns the names of the left and the right operand, as codes have them.
-std::array<const char*, 2> OperandNames(precision::GemmRole role);
+/// Returns the left and the right operand.
+std::span<const LinearOperand, 2> OperandsOf(precision::GemmRole role);
 /// Returns "output", "grad_input" or "grad_weight".
 const char* ResultName(precision::GemmRole role);
 /// Returns the products whose results are recorded, in the order of fprop,

@@ -92,6 +92,15 @@ double EdgeOf(oracle::Grid grid, float value, bool up, bool at_random) {
                    : Boundary(grid, value, up);
 }
 
+std::string GradientText(double factor) {
+  if (factor == 0.0) return "the gradient was taken as zero";
+  if (factor == -1.0) return "the gradient had the other sign";
+  return fmt::format(
+      "the gradient was {:.9g} times what was recorded: clipped or averaged "
+      "otherwise",
+      factor);
+}
+
 std::vector<Trial> Confirmed(const std::vector<Fit>& fits) {
   std::vector<Trial> trials;
   for (const Fit& fit : fits) {

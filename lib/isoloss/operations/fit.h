@@ -50,6 +50,9 @@ struct Fit {
   double right = 1.0;
 };
 
+/// Says that a gradient was so many times what was recorded.
+std::string GradientText(double factor);
+
 /// Returns, for each fit, the roundest number that leaves no wrong element: it
 /// has the fewest digits, or is the inverse of such a number. A fit gives no
 /// trial if no number does so, or if its range is wider than a quarter of it.

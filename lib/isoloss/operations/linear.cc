@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <iterator>
 #include <memory>
@@ -76,38 +75,18 @@ class LinearOperands {
 /// A plan says what a product reads and makes.
 struct ProductPlan {
   GemmRole role;
-  const char* left;
-  const char* right;
   const char* output;
   const char* kind;  ///< of the output's name in probe logs
-  std::array<const char*, 2> codes;
   bool left_down;
   bool right_down;
+
+  const LinearOperand& left() const { return OperandsOf(role)[0]; }
+  const LinearOperand& right() const { return OperandsOf(role)[1]; }
 };
-constexpr ProductPlan kPlans[] = {{GemmRole::kFprop,
-                                   "x",
-                                   "weight",
-                                   "output",
-                                   "output",
-                                   {"fprop_x", "fprop_w"},
-                                   false,
-                                   false},
-                                  {GemmRole::kDgrad,
-                                   "grad_output",
-                                   "weight",
-                                   "grad_input",
-                                   "dgrad",
-                                   {"dgrad_dy", "dgrad_w"},
-                                   false,
-                                   true},
-                                  {GemmRole::kWgrad,
-                                   "grad_output",
-                                   "x",
-                                   "grad_weight",
-                                   "wgrad",
-                                   {"wgrad_dy", "wgrad_x"},
-                                   true,
-                                   true}};
+constexpr ProductPlan kPlans[] = {
+    {GemmRole::kFprop, "output", "output", false, false},
+    {GemmRole::kDgrad, "grad_input", "dgrad", false, true},
+    {GemmRole::kWgrad, "grad_weight", "wgrad", true, true}};
 
 /// Rows without elements, or an empty weight, can't be compared.
 bool CanBeMultiplied(const Operation& operation) {
@@ -116,17 +95,16 @@ bool CanBeMultiplied(const Operation& operation) {
 }
 
 bool HasResult(const Operation& operation, const ProductPlan& plan) {
-  return operation.Find(plan.left) != nullptr &&
+  return operation.Find(plan.left().tensor) != nullptr &&
          operation.Find(plan.output) != nullptr;
 }
 
 /// Returns one operand of all groups, as the file has it.
 RecordedOperand OperandOf(const OperationCase& given, const ProductPlan& plan,
                           bool left, Product& product) {
-  RecordedOperand operand = {.given = given,
-                             .name = plan.codes[left ? 0 : 1],
-                             .tensor = left ? plan.left : plan.right,
-                             .sides = {}};
+  const LinearOperand& part = left ? plan.left() : plan.right();
+  RecordedOperand operand = {
+      .given = given, .name = part.name, .tensor = part.tensor, .sides = {}};
   for (ProductGroup& group : product.groups) {
     operand.sides.push_back(left ? &group.left : &group.right);
   }
@@ -188,10 +166,10 @@ Product ProductOf(const OperationCase& given, const LinearOperands& operands,
   for (size_t g = 0; g < operands.groups(); ++g) {
     ProductGroup& group = product.groups.emplace_back();
     // Codes of the right operand can be compared without the left one.
-    if (given.operation.Find(plan.left) != nullptr) {
-      group.left = operands.Of(plan.left, g);
+    if (given.operation.Find(plan.left().tensor) != nullptr) {
+      group.left = operands.Of(plan.left().tensor, g);
     }
-    group.right = operands.Of(plan.right, g);
+    group.right = operands.Of(plan.right().tensor, g);
     group.left.down = plan.left_down;
     group.right.down = plan.right_down;
     group.left.quantization = rule.left;
@@ -371,8 +349,9 @@ void CheckOperandCodes(const RecordedOperand& operand,
 
 }  // namespace
 
-std::array<const char*, 2> OperandNames(GemmRole role) {
-  return std::ranges::find(kPlans, role, &ProductPlan::role)->codes;
+std::span<const LinearOperand, 2> OperandsOf(GemmRole role) {
+  return std::span<const LinearOperand, 2>(
+      kLinearOperands + 2 * static_cast<size_t>(role), 2);
 }
 
 const char* ResultName(GemmRole role) {
@@ -405,7 +384,7 @@ void CheckLinear(const OperationCase& given, const LinearRule& rule,
     Product judged = product;
     const std::string open = FixByCodes(given, plan, judged);
     for (const bool left : {true, false}) {
-      if (left && given.operation.Find(plan.left) == nullptr) continue;
+      if (left && given.operation.Find(plan.left().tensor) == nullptr) continue;
       CheckOperandCodes(OperandOf(given, plan, left, product),
                         product.missing[left ? 0 : 1], findings);
     }
@@ -414,9 +393,9 @@ void CheckLinear(const OperationCase& given, const LinearRule& rule,
       AddOpen(given, std::string(GemmRoleName(plan.role)), open, findings);
       continue;
     }
-    findings.push_back(
-        JudgeProduct(given, {plan.left, plan.right}, plan.kind, judged,
-                     sums.empty() ? SumsOfProduct() : sums[results++]));
+    findings.push_back(JudgeProduct(
+        given, {plan.left().tensor, plan.right().tensor}, plan.kind, judged,
+        sums.empty() ? SumsOfProduct() : sums[results++]));
   }
 }
 

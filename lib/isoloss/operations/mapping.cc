@@ -47,8 +47,6 @@ constexpr const char* kFloatTensors[] = {"x",
 constexpr const char* kIntegerTensors[] = {"group_ends", "expert_ids", "source",
                                            "labels", "wgrad_signs"};
 constexpr const char* kOperandWholes[] = {"amax_margin", "largest_block_scale"};
-constexpr const char* kOperands[] = {"fprop_x", "fprop_w",  "dgrad_dy",
-                                     "dgrad_w", "wgrad_dy", "wgrad_x"};
 /// Moments may have codes, as operands do.
 constexpr const char* kMoments[] = {"exp_avg_before", "exp_avg_after",
                                     "exp_avg_sq_before", "exp_avg_sq_after"};
@@ -93,8 +91,8 @@ class MappingReader {
     fields.Text("type", operation.type);
     fields.Text("module", operation.module);
     std::vector<std::string> texts(std::begin(kTexts), std::end(kTexts));
-    for (const char* operand : kOperands) {
-      texts.push_back(fmt::format("{}_four_over_six", operand));
+    for (const LinearOperand& operand : kLinearOperands) {
+      texts.push_back(fmt::format("{}_four_over_six", operand.name));
     }
     for (const std::string& key : texts) {
       std::string text;
@@ -163,10 +161,11 @@ class MappingReader {
       }
     };
     for (const char* moment : kMoments) add_codes(moment);
-    for (const char* operand : kOperands) {
-      add_codes(operand);
+    for (const LinearOperand& operand : kLinearOperands) {
+      add_codes(operand.name);
       for (const char* what : {"tensor_scale", "amax_history"}) {
-        add(fmt::format("{}_{}", operand, what), operation.floats, FloatsOf);
+        add(fmt::format("{}_{}", operand.name, what), operation.floats,
+            FloatsOf);
       }
     }
   }

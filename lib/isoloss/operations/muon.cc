@@ -27,11 +27,6 @@ constexpr size_t kDraws = 8;
 
 // ---- what attributes allow --------------------------------------------------
 
-std::string TextOf(const Operation& operation, const char* name) {
-  const auto found = operation.texts.find(name);
-  return found == operation.texts.end() ? "" : found->second;
-}
-
 /// Returns the ways of torch.optim.Muon, of Jordan's text as it stands and as
 /// compilers take it, and of Megatron-Core; or those of FP32.
 std::vector<NewtonSchulzWay> WaysOf(const std::string& dtype) {
@@ -346,15 +341,15 @@ std::vector<MuonRule> MuonRulesOf(const Operation& operation) {
                    .momentum = operation.Number("momentum", 0),
                    .weight_decay = operation.Number("weight_decay", 0),
                    .factor = operation.Number("scale", 1),
-                   .decay_in_gradient = TextOf(operation, "decay") == "l2"};
+                   .decay_in_gradient = operation.Text("decay") == "l2"};
   rule.iteration.steps = StepsOf(operation);
   rule.iteration.eps = operation.Number("eps", 1e-7);
   std::vector<MuonRule> rules = {rule};
-  Spread(rules, WaysOf(TextOf(operation, "ns_dtype")),
+  Spread(rules, WaysOf(operation.Text("ns_dtype")),
          [](MuonRule& each, const NewtonSchulzWay& way) {
            each.iteration.way = way;
          });
-  const std::string momentum = TextOf(operation, "momentum_rule");
+  const std::string momentum = operation.Text("momentum_rule");
   std::vector<bool> lerps = {true, false};
   if (!momentum.empty()) lerps = {momentum == "lerp"};
   Spread(rules, lerps,
@@ -364,7 +359,7 @@ std::vector<MuonRule> MuonRulesOf(const Operation& operation) {
     nesterov = {operation.Number("nesterov", 1) != 0.0};
   }
   Spread(rules, nesterov, [](MuonRule& each, bool is) { each.nesterov = is; });
-  const std::string declared = TextOf(operation, "scale_rule");
+  const std::string declared = operation.Text("scale_rule");
   std::vector<Scale> scales;
   for (const auto& [name, scale] : kScales) {
     if (declared.empty() || declared == name) scales.push_back(scale);

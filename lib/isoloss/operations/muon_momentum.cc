@@ -63,9 +63,9 @@ class MomentumCheck {
 
   Finding Find() {
     const double beta = operation_.Number("momentum", 0);
-    const auto rule = operation_.texts.find("momentum_rule");
-    const bool is_known = rule != operation_.texts.end();
-    const bool is_sum = is_known && rule->second == "sum";
+    const std::string rule = operation_.Text("momentum_rule");
+    const bool is_known = !rule.empty();
+    const bool is_sum = rule == "sum";
     Momentum right = Of(beta, is_sum);
     Comparison comparison = Compare(right);
     if (!is_known && comparison.other() > 0) {
@@ -86,8 +86,7 @@ class MomentumCheck {
 
  private:
   Momentum Of(double beta, bool is_sum) const {
-    const auto decay = operation_.texts.find("decay");
-    const bool is_l2 = decay != operation_.texts.end() && decay->second == "l2";
+    const bool is_l2 = operation_.Text("decay") == "l2";
     return {.kept = beta,
             .added = is_sum ? 1.0 : 1 - beta,
             .decay = is_l2 ? operation_.Number("weight_decay", 0) : 0.0,
@@ -154,16 +153,7 @@ class MomentumCheck {
   std::vector<Trial> Fits(const Momentum& right) const {
     Fit gradient;
     gradient.name = "gradient_scaled";
-    gradient.sentence = [](double factor) {
-      if (factor == 0.0) return std::string("the gradient was taken as zero");
-      if (factor == -1.0) {
-        return std::string("the gradient had the other sign");
-      }
-      return fmt::format(
-          "the gradient was {:.9g} times what was recorded: clipped or "
-          "averaged otherwise",
-          factor);
-    };
+    gradient.sentence = GradientText;
     gradient.compare = [this, right](double factor) {
       Momentum altered = right;
       altered.added *= factor;

@@ -148,18 +148,23 @@ class ExtentCheck {
     const size_t k = x[1];
     const size_t n = w[0];
     HaveWidths(t, k, n);
-    Fits("weight", {n, k});
-    Fits("output", {t, n});
-    Fits("grad_output", {t, n});
-    Fits("grad_input", {t, k});
-    Fits("grad_weight", {n, k});
     Fits("bias", {n});
-    Operand("fprop_x", {t, k});
-    Operand("fprop_w", {n, k});
-    Operand("dgrad_dy", {t, n});
-    Operand("dgrad_w", {n, k});
-    Operand("wgrad_dy", {t, n});
-    Operand("wgrad_x", {t, k});
+    LinearTensors(x, {n, k}, {t, n});
+  }
+
+  void LinearTensors(const Extent& x, const Extent& weight,
+                     const Extent& output) {
+    Fits("weight", weight);
+    Fits("output", output);
+    Fits("grad_output", output);
+    Fits("grad_input", x);
+    Fits("grad_weight", weight);
+    for (const LinearOperand& operand : kLinearOperands) {
+      const std::string_view tensor = operand.tensor;
+      Operand(operand.name, tensor == "x"        ? x
+                            : tensor == "weight" ? weight
+                                                 : output);
+    }
   }
 
   void GroupedLinear() {
@@ -180,17 +185,7 @@ class ExtentCheck {
       }
       begin = end;
     }
-    Fits("weight", {e, n, k});
-    Fits("output", {m, n});
-    Fits("grad_output", {m, n});
-    Fits("grad_input", {m, k});
-    Fits("grad_weight", {e, n, k});
-    Operand("fprop_x", {m, k});
-    Operand("fprop_w", {e, n, k});
-    Operand("dgrad_dy", {m, n});
-    Operand("dgrad_w", {e, n, k});
-    Operand("wgrad_dy", {m, n});
-    Operand("wgrad_x", {m, k});
+    LinearTensors(x, {e, n, k}, {m, n});
   }
 
   void Router() {
@@ -203,10 +198,9 @@ class ExtentCheck {
     Fits(ids, "expert_ids", {scores[0], ids->extent[1]});
     Fits("weights", ids->extent);
     InRange(*ids, "expert_ids", scores[1]);
-    const auto function = operation_.texts.find("score_function");
     if (operation_.Find("logits") == nullptr) return;
-    if (function == operation_.texts.end() ||
-        (function->second != "sigmoid" && function->second != "softmax")) {
+    const std::string function = operation_.Text("score_function");
+    if (function != "sigmoid" && function != "softmax") {
       Fail("score_function is neither", "`sigmoid` or `softmax`");
     }
   }
@@ -348,6 +342,20 @@ const Codes* Operation::FindCodes(std::string_view name) const {
 double Operation::Number(std::string_view name, double otherwise) const {
   const double* found = FindIn(numbers, name);
   return found == nullptr ? otherwise : *found;
+}
+
+std::string Operation::Text(std::string_view name) const {
+  const std::string* found = FindIn(texts, name);
+  return found == nullptr ? "" : *found;
+}
+
+const LinearOperand* OperandOfTensor(std::string_view tensor) {
+  for (const LinearOperand& operand : kLinearOperands) {
+    const std::string_view name = operand.name;
+    if (tensor.starts_with(name) && tensor.substr(name.size()).starts_with('_'))
+      return &operand;
+  }
+  return nullptr;
 }
 
 void SpreadCodes(Operation& operation) {

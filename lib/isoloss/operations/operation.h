@@ -55,11 +55,28 @@ struct Operation {
   const Integers* FindIntegers(std::string_view name) const;
   const Codes* FindCodes(std::string_view name) const;
   double Number(std::string_view name, double otherwise) const;
+  /// Returns "" if the trainer does not say it.
+  std::string Text(std::string_view name) const;
   bool is_linear() const {
     return type == "linear" || type == "grouped_linear";
   }
   bool is_update() const { return type == "adamw" || type == "muon"; }
 };
+
+/// Products of linear layers read six operands, two for each role. Their codes
+/// and scales are called `fprop_x_codes`, `fprop_x_scales`, ...
+struct LinearOperand {
+  const char* name;
+  const char* tensor;  ///< that it is made of
+};
+inline constexpr LinearOperand kLinearOperands[] = {{"fprop_x", "x"},
+                                                    {"fprop_w", "weight"},
+                                                    {"dgrad_dy", "grad_output"},
+                                                    {"dgrad_w", "weight"},
+                                                    {"wgrad_dy", "grad_output"},
+                                                    {"wgrad_x", "x"}};
+/// Returns the operand whose name begins a tensor's; null: it has none.
+const LinearOperand* OperandOfTensor(std::string_view tensor);
 
 /// A file holds the operations of one step and rank, in order of computation.
 struct OperationFile {

@@ -84,8 +84,7 @@ std::span<const char* const> StateStems(const Operation& update) {
 }
 
 bool IsRoundedAtRandom(const Operation& update) {
-  const auto rounding = update.texts.find("rounding");
-  return rounding != update.texts.end() && rounding->second == "stochastic";
+  return update.Text("rounding") == "stochastic";
 }
 
 std::string WhyNotComparable(const Floats& found, const Floats& after) {

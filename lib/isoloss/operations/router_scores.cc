@@ -162,8 +162,7 @@ void CheckScores(const OperationCase& given, std::vector<Finding>& findings) {
   const Floats* logits = given.operation.Find("logits");
   if (logits == nullptr) return;
   const Grid grid = GridOf(scores, "scores", given.where);
-  const bool softmax =
-      given.operation.texts.find("score_function")->second == "softmax";
+  const bool softmax = given.operation.Text("score_function") == "softmax";
   Finding finding = FindingOf(given, "scores", "scores",
                               CompareScores(*logits, scores, grid, softmax));
   const Floats* older =
