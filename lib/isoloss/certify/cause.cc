@@ -128,6 +128,16 @@ void AddSettings(const Operation& first, const Operation& other,
 
 }  // namespace
 
+bool Has(const std::vector<Cause>& causes, std::string_view kind) {
+  return std::ranges::find(causes, kind, &Cause::kind) != causes.end();
+}
+
+void AddNew(std::vector<Cause> more, std::vector<Cause>& causes) {
+  for (Cause& cause : more) {
+    if (!Has(causes, cause.kind)) causes.push_back(std::move(cause));
+  }
+}
+
 std::vector<Cause> StateCauses(const OperationFiles& files) {
   States states(files.names[1]);
   const auto partners = Partners(files.first, files.other);
@@ -153,11 +163,7 @@ std::vector<Cause> CausesBetween(const OperationFile& before,
           name.substr(0, name.size() - std::string_view("_after").size());
       const Floats* found = partners[i]->Find(state + "_before");
       if (found == nullptr || found->type != tensor.type) continue;
-      Operation left_state;
-      Operation right_state;
-      left_state.floats[state] = tensor;
-      right_state.floats[state] = *found;
-      if (const auto different = DifferenceOf(state, left_state, right_state)) {
+      if (const auto different = DifferenceOf(state, tensor, *found)) {
         states.Add(KindOfState(left, state + "_before"), left.module,
                    *different, IsZero(found) && !IsZero(&tensor));
       }

@@ -34,6 +34,10 @@ struct Cause {
   std::string text;       ///< a whole sentence
 };
 
+bool Has(const std::vector<Cause>& causes, std::string_view kind);
+/// Adds causes of kinds that are not there.
+void AddNew(std::vector<Cause> more, std::vector<Cause>& causes);
+
 /// Both files are of one step and rank of two runs. In sentences, `names` are
 /// those of the runs.
 struct OperationFiles {

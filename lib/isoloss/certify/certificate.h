@@ -39,19 +39,10 @@ struct Difference {
 };
 
 /// Counts what was compared with the first run, of all other runs together.
-struct Compared {
-  int64_t steps = 0;
-  int64_t first_step = 0;
-  int64_t last_step = 0;
-  std::vector<std::string> quantities = {};
-  std::vector<int64_t> tensor_steps = {};
-  int64_t tensors = 0;
-  int64_t digests = 0;
+struct Compared : LogCounts {
   std::vector<int64_t> operation_steps = {};
   int64_t operations = 0;
   int64_t operation_tensors = 0;
-  bool has_weights_before = false;
-  bool has_weights_after = false;
   bool has_weights_at_restart = false;
   bool has_states_at_restart = false;  ///< by operations
 };

@@ -22,7 +22,8 @@ struct LogDifference {
   std::string after = {};  ///< the nearest tensor before it that is equal
 };
 
-struct LogPair {
+/// Counts what was compared.
+struct LogCounts {
   // All common steps lie between these two.
   int64_t steps = 0;
   int64_t first_step = 0;
@@ -33,6 +34,9 @@ struct LogPair {
   int64_t digests = 0;
   bool has_weights_before = false;  ///< were compared
   bool has_weights_after = false;
+};
+
+struct LogPair : LogCounts {
   /// Each tensor of the last step has a digest in both logs, parameters too.
   bool has_tensors_at_end = false;
   std::optional<LogDifference> first = {};

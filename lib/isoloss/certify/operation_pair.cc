@@ -199,8 +199,6 @@ Passes PassesOf(const std::string& type, size_t place,
 
 // ---- operations -------------------------------------------------------------
 
-std::string NumberText(double value) { return fmt::format("{}", value); }
-
 /// Returns the first attribute that differs.
 std::optional<TensorDifference> DifferentSetting(const Operation& a,
                                                  const Operation& b) {
@@ -223,14 +221,16 @@ std::optional<TensorDifference> DifferentSetting(const Operation& a,
     }
     return found;
   };
-  if (auto found = first_of(a.numbers, b.numbers, NumberText)) return found;
+  if (auto found = first_of(a.numbers, b.numbers, ValueText<double>))
+    return found;
   return first_of(a.texts, b.texts,
                   [](const std::string& text) { return Printable(text); });
 }
 
-std::string Title(const Operation& operation, const std::string& part) {
-  return fmt::format("{} of {} ({})", part, Printable(operation.module),
-                     operation.type);
+/// Takes an operation or a difference of one.
+template <typename Of>
+std::string Title(const Of& of, const std::string& part) {
+  return fmt::format("{} of {} ({})", part, Printable(of.module), of.type);
 }
 
 /// Counts the calls of each module.
@@ -246,13 +246,15 @@ class Calls {
 
 OperationDifference Begin(OperationDifference::What what, size_t place,
                           const Operation& first, const Operation* other,
-                          std::string part) {
-  OperationDifference found = {
-      .what = what, .place = place, .first = &first, .other = other};
-  found.type = first.type;
-  found.module = first.module;
-  found.part = std::move(part);
-  return found;
+                          std::string part, TensorDifference tensor) {
+  return {.what = what,
+          .place = place,
+          .first = &first,
+          .other = other,
+          .type = first.type,
+          .module = first.module,
+          .part = std::move(part),
+          .tensor = std::move(tensor)};
 }
 
 /// Returns an operation that only one file has; it comes before all others.
@@ -262,18 +264,14 @@ std::optional<OperationDifference> FindMissing(
   using What = OperationDifference::What;
   for (size_t i = 0; i < partners.size(); ++i) {
     if (partners[i] != nullptr) continue;
-    auto found = Begin(What::kMissing, i, first.operations[i], nullptr, "call");
-    found.tensor.first = "recorded";
-    found.tensor.other = "absent";
-    return found;
+    return Begin(What::kMissing, i, first.operations[i], nullptr, "call",
+                 {.first = "recorded", .other = "absent"});
   }
   const std::vector<const Operation*> back = Partners(other, first);
   for (size_t i = 0; i < back.size(); ++i) {
     if (back[i] != nullptr) continue;
-    auto found = Begin(What::kMissing, i, other.operations[i], nullptr, "call");
-    found.tensor.first = "absent";
-    found.tensor.other = "recorded";
-    return found;
+    return Begin(What::kMissing, i, other.operations[i], nullptr, "call",
+                 {.first = "absent", .other = "recorded"});
   }
   return std::nullopt;
 }
@@ -286,21 +284,15 @@ std::optional<OperationDifference> DifferenceIn(const OperationPart& part,
   using What = OperationDifference::What;
   for (const std::string& name : part.inputs) {
     if (auto tensor = DifferenceOf(name, first, other)) {
-      auto found = Begin(What::kInput, place, first, &other, part.name);
-      found.tensor = std::move(*tensor);
-      return found;
+      return Begin(What::kInput, place, first, &other, part.name, *tensor);
     }
   }
   if (auto setting = DifferentSetting(first, other)) {
-    auto found = Begin(What::kSetting, place, first, &other, part.name);
-    found.tensor = std::move(*setting);
-    return found;
+    return Begin(What::kSetting, place, first, &other, part.name, *setting);
   }
   for (const std::string& name : part.results) {
     if (auto tensor = DifferenceOf(name, first, other)) {
-      auto found = Begin(What::kResult, place, first, &other, part.name);
-      found.tensor = std::move(*tensor);
-      return found;
+      return Begin(What::kResult, place, first, &other, part.name, *tensor);
     }
   }
   return std::nullopt;
@@ -319,8 +311,7 @@ std::string TensorDifference::Text() const {
 }
 
 std::string OperationDifference::Text() const {
-  const std::string title =
-      fmt::format("{} of {} ({})", part, Printable(module), type);
+  const std::string title = Title(*this, part);
   switch (what) {
     case What::kResult:
       return fmt::format("{} has equal inputs and another result: {}", title,
@@ -334,6 +325,12 @@ std::string OperationDifference::Text() const {
   }
   return fmt::format("{} is {} in the one and {} in the other", title,
                      tensor.first, tensor.other);
+}
+
+std::optional<TensorDifference> DifferenceOf(const std::string& name,
+                                             const operations::Floats& first,
+                                             const operations::Floats& other) {
+  return Different(name, &first, &other);
 }
 
 std::optional<TensorDifference> DifferenceOf(const std::string& name,

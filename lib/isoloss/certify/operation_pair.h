@@ -84,6 +84,10 @@ std::vector<const operations::Operation*> Partners(
     const operations::OperationFile& first,
     const operations::OperationFile& other);
 
+/// Returns nothing if both are equal.
+std::optional<TensorDifference> DifferenceOf(const std::string& name,
+                                             const operations::Floats& first,
+                                             const operations::Floats& other);
 /// Returns nothing if both have equal tensors of that name, or neither has any.
 std::optional<TensorDifference> DifferenceOf(
     const std::string& name, const operations::Operation& first,

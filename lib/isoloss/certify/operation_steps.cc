@@ -170,7 +170,7 @@ std::vector<Cause> CausesOf(const Found& found,
       !causes.empty() && causes.front().kind == kWeights;
   if (cause.kind == kUnrecorded && has_other_weights) cause = causes.front();
   if (!question.lists_states) causes.clear();
-  const bool is_told = std::ranges::count(causes, cause.kind, &Cause::kind) > 0;
+  const bool is_told = Has(causes, cause.kind);
   if (before_is_equal && difference.what == OperationDifference::What::kInput &&
       cause.kind != kUnrecorded && cause.kind != kData) {
     cause.text += fmt::format(

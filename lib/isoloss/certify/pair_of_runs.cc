@@ -19,18 +19,13 @@ void AddSteps(const std::vector<int64_t>& steps, std::vector<int64_t>& all) {
 /// Adds counts. Of several runs, the least counts; parts of one run add up.
 void Add(const LogPair& pair, int64_t rank, Certificate& certificate) {
   Compared& all = certificate.compared;
-  const bool is_new = all.quantities.empty();
-  all.steps = is_new ? pair.steps : std::min(all.steps, pair.steps);
-  all.first_step =
-      is_new ? pair.first_step : std::min(all.first_step, pair.first_step);
-  all.last_step = std::max(all.last_step, pair.last_step);
-  if (is_new) {
-    all.quantities = pair.quantities;
-    all.tensor_steps = pair.tensor_steps;
-    all.tensors = pair.tensors;
-    all.has_weights_before = pair.has_weights_before;
-    all.has_weights_after = pair.has_weights_after;
+  const int64_t digests = all.digests + pair.digests;
+  const int64_t last_step = std::max(all.last_step, pair.last_step);
+  if (all.quantities.empty()) {
+    static_cast<LogCounts&>(all) = pair;
   } else {
+    all.steps = std::min(all.steps, pair.steps);
+    all.first_step = std::min(all.first_step, pair.first_step);
     std::erase_if(all.quantities, [&](const std::string& quantity) {
       return std::ranges::count(pair.quantities, quantity) == 0;
     });
@@ -43,7 +38,8 @@ void Add(const LogPair& pair, int64_t rank, Certificate& certificate) {
     AddSteps(pair.tensor_steps, all.tensor_steps);
     all.tensors = std::max(all.tensors, pair.tensors);
   }
-  all.digests += pair.digests;
+  all.digests = digests;
+  all.last_step = last_step;
   const std::string of =
       rank == kAllRanks ? "" : fmt::format("rank {}: ", rank);
   for (const std::string& text : pair.uncertified) {
@@ -145,17 +141,12 @@ void Join(OperationAnswer answer, const PairQuestion& question,
                        .name = answer.first->module},
              .in_log = in_log};
   }
-  const bool is_data =
-      std::ranges::count(found->causes, kData, &Cause::kind) > 0;
+  const bool is_data = Has(found->causes, kData);
   found->operation = std::move(answer.first);
   found->other_operations = std::move(answer.others);
   // Other data are the reason of everything else in the step.
   if (is_data) return;
-  for (Cause& cause : answer.causes) {
-    if (std::ranges::count(found->causes, cause.kind, &Cause::kind) == 0) {
-      found->causes.push_back(std::move(cause));
-    }
-  }
+  AddNew(std::move(answer.causes), found->causes);
 }
 
 bool IsState(const Cause& cause) {

@@ -172,12 +172,7 @@ void CompareRestart(size_t part, std::optional<size_t> found,
          .where = {.step = first, .quantity = "state before the step"}});
     found = certificate.differences.size() - 1;
   }
-  for (Cause& cause : causes) {
-    auto& known = certificate.differences[*found].causes;
-    if (std::ranges::count(known, cause.kind, &Cause::kind) == 0) {
-      known.push_back(std::move(cause));
-    }
-  }
+  AddNew(std::move(causes), certificate.differences[*found].causes);
 }
 
 /// Tells what the digests of weights say of the checkpoint.

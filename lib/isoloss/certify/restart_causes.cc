@@ -13,10 +13,6 @@
 namespace isoloss::certify {
 namespace {
 
-bool Has(const Difference& difference, std::string_view kind) {
-  return std::ranges::count(difference.causes, kind, &Cause::kind) > 0;
-}
-
 void Put(std::string_view kind, std::string text, Difference& difference) {
   const auto found = std::ranges::find(difference.causes, kind, &Cause::kind);
   if (found == difference.causes.end()) {
@@ -32,7 +28,7 @@ void DescribeBatch(const RestartCase& given, Difference& difference) {
   const runlog::StepColumns& whole = given.whole.steps;
   const auto batch =
       At(given.resumed.steps, given.resumed.steps.batch_digest, step);
-  if (!Has(difference, kData) || !batch) return;
+  if (!Has(difference.causes, kData) || !batch) return;
   const auto found = std::ranges::find(whole.batch_digest, *batch);
   if (found == whole.batch_digest.end()) {
     Put(kData,
@@ -77,11 +73,11 @@ void DescribeRates(const RestartCase& given, Difference& difference) {
   for (const int64_t step : {given.restart, difference.where.step}) {
     for (Cause& cause :
          StepCauses(given.whole, given.resumed, step, given.name)) {
-      if (cause.kind != kSchedule || Has(difference, kSchedule)) continue;
-      difference.causes.push_back(std::move(cause));
+      if (cause.kind == kSchedule)
+        AddNew({std::move(cause)}, difference.causes);
     }
   }
-  if (Has(difference, kSchedule) && BeganAnew(given)) {
+  if (Has(difference.causes, kSchedule) && BeganAnew(given)) {
     Put(kSchedule,
         fmt::format("The schedule of {} began anew: its learning rates from "
                     "step {} on are those of the first steps.",
