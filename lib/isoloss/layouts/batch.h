@@ -19,6 +19,10 @@ struct OperationKey {
   std::string type;
   std::string module;
   auto operator<=>(const OperationKey&) const = default;
+
+  bool is_linear() const {
+    return type == "linear" || type == "grouped_linear";
+  }
 };
 
 /// An update belongs to a parameter; all other operations belong to tokens.

@@ -96,6 +96,17 @@ Difference Differ(MatrixView<const float> a, MatrixView<const float> b,
   return result;
 }
 
+double NormOf(MatrixView<const float> values) {
+  double sum = 0.0;
+  for (size_t i = 0; i < values.rows(); ++i) {
+    for (size_t j = 0; j < values.cols(); ++j) {
+      const auto x = static_cast<double>(values(i, j));
+      sum += x * x;
+    }
+  }
+  return std::sqrt(sum);
+}
+
 Region WholeOf(MatrixView<const float> matrix) {
   Region region = {.columns = matrix.cols()};
   region.rows.resize(matrix.rows());

@@ -25,6 +25,9 @@ struct Difference {
 Difference Differ(MatrixView<const float> a, MatrixView<const float> b,
                   const std::vector<bool>& skipped = {});
 
+/// Returns the root of the sum of squares.
+double NormOf(MatrixView<const float> values);
+
 /// Rows and columns in which a tensor is wrong.
 struct Region {
   std::vector<size_t> rows = {};

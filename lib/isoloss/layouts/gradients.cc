@@ -14,17 +14,6 @@ namespace {
 
 using operations::Floats;
 
-double NormOf(MatrixView<const float> values) {
-  double sum = 0.0;
-  for (size_t i = 0; i < values.rows(); ++i) {
-    for (size_t j = 0; j < values.cols(); ++j) {
-      const auto x = static_cast<double>(values(i, j));
-      sum += x * x;
-    }
-  }
-  return std::sqrt(sum);
-}
-
 /// Returns the root mean square of roundings to BF16, FP16 or FP32.
 double RoundoffOf(const std::string& type) {
   return type == "bfloat16" ? 0x1p-9 : type == "float16" ? 0x1p-12 : 0x1p-25;
@@ -109,7 +98,7 @@ Matrix<float> SumOfGradients(
 std::vector<Reduction> ReductionsOf(const Batch& batch) {
   std::vector<Reduction> reductions;
   for (const OperationKey& linear : batch.order()) {
-    if (linear.type != "linear" && linear.type != "grouped_linear") continue;
+    if (!linear.is_linear()) continue;
     const auto update =
         std::ranges::find_if(batch.order(), [&](const OperationKey& key) {
           const auto names = operations::UpdateNamesOf(linear.module);

@@ -139,7 +139,7 @@ class StepComparison {
     if (key.type == "grouped_linear") MatchExperts(key);
     if (key.type == "linear") rows_.SetSource(key, "x");
     if (key.type == "dispatch") rows_.SetSource(key, "tokens");
-    if (key.type == "linear" || key.type == "grouped_linear") {
+    if (key.is_linear()) {
       Input(key, "x");
       State(key, "weight");
       State(key, "bias");
@@ -232,7 +232,7 @@ class StepComparison {
   // ---- backward -------------------------------------------------------------
 
   void Backward(const OperationKey& key) {
-    if (key.type != "linear" && key.type != "grouped_linear") return;
+    if (!key.is_linear()) return;
     if (key.type == "grouped_linear") {
       rows_.MatchExperts(key);
       rows_.MatchGradients();

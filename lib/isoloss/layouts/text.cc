@@ -88,13 +88,11 @@ std::string ChartOf(const LayoutsComparison& comparison,
 }  // namespace
 
 std::string SummaryOf(const LayoutsComparison& comparison) {
-  const auto count = [&](Status status) {
-    return static_cast<int64_t>(comparison.Count(status));
-  };
   const std::string counts = fmt::format(
       "Tensors: {} equal, {} explained, {} not explained, {} not judged.",
-      count(Status::kEqual), count(Status::kExplained),
-      count(Status::kNotExplained), count(Status::kNotJudged));
+      comparison.Count(Status::kEqual), comparison.Count(Status::kExplained),
+      comparison.Count(Status::kNotExplained),
+      comparison.Count(Status::kNotJudged));
   if (const TensorResult* first = comparison.First()) {
     return fmt::format(
         "FAIL: the first difference that no order of sums explains is {} of "

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "isoloss/base/digest.h"
+#include "isoloss/layouts/difference.h"
 
 namespace isoloss::layouts {
 namespace {
@@ -23,15 +24,6 @@ Whole Picked(const Whole& whole, const std::vector<size_t>& rows) {
     picked.piece_of_row.push_back(whole.piece_of_row[rows[i]]);
   }
   return picked;
-}
-
-double LengthOf(const Whole& whole) {
-  double sum = 0.0;
-  for (size_t i = 0; i < whole.values.size(); ++i) {
-    const auto value = static_cast<double>(whole.values.data()[i]);
-    sum += value * value;
-  }
-  return std::max(std::sqrt(sum), 1e-30);
 }
 
 /// Lists the rows of each expert.
@@ -166,7 +158,9 @@ void TokenRows::MatchGradients() {
     const Whole left = Picked(*a, of_a);
     Whole right = Picked(*b, of_b);
     // Losses may have been divided by other numbers.
-    const double ratio = LengthOf(left) / LengthOf(right);
+    constexpr double kLeast = 1e-30;
+    const double ratio = std::max(NormOf(left.view()), kLeast) /
+                         std::max(NormOf(right.view()), kLeast);
     for (size_t i = 0; i < right.values.size(); ++i) {
       right.values.data()[i] = static_cast<float>(
           ratio * static_cast<double>(right.values.data()[i]));
