@@ -106,17 +106,31 @@ function(isoloss_library name)
   endif()
 endfunction()
 
-# isoloss_test(<name> LABELS ... [LONG regex] [TIMEOUT seconds] [UNITS ...] [SOURCES ...] [DEPENDS ...])
+# isoloss_test_options(<target> <optimized>): how tests and what they share are compiled. The
+# libraries do the work; the compiler would spend half of its time on optimizing the tests.
+function(isoloss_test_options target optimized)
+  target_link_libraries(${target} PRIVATE GTest::gmock isoloss_numerics isoloss_warnings)
+  target_compile_definitions(${target} PRIVATE ISOLOSS_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  if(optimized)
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+    target_precompile_headers(${target} REUSE_FROM isoloss_optimized_test_headers)
+  else()
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O0>)
+    target_precompile_headers(${target} REUSE_FROM isoloss_test_headers)
+  endif()
+endfunction()
+
+# isoloss_test(<name> [OPTIMIZED] LABELS ... [LONG regex] [TIMEOUT seconds] [UNITS ...] [SOURCES ...] [DEPENDS ...])
 # Builds one program of <unit>_test.cc for each unit, or of <name>.cc without units, with
-# GoogleTest, and registers its cases under the labels. Units are compiled in batches:
-# names of each file are in a namespace that is called as the file.
+# GoogleTest, and registers its suites under the labels (IsolossSuites.cmake). Units are compiled
+# in batches: names of each file are in a namespace that is called as the file.
 # Labels: unit, conformance, golden, determinism, cli; `long` marks what the
 # quick tier leaves out, some five seconds and more. LONG: only the cases that
-# match have this label, too.
+# match have this label, too. TIMEOUT: of a suite. OPTIMIZED: it computes for seconds itself.
 function(isoloss_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT;LONG" "LABELS;UNITS;SOURCES;DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "OPTIMIZED" "TIMEOUT;LONG" "LABELS;UNITS;SOURCES;DEPENDS" ${ARGN})
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 300)
+    set(ARG_TIMEOUT 900)
   endif()
   if(ARG_UNITS)
     list(TRANSFORM ARG_UNITS APPEND _test.cc)
@@ -125,27 +139,16 @@ function(isoloss_test name)
   else()
     add_executable(${name} ${name}.cc ${ARG_SOURCES})
   endif()
-  target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} GTest::gmock GTest::gtest_main
-    isoloss_numerics isoloss_warnings)
-  # The libraries do the work; the compiler would spend half of its time on the tests.
-  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
-  target_compile_definitions(${name} PRIVATE
-    ISOLOSS_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  target_precompile_headers(${name} REUSE_FROM isoloss_test_headers)
-  gtest_discover_tests(${name} NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60
-    TEST_LIST ${name}_cases PROPERTIES TIMEOUT ${ARG_TIMEOUT})
-  # gtest_discover_tests splits a list of labels; so they are set when ctest
-  # has read the discovered cases.
-  set(labels_file ${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake)
-  file(WRITE ${labels_file}
-    "set_tests_properties(\${${name}_cases} PROPERTIES LABELS \"${ARG_LABELS}\")\n")
-  if(ARG_LONG)
-    file(APPEND ${labels_file}
-      "set(long \${${name}_cases})\n"
-      "list(FILTER long INCLUDE REGEX \"${ARG_LONG}\")\n"
-      "set_tests_properties(\${long} PROPERTIES LABELS \"${ARG_LABELS};long\")\n")
-  endif()
-  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${labels_file})
+  target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} GTest::gtest_main)
+  isoloss_test_options(${name} ${ARG_OPTIMIZED})
+  set(program ${CMAKE_CURRENT_BINARY_DIR}/${name})
+  add_custom_command(TARGET ${name} POST_BUILD
+    COMMAND ${name} --gtest_list_tests > ${program}_cases.txt)
+  string(REGEX REPLACE "_test$" "" title ${name})
+  file(WRITE ${program}_suites.cmake
+    "include(\"${PROJECT_SOURCE_DIR}/lib/cmake/IsolossSuites.cmake\")\n"
+    "isoloss_add_suites(${title} \"${program}\" \"${ARG_LONG}\" ${ARG_TIMEOUT} \"${ARG_LABELS}\")\n")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${program}_suites.cmake)
 endfunction()
 
 # isoloss_benchmark(<name> DEPENDS ...): a Google Benchmark program.
