@@ -14,13 +14,13 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
+import tempfile
 
 import portable
 from archive import Wheel, information_of, metadata_of, name_of
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "python/isoloss"
-REMEDY = "Install what is missing with `tools/dev/install_packages pip` (Debian 12), and try again."
 # Which an sdist leaves out: nothing of it is needed to build or to read.
 LEFT_OUT = ("golden/", "tests/")
 
@@ -45,27 +45,54 @@ def refuse(message):
     raise SystemExit(f"isoloss: {message}")
 
 
+def remedy():
+    """For what the compile misses; it names the packages of Debian 12."""
+    listed = (ROOT / "tools/packages.txt").read_text(encoding="utf-8")
+    packages = re.search(r"# section: build\n(.*?)\n\n", listed, re.DOTALL)[1].split()
+    return ("Install what is missing with `tools/dev/install_packages pip` (Debian 12: "
+            f"apt-get install {' '.join(packages)}), and try again.")
+
+
 def check_tools():
     missing = [tool for tool in ("cmake", "ninja", "pkg-config") if not shutil.which(tool)]
     if not any(shutil.which(name) for name in (os.environ.get("CXX") or "c++", "g++", "clang++")):
         missing.append("a C++ compiler")
     if missing:
         refuse(f"{', '.join(missing)} not found, but the program is compiled with cmake, ninja, "
-               f"pkg-config and a C++ compiler. {REMEDY}")
+               f"pkg-config and a C++ compiler. {remedy()}")
+
+
+def build_folder():
+    build = ROOT / "build/wheel"
+    try:
+        build.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=build):
+            return build
+    except OSError as error:
+        refuse(f"{build}: {error.strerror}, but the program is compiled there. Copy the sources to "
+               "a folder of yours, and try again.")
+
+
+def fresh_option(build):
+    """CMake refuses a folder that was moved, since it holds the paths of where it was."""
+    cache = build / "CMakeCache.txt"
+    home = f"CMAKE_HOME_DIRECTORY:INTERNAL={ROOT}\n"
+    moved = cache.exists() and home not in cache.read_text(encoding="utf-8")
+    return ["--fresh"] if moved else []
 
 
 def built_program():
     """Compiles the program, in a folder of its own. What is there already serves."""
     check_tools()
-    build = ROOT / "build/wheel"
-    for step, command, remedy in (
-            ("configure", ["cmake", "--preset", "wheel"], REMEDY),
+    build = build_folder()
+    for step, command, advice in (
+            ("configure", ["cmake", "--preset", "wheel", *fresh_option(build)], remedy()),
             ("compile", ["cmake", "--build", build, "--target", "isoloss",
                          "--parallel", str(len(os.sched_getaffinity(0)))],
              "The compiler's message stands above.")):
         print(f"isoloss: {' '.join(map(str, command))}", flush=True)
         if subprocess.run(command, cwd=ROOT, check=False).returncode != 0:
-            refuse(f"can't {step} the program (above). {remedy}")
+            refuse(f"can't {step} the program (above). {advice}")
     return build / "bin/isoloss"
 
 

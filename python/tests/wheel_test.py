@@ -103,7 +103,13 @@ class Backend(unittest.TestCase):
                    code=1, PATH=str(self.folder), PYTHONPATH=str(ROOT / "python/backend"))
 
         self.assertRegex(told, "^isoloss: cmake, ninja, pkg-config, a C.. compiler not found, "
-                               ".*tools/dev/install_packages pip")
+                               ".*tools/dev/install_packages pip.*apt-get install .* cmake g")
+
+    def test_a_folder_that_was_moved_is_configured_afresh(self):
+        self.assertEqual(isoloss_backend.fresh_option(self.folder), [])
+        for home, option in ((ROOT, []), (self.folder, ["--fresh"])):
+            (self.folder / "CMakeCache.txt").write_text(f"CMAKE_HOME_DIRECTORY:INTERNAL={home}\n")
+            self.assertEqual(isoloss_backend.fresh_option(self.folder), option)
 
     def test_libraries_are_those_that_are_not_of_glibc(self):
         libraries = dict(portable.libraries_of(BINARY))
