@@ -5,7 +5,10 @@ A module includes itself, base, and the modules on its line; a line names only
 modules on lines above it. No file includes anything of tools/, tests/ or
 experiments/, and a header of include/isoloss includes only its own kind.
 
-Usage: check_layers.py [SOURCE_ROOT]
+Usage: tools/dev/check_layers.py [SOURCE_ROOT]
+
+Example:
+  tools/dev/check_layers.py .
 """
 
 import pathlib
@@ -48,6 +51,9 @@ def check_file(path, module, allowed, public=None):
 
 
 def main():
+    if sys.argv[1:] in (["--help"], ["-h"]):
+        print(__doc__.strip())
+        return 0
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".")
     library, include = root / "lib" / "isoloss", root / "include"
     layers, problems = read_layers(library / "LAYERS")

@@ -19,11 +19,6 @@ import json
 import pathlib
 import sys
 
-import matplotlib
-
-matplotlib.use("svg")
-from matplotlib import pyplot  # noqa: E402  the backend is chosen first
-
 TESTS = (("final_window", "training loss, final fifth of the steps"),
          ("held_out", "held-out loss after the last step"))
 CANDIDATE, NULL, CONTROL = "#0969da", "#6e7781", "#bc4c00"
@@ -71,6 +66,11 @@ def spread_of_nulls(verdict, test):
 
 
 def draw(rows, verdict, labels, file):
+    import matplotlib  # --help needs none
+
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
     pyplot.rcParams.update({"svg.hashsalt": "isoloss", "font.size": 10})
     margin = verdict["policy"]["margin_percent"]
     baseline = verdict["baseline"]["arm"]

@@ -19,11 +19,7 @@ import statistics
 import sys
 
 import h5py
-import matplotlib
 import numpy
-
-matplotlib.use("svg")
-from matplotlib import pyplot  # noqa: E402  the backend is chosen first
 
 BEGIN = "<!-- written by tools/dev/recipe_table.py -->"
 END = "<!-- end -->"
@@ -139,6 +135,11 @@ def order_of(rows):
 
 
 def draw(rows, margin, file):
+    import matplotlib  # --help needs none
+
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
     pyplot.rcParams.update({"svg.hashsalt": "isoloss", "font.size": 9})
     figure, (loss, error, time) = pyplot.subplots(
         1, 3, sharey=True, figsize=(11, 0.32 * len(rows) + 1.4), width_ratios=(5, 3, 2),

@@ -37,6 +37,9 @@ def plain(line):
 
 
 def main():
+    if sys.argv[1:]:
+        print(__doc__.strip())
+        sys.exit(0 if sys.argv[1:] in (["--help"], ["-h"]) else 2)
     text = sys.stdin.read().replace("\r", "")
     # What a terminal erased (progress bars) is not part of the picture.
     text = re.split(r"\x1b\[[0-9]*[JK]", text)[-1]
