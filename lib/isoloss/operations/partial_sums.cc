@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "isoloss/operations/check.h"
+#include "isoloss/oracle/estimate_math.h"
 #include "isoloss/oracle/scalar_quantize.h"
 
 namespace isoloss::operations {
@@ -66,27 +67,32 @@ struct TermSum {
   Estimate sum;
   double positive = 0.0;
   double negative = 0.0;
+  double unit = HUGE_VAL;  ///< all terms are multiples of it; 0: of none
 
   void Add(const Estimate& term) {
     sum = sum + term;
+    unit =
+        term.bound == 0.0 ? std::min(unit, oracle::LowestBit(term.exact)) : 0.0;
     positive += std::max(0.0, term.exact + term.bound);
     negative += std::max(0.0, term.bound - term.exact);
   }
   /// No partial sum is larger, in any order.
   double largest() const { return std::max(positive, negative); }
 
-  /// Adds what so many roundings of partial sums may change, which themselves
-  /// are off by earlier ones. Roundings go either way: one of a sum s is off by
-  /// |s| roundoff at most, with a standard deviation of this over sqrt(3), as
-  /// any place between two numbers is alike. Four deviations are allowed.
-  /// Nearly all partial sums are far smaller than the largest possible one.
+  /// Adds what so many roundings of partial sums may change: nothing, if all
+  /// have as few bits as the type. Else they are off by earlier roundings, too.
+  /// Roundings go either way: one of a sum s is off by |s| roundoff at most,
+  /// with a standard deviation of this over sqrt(3), as any place between two
+  /// numbers is alike. Four deviations are allowed. Nearly all partial sums are
+  /// far smaller than the largest possible one.
   Estimate Rounded(double roundoff, size_t roundings) const {
+    const double most = roundoff * largest();
+    if (most <= unit) return sum;
     const auto count = static_cast<double>(roundings);
-    const double unit = roundoff * largest();
-    const double noise = std::sqrt(count / 3.0) * unit;
+    const double noise = std::sqrt(count / 3.0) * most;
     Estimate rounded = sum;
     rounded.bound +=
-        std::min(count * unit / (1.0 - count * roundoff), 4.0 * noise);
+        std::min(count * most / (1.0 - count * roundoff), 4.0 * noise);
     rounded.noise = oracle::RootOfSquares(rounded.noise, noise);
     return rounded;
   }
@@ -159,10 +165,10 @@ class PartComparison {
       if (times_[part] == 0) continue;
       ForEachSum(Part(rows, part, bias), [&](size_t row, size_t column,
                                              const Estimate& sum) {
-        const Estimate rounded =
+        const Estimate term =
             grid == Grid::kFp32 ? Rounded32(sum) : RoundedOnTheWay(grid, sum);
-        sums[(row - group.first_row) * columns + column].Add(
-            rounded * static_cast<double>(times_[part]));
+        TermSum& total = sums[(row - group.first_row) * columns + column];
+        for (size_t n = 0; n < times_[part]; ++n) total.Add(term);
       });
     }
     const bool adds_bias = rows.bias != nullptr && bias == BiasPlace::kSum;
@@ -293,7 +299,7 @@ std::vector<Trial> TrialsOfParts(const Product& product) {
                     "missing",
                     r, parts),
         0, r, 1);
-    // Of two parts, the other one is then alone.
+    // If there are two parts, the other one is then alone.
     if (parts > 2) {
       add("part_missing",
           fmt::format("part {} of {} is missing in the sum over ranks", r,
