@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "isoloss/base/random_token.h"
+#include "isoloss/base/stopwatch.h"
 #include "isoloss/campaign/run_cost.h"
 #include "isoloss/doctor/machine.h"
 
@@ -29,10 +30,6 @@ using Steady = std::chrono::steady_clock;
 
 /// A part of the check writes and reads no more after this time.
 constexpr double kMostSeconds = 1;
-
-double SecondsSince(Steady::time_point begin) {
-  return std::chrono::duration<double>(Steady::now() - begin).count();
-}
 
 /// Returns a word that differs from place to place, and from 0 and all ones.
 uint64_t Pattern(size_t place) {

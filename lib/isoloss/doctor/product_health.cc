@@ -6,6 +6,7 @@
 #include <deque>
 
 #include "isoloss/base/error.h"
+#include "isoloss/base/stopwatch.h"
 #include "isoloss/kernels/gemm.h"
 #include "isoloss/kernels/row_digests.h"
 #include "isoloss/operations/deviation_pattern.h"
@@ -15,10 +16,6 @@ namespace isoloss::doctor {
 namespace {
 
 using Steady = std::chrono::steady_clock;
-
-double SecondsSince(Steady::time_point begin) {
-  return std::chrono::duration<double>(Steady::now() - begin).count();
-}
 
 /// Multiplies one kind on the device.
 class Trial {

@@ -10,7 +10,7 @@
 namespace isoloss::foreign {
 namespace {
 
-constexpr size_t kHeadBytes = 7;  ///< of the file, and of each piece
+constexpr size_t kPieceHeadBytes = 7;  ///< of the file, and of each piece
 constexpr size_t kBlockBytes = size_t{32} << 10;
 
 constexpr std::array<uint32_t, 256> Crc32Table() {
@@ -38,31 +38,31 @@ uint32_t Crc32(std::string_view bytes) {
 }  // namespace
 
 RecordLog::RecordLog(std::string_view file) : file_(file) {
-  if (file.size() >= kHeadBytes) {
-    version_ = static_cast<uint8_t>(file[kHeadBytes - 1]);
+  if (file.size() >= kPieceHeadBytes) {
+    version_ = static_cast<uint8_t>(file[kPieceHeadBytes - 1]);
   }
-  at_ = begin_ = std::min(kHeadBytes, file.size());
+  at_ = begin_ = std::min(kPieceHeadBytes, file.size());
 }
 
 bool RecordLog::TakePiece(Piece& type, std::string_view& data) {
   const size_t left = kBlockBytes - at_ % kBlockBytes;
-  if (left < kHeadBytes) at_ += left;
+  if (left < kPieceHeadBytes) at_ += left;
   if (at_ >= file_.size()) {
     end_ = End::kWhole;
     return false;
   }
   const std::string_view rest = file_.substr(at_);
-  if (rest.size() < kHeadBytes) {
+  if (rest.size() < kPieceHeadBytes) {
     end_ = End::kCut;
     return false;
   }
   const size_t length = LittleEndian(rest.substr(4), 2);
   const size_t room = kBlockBytes - at_ % kBlockBytes;
-  if (kHeadBytes + length > room) {
+  if (kPieceHeadBytes + length > room) {
     end_ = End::kDamaged;
     return false;
   }
-  if (kHeadBytes + length > rest.size()) {
+  if (kPieceHeadBytes + length > rest.size()) {
     end_ = End::kCut;
     return false;
   }
@@ -75,7 +75,7 @@ bool RecordLog::TakePiece(Piece& type, std::string_view& data) {
     return false;
   }
   data = checked.substr(1);
-  at_ += kHeadBytes + length;
+  at_ += kPieceHeadBytes + length;
   return true;
 }
 

@@ -87,7 +87,7 @@ class Results {
 };
 
 /// Spreads at most kSamples places over an axis.
-size_t PlaceOfSample(size_t sample, size_t samples, size_t extent) {
+size_t SampledIndex(size_t sample, size_t samples, size_t extent) {
   return (2 * sample + 1) * extent / (2 * samples);
 }
 
@@ -111,9 +111,9 @@ void AddGroup(const Product& product, const ProductGroup& group,
     if (!IsKindOf(group, kKinds[k])) continue;
     const Results results(group, kKinds[k]);
     for (size_t i = 0; i < row_samples; ++i) {
-      const size_t row = PlaceOfSample(i, row_samples, rows);
+      const size_t row = SampledIndex(i, row_samples, rows);
       for (size_t j = 0; j < col_samples; ++j) {
-        const size_t col = PlaceOfSample(j, col_samples, cols);
+        const size_t col = SampledIndex(j, col_samples, cols);
         const double bias = product.bias == nullptr
                                 ? 0.0
                                 : static_cast<double>(product.bias[col]);

@@ -48,8 +48,8 @@ constexpr const char* kIntegerTensors[] = {"group_ends", "expert_ids", "source",
                                            "labels", "wgrad_signs"};
 constexpr const char* kOperandWholes[] = {"amax_margin", "largest_block_scale"};
 /// Moments may have codes, as operands do.
-constexpr const char* kMoments[] = {"exp_avg_before", "exp_avg_after",
-                                    "exp_avg_sq_before", "exp_avg_sq_after"};
+constexpr const char* kStoredMoments[] = {
+    "exp_avg_before", "exp_avg_after", "exp_avg_sq_before", "exp_avg_sq_after"};
 constexpr const char* kTexts[] = {
     "score_function", "expected",   "decay",    "corrections",   "rounding",
     "momentum_rule",  "scale_rule", "ns_dtype", "amax_algorithm"};
@@ -160,7 +160,7 @@ class MappingReader {
         add(scales, operation.codes, CodesOf);
       }
     };
-    for (const char* moment : kMoments) add_codes(moment);
+    for (const char* moment : kStoredMoments) add_codes(moment);
     for (const LinearOperand& operand : kLinearOperands) {
       add_codes(operand.name);
       for (const char* what : {"tensor_scale", "amax_history"}) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 #include <vector>
 
@@ -12,10 +11,8 @@ namespace isoloss::oracle {
 namespace {
 
 constexpr float kLargestCode = 6.0f;
-constexpr float kLargestE4m3 = 448.0f;
-constexpr float kFloatMax = std::numeric_limits<float>::max();
 
-float LargestOf(MatrixView<const float> values) {
+float AmaxOf(MatrixView<const float> values) {
   float amax = 0.0f;
   for (size_t row = 0; row < values.rows(); ++row) {
     for (size_t col = 0; col < values.cols(); ++col) {
@@ -43,7 +40,7 @@ class Blocks {
       : rule_(rule),
         tensor_(tensor),
         coder_(quantization),
-        amax_(LargestOf(tensor.elements.view())) {
+        amax_(AmaxOf(tensor.elements.view())) {
     if (amax_ > 0.0f) {
       encode_ = std::fmin(rule.largest_scale * kLargestCode / amax_, kFloatMax);
     }
@@ -57,7 +54,7 @@ class Blocks {
         std::min(tensor_.cell_cols, tensor_.elements.cols() - col);
     const MatrixView<const float> block =
         tensor_.elements.cview().Rows(row, rows).Cols(col, cols);
-    const float base = LargestOf(block) / kLargestCode * encode_;
+    const float base = AmaxOf(block) / kLargestCode * encode_;
     constexpr float kFromSixToFour = 1.5f;
     const ScalarScale four = ScaleOf(base * kFromSixToFour);
     const ScalarScale six = ScaleOf(base);

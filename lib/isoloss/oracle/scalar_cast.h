@@ -4,11 +4,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "isoloss/formats/format.h"
 #include "isoloss/formats/rounding_mode.h"
 
 namespace isoloss::oracle {
+
+inline constexpr float kFloatMax = std::numeric_limits<float>::max();
+inline constexpr float kLargestE4m3 = 448.0f;
 
 /// Returns the largest finite value of a format.
 double LargestOf(const formats::Format& format);

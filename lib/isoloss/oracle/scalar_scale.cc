@@ -16,9 +16,6 @@ using formats::ScaleFormat;
 using formats::ScaleRule;
 
 constexpr float kNanScale = std::numeric_limits<float>::quiet_NaN();
-constexpr float kFloatMax = std::numeric_limits<float>::max();
-/// These two are E4M3's.
-constexpr float kLargestE4m3 = 448.0f;
 constexpr float kLeastNormalE4m3 = 0x1p-6f;
 
 /// Returns the largest element, which FP32 holds: formats with a scale have at

@@ -157,15 +157,15 @@ void RefuseDumps(const Experiment& experiment, const runlog::RunPaths& paths) {
 
 /// Says which runs have logs in the folder that are kept. FindKept throws if
 /// the folder holds files that may neither be kept nor overwritten.
-struct Found {
+struct KeptRuns {
   std::vector<bool> kept;  ///< of each run: it has finished
   int64_t steps = 0;       ///< that unfinished runs have on disk
 };
 
-Found FindKept(const Experiment& experiment, const std::vector<Run>& runs,
-               const corpus::Corpus& corpus, const fs::path& folder,
-               Leftovers leftovers, const RunnerHooks& hooks) {
-  Found found{.kept = std::vector<bool>(runs.size())};
+KeptRuns FindKept(const Experiment& experiment, const std::vector<Run>& runs,
+                  const corpus::Corpus& corpus, const fs::path& folder,
+                  Leftovers leftovers, const RunnerHooks& hooks) {
+  KeptRuns found{.kept = std::vector<bool>(runs.size())};
   std::vector<bool>& kept = found.kept;
   if (leftovers == Leftovers::kDiscard) return found;
   if (leftovers == Leftovers::kRefuse) RefuseUnfinished(runs, folder);
@@ -202,7 +202,7 @@ Found FindKept(const Experiment& experiment, const std::vector<Run>& runs,
 
 /// Half of a run's bytes are its journal, which already holds the steps of
 /// unfinished runs.
-size_t BytesToWrite(const Experiment& experiment, const Found& found) {
+size_t BytesToWrite(const Experiment& experiment, const KeptRuns& found) {
   const size_t all = EstimatedLogBytes(experiment, MissingOf(found.kept));
   const double share = static_cast<double>(found.steps) /
                        static_cast<double>(experiment.train.steps);
@@ -394,7 +394,7 @@ std::vector<bool> CheckRuns(const Experiment& experiment,
                             const RunnerHooks& hooks) {
   // A program may have changed the arms since the file was read.
   for (const Arm& arm : experiment.arms) ResolvePhases(experiment, arm);
-  Found found = FindKept(experiment, runs, corpus, folder, leftovers, hooks);
+  KeptRuns found = FindKept(experiment, runs, corpus, folder, leftovers, hooks);
   const size_t missing = MissingOf(found.kept);
   if (missing == 0) return std::move(found.kept);
   CheckMemory(experiment, CrewFor(experiment, missing));

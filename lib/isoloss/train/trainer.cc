@@ -8,6 +8,7 @@
 
 #include "isoloss/base/digest.h"
 #include "isoloss/base/error.h"
+#include "isoloss/base/stopwatch.h"
 #include "isoloss/expert_parallel/collectives.h"
 #include "isoloss/expert_parallel/mesh.h"
 #include "isoloss/expert_parallel/replica_check.h"
@@ -23,10 +24,6 @@ namespace isoloss::train {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double SecondsSince(Clock::time_point then) {
-  return std::chrono::duration<double>(Clock::now() - then).count();
-}
 
 /// A run is here before the evaluation of the initial weights, which counts as
 /// step 0.
