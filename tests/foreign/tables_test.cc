@@ -338,7 +338,7 @@ TEST(Csv, TakesACommaForAPointBetweenSemicolonsOnly) {
   EXPECT_THAT(Loss(Only("step;loss\n1;2,125\n2;2,5\n")).value,
               ElementsAre(2.125, 2.5));
   EXPECT_THAT(ErrorOf("step\tloss\n1\t2,125\n"),
-              HasSubstr("no number beside `step`"));
+              HasSubstr("Decimals need a point"));
 }
 
 TEST(Csv, WithoutAStepSaysWhatItHas) {
@@ -424,7 +424,6 @@ TEST(Refusal, SaysWhatAFileIs) {
   const std::string zero(1, '\0');
   EXPECT_THAT(ErrorOf("\x89PNG\r\n" + zero), HasSubstr("byte 7 is 0"));
   EXPECT_THAT(ErrorOf("\x1F\x8B\x08"), HasSubstr("gunzip"));
-  EXPECT_THAT(ErrorOf("\xFF\xFEs" + zero), HasSubstr("iconv"));
   EXPECT_THAT(ErrorOf("SQLite format 3" + zero), HasSubstr("MLflow 3"));
   EXPECT_THAT(ErrorOf("{\"log_history\": [{\"step\": 1, \"lo"),
               HasSubstr("ends within a value, after 32 bytes"));

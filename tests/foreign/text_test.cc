@@ -61,5 +61,12 @@ TEST(Lines, EndAsAnywhereAndLoseTheirColours) {
   EXPECT_THAT(lines, ElementsAre("a", "b c", "10%", "20%", "d"));
 }
 
+TEST(Text, MayBeUtf16InBothOrders) {
+  const std::string little("\xFF\xFEs\0 \0001\0\xE9\0", 10);
+  EXPECT_EQ(Utf8OfUtf16(little), "s 1\xC3\xA9");
+  EXPECT_EQ(Utf8OfUtf16(std::string_view("\xFE\xFF\xD8\x3D\xDE\0\xDC", 7)),
+            "\xF0\x9F\x98\x80");
+}
+
 }  // namespace
 }  // namespace isoloss::foreign::text_test

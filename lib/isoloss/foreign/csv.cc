@@ -25,6 +25,8 @@ namespace {
 constexpr std::string_view kMin = "__MIN";
 constexpr std::string_view kMax = "__MAX";
 constexpr std::string_view kJoint = " - ";  // "<run> - <metric>"
+constexpr std::string_view kTime =
+    "_timestamp";  // SwanLab: "<metric>_timestamp"
 
 using Names = std::vector<std::string>;
 
@@ -37,6 +39,18 @@ bool Has(const Names& names, std::string_view name) {
 bool IsChart(const Names& names) {
   return std::ranges::any_of(
       names, [](const std::string& name) { return name.ends_with(kMin); });
+}
+
+/// Returns the place of the dash of SwanLab's "<run>-<metric>": the first one
+/// before a known name, or else the last one.
+size_t DashOf(std::string_view name) {
+  for (size_t dash = name.find('-'); dash != name.npos;
+       dash = name.find('-', dash + 1)) {
+    if (FindName(name.substr(dash + 1)).quantity != Quantity::kOther) {
+      return dash;
+    }
+  }
+  return name.rfind('-');
 }
 
 /// A target says where the values of one column go.
@@ -87,7 +101,7 @@ class Columns {
       const std::string& name = names_[i];
       if (name == step_name_ || name.empty() || name.ends_with(kMin) ||
           name.ends_with(kMax) || name.starts_with('_') ||
-          name == "Wall time") {
+          name == "Wall time" || IsTime(name)) {
         continue;
       }
       Target target{.run = 0, .series = name, .min = {}, .max = {}};
@@ -102,6 +116,12 @@ class Columns {
         if (target.series == "_step") continue;
         target.min = Beside(i, kMin);
         target.max = Beside(i, kMax);
+      } else if (Place(name + std::string(kTime))) {
+        const size_t dash = DashOf(name);
+        if (dash != std::string::npos) {
+          run_name = name.substr(0, dash);
+          target.series = name.substr(dash + 1);
+        }
       }
       // A name may occur twice: two runs have it, or a program is careless.
       const int copy = ++seen[name];
@@ -123,6 +143,12 @@ class Columns {
       if (names_[i] == name) return i;
     }
     return Place(name);
+  }
+
+  /// Returns whether a column is SwanLab's clock of another one.
+  bool IsTime(const std::string& name) const {
+    return name.ends_with(kTime) &&
+           Place(name.substr(0, name.size() - kTime.size()));
   }
 
   size_t RunOf(const std::string& name) {

@@ -16,7 +16,9 @@
 #include <utility>
 #include <vector>
 
+#include "isoloss/foreign/field_rows.h"
 #include "isoloss/foreign/format.h"
+#include "isoloss/foreign/line_items.h"
 #include "isoloss/foreign/line_rows.h"
 #include "isoloss/foreign/table_names.h"
 #include "isoloss/foreign/text.h"
@@ -30,78 +32,6 @@ constexpr size_t kLongestLine = 4000;
 /// No trainer logs more names, but text that is no log may have any number.
 constexpr size_t kMostNames = 1000;
 
-/// The step that a line counts divides the line into two parts.
-struct StepOfLine {
-  std::string_view word;  ///< "iteration"
-  int64_t step = 0;
-  int64_t planned = 0;  ///< of "1/1000"; 0: not told
-  std::string_view before;
-  std::string_view rest;
-};
-
-/// Removes the whole number at the front of `rest` and returns it.
-std::optional<int64_t> TakeDigits(std::string_view& rest) {
-  const size_t end =
-      std::min(rest.find_first_not_of("0123456789"), rest.size());
-  const auto number = ParseWhole(rest.substr(0, end));
-  rest.remove_prefix(end);
-  return number;
-}
-
-/// Finds "step: 3", "step=3/1000", "Step [3/1000]", "Step 3" followed by " |"
-/// or a colon, or, in a line on an evaluation, "step 3" followed by a comma.
-std::optional<StepOfLine> StepIn(std::string_view line) {
-  constexpr std::string_view kBefore = " \t[](),|;";
-  for (const std::string_view word : {"step", "Step", "batch", "iteration"}) {
-    for (size_t at = line.find(word); at != std::string_view::npos;
-         at = line.find(word, at + 1)) {
-      // The word is in no name, and in no string of a program that reads logs.
-      if (at > 0 && kBefore.find(line[at - 1]) == std::string_view::npos) {
-        continue;
-      }
-      std::string_view rest = line.substr(at + word.size());
-      const bool sign = rest.starts_with(':') || rest.starts_with('=');
-      if (sign) rest.remove_prefix(1);
-      SkipBlanks(rest);
-      const bool bracket = !sign && rest.starts_with('[');
-      if (bracket) rest.remove_prefix(1);
-      const auto step = TakeDigits(rest);
-      if (!step) continue;
-      int64_t planned = 0;
-      if (Trimmed(rest).starts_with('/')) {
-        rest.remove_prefix(rest.find('/') + 1);
-        SkipBlanks(rest);
-        planned = TakeDigits(rest).value_or(0);
-        while (rest.starts_with('?')) rest.remove_prefix(1);  // not known
-      }
-      const bool bar = Trimmed(rest).starts_with('|');
-      const bool colon = rest.starts_with(": ");
-      const bool ends = rest.empty() || IsBlank(rest.front()) || colon ||
-                        rest.front() == ',' || rest.front() == ']';
-      const std::string_view before = line.substr(0, at);
-      const bool comma = rest.starts_with(',') && SaysEvaluation(before);
-      const bool marked = sign || bracket || bar || colon || comma;
-      if (!ends || !marked) continue;
-      return StepOfLine{word, *step, planned, before, rest};
-    }
-  }
-  return std::nullopt;
-}
-
-/// Returns a name as a program gives it; empty if the text is no name.
-std::string_view NameIn(std::string_view text) {
-  constexpr std::string_view kAround = " \t,|-;])";
-  constexpr size_t kLongest = 120;
-  const size_t begin = text.find_first_not_of(kAround);
-  if (begin == std::string_view::npos) return {};
-  text = text.substr(begin, text.find_last_not_of(" \t") + 1 - begin);
-  const bool odd = text.find_first_of("\"'{}[]<>|;%") != std::string_view::npos;
-  const auto first = static_cast<unsigned char>(text.front());
-  return odd || text.size() > kLongest || std::isalpha(first) == 0
-             ? std::string_view()
-             : text;
-}
-
 /// Removes what a launcher puts before each line: "[rank0]:", "0: " or a time.
 std::string_view WithoutPrefix(std::string_view line) {
   std::string_view rest = line;
@@ -114,36 +44,47 @@ std::string_view WithoutPrefix(std::string_view line) {
   return prefix ? rest : line;
 }
 
+/// torchtune's bar begins with the epoch, the step and the loss:
+/// "1|10|Loss: 4.5:   3%|#  | 10/300 [00:12<1:00".
+std::optional<int64_t> TorchtuneStep(std::string_view line) {
+  const size_t first = line.find('|');
+  const size_t second = line.find('|', first + 1);
+  if (second == line.npos || !line.substr(second).starts_with("|Loss: ") ||
+      !ParseWhole(line.substr(0, first))) {
+    return std::nullopt;
+  }
+  return ParseWhole(line.substr(first + 1, second - first - 1));
+}
+
+/// Returns whether indented lines of the row may follow, since the line ends
+/// with the brackets in which the counter stands.
+bool OpensBlock(std::string_view line, const LineItem& counter) {
+  const std::string_view rest = Trimmed(line.substr(counter.end));
+  if (counter.name.empty() || rest.find('[') != rest.npos) return false;
+  return rest.ends_with(']') || rest.ends_with("]:") || rest.ends_with("data:");
+}
+
+/// A sign tells that a number counts steps, and is not one of a sentence.
+bool IsMarked(std::string_view line, const LineItem& counter) {
+  const std::string_view rest = line.substr(counter.end);
+  return !counter.name.empty() &&
+         (counter.has_sign || counter.has_total || rest.starts_with(':') ||
+          Trimmed(rest).starts_with('|'));
+}
+
 class FieldsReader : public LineReader {
  public:
   bool Read(std::string_view line) override {
     if (line.size() > kLongestLine) return false;
-    if (in_block_) {
-      const std::string_view inner = WithoutPrefix(line);
-      if (inner.starts_with("  ")) return ReadFields(inner) > 0;
+    const std::string_view inner = in_block_ ? WithoutPrefix(line) : "";
+    if (inner.starts_with("  ") || inner.starts_with('\t')) {
+      const std::vector<LineItem> items = ItemsOf(inner);
+      return KeepAll(PartsOf(items)) > 0;
     }
     in_block_ = false;
-    const auto found = StepIn(line);
-    if (!found) return false;
-    evaluates_ = SaysEvaluation(found->before);
-    // "Completed eval step: 3" is a step of an evaluation.
-    if (Trimmed(found->before).ends_with("eval")) return false;
-    steps_.push_back(found->step);
-    const std::string_view rest = Trimmed(found->rest);
-    const int fields = ReadFields(rest) + ReadBars(rest);
-    in_block_ = rest.ends_with(']') || rest.ends_with("]:");
-    if (!in_block_ && fields == 0) {
-      steps_.pop_back();
-      return false;
-    }
-    // Steps in brackets may begin again in each epoch.
-    if (const auto epoch = NumberAfter(found->before, "Epoch [")) {
-      Keep("epoch", epoch, epoch->text);
-    }
-    if (!evaluates_) Count(found->word, found->step, counters_);
-    word_ = found->word;
-    run().steps_planned = std::max(run().steps_planned, found->planned);
-    return true;
+    if (line.find_first_of("0123456789") == line.npos) return false;
+    const std::vector<LineItem> items = ItemsOf(line);
+    return !items.empty() && ReadRow(line, items);
   }
 
   void Finish() override {
@@ -151,12 +92,163 @@ class FieldsReader : public LineReader {
     DropWithoutTokens();
     CountTokens();
     JoinLosses();
+    if (!has_second_) return;
+    run().notes.emplace_back(
+        "Of `Loss 4.5 (4.6)` the first number counts, which is a value or a "
+        "median of some. The second is the mean since the epoch began.");
   }
 
  private:
+  bool ReadRow(std::string_view line, const std::vector<LineItem>& items) {
+    const RowParts parts = PartsOf(items);
+    evaluates_ = SaysEvaluation(line, items, parts);
+    FieldRow row{.evaluates = evaluates_};
+    if (const auto step = TorchtuneStep(line)) {
+      row.step = *step;
+      return parts.has_loss && KeepRow(parts, row, "step");
+    }
+    if (parts.epoch != nullptr) {
+      row.epoch = WholeOf(*parts.epoch);
+      row.epochs = parts.epoch->total;
+    }
+    const LineItem* counter = parts.counter();
+    if (parts.fields.empty() && counter == nullptr && row.epoch >= 0) {
+      heading_ = row;  // "Epoch 1/30" is a line of its own
+      return false;
+    }
+    if (counter == nullptr) return ReadRowWithoutStep(parts, row);
+    in_block_ = OpensBlock(line, *counter);
+    if (evaluates_ && CountsEvaluation(parts)) {
+      const bool last = counter->total == WholeOf(*counter);
+      const bool several = std::ranges::any_of(items, &LineItem::has_second);
+      if (rows_.empty() || !last || several) return in_block_ = false;
+      return KeepRow(parts, {.evaluates = true}, "");
+    }
+    row.step = WholeOf(*counter);
+    row.total = counter->total;
+    const bool below = counter == parts.bar && row.epoch < 0;
+    if (below && heading_.epoch >= 0) {
+      if (line.find(" - ") != line.npos) return ReadKeras(parts, row);
+      row.epoch = heading_.epoch;
+      row.epochs = heading_.epochs;
+    }
+    if (!in_block_ && !parts.has_loss && !IsMarked(line, *counter)) {
+      return false;
+    }
+    summarises_ = has_bars_ && parts.bar == nullptr && row.epoch >= 0;
+    has_bars_ |= parts.bar != nullptr && parts.has_loss && row.epoch >= 0;
+    return KeepRow(parts, row,
+                   parts.step != nullptr ? parts.step_word : "batch");
+  }
+
+  /// Returns whether the words before the numbers, or a phase, say that a row
+  /// is of an evaluation.
+  bool SaysEvaluation(std::string_view line, const std::vector<LineItem>& items,
+                      const RowParts& parts) const {
+    const LineItem& first = items.front();
+    const bool counts = &first == parts.counter() || &first == parts.epoch ||
+                        (first.is_count && parts.bar != nullptr);
+    return under_evaluation() || NamesEvaluation(line.substr(0, first.begin)) ||
+           (counts && NamesEvaluation(first.name)) ||
+           (parts.step != nullptr && NamesEvaluation(parts.step->name)) ||
+           std::ranges::any_of(items, [](const LineItem& item) {
+             return !item.number && IsPhaseName(item.name) &&
+                    !PhasePrefix(item.word).empty();
+           });
+  }
+
+  /// Reads a line on an evaluation or on an epoch as a whole.
+  bool ReadRowWithoutStep(const RowParts& parts, FieldRow row) {
+    if (!parts.has_loss) return false;
+    if (row.epoch >= 0 && !counts_steps_) {
+      row.step = std::exchange(row.epoch, -1);
+      row.total = row.epochs;
+      return KeepRow(parts, row, "epoch");
+    }
+    const bool told =
+        row.epoch >= 0 || evaluates_ ||
+        std::ranges::all_of(parts.fields, [](const LineItem* field) {
+          return NamesEvaluation(field->name);
+        });
+    if (rows_.empty() || !told) return false;
+    summarises_ = row.epoch >= 0;
+    return KeepRow(parts, {.evaluates = true}, "");
+  }
+
+  /// Keras shows the mean since the epoch began, so that of its end counts.
+  bool ReadKeras(const RowParts& parts, const FieldRow& row) {
+    if (!parts.has_loss) return false;
+    if (row.step != row.total) return true;
+    return KeepRow(parts, {.step = heading_.epoch, .total = heading_.epochs},
+                   "epoch");
+  }
+
+  bool KeepRow(const RowParts& parts, const FieldRow& row,
+               std::string_view word) {
+    rows_.push_back(row);
+    const int fields = KeepAll(parts);
+    const bool summary = std::exchange(summarises_, false);
+    if (fields == 0 && !in_block_) {
+      rows_.pop_back();
+      return false;
+    }
+    if (row.epoch >= 0) {
+      run().Of("epoch").Add(std::ssize(rows_) - 1,
+                            static_cast<double>(row.epoch),
+                            std::to_string(row.epoch));
+    }
+    if (row.step < 0 || evaluates_ || summary) return true;
+    word_ = word;
+    Count(word, row.step, counters_);
+    counts_steps_ |= word != "epoch";
+    return true;
+  }
+
+  /// Keeps all fields in the last row. Returns how many there are.
+  int KeepAll(const RowParts& parts) {
+    int fields = 0;
+    bool evaluation = evaluates_;
+    std::vector<std::string> keys;
+    for (const LineItem* field : parts.fields) {
+      std::string_view name = field->name;
+      for (const std::string_view prefix : {"Train ", "Eval "}) {  // Composer
+        if (in_block_ && name.starts_with(prefix)) {
+          name.remove_prefix(prefix.size());
+        }
+      }
+      const bool loss = FindName(name).quantity == Quantity::kLoss;
+      if (!field->number && !loss) continue;
+      // Of "train loss 2 acc 9 | test loss 2 acc 8" the second acc is of a
+      // test.
+      evaluation |= NamesEvaluation(name);
+      const bool again = std::ranges::count(keys, name) != 0;
+      if (again && !evaluation) continue;
+      std::string key = KeyOf(name, evaluates_ || again);
+      if (std::ranges::count(keys, key) != 0) continue;
+      ++fields;
+      has_second_ |= loss && field->has_second;
+      Keep(key, *field);
+      keys.push_back(std::move(key));
+    }
+    return fields;
+  }
+
+  std::string KeyOf(std::string_view name, bool evaluates) const {
+    if (NamesEvaluation(name)) return std::string(name);
+    if (evaluates) return "validation " + std::string(name);
+    return (summarises_ ? "epoch " : "") + std::string(name);
+  }
+
+  void Keep(const std::string& key, const LineItem& field) {
+    if (field.is_count && !evaluates_) Count(key, WholeOf(field), counters_);
+    if (run().series.size() < kMostNames || run().Find(key) != nullptr) {
+      run().Of(key).AddWritten(std::ssize(rows_) - 1, field.number, field.word);
+    }
+  }
+
   /// Takes another field for the step where the word of the lines begins again,
   /// as within an epoch, and the field rises: "iteration 0/9 | global_step:
-  /// 19".
+  /// 19". If there is none, adds the steps of the epochs before.
   void ChooseSteps() {
     std::string name(step_name());
     if (const auto own = counters_.find(word_);
@@ -165,108 +257,44 @@ class FieldsReader : public LineReader {
       name = ChooseStep(counters_, run());
       run().rising = RisingNames(counters_, word_);
     }
+    if (word_ == "epoch") run().step_unit = "epoch";
     const Series* chosen = run().Find(name);
     if (chosen != nullptr && name != word_) {
       run().rising.clear();
       run().step_name = name;
-      run().steps_planned = 0;  // of one epoch
       TakeSteps(*chosen);
+    } else {
+      run().steps_planned = AddEpochs(rows_);
     }
-    SetSteps(steps_, run());
+    TakePlaces();
   }
 
-  /// A row that lacks the field, as of an evaluation, belongs to the row
-  /// before.
   void TakeSteps(const Series& chosen) {
-    std::vector<int64_t> steps(steps_.size(), -1);
+    for (FieldRow& row : rows_) row.step = -1;
     for (size_t i = 0; i < chosen.step.size(); ++i) {
       const double value = chosen.value[i];
       if (!(std::abs(value) <= static_cast<double>(kMostWhole))) continue;
-      steps[static_cast<size_t>(chosen.step[i])] = static_cast<int64_t>(value);
-    }
-    for (size_t i = 1; i < steps.size(); ++i) {
-      if (steps[i] < 0) steps[i] = steps[i - 1];
-    }
-    steps_ = std::move(steps);
-  }
-
-  /// Reads the fields of the last row. Returns how many there are.
-  int ReadFields(std::string_view rest) {
-    int fields = 0;
-    while (true) {
-      const size_t sign = rest.find_first_of(":=");
-      if (sign == std::string_view::npos) return fields;
-      std::string_view name = NameIn(rest.substr(0, sign));
-      rest.remove_prefix(sign + 1);
-      if (name.empty()) continue;
-      if (name.starts_with("Train ")) name.remove_prefix(6);  // Composer
-      const bool loss = FindName(name).quantity == Quantity::kLoss;
-      rest = WithoutType(rest);
-      const auto number = LeadingNumber(rest);
-      std::string_view after = rest;
-      const std::string_view word = TakeWord(after);
-      if (!number && !loss) {
-        if (!IsPhaseName(name)) continue;
-        evaluates_ |= !PhasePrefix(word).empty();
-        rest = after;
-        continue;
-      }
-      if (number && IsClock(*number, rest)) {
-        rest = after;
-        continue;
-      }
-      ++fields;
-      Keep(name, number, word);
-      rest = number
-                 ? rest.substr(static_cast<size_t>(
-                       number->text.data() + number->text.size() - rest.data()))
-                 : after;
+      rows_[static_cast<size_t>(chosen.step[i])].step =
+          static_cast<int64_t>(value);
     }
   }
 
-  /// Reads "| loss 4.5 | lr 1e-5 |", whose fields have no sign.
-  int ReadBars(std::string_view rest) {
-    int fields = 0;
-    if (!rest.starts_with('|')) return fields;
-    while (!rest.empty()) {
-      rest.remove_prefix(1);
-      std::string_view part = rest.substr(0, rest.find('|'));
-      rest.remove_prefix(part.size());
-      if (part.find_first_of(":=") != std::string_view::npos) continue;
-      part = Trimmed(part);
-      const size_t blank = part.find_first_of(" \t");
-      if (blank == std::string_view::npos) continue;
-      const std::string_view name = NameIn(part.substr(0, blank));
-      std::string_view after = part.substr(blank);
-      const auto number = LeadingNumber(after);
-      const bool loss = FindName(name).quantity == Quantity::kLoss;
-      if (name.empty() || (!number && !loss)) continue;
-      ++fields;
-      Keep(name, number, TakeWord(after));
+  /// Gives each row its step. A row without one, as of an evaluation, belongs
+  /// to the row before; if steps count from 0, that has made one update more.
+  void TakePlaces() {
+    std::vector<int64_t> trained;
+    for (const FieldRow& row : rows_) {
+      if (row.step >= 0 && !row.evaluates) trained.push_back(row.step);
     }
-    return fields;
-  }
-
-  /// Keeps a field of the last row.
-  void Keep(std::string_view name, const std::optional<Written>& number,
-            std::string_view word) {
-    if (number && !evaluates_) {
-      const auto whole = ParseWhole(number->text);
-      if (whole) Count(name, *whole, counters_);
+    const int64_t more = CountsFromZero(trained) ? 1 : 0;
+    std::vector<int64_t> steps;
+    int64_t last = -1;
+    for (const FieldRow& row : rows_) {
+      if (row.step >= 0) last = row.step;
+      const bool own = row.step >= 0 || last < 0 || !row.evaluates;
+      steps.push_back(own ? last : last + more);
     }
-    const std::string key =
-        (evaluates_ ? "validation " : "") + std::string(name);
-    if (run().series.size() < kMostNames || run().Find(key) != nullptr) {
-      run().Of(key).AddWritten(std::ssize(steps_) - 1, number, word);
-    }
-  }
-
-  /// Returns whether the number is a part of a time: "eta=1:23:45".
-  static bool IsClock(const Written& number, std::string_view text) {
-    const size_t end = static_cast<size_t>(number.text.data() +
-                                           number.text.size() - text.data());
-    return end + 1 < text.size() && text[end] == ':' &&
-           std::isdigit(static_cast<unsigned char>(text[end + 1])) != 0;
+    SetSteps(steps, run());
   }
 
   /// Drops losses over no tokens, since a mean over none is no loss.
@@ -341,11 +369,16 @@ class FieldsReader : public LineReader {
     }
   }
 
-  std::vector<int64_t> steps_;  ///< of rows, as the lines have them
-  std::string word_;            ///< of the last row
-  Counters counters_;           ///< of the lines' words, and of whole fields
-  bool in_block_ = false;       ///< indented lines of the last row may follow
-  bool evaluates_ = false;      ///< the last row
+  std::vector<FieldRow> rows_;
+  FieldRow heading_;           ///< "Epoch 1/30"
+  std::string word_;           ///< of the last row
+  Counters counters_;          ///< of the lines' words, and of whole fields
+  bool in_block_ = false;      ///< indented lines of the last row may follow
+  bool evaluates_ = false;     ///< the last row
+  bool summarises_ = false;    ///< this row tells means of an epoch
+  bool has_bars_ = false;      ///< "10/100" stands in lines of steps
+  bool counts_steps_ = false;  ///< lines of steps have been read
+  bool has_second_ = false;    ///< losses have a number in parentheses
 };
 
 }  // namespace

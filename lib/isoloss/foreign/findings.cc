@@ -9,6 +9,8 @@
 #include <string_view>
 
 #include "isoloss/foreign/smoothing.h"
+#include "isoloss/foreign/table_names.h"
+#include "isoloss/foreign/text.h"
 
 namespace isoloss::foreign {
 namespace {
@@ -272,6 +274,36 @@ void AddRenamedLoss(const ForeignRun& run, std::vector<std::string>& findings) {
   }
 }
 
+/// Says which series counts as the loss where that is a choice.
+void AddChoiceOfLoss(const ForeignRun& run,
+                     std::vector<std::string>& findings) {
+  const Series* main = run.Main(Quantity::kLoss);
+  const auto has = [](std::string_view name, std::string_view word) {
+    return std::ranges::count(WordsOf(name), word, &Word::letters) != 0;
+  };
+  std::vector<std::string> names;
+  for (const Series& series : run.series) {
+    if (&series == main || series.quantity == Quantity::kEvalLoss ||
+        !has(series.name, "loss")) {
+      continue;
+    }
+    // A total has terms that the loss of the model lacks.
+    if (main == nullptr ||
+        (has(series.name, "total") && !has(main->name, "total"))) {
+      names.push_back(series.name);
+    }
+  }
+  if (names.empty()) return;
+  findings.push_back(
+      main == nullptr
+          ? fmt::format("No series counts as the loss of training. These have "
+                        "the word in their name: {}. Choose with --loss NAME.",
+                        NamesText(names))
+          : fmt::format("`{}` counts as the loss, and not {}. Choose another "
+                        "with --loss NAME.",
+                        main->name, NamesText(names)));
+}
+
 }  // namespace
 
 std::vector<std::string> FindingsOf(const ForeignRun& run) {
@@ -307,6 +339,7 @@ std::vector<std::string> FindingsOf(const ForeignRun& run) {
   }
   AddAllContradictions(run, findings);
   AddRenamedLoss(run, findings);
+  AddChoiceOfLoss(run, findings);
   return findings;
 }
 

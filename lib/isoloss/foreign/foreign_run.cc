@@ -144,13 +144,45 @@ constexpr std::string_view kWordsOfOthers[] = {
 constexpr std::string_view kWordsOfSettings[] = {"base", "init", "initial",
                                                  "peak"};
 
-/// Finds rates and gradient norms by words. A rate has the word "lr" or
+/// A loss of a run has only words of this list; a part of it has others, such
+/// as "aux" or the name of a head.
+constexpr std::string_view kWordsOfLoss[] = {
+    "loss",  "losses", "train",   "training", "avg",   "average",  "mean",
+    "total", "lm",     "ce",      "xent",     "cross", "entropy",  "step",
+    "iter",  "batch",  "global",  "reduced",  "model", "language", "nll",
+    "gpt",   "closs",  "metrics", "token",    "mlm",   "overall",  "running"};
+constexpr std::string_view kWordsOfEvaluation[] = {
+    "val",  "valid",      "validation", "validate",
+    "eval", "evaluation", "test",       "epoch"};
+
+/// Finds losses by words.
+KnownName LossByWords(const std::vector<std::string>& words) {
+  bool loss = false;
+  bool cross_entropy = false;
+  bool evaluates = false;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const bool of_evaluation = std::ranges::count(kWordsOfEvaluation, words[i]);
+    if (!of_evaluation && std::ranges::count(kWordsOfLoss, words[i]) == 0) {
+      return {};
+    }
+    evaluates |= of_evaluation && words[i] != "epoch";
+    loss |= words[i] == "loss" || words[i] == "closs" || words[i] == "xent";
+    cross_entropy |= i > 0 && words[i] == "entropy" && words[i - 1] == "cross";
+  }
+  const bool epoch = std::ranges::count(words, "epoch") != 0;
+  if (!(loss || cross_entropy) || (epoch && !evaluates)) return {};
+  return {evaluates ? Quantity::kEvalLoss : Quantity::kLoss,
+          kByWords + static_cast<int>(words.size())};
+}
+
+/// Finds losses, rates and gradient norms by words. A rate has the word "lr" or
 /// "learning rate"; a norm has "norm" and a word of a gradient or optimizer.
 KnownName NameByWords(std::string_view name) {
   constexpr size_t kLongest = 80;
   constexpr int kSetting = 64;
   // Most names of a wide table have none of these letters; they cost no memory.
-  constexpr std::string_view kHints[] = {"lr", "LR", "earning", "norm", "Norm"};
+  constexpr std::string_view kHints[] = {"lr",   "LR",  "earning", "norm",
+                                         "Norm", "oss", "ntropy",  "xent"};
   const bool hinted =
       std::ranges::any_of(kHints, [name](std::string_view hint) {
         return name.find(hint) != std::string_view::npos;
@@ -158,6 +190,8 @@ KnownName NameByWords(std::string_view name) {
   if (name.size() > kLongest || !hinted) return {};
   std::vector<std::string> words;
   for (Word& word : WordsOf(name)) words.push_back(std::move(word.letters));
+  const KnownName by_loss = LossByWords(words);
+  if (by_loss.quantity != Quantity::kOther) return by_loss;
   const auto has = [&](std::string_view word) {
     return std::ranges::count(words, word) != 0;
   };
@@ -287,15 +321,20 @@ void Sort(Series& series) {
   if (last.step.back() >= series.step.back()) series = std::move(last);
 }
 
-/// Applies the unit that the name of a rate tells: "train/lr(1e-3)".
+/// Applies the unit that a name tells: "train/lr(1e-3)", "loss(1e-3)".
 void TakeUnit(Series& series) {
   const size_t open = series.name.rfind('(');
   if (open == std::string::npos || !series.name.ends_with(')')) return;
   const std::string_view name = series.name;
+  if (name.find('e', open) == name.npos) return;  // "loss (2)" is a second one
   const auto unit =
       ParsePlainNumber(name.substr(open + 1, name.size() - open - 2));
   const Quantity quantity = FindName(Trimmed(name.substr(0, open))).quantity;
-  if (!unit || !(*unit > 0) || quantity != Quantity::kLearningRate) return;
+  if (!unit || !(*unit > 0) ||
+      (quantity != Quantity::kLearningRate && quantity != Quantity::kLoss &&
+       quantity != Quantity::kEvalLoss)) {
+    return;
+  }
   series.quantity = quantity;
   for (double& value : series.value) value *= *unit;
   series.digits.decimals -= static_cast<int>(std::lround(std::log10(*unit)));

@@ -33,13 +33,18 @@ class LineReader {
   /// Names the field that counts the steps, as ReadOptions does. A reader that
   /// obeys sets run().step_name.
   void UseStep(std::string_view name) { step_name_ = name; }
+  /// Says whether the next line stands under a heading such as "Evaluation
+  /// results:".
+  void SetUnderEvaluation(bool under) { under_evaluation_ = under; }
 
  protected:
+  bool under_evaluation() const { return under_evaluation_; }
   std::string_view step_name() const { return step_name_; }
 
  private:
   ForeignRun run_;
   std::string_view step_name_;
+  bool under_evaluation_ = false;
 };
 
 /// A format sets `read`, or `lines` if it is printed. Lines of several formats

@@ -67,6 +67,7 @@ class HuggingFaceReader : public LineReader {
   bool Read(std::string_view line) override {
     constexpr size_t kLongest = 20'000;
     if (line.size() > kLongest) return false;
+    if (ReadOpenDict(line, kLongest)) return true;
     const size_t begin = line.find("{'");
     if (begin == std::string_view::npos || !Trimmed(line).ends_with('}')) {
       ReadBar(line);
@@ -82,6 +83,21 @@ class HuggingFaceReader : public LineReader {
   void Finish() override;
 
  private:
+  /// Collects the lines of a dictionary that is printed one field a line, as
+  /// EasyLM does. Returns whether this line ends one that is a row.
+  bool ReadOpenDict(std::string_view line, size_t longest) {
+    const bool begins = line.starts_with("{'");
+    const bool ends = Trimmed(line).ends_with('}');
+    if (begins) dict_.clear();
+    if (begins ? ends : dict_.empty() || !line.starts_with(" '")) {
+      dict_.clear();
+      return false;
+    }
+    dict_ += line;
+    if (dict_.size() > longest) dict_.clear();
+    return ends && ReadRow(std::exchange(dict_, {}), false);
+  }
+
   bool ReadRow(std::string_view dict, bool prefixed);
   void ReadBar(std::string_view line);
   bool IsCopy(const PrintedRow& row, double loss, bool prefixed);
@@ -96,6 +112,7 @@ class HuggingFaceReader : public LineReader {
   std::map<int64_t, int64_t> bars_;  ///< what each bar showed last
   int64_t total_ = 0;                ///< steps, as a line says
   double end_epoch_ = 0;             ///< of the last row; 0: not seen
+  std::string dict_;                 ///< not yet closed
   double last_loss_ = 0;
   bool last_prefixed_ = false;
   int64_t filtered_ = 0;

@@ -1,5 +1,7 @@
 #include "isoloss/foreign/line_rows.h"
 
+#include <algorithm>
+
 namespace isoloss::foreign {
 
 void SetSteps(const std::vector<int64_t>& step_of_row, ForeignRun& run) {
@@ -18,6 +20,18 @@ void SetSteps(const std::vector<int64_t>& step_of_row, ForeignRun& run) {
           step_of_row[static_cast<size_t>(series.first_unreadable)];
     }
   }
+}
+
+bool CountsFromZero(const std::vector<int64_t>& steps) {
+  if (steps.empty()) return false;
+  constexpr int64_t kLeastStride = 5;  // 1, 3, 5 may count from 1
+  const int64_t stride = steps.front() + 1;
+  if (std::ranges::min(steps) == 0) return true;
+  return stride >= kLeastStride && steps.size() > 2 &&
+         steps[1] == steps.front() + stride &&
+         std::ranges::all_of(steps, [stride](int64_t step) {
+           return (step + 1) % stride == 0;
+         });
 }
 
 }  // namespace isoloss::foreign

@@ -13,4 +13,8 @@ namespace isoloss::foreign {
 /// whose step is negative are removed.
 void SetSteps(const std::vector<int64_t>& step_of_row, ForeignRun& run);
 
+/// Returns whether printed steps of training, in their order, count from 0: the
+/// first is 0, or all are the last of as many (9, 19, 29, ...).
+bool CountsFromZero(const std::vector<int64_t>& steps);
+
 }  // namespace isoloss::foreign

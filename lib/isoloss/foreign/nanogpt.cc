@@ -18,6 +18,7 @@
 // seen N updates in all formats.
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "isoloss/foreign/format.h"
@@ -72,7 +73,9 @@ class NanoGptReader : public LineReader {
     return false;
   }
 
-  void Finish() override { run().step_base = from_zero_ ? 0 : 1; }
+  void Finish() override {
+    run().step_base = from_zero_.value_or(false) ? 0 : 1;
+  }
 
  private:
   bool Keep(std::string_view name, int64_t step, std::string_view line,
@@ -91,16 +94,18 @@ class NanoGptReader : public LineReader {
         std::max(run().steps_planned, ParseWhole(total).value_or(0));
   }
 
-  /// Returns the update whose loss stands beside `at`, which counts from 0.
+  /// Returns the update whose loss stands beside `at`, which counts from 0
+  /// unless the first one is 1.
   int64_t Update(int64_t at) {
-    from_zero_ = true;
-    return at + 1;
+    if (!from_zero_) from_zero_ = at != 1;
+    return *from_zero_ ? at + 1 : at;
   }
 
   bool ReadIteration(std::string_view rest) {
     const auto at = TakeStep(rest, ':');
-    if (!at || !Keep("loss", *at + 1, rest, "loss ")) return false;
+    if (!at || !After(rest, "loss ")) return false;
     const int64_t step = Update(*at);
+    if (!Keep("loss", step, rest, "loss ")) return false;
     Keep("iteration ms", step, rest, "time ");
     while (!rest.empty()) {
       const size_t end = std::min(rest.find(','), rest.size());
@@ -126,10 +131,11 @@ class NanoGptReader : public LineReader {
     const auto at = TakeStep(rest, ' ');
     if (!at) return false;
     if (Keep("val loss", *at, rest, "tel:")) return true;
-    if (!Keep("loss", *at + 1, rest, "trl:")) {
+    if (!After(rest, "trl:")) {
       return Keep("hellaswag accuracy", *at, rest, "eval:");
     }
     const int64_t step = Update(*at);
+    if (!Keep("loss", step, rest, "trl:")) return false;
     Keep("lr", step, rest, "lr:");
     Keep("norm", step, rest, "norm:");
     return true;
@@ -233,7 +239,7 @@ class NanoGptReader : public LineReader {
     return true;
   }
 
-  bool from_zero_ = false;
+  std::optional<bool> from_zero_;
 };
 
 }  // namespace

@@ -6,7 +6,9 @@
 #include <tuple>
 #include <utility>
 
+#include "isoloss/foreign/field_rows.h"
 #include "isoloss/foreign/format.h"
+#include "isoloss/foreign/line_rows.h"
 #include "isoloss/foreign/plan.h"
 #include "isoloss/foreign/text.h"
 #include "isoloss/foreign/told.h"
@@ -29,33 +31,102 @@ bool IsQuoted(std::string_view line) {
       kMarks, [line](std::string_view mark) { return line.starts_with(mark); });
 }
 
-/// Counts steps from 1 if the training losses of printed lines begin at step 0.
+/// Counts steps from 1 if the training losses of printed lines count from 0.
 void CountFromOne(ForeignRun& run) {
   const Series* loss = run.Main(Quantity::kLoss);
-  if (run.step_base != 1 || loss == nullptr || loss->step.empty() ||
-      std::ranges::min(loss->step) != 0) {
+  if (run.step_base != 1 || loss == nullptr || !CountsFromZero(loss->step)) {
     return;
   }
   run.step_base = 0;
   for (Series& series : run.series) {
-    // An evaluation keeps its step, since it has seen that number of updates.
-    if (series.quantity == Quantity::kEvalLoss) continue;
+    // An evaluation keeps its step, since it has seen that number of updates;
+    // but that of epoch 0 has seen a whole one.
+    if (run.step_unit != "epoch" && (series.quantity == Quantity::kEvalLoss ||
+                                     NamesEvaluation(series.name))) {
+      continue;
+    }
     for (int64_t& step : series.step) ++step;
   }
 }
 
+/// Follows headings of evaluations, such as "Evaluation results:" or
+/// "***** Running evaluation *****". The lines of numbers below belong to the
+/// evaluation, up to the next step of training.
+class Headings {
+ public:
+  /// Returns whether the line is a heading or has no word.
+  bool Read(std::string_view line) {
+    constexpr size_t kLongest = 60;
+    std::string_view text = Trimmed(line);
+    for (const char mark : {'=', '*', '-', '#'}) {
+      while (text.starts_with(mark)) text.remove_prefix(1);
+      while (text.ends_with(mark)) text.remove_suffix(1);
+    }
+    text = Trimmed(text);
+    if (text.empty()) return true;
+    if (text.size() > kLongest ||
+        text.find_first_of("0123456789=") != text.npos) {
+      return false;
+    }
+    if (SaysTraining(text)) {
+      state_ = State::kNone;
+    } else if (NamesEvaluation(text)) {
+      // Right below "results:" even a step is of the evaluation. A start, as
+      // "Running evaluation", has no numbers of its own.
+      const bool results = text.ends_with(':') ||
+                           text.find("esult") != text.npos ||
+                           text.find("etrics") != text.npos;
+      state_ = results ? State::kResults : State::kBegun;
+      return true;
+    }
+    return false;
+  }
+
+  /// Returns whether the line, which may hold numbers, is below a heading.
+  bool Covers(std::string_view line) const {
+    if (state_ == State::kNone) return false;
+    return state_ == State::kResults || !CountsSteps(line);
+  }
+  /// Takes a line that a reader knows into account.
+  void TakeRow(std::string_view line) {
+    if (state_ == State::kNone) return;
+    state_ = CountsSteps(line) ? State::kNone : State::kBegun;
+  }
+  /// Takes a line that no reader knows into account.
+  void TakeOther() {
+    if (state_ == State::kResults) state_ = State::kBegun;
+  }
+
+ private:
+  enum class State { kNone, kBegun, kResults };
+
+  static bool CountsSteps(std::string_view line) {
+    const std::vector<LineItem> items = ItemsOf(line);
+    const RowParts parts = PartsOf(items);
+    return parts.counter() != nullptr || parts.epoch != nullptr;
+  }
+
+  State state_ = State::kNone;
+};
+
 /// Lets the formats, in turn, read each line of a printed log.
 class PrintedLog {
  public:
-  explicit PrintedLog(std::string_view step_name) {
+  /// If `last_resort` is set, the formats of programs are left out.
+  PrintedLog(std::string_view step_name, bool last_resort) {
     for (const Format* format : AllFormats()) {
-      if (format->lines == nullptr) continue;
+      if (format->lines == nullptr || (last_resort && !format->last_resort)) {
+        continue;
+      }
       candidates_.push_back({format, format->lines()});
       candidates_.back().reader->UseStep(step_name);
     }
   }
 
   void Read(std::string_view line);
+  /// Returns whether lines of no program tell the losses of training, and those
+  /// of programs do not.
+  bool NeedsLastResort() const;
   /// Returns the runs; empty if no format knows a line.
   std::vector<ForeignRun> Finish();
 
@@ -68,6 +139,10 @@ class PrintedLog {
 
     /// DeepSpeed prints lines between those of the trainer that uses it. So a
     /// format with a loss goes before one with more lines.
+    int64_t losses() const {
+      const Series* loss = reader->run().Main(Quantity::kLoss);
+      return loss == nullptr ? 0 : std::ssize(loss->step);
+    }
     std::tuple<bool, bool, int64_t> rank() const {
       return {lines > 0 && reader->has_loss(),
               lines > 0 && !format->last_resort, lines};
@@ -77,6 +152,7 @@ class PrintedLog {
   void ReadFailure(std::string_view line);
 
   std::vector<Candidate> candidates_;
+  Headings headings_;
   SettingsReader reader_;
   ForeignRun told_;
   ForeignRun told_on_steps_;  ///< in lines that the last resort takes for steps
@@ -107,21 +183,38 @@ void PrintedLog::ReadFailure(std::string_view line) {
 
 void PrintedLog::Read(std::string_view line) {
   ++line_;
+  const bool heads = headings_.Read(line);
   if (IsQuoted(line)) {
     // A dump of settings has lines that look quoted, too.
     const bool lists = line.find_first_of("\"-") == line.find_first_not_of(" ");
     return lists ? reader_.Read(line, told_) : reader_.ReadHeading(line);
   }
+  const bool evaluates = headings_.Covers(line);
   for (Candidate& one : candidates_) {
+    one.reader->SetUnderEvaluation(evaluates);
     if (!one.reader->Read(line)) continue;
+    headings_.TakeRow(line);
     ++one.lines;
     one.last_line = line_;
     ended_ = false;
     if (one.format->last_resort) reader_.Read(line, told_on_steps_);
     return;
   }
+  if (!heads) headings_.TakeOther();
   ReadFailure(line);
   reader_.Read(line, told_);
+}
+
+bool PrintedLog::NeedsLastResort() const {
+  int64_t others = 0;
+  int64_t last = 0;
+  for (const Candidate& one : candidates_) {
+    int64_t& most = one.format->last_resort ? last : others;
+    most = std::max(most, one.losses());
+  }
+  // Some lines of any log look as those of a program.
+  constexpr int64_t kFew = 10;
+  return last > 0 && (others == 0 || others < last / kFew);
 }
 
 std::vector<ForeignRun> PrintedLog::Finish() {
@@ -144,9 +237,12 @@ std::vector<ForeignRun> PrintedLog::Finish() {
 
 std::vector<ForeignRun> ReadPrintedLog(std::string_view text,
                                        std::string_view step_name) {
-  PrintedLog log(step_name);
+  PrintedLog log(step_name, false);
   ForEachLine(text, [&log](std::string_view line) { log.Read(line); });
-  return log.Finish();
+  if (!log.NeedsLastResort()) return log.Finish();
+  PrintedLog fields(step_name, true);
+  ForEachLine(text, [&fields](std::string_view line) { fields.Read(line); });
+  return fields.Finish();
 }
 
 }  // namespace isoloss::foreign

@@ -1,6 +1,7 @@
-// Reads progress bars with numbers behind them, as Lightning, NeMo 1 and
-// Levanter show them. A bar is written again and again; of each step its last
-// state counts.
+// Reads progress bars with numbers behind them, as tqdm draws them for
+// Lightning, NeMo 1, diffusers and others, and those of Levanter. A bar is
+// drawn again and again; of each step its last state counts. A bar that has a
+// loss at 0 gets its numbers before it counts a batch on.
 //   Epoch 0:  1%|#  | 10/500 [00:12<09:58, reduced_train_loss=9.1,
 //   global_step=9.000]
 //   Progress on:train 19.0it/70.0it rate:1.2s/it ... postfix:loss=9.12
@@ -18,34 +19,55 @@ namespace isoloss::foreign {
 namespace {
 
 struct Bar {
-  int64_t epoch = 0;
+  std::string_view title;  ///< "Epoch 0:  1%"
+  std::optional<int64_t> epoch;
   int64_t done = 0;
   int64_t total = 0;
   std::string_view numbers;  ///< "loss=3.1, v_num=0"
 };
 
+/// Returns the number of "Epoch 3", "epoch: 3" or "Epoch [3/90]".
+std::optional<int64_t> EpochIn(std::string_view title) {
+  const size_t at = title.find("poch");
+  if (at == std::string_view::npos) return std::nullopt;
+  title.remove_prefix(at + 4);
+  title.remove_prefix(std::min(title.size(), title.find_first_not_of(" :[")));
+  const auto number = LeadingNumber(title);
+  // The percentage of the bar stands behind a title without a number.
+  const size_t end = number ? number->text.size() : 0;
+  if (!number || (end < title.size() && title[end] == '%')) return std::nullopt;
+  return CountOf(*number);
+}
+
 /// Reads "10/500 [00:12<09:58, loss=9.1]" behind the bar itself.
 std::optional<Bar> BarIn(std::string_view line) {
-  const auto epoch = After(line, "Epoch ");
   const size_t edge = line.rfind("| ");
-  if (!epoch || edge == std::string_view::npos) return std::nullopt;
+  if (edge == std::string_view::npos) return std::nullopt;
+  const std::string_view title = line.substr(0, line.find('|'));
   std::string_view rest = line.substr(edge + 2);
   const size_t slash = rest.find('/');
   const size_t open = rest.find(" [");
   const size_t clock = rest.find(", ");
   if (slash == std::string_view::npos || open == std::string_view::npos ||
-      clock == std::string_view::npos || clock < open || open < slash) {
+      clock == std::string_view::npos || clock < open || open < slash ||
+      NamesEvaluation(title)) {
     return std::nullopt;
   }
-  const auto number = LeadingNumber(*epoch);
   const auto done = ParseWhole(rest.substr(0, slash));
   const auto total = ParseWhole(rest.substr(slash + 1, open - slash - 1));
   constexpr int64_t kMost = int64_t{1} << 32;
-  if (!number || !done || !total || *done < 0 || *done > kMost || *total < 0 ||
+  if (!done || !total || *done < 0 || *done > kMost || *total < 0 ||
       *total > kMost) {
     return std::nullopt;
   }
-  return Bar{CountOf(*number), *done, *total, rest.substr(clock + 1)};
+  return Bar{title, EpochIn(title), *done, *total, rest.substr(clock + 1)};
+}
+
+/// Returns the letters of a bar's title, which tell it from other bars.
+std::string LettersOf(std::string_view title) {
+  std::string letters;
+  for (const Word& word : WordsOf(title)) letters += word.letters + ' ';
+  return letters;
 }
 
 class ProgressBarReader : public LineReader {
@@ -56,14 +78,20 @@ class ProgressBarReader : public LineReader {
     }
     const auto bar = BarIn(line);
     if (!bar || !TakeNumbers(bar->numbers)) return false;
+    // A bar of epochs may show a loss, too.
+    if (!title_) title_ = LettersOf(bar->title);
+    if (*title_ != LettersOf(bar->title)) return false;
+    if (!lags_) lags_ = bar->done == 0 && !IsTold();
     const auto step = StepOf(*bar);
     if (!step) {
       ++rounded_;
       return true;
     }
+    // At the end of such a bar stands the last batch's loss once more.
+    if (*lags_ && bar->done == bar->total) return true;
     // More epochs may follow, so the plan goes at least as far.
-    run().steps_planned =
-        std::max(run().steps_planned, *step - bar->done + bar->total);
+    run().steps_planned = std::max(
+        run().steps_planned, *step - bar->done + bar->total - (*lags_ ? 1 : 0));
     Keep(*step);
     return true;
   }
@@ -99,6 +127,7 @@ class ProgressBarReader : public LineReader {
       if (sign == std::string_view::npos) continue;
       const std::string_view name = field.substr(0, sign);
       const std::string_view text = field.substr(sign + 1);
+      is_lightning_ |= name == "v_num";
       if (name == "v_num" || text.empty()) continue;
       const Quantity quantity = FindName(name).quantity;
       has_loss |= quantity == Quantity::kLoss;
@@ -107,28 +136,47 @@ class ProgressBarReader : public LineReader {
     return has_loss;
   }
 
+  /// Returns whether the numbers tell the step.
+  bool IsTold() const {
+    return std::ranges::count(numbers_, "global_step", &Number::name) != 0;
+  }
+
+  /// Returns the epoch, counted from 0. Lightning counts so, and has a `v_num`;
+  /// other bars that begin with epoch 1 count from 1. A bar without an epoch is
+  /// the next one's where it begins again after its end.
+  int64_t EpochOf(const Bar& bar) {
+    if (!bar.epoch) {
+      if (done_ >= total_ - 1 && bar.done < done_) return epoch_ + 1;
+      return epoch_;
+    }
+    if (!epoch_base_) epoch_base_ = *bar.epoch == 1 && !is_lightning_ ? 1 : 0;
+    return std::max<int64_t>(*bar.epoch - *epoch_base_, 0);
+  }
+
   /// `global_step` counts the updates before. Beyond four digits it may be
   /// rounded (1e+4), and then the bar's own number tells the step.
   std::optional<int64_t> StepOf(const Bar& bar) {
     const auto told = std::ranges::find(numbers_, "global_step", &Number::name);
+    const int64_t epoch = EpochOf(bar);
+    done_ = bar.done;
     if (told == numbers_.end()) {
-      several_epochs_ |= bar.epoch > 0;
+      several_epochs_ |= epoch > 0;
       // The last epoch may be shorter than those before it.
-      if (epoch_ + 1 == bar.epoch && total_ > 0) {
+      if (epoch_ + 1 == epoch && total_ > 0) {
         before_ += total_;
-      } else if (epoch_ != bar.epoch || total_ == 0) {
-        before_ = bar.epoch * bar.total;
+      } else if (epoch_ != epoch || total_ == 0) {
+        before_ = epoch * bar.total;
       }
-      epoch_ = bar.epoch;
+      epoch_ = epoch;
       total_ = bar.total;
-      return before_ + bar.done;
+      return before_ + bar.done + (*lags_ ? 1 : 0);
     }
     run().step_base = 0;
     const auto before = ParsePlainNumber(told->text);
     const bool rounded = told->text.find('e') != std::string::npos;
     numbers_.erase(told);
-    if (epoch_ != bar.epoch) offset_.reset();
-    epoch_ = bar.epoch;
+    if (epoch_ != epoch) offset_.reset();
+    epoch_ = epoch;
     if (rounded || !before || !(*before >= 0 && *before < 0x1p53)) {
       return offset_ ? std::optional(bar.done + *offset_) : std::nullopt;
     }
@@ -171,8 +219,13 @@ class ProgressBarReader : public LineReader {
   std::vector<Number> numbers_;
   std::vector<Number> kept_;
   int64_t kept_step_ = -1;
+  std::optional<std::string> title_;   ///< of the first bar with a loss
+  std::optional<bool> lags_;           ///< the first bar has a loss at 0
+  std::optional<int64_t> epoch_base_;  ///< what the bars call the first epoch
+  bool is_lightning_ = false;
   std::optional<int64_t> offset_;
   int64_t epoch_ = 0;
+  int64_t done_ = 0;
   int64_t total_ = 0;   ///< of the epoch
   int64_t before_ = 0;  ///< batches of the epochs before
   int64_t rounded_ = 0;

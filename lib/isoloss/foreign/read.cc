@@ -110,19 +110,26 @@ void RefuseSeveralRuns(const ForeignRun& run) {
 /// Finishes the runs and keeps those with values.
 std::vector<ForeignRun> Finished(std::vector<ForeignRun> runs) {
   for (ForeignRun& run : runs) {
+    std::string no_loss;
     // A column of only words is no loss.
     for (Series& series : run.series) {
       if (series.unreadable != std::ssize(series.step)) continue;
       if (series.quantity == Quantity::kLoss && !series.step.empty()) {
-        run.notes.push_back(fmt::format(
+        no_loss = fmt::format(
             "{}: what is written is no number at any step, the first is `{}`, "
             "so it was left out. Decimals need a point, not a comma.",
-            series.name, series.unreadable_text));
+            series.name, series.unreadable_text);
+        run.notes.push_back(no_loss);
       }
       series.step.clear();
       series.value.clear();
     }
     run.Finish();
+    if (run.series.empty() && !no_loss.empty()) {
+      ThrowError(ErrorKind::kFormat,
+                 "{} No other number is left. Write the log with points.",
+                 no_loss);
+    }
     RefuseSeveralRuns(run);
     TakePlan(run);
   }

@@ -31,8 +31,6 @@ constexpr Front kFronts[] = {
     {"\x1F\x8B", "compressed", "Unpack it: gunzip"},
     {"\x28\xB5\x2F\xFD", "compressed", "Unpack it: unzstd"},
     {"PK\x03\x04", "an archive", "Unpack it: unzip"},
-    {"\xFF\xFE", "UTF-16", "Convert it: iconv -f UTF-16 -t UTF-8"},
-    {"\xFE\xFF", "UTF-16", "Convert it: iconv -f UTF-16 -t UTF-8"},
     {"SQLite format 3", "a database, as MLflow 3 keeps its runs in",
      "Write the run's metrics as CSV, or log to a folder (file:mlruns)"},
     {"\x89HDF", "an HDF5 file", "A run log of isoloss needs no import"},

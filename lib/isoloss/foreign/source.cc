@@ -7,6 +7,7 @@
 #include "isoloss/base/text_file.h"
 #include "isoloss/foreign/json.h"
 #include "isoloss/foreign/refusals.h"
+#include "isoloss/foreign/text.h"
 
 namespace isoloss::foreign {
 
@@ -41,6 +42,10 @@ std::string_view Source::bytes() {
 
 std::string_view Source::text() {
   std::string_view text = bytes();
+  if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF")) {
+    if (utf8_.empty()) utf8_ = Utf8OfUtf16(text);
+    text = utf8_;
+  }
   if (text.starts_with(kByteOrderMark)) {
     text.remove_prefix(kByteOrderMark.size());
   }

@@ -42,6 +42,7 @@ class Source {
   bool is_folder_ = false;
   std::string head_;
   std::string file_;
+  std::string utf8_;  ///< of a file in UTF-16
   std::optional<std::string_view> bytes_;
   std::optional<nlohmann::json> json_;
 };

@@ -118,6 +118,50 @@ std::string_view Trimmed(std::string_view text) {
   return text;
 }
 
+std::string Utf8OfUtf16(std::string_view bytes) {
+  constexpr uint32_t kReplacement = 0xFFFD;
+  const bool big = bytes.starts_with('\xFE');
+  const auto unit = [&](size_t i) {
+    const auto first = static_cast<unsigned char>(bytes[i]);
+    const auto second = static_cast<unsigned char>(bytes[i + 1]);
+    return static_cast<uint32_t>(big ? first << 8 | second
+                                     : second << 8 | first);
+  };
+  const auto is_half = [](uint32_t code, uint32_t begin) {
+    return code >= begin && code < begin + 0x400;
+  };
+  std::string text;
+  text.reserve(bytes.size() / 2);
+  const auto add = [&text](uint32_t byte) { text += static_cast<char>(byte); };
+  for (size_t i = 2; i + 1 < bytes.size(); i += 2) {
+    uint32_t code = unit(i);
+    if (is_half(code, 0xD800) && i + 3 < bytes.size() &&
+        is_half(unit(i + 2), 0xDC00)) {
+      code = 0x10000 + ((code - 0xD800) << 10) + (unit(i + 2) - 0xDC00);
+      i += 2;
+    } else if (is_half(code, 0xD800) || is_half(code, 0xDC00)) {
+      code = kReplacement;
+    }
+    if (code < 0x80) {
+      add(code);
+      continue;
+    }
+    if (code < 0x800) {
+      add(0xC0 | code >> 6);
+    } else {
+      if (code < 0x10000) {
+        add(0xE0 | code >> 12);
+      } else {
+        add(0xF0 | code >> 18);
+        add(0x80 | (code >> 12 & 0x3F));
+      }
+      add(0x80 | (code >> 6 & 0x3F));
+    }
+    add(0x80 | (code & 0x3F));
+  }
+  return text;
+}
+
 void ForEachLine(std::string_view text,
                  const std::function<void(std::string_view line)>& use) {
   std::string kept;
@@ -202,6 +246,24 @@ bool SaysEvaluation(std::string_view words) {
   constexpr std::string_view kBegins[] = {
       "eval", "valid", "test", "val:", "Eval", "Valid", "Test"};
   return BeginsAWord(kBegins, words);
+}
+
+bool NamesEvaluation(std::string_view name) {
+  constexpr std::string_view kWords[] = {"val",  "valid",    "validation",
+                                         "eval", "validate", "evaluation",
+                                         "test", "evaluate", "evaluating"};
+  // A path or a machine's name has other marks: "my.test", "test-3".
+  constexpr std::string_view kBetween = " \t[]()|:/_*=<>";
+  while (!name.empty()) {
+    const size_t end = std::min(name.find_first_of(kBetween), name.size());
+    if (std::ranges::any_of(kWords, [&](std::string_view word) {
+          return EqualIgnoringCase(name.substr(0, end), word);
+        })) {
+      return true;
+    }
+    name.remove_prefix(std::min(end + 1, name.size()));
+  }
+  return false;
 }
 
 bool SaysTraining(std::string_view words) {

@@ -12,6 +12,10 @@ namespace isoloss::foreign {
 
 std::string_view Trimmed(std::string_view text);
 
+/// Returns UTF-16 that begins with a byte order mark as UTF-8. Half of a pair
+/// becomes U+FFFD.
+std::string Utf8OfUtf16(std::string_view bytes);
+
 /// Calls use(line) for each line without its end, which is \n, \r\n or the \r
 /// of a progress bar. Control sequences (ESC [ ... letter) are taken out.
 void ForEachLine(std::string_view text,
@@ -45,6 +49,9 @@ std::vector<Word> WordsOf(std::string_view text);
 
 /// Returns whether a word means an evaluation: "eval metrics after step: 3".
 bool SaysEvaluation(std::string_view words);
+/// Returns whether a part of a name is "val", "test" or another word of an
+/// evaluation: "val_loss", "Test set", "Iter(val)".
+bool NamesEvaluation(std::string_view name);
 /// Returns whether a word says that training is at work.
 bool SaysTraining(std::string_view words);
 

@@ -42,7 +42,7 @@ class TorchTitanReader : public LineReader {
         line.substr(0, static_cast<size_t>(fields->data() - line.data()) - 5);
     // Without a blank, the word is in a string of a program that reads logs.
     if (!before.empty() && before.back() != ' ') return false;
-    bool validation = EndsWithEvaluation(before);
+    bool validation = under_evaluation() || EndsWithEvaluation(before);
     const auto step = ParseWhole(TakeWord(*fields));
     if (!step || *step < 0) return false;
     std::string_view total = *fields;
