@@ -13,7 +13,6 @@
 #include <unordered_map>
 
 #include "isoloss/base/error.h"
-#include "isoloss/base/printable.h"
 #include "isoloss/foreign/csv_rows.h"
 #include "isoloss/foreign/format.h"
 #include "isoloss/foreign/table_names.h"
@@ -39,18 +38,6 @@ bool Has(const Names& names, std::string_view name) {
 bool IsChart(const Names& names) {
   return std::ranges::any_of(
       names, [](const std::string& name) { return name.ends_with(kMin); });
-}
-
-/// Returns the place of the dash of SwanLab's "<run>-<metric>": the first one
-/// before a known name, or else the last one.
-size_t DashOf(std::string_view name) {
-  for (size_t dash = name.find('-'); dash != name.npos;
-       dash = name.find('-', dash + 1)) {
-    if (FindName(name.substr(dash + 1)).quantity != Quantity::kOther) {
-      return dash;
-    }
-  }
-  return name.rfind('-');
 }
 
 /// A target says where the values of one column go.
@@ -441,23 +428,6 @@ std::string_view FirstLine(std::string_view text) {
 
 bool IsNumber(std::string_view cell) {
   return ParsePlainNumber(cell).has_value();
-}
-
-/// Says which columns of a table have the name of an earlier one, which alone
-/// counts as that quantity.
-std::vector<std::string> NotesOnCopies(const Names& names) {
-  std::map<std::string_view, int> seen;
-  for (const std::string& name : names) ++seen[name];
-  std::vector<std::string> notes;
-  for (const auto& [name, count] : seen) {
-    if (count < 2 || name.empty()) continue;
-    notes.push_back(fmt::format(
-        "{} columns have the name `{}`: the first one counts as {}, and the "
-        "second one is called `{} (2)`.",
-        count, Printable(std::string(name)), Printable(std::string(name)),
-        Printable(std::string(name))));
-  }
-  return notes;
 }
 
 /// Reads CSV (RFC 4180) or a table with tabs or semicolons; the first line

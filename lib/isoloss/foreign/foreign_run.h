@@ -60,6 +60,8 @@ struct KnownName {
   Quantity quantity = Quantity::kOther;
   int rank = 0;
 };
+/// A name that is known by its words has this rank at least.
+inline constexpr int kRankByWords = 8;
 KnownName FindName(std::string_view name);
 
 struct Series {

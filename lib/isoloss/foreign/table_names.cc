@@ -6,6 +6,8 @@
 #include <cctype>
 #include <iterator>
 
+#include "isoloss/base/printable.h"
+
 namespace isoloss::foreign {
 namespace {
 
@@ -173,6 +175,31 @@ std::string NamesText(const std::vector<std::string>& names) {
   }
   if (left_out > 0) text += fmt::format(" and {} more", left_out);
   return text.empty() ? "none" : text;
+}
+
+size_t DashOf(std::string_view name) {
+  for (size_t dash = name.find('-'); dash != name.npos;
+       dash = name.find('-', dash + 1)) {
+    if (FindName(name.substr(dash + 1)).quantity != Quantity::kOther) {
+      return dash;
+    }
+  }
+  return name.rfind('-');
+}
+
+std::vector<std::string> NotesOnCopies(const std::vector<std::string>& names) {
+  std::map<std::string_view, int> seen;
+  for (const std::string& name : names) ++seen[name];
+  std::vector<std::string> notes;
+  for (const auto& [name, count] : seen) {
+    if (count < 2 || name.empty()) continue;
+    notes.push_back(fmt::format(
+        "{} columns have the name `{}`: the first one counts as {}, and the "
+        "second one is called `{} (2)`.",
+        count, Printable(std::string(name)), Printable(std::string(name)),
+        Printable(std::string(name))));
+  }
+  return notes;
 }
 
 }  // namespace isoloss::foreign

@@ -89,4 +89,12 @@ std::string PhasePrefix(std::string_view word);
 /// says how many more there are. "none" if all are empty.
 std::string NamesText(const std::vector<std::string>& names);
 
+/// Returns the place of the dash of SwanLab's "<run>-<metric>": the first one
+/// before a known name, or else the last one; npos if there is none.
+size_t DashOf(std::string_view name);
+
+/// Says which columns of a table have the name of an earlier one, which alone
+/// counts as that quantity.
+std::vector<std::string> NotesOnCopies(const std::vector<std::string>& names);
+
 }  // namespace isoloss::foreign
