@@ -228,7 +228,7 @@ TEST_P(RowParallel, IsWrongIfAPartIsLostOrCameTwice) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(OfRanks, RowParallel, ::testing::Values(2, 4, 64));
+INSTANTIATE_TEST_SUITE_P(OfRanks, RowParallel, ::testing::Values(2, 4, 16));
 
 class RowParallelOfTwo : public RowParallel {
  protected:

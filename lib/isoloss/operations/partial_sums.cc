@@ -26,8 +26,10 @@ using precision::GemmRole;
 /// A bias belongs to the sum over ranks, to one part, or in shares to each.
 enum class BiasPlace { kSum, kFirstPart, kEachPart };
 
-/// Roundings of more sums would explain that a rank's part is lost.
-constexpr size_t kMostNarrowParts = 64;
+/// In BF16, 14 roundings before the last one may move a sum by 6 % of the
+/// largest partial sum. That is less than half of a part's usual size, so that
+/// a lost part shows. Roundings of more parts would hide it.
+constexpr size_t kMostNarrowParts = 16;
 
 /// Returns half a unit of the last place, relative to the number.
 double RoundoffOf(Grid grid) {
@@ -80,20 +82,17 @@ struct TermSum {
   double largest() const { return std::max(positive, negative); }
 
   /// Adds what so many roundings of partial sums may change: nothing, if all
-  /// have as few bits as the type. Else they are off by earlier roundings, too.
-  /// Roundings go either way: one of a sum s is off by |s| roundoff at most,
-  /// with a standard deviation of this over sqrt(3), as any place between two
-  /// numbers is alike. Four deviations are allowed. Nearly all partial sums are
-  /// far smaller than the largest possible one.
+  /// have as few bits as the type. Else each is off by `roundoff` of a partial
+  /// sum that is off by the earlier ones, too.
   Estimate Rounded(double roundoff, size_t roundings) const {
     const double most = roundoff * largest();
     if (most <= unit) return sum;
     const auto count = static_cast<double>(roundings);
-    const double noise = std::sqrt(count / 3.0) * most;
     Estimate rounded = sum;
-    rounded.bound +=
-        std::min(count * most / (1.0 - count * roundoff), 4.0 * noise);
-    rounded.noise = oracle::RootOfSquares(rounded.noise, noise);
+    rounded.bound += count * most / (1.0 - count * roundoff);
+    // Any place between two numbers is alike.
+    rounded.noise =
+        oracle::RootOfSquares(rounded.noise, std::sqrt(count / 3.0) * most);
     return rounded;
   }
 };

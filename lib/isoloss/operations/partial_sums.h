@@ -37,7 +37,7 @@ Product PartOf(Product product, size_t left, size_t right, size_t parts);
 
 /// Compares the result with sums of `parts` parts. Each part is an FP32 sum in
 /// any order, rounded to the result's type. The parts are added in any order,
-/// in FP32 or, if they are at most 64, in the result's type. A bias is another
+/// in FP32 or, if they are at most 16, in the result's type. A bias is another
 /// term of this sum, or of the first part, or each part has an equal share.
 oracle::Comparison CompareParts(const Product& product, size_t parts);
 
