@@ -44,7 +44,7 @@ std::vector<std::string> CounterWords(std::string_view name) {
 }
 
 /// Returns the place of a step's name in kStepWords; its size if it is none.
-size_t PlaceOf(std::string_view name) {
+size_t StepPlaceOf(std::string_view name) {
   const std::vector<std::string> words = CounterWords(name);
   if (words.empty()) return std::size(kStepWords);
   const bool other =
@@ -65,7 +65,7 @@ bool IsEpoch(std::string_view name) {
   return !words.empty() && (words.back() == "epoch" || words.back() == "ep");
 }
 
-bool IsLoss(std::string_view name) {
+bool NamesLoss(std::string_view name) {
   const Quantity quantity = FindName(name).quantity;
   return quantity == Quantity::kLoss || quantity == Quantity::kEvalLoss;
 }
@@ -78,7 +78,7 @@ bool IsNoField(const LineItem& item) {
     return true;
   }
   return item.percent &&
-         (IsEpoch(item.name) || PlaceOf(item.name) < std::size(kStepWords));
+         (IsEpoch(item.name) || StepPlaceOf(item.name) < std::size(kStepWords));
 }
 
 /// Epochs in their order, and the number of steps of each.
@@ -166,7 +166,7 @@ RowParts PartsOf(const std::vector<LineItem>& items) {
       continue;
     }
     const size_t place =
-        item.is_count ? PlaceOf(item.name) : std::size(kStepWords);
+        item.is_count ? StepPlaceOf(item.name) : std::size(kStepWords);
     if (place < best) {
       if (parts.step != nullptr) parts.fields.push_back(parts.step);
       parts.step = &item;
@@ -176,7 +176,7 @@ RowParts PartsOf(const std::vector<LineItem>& items) {
       parts.epoch = &item;
     } else if (!item.has_total && !IsNoField(item)) {
       parts.fields.push_back(&item);
-      parts.has_loss |= IsLoss(item.name);
+      parts.has_loss |= NamesLoss(item.name);
     }
   }
   // timm's epoch has another name: "Train: 0 [  50/1251 (  4%)]".

@@ -64,7 +64,7 @@ std::optional<Bar> BarIn(std::string_view line) {
 }
 
 /// Returns the letters of a bar's title, which tell it from other bars.
-std::string LettersOf(std::string_view title) {
+std::string TitleLettersOf(std::string_view title) {
   std::string letters;
   for (const Word& word : WordsOf(title)) letters += word.letters + ' ';
   return letters;
@@ -79,8 +79,8 @@ class ProgressBarReader : public LineReader {
     const auto bar = BarIn(line);
     if (!bar || !TakeNumbers(bar->numbers)) return false;
     // A bar of epochs may show a loss, too.
-    if (!title_) title_ = LettersOf(bar->title);
-    if (*title_ != LettersOf(bar->title)) return false;
+    if (!title_) title_ = TitleLettersOf(bar->title);
+    if (*title_ != TitleLettersOf(bar->title)) return false;
     if (!lags_) lags_ = bar->done == 0 && !IsTold();
     const auto step = StepOf(*bar);
     if (!step) {
