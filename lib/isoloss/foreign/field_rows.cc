@@ -16,7 +16,7 @@ constexpr std::string_view kStepWords[] = {
     "step",  "steps",  "iteration", "iterations",  "iter",       "iters",
     "batch", "update", "updates",   "global_step", "num_updates"};
 
-/// Behind one of these words, a step is not that of the line's numbers.
+/// A step behind one of these words is not that of the line's numbers.
 constexpr std::string_view kWordsOfOtherSteps[] = {
     "per",    "each", "every", "of",     "time", "last",
     "warmup", "max",  "num",   "next",   "save", "log",
@@ -81,7 +81,7 @@ bool IsNoField(const LineItem& item) {
          (IsEpoch(item.name) || StepPlaceOf(item.name) < std::size(kStepWords));
 }
 
-/// Epochs in their order, and the number of steps of each.
+/// A length is the number of steps of the epoch that is its key.
 using Lengths = std::map<int64_t, int64_t>;
 
 /// Returns the lengths that totals tell; empty if a row has none.

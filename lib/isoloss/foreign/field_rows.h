@@ -11,7 +11,7 @@
 
 namespace isoloss::foreign {
 
-/// The counters of a line, and its other numbers, by their places in `items`.
+/// A line has counters and other numbers. All point into `items`.
 struct RowParts {
   const LineItem* step = nullptr;  ///< named: "step 3", "Iter(train) [3/90]"
   std::string_view step_word;      ///< "step", as isoloss spells it

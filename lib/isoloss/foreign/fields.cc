@@ -218,7 +218,7 @@ class FieldsReader : public LineReader {
       }
       const bool loss = FindName(name).quantity == Quantity::kLoss;
       if (!field->number && !loss) continue;
-      // Of "train loss 2 acc 9 | test loss 2 acc 8" the second acc is of a
+      // The second acc of "train loss 2 acc 9 | test loss 2 acc 8" is of a
       // test.
       evaluation |= NamesEvaluation(name);
       const bool again = std::ranges::count(keys, name) != 0;
@@ -265,6 +265,13 @@ class FieldsReader : public LineReader {
       TakeSteps(*chosen);
     } else {
       run().steps_planned = AddEpochs(rows_);
+      if (const int64_t first = rows_.empty() ? 0 : rows_.front().epoch;
+          first > 1 && word_ == "batch") {
+        run().notes.push_back(fmt::format(
+            "The log begins in epoch {}. Its steps do not count those of the "
+            "epochs before.",
+            first));
+      }
     }
     TakePlaces();
   }

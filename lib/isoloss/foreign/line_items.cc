@@ -26,7 +26,7 @@ bool IsInner(char c) {
 /// A name may have a part of this length in parentheses: "time (ms)".
 constexpr size_t kLongestPart = 12;
 
-/// Walks over a line from number to number.
+/// Takes items from a line, from number to number.
 class Scanner {
  public:
   explicit Scanner(std::string_view line) : line_(line) {}
