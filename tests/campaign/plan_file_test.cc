@@ -36,12 +36,6 @@ TEST_F(PlanFile, NamesTheKeysThatDiffer) {
   EXPECT_EQ(difference("a = \"x\"\nb = 2\ne = 1\n"), "c, e");
 }
 
-TEST_F(PlanFile, IsOneThatHasItsKeysAndNoOthers) {
-  EXPECT_TRUE(HasKeysOfPlan(Write("a = 1\nb = 1\nc = 1\n"), plan_));
-  EXPECT_FALSE(HasKeysOfPlan(Write("a = 1\nb = 1\n"), plan_));
-  EXPECT_FALSE(HasKeysOfPlan(Write(plan_ + "[e]\n"), plan_));
-}
-
 TEST_F(PlanFile, NamesThePlaceWhereItIsNoToml) {
   try {
     PlanDifference(Write("a = 1\nb = = 2\n"), plan_);

@@ -2,7 +2,6 @@
 
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -10,18 +9,12 @@
 #include "isoloss/config/document.h"
 
 namespace isoloss::campaign {
-namespace {
-
-config::Document ReadPlan(const std::filesystem::path& file) {
-  constexpr const char* kRemedy = "Remove it, or give another --out.";
-  return {ReadTextFile(file, kRemedy), file.string(), kRemedy};
-}
-
-}  // namespace
 
 std::string PlanDifference(const std::filesystem::path& file,
                            const std::string& plan) {
-  const config::Document kept = ReadPlan(file);
+  constexpr const char* kRemedy = "Remove it, or give another --out.";
+  const config::Document kept(ReadTextFile(file, kRemedy), file.string(),
+                              kRemedy);
   const config::Document asked(plan, kPlanFile);
   std::set<std::string> keys;
   for (const auto& [a, b] : {std::pair(&kept, &asked), {&asked, &kept}}) {
@@ -33,12 +26,6 @@ std::string PlanDifference(const std::filesystem::path& file,
     }
   }
   return fmt::format("{}", fmt::join(keys, ", "));
-}
-
-bool HasKeysOfPlan(const std::filesystem::path& file, const std::string& plan) {
-  return std::ranges::equal(ReadPlan(file).root().entries,
-                            config::Document(plan, kPlanFile).root().entries,
-                            {}, &config::Entry::key, &config::Entry::key);
 }
 
 }  // namespace isoloss::campaign

@@ -15,8 +15,4 @@ inline constexpr const char* kPlanFile = "plan.toml";
 std::string PlanDifference(const std::filesystem::path& file,
                            const std::string& plan);
 
-/// Returns whether a file has exactly the keys of a plan, in their order.
-/// Errors   as PlanDifference.
-bool HasKeysOfPlan(const std::filesystem::path& file, const std::string& plan);
-
 }  // namespace isoloss::campaign

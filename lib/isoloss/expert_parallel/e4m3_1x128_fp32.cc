@@ -7,7 +7,6 @@ namespace isoloss::expert_parallel {
 
 extern constinit const Payload kPayload_e4m3_1x128_fp32 = {
     .name = "e4m3_1x128_fp32",
-    .summary = "E4M3 codes and an FP32 scale, amax / 448, per 128 values",
     .row_bytes =
         [](size_t width) {
           constexpr size_t kRun = kernels::kScaledRun;

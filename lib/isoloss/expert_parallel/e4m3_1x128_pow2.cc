@@ -7,7 +7,6 @@ namespace isoloss::expert_parallel {
 
 extern constinit const Payload kPayload_e4m3_1x128_pow2 = {
     .name = "e4m3_1x128_pow2",
-    .summary = "E4M3 codes and a power-of-two FP32 scale per 128 values",
     .row_bytes =
         [](size_t width) {
           constexpr size_t kRun = kernels::kScaledRun;

@@ -8,7 +8,6 @@ namespace isoloss::expert_parallel {
 
 extern constinit const Payload kPayload_mx1x32 = {
     .name = "mx1x32",
-    .summary = "E4M3 codes and an E8M0 scale (RCEIL) per 32 values",
     .row_bytes =
         [](size_t width) {
           constexpr size_t kRun = formats::kMxBlockSize;

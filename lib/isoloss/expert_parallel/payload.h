@@ -17,7 +17,6 @@ namespace isoloss::expert_parallel {
 /// Is one encoding of rows of `width` FP32 words.
 struct Payload {
   std::string_view name;
-  std::string_view summary;
   size_t (*row_bytes)(size_t width);
   /// Writes row_bytes(width) bytes.
   void (*encode)(const float* row, size_t width, std::byte* bytes);

@@ -31,7 +31,6 @@ void DecodeBf16(const std::byte* bytes, size_t width,
 
 extern constinit const Payload kPayload_bf16 = {
     .name = "bf16",
-    .summary = "BF16, 2 bytes per value; exact for BF16 values",
     .row_bytes = [](size_t width) { return width * sizeof(uint16_t); },
     .encode = kernels::EncodeBf16Row,
     .decode = DecodeBf16,
@@ -39,7 +38,6 @@ extern constinit const Payload kPayload_bf16 = {
 
 extern constinit const Payload kPayload_fp32 = {
     .name = "fp32",
-    .summary = "FP32, 4 bytes per value; exact",
     .row_bytes = [](size_t width) { return width * sizeof(float); },
     .encode = EncodeFp32,
     .decode = DecodeFp32,

@@ -13,7 +13,6 @@ using model::ScoreFunction;
 Preset Dsv3Nano() {
   return {
       .name = "dsv3-nano",
-      .summary = "0.3 M parameters, 1 dense + 1 MoE layer; the demo",
       .model = {.vocab_size = 256,
                 .dim = 96,
                 .n_layers = 2,
@@ -44,7 +43,6 @@ Preset Dsv3Nano() {
 Preset Dsv3Small() {
   return {
       .name = "dsv3-small",
-      .summary = "6.7 M parameters, 1 dense + 3 MoE layers, q_lora",
       .model = {.vocab_size = 256,
                 .dim = 256,
                 .n_layers = 4,
@@ -81,7 +79,6 @@ Preset Dsv3Small() {
 Preset TorchtitanDebug() {
   return {
       .name = "torchtitan-debug",
-      .summary = "33 M parameters, torchtitan's deepseek_v3 debugmodel",
       .model = {.vocab_size = 2048,
                 .dim = 256,
                 .n_layers = 6,
@@ -129,7 +126,6 @@ Preset TorchtitanDebug() {
 Preset Dsv3TopologyOf671b() {
   Preset preset = {
       .name = "dsv3-671b-topology",
-      .summary = "26 M parameters: the 671B's routing on 256 ranks",
       .model = {.vocab_size = 256,
                 .dim = 256,
                 .n_layers = 3,
@@ -167,7 +163,6 @@ Preset Dsv3TopologyOf671b() {
 Preset Dsv3TopologyOf16b() {
   Preset preset = {
       .name = "dsv3-16b-topology",
-      .summary = "3.6 M parameters: the 16B's routing on 32 ranks",
       .model = {.vocab_size = 256,
                 .dim = 128,
                 .n_layers = 3,
@@ -211,7 +206,6 @@ Preset Dsv3TopologyOf16b() {
 Preset Dsv3LayerOf16b() {
   return {
       .name = "dsv3-16b-layer",
-      .summary = "586 M parameters: one layer of the 16B at its true widths",
       .model = {.vocab_size = 256,
                 .dim = 2048,
                 .n_layers = 1,
@@ -249,13 +243,12 @@ Preset Dsv3LayerOf16b() {
 /// fall with the size; a sweep (`isoloss study rates`) finds better ones. The
 /// host looks at tensors, which takes many times a GPU's step, so that it does
 /// so less often.
-Preset Dsv3ForGpu(std::string name, std::string summary, size_t dim,
-                  size_t layers, size_t experts, size_t top_k,
-                  size_t vocabulary, size_t sequence_length, double rate) {
+Preset Dsv3ForGpu(std::string name, size_t dim, size_t layers, size_t experts,
+                  size_t top_k, size_t vocabulary, size_t sequence_length,
+                  double rate) {
   constexpr size_t kHeadWidth = 64;
   Preset preset = {
       .name = std::move(name),
-      .summary = std::move(summary),
       .model = {.vocab_size = vocabulary,
                 .dim = dim,
                 .n_layers = layers,
@@ -287,8 +280,7 @@ Preset Dsv3ForGpu(std::string name, std::string summary, size_t dim,
 /// which leaves room on a GPU of 80 GB. The dispatch units allow quarters, with
 /// the same bits.
 Preset Dsv3Billion() {
-  Preset preset = Dsv3ForGpu("dsv3-1b", "1.0 G parameters, for a GPU", 1024, 16,
-                             36, 6, 32768, 2048, 4e-4);
+  Preset preset = Dsv3ForGpu("dsv3-1b", 1024, 16, 36, 6, 32768, 2048, 4e-4);
   preset.parallel.dispatch_units = 4;
   preset.parallel.micro_batches = 2;
   return preset;
@@ -304,12 +296,9 @@ std::span<const Preset> AllPresets() {
       Dsv3TopologyOf671b(),
       Dsv3TopologyOf16b(),
       Dsv3LayerOf16b(),
-      Dsv3ForGpu("dsv3-30m", "30 M parameters, for a GPU", 384, 6, 16, 4, 8192,
-                 512, 1e-3),
-      Dsv3ForGpu("dsv3-100m", "98 M parameters, for a GPU", 512, 9, 24, 4, 8192,
-                 1024, 8e-4),
-      Dsv3ForGpu("dsv3-300m", "297 M parameters, for a GPU", 768, 12, 24, 4,
-                 16384, 1024, 6e-4),
+      Dsv3ForGpu("dsv3-30m", 384, 6, 16, 4, 8192, 512, 1e-3),
+      Dsv3ForGpu("dsv3-100m", 512, 9, 24, 4, 8192, 1024, 8e-4),
+      Dsv3ForGpu("dsv3-300m", 768, 12, 24, 4, 16384, 1024, 6e-4),
       Dsv3Billion()};
   return kPresets;
 }

@@ -17,7 +17,6 @@ namespace isoloss::train {
 /// them.
 struct Preset {
   std::string name;
-  std::string summary;  ///< one line for lists
   model::ModelConfig model;
   size_t sequence_length = 0;
   TrainConfig train;
