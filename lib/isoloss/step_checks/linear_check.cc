@@ -244,8 +244,25 @@ Grid WgradGrid(const StepInputs& inputs) {
              : Grid::kFp32;
 }
 
-bool EndsWith(const std::string& text, const std::string& end) {
-  return text.ends_with(end);
+/// Compares a result of fprop or dgrad, group by group.
+void CompareRows(const StepInputs& inputs, const SiteOperands& operands,
+                 GemmRole role, const RecordedTensor& rows,
+                 const RecordedTensor& weight, const RecordedTensor& result,
+                 Grid grid, const Matrix<float>* addend, ReportSink& sink) {
+  const SiteGroups& groups = operands.groups();
+  RequireRows(rows, groups, sink);
+  RequireRows(result, groups, sink);
+  const Sample sample = inputs.SampleOf(result.name);
+  Comparison comparison(grid);
+  for (size_t g = 0; g < groups.count(); ++g) {
+    const ScalarProduct product(operands.Rows(role, rows.values, g),
+                                operands.Weight(role, weight.values, g),
+                                operands.For(role));
+    CompareSums(product, grid, result.values, addend, groups.begins[g], sample,
+                comparison);
+  }
+  comparison.AddUnseen(sample);
+  sink.Add(result.name, comparison);
 }
 
 }  // namespace
@@ -260,18 +277,18 @@ std::vector<LinearSite> LinearSites(const StepInputs& inputs) {
     site.weight = site.name + "_weight";
     site.output = inputs.activations;
     const std::string module = site.name.substr(0, site.name.rfind('.'));
-    if (EndsWith(module, ".routed_experts")) {
+    if (module.ends_with(".routed_experts")) {
       const size_t layer = std::stoul(module.substr(sizeof("layers.") - 1));
       site.of_experts = true;
       site.groups = config.num_experts;
       site.moe_layer = layer - config.n_dense_layers;
     }
-    if (EndsWith(site.name, ".w3")) site.dgrad_addend = module + ".w1_dgrad";
-    if (EndsWith(site.name, ".wkv_a")) {
+    if (site.name.ends_with(".w3")) site.dgrad_addend = module + ".w1_dgrad";
+    if (site.name.ends_with(".wkv_a")) {
       site.dgrad_addend =
           module + (config.q_lora_rank == 0 ? ".wq_dgrad" : ".wq_a_dgrad");
     }
-    if (EndsWith(site.name, ".router.gate")) {
+    if (site.name.ends_with(".router.gate")) {
       site.output = Grid::kFp32;
       site.token_leaves = true;
     }
@@ -290,28 +307,14 @@ void CheckFprop(const StepInputs& inputs, const LinearSite& site,
   const RecordedTensor& x = inputs.record.At(site.name + "_activation");
   const RecordedTensor& w = inputs.record.At(site.weight);
   const RecordedTensor& y = inputs.record.At(site.name + "_output");
-  const SiteGroups& groups = operands.groups();
   operands.Require(x, GemmRole::kFprop, Side::kLeft, GemmRole::kWgrad,
                    Side::kRight, sink);
   // The forward product quantises the whole weight along rows, the backward
   // product down columns. Neither quantises a result of the other product.
   operands.Require(w, GemmRole::kFprop, Side::kRight, GemmRole::kDgrad,
                    Side::kRight, sink);
-  RequireRows(x, groups, sink);
-  RequireRows(y, groups, sink);
-
-  const Sample sample = inputs.SampleOf(y.name);
-  Comparison comparison(site.output);
-  for (size_t g = 0; g < groups.count(); ++g) {
-    const size_t begin = groups.begins[g];
-    const ScalarProduct product(operands.Rows(GemmRole::kFprop, x.values, g),
-                                operands.Weight(GemmRole::kFprop, w.values, g),
-                                operands.For(GemmRole::kFprop));
-    CompareSums(product, site.output, y.values, nullptr, begin, sample,
-                comparison);
-  }
-  comparison.AddUnseen(sample);
-  sink.Add(y.name, comparison);
+  CompareRows(inputs, operands, GemmRole::kFprop, x, w, y, site.output, nullptr,
+              sink);
 }
 
 void CheckDgrad(const StepInputs& inputs, const LinearSite& site,
@@ -320,27 +323,13 @@ void CheckDgrad(const StepInputs& inputs, const LinearSite& site,
   const RecordedTensor& dy = inputs.record.At(site.name + "_gradient");
   const RecordedTensor& w = inputs.record.At(site.weight);
   const RecordedTensor& dx = inputs.record.At(site.name + "_dgrad");
-  const SiteGroups& groups = operands.groups();
   operands.Require(dy, GemmRole::kDgrad, Side::kLeft, GemmRole::kWgrad,
                    Side::kLeft, sink);
-  RequireRows(dy, groups, sink);
-  RequireRows(dx, groups, sink);
-
   const Matrix<float>* addend =
       site.dgrad_addend.empty() ? nullptr
                                 : &inputs.record.At(site.dgrad_addend).values;
-  const Sample sample = inputs.SampleOf(dx.name);
-  Comparison comparison(inputs.activations);
-  for (size_t g = 0; g < groups.count(); ++g) {
-    const size_t begin = groups.begins[g];
-    const ScalarProduct product(operands.Rows(GemmRole::kDgrad, dy.values, g),
-                                operands.Weight(GemmRole::kDgrad, w.values, g),
-                                operands.For(GemmRole::kDgrad));
-    CompareSums(product, inputs.activations, dx.values, addend, begin, sample,
-                comparison);
-  }
-  comparison.AddUnseen(sample);
-  sink.Add(dx.name, comparison);
+  CompareRows(inputs, operands, GemmRole::kDgrad, dy, w, dx, inputs.activations,
+              addend, sink);
 }
 
 void CheckWgrad(const StepInputs& inputs, const LinearSite& site,
