@@ -26,6 +26,10 @@ constexpr JoinedBlocks kJoinedBlocks[] = {
 /// but one block, or one scale, may be that of all groups.
 bool CanBe(const JoinedBlocks& mistake, const Side& side) {
   if (!side.quantization || side.before) return false;
+  // One scale of a tensor has no axis.
+  if (mistake.turned && side.quantization->cell == formats::Cell{0, 0}) {
+    return false;
+  }
   const bool spans_groups =
       !mistake.turned &&
       (side.quantization->cell.rows == 0 || side.quantization->scales_tensor());
@@ -43,12 +47,14 @@ std::vector<const Side*> SidesOf(const Product& product, bool left) {
 /// Makes the mistake in one operand of all groups.
 bool Join(const JoinedBlocks& mistake, bool left, Product& product) {
   std::optional<Side> joined = JoinedSide(SidesOf(product, left));
-  if (!joined || !CanBe(mistake, *joined)) return false;
+  // Recorded codes are those of single groups.
+  if (!joined || joined->is_recorded || !CanBe(mistake, *joined)) return false;
+  joined->fixed.reset();
   if (mistake.turned) joined->down = !joined->down;
   const std::optional<oracle::ScalarTensor> tensor = Quantized(*joined);
   if (!tensor) return false;
-  const Matrix<float> values = Transposed(
-      oracle::ScalarDequantize(*tensor, joined->values.rows()).cview());
+  Matrix<float> values = oracle::ScalarDequantize(*tensor, joined->depth());
+  if (joined->down) values = Transposed(values.cview());
   size_t first = 0;
   for (ProductGroup& group : product.groups) {
     Side& side = left ? group.left : group.right;
@@ -59,6 +65,7 @@ bool Join(const JoinedBlocks& mistake, bool left, Product& product) {
     }
     side.Own(std::move(part));
     side.quantization.reset();
+    side.fixed.reset();
     first += rows;
   }
   return true;
