@@ -405,6 +405,23 @@ TEST_F(ProductMistakeTest, EachIsNamed) {
       },
       fp16.floats["output"]);
   Plant("output_fp16", fp16);
+  for (const std::string name : {"e4m3", "e5m2"}) {
+    for (const bool is_scaled : {false, true}) {
+      Operation coded = Linear();
+      const formats::Format& format = formats::FormatByName(name);
+      std::vector<float>& output = coded.floats["output"].values;
+      const float amax = std::fabs(*std::ranges::max_element(
+          output, {}, [](float y) { return std::fabs(y); }));
+      const float scale = is_scaled ? amax / formats::MaxFinite(format) : 1.0f;
+      for (float& y : output) {
+        y = formats::RoundToBf16(
+            formats::RoundToFormat(format, y / scale,
+                                   formats::Overflow::kSaturate) *
+            scale);
+      }
+      Plant("output_" + name + (is_scaled ? "_scaled" : ""), coded);
+    }
+  }
 
   // ABiasMayBeAddedToTheRoundedProduct: it is no mistake.
   planted_.insert("bias_after_rounding");

@@ -58,6 +58,9 @@ TEST(OpenPoints, WhatTheRecorderLeftOut) {
   file.unrecorded = "no operation holds a.\nno operation reads b";
   EXPECT_THAT(Points({file}),
               ElementsAre(": no operation holds a", ": no operation reads b"));
+  file.unrecorded = "";
+  file.contradictions = "loads do not add up.";
+  EXPECT_THAT(Points({file}), ElementsAre("!: loads do not add up"));
 }
 
 TEST(OpenPoints, ResultsWithoutTheirInputs) {
@@ -139,6 +142,29 @@ TEST(OpenPoints, AnExpertWithoutTokensHasNoUpdate) {
   EXPECT_THAT(Points({File(1, {Layer("frozen"), other})}),
               ElementsAre("frozen: the weight was not compared with the "
                           "optimizer's: no update has its name"));
+}
+
+TEST(OpenPoints, AWeightWithGradientsThatStaysIsOpen) {
+  const std::vector<size_t> extent = {test_support::kOut, test_support::kIn};
+  const Operation other = Update("other.weight", extent);
+  const auto is_told = [&](const OperationFile& last, Operation layer) {
+    const std::vector<std::string> points =
+        Points({last, File(2, {std::move(layer), other})});
+    return std::ranges::any_of(points, [](const std::string& point) {
+      return point.starts_with("!lost: the weight got a gradient in step 1");
+    });
+  };
+  OperationFile last = File(1, {Layer("lost"), other});
+  EXPECT_TRUE(is_told(last, Layer("lost")));
+  Operation changed = Layer("lost");
+  changed.floats["weight"].values[3] += 1.0f;
+  EXPECT_FALSE(is_told(last, changed));
+  last.mesh = "dp=2";  // another rank's file may have the update
+  last.ranks = 2;
+  EXPECT_FALSE(is_told(last, Layer("lost")));
+  last.mesh = "";
+  last.operations[0].floats.erase("grad_weight");
+  EXPECT_FALSE(is_told(last, Layer("lost")));
 }
 
 TEST(OpenPoints, ASkippedStepHasAReason) {

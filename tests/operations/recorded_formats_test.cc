@@ -348,6 +348,59 @@ TEST(GroupedScales, OneScaleMayBeThatOfAllGroups) {
       Part(Check({operation}, "te_fp8_current"), "fprop_x scales").is_right());
 }
 
+TEST(ScalesOfShares, AreThoseOfTheRankThatWroteTheFile) {
+  for (const bool along_rows : {false, true}) {
+    Operation operation = test_support::LinearInputs();
+    Floats& x = operation.floats["x"];
+    x.values.front() = 8.0f;  // in the first share
+    // In the second one along this axis alone.
+    x.values[along_rows ? x.values.size() - x.extent[1] : x.extent[1] - 1] =
+        3.0f;
+    Side side = {
+        .values = operation.Find("x")->Rows(),
+        .quantization = precision::RecipeByName("te_fp8_current").fprop.left};
+    ASSERT_TRUE(FollowShare({.parts = 2, .place = 1}, along_rows, side));
+    Append(side, "fprop_x", operation);
+    Executor executor(1);
+    const auto findings = CheckOperations(
+        {{.path = "f",
+          .ranks = 4,
+          .mesh = "dp=2 tp=2",
+          .coordinate = "0 1",
+          .operations = {operation}}},
+        precision::RecipeByName("te_fp8_current"), {}, executor);
+    ExpectNamed(findings, "fprop_x scales",
+                along_rows ? "scale_of_part_2_of_2_of_rows.fprop_x"
+                           : "scale_of_part_2_of_2.fprop_x");
+  }
+}
+
+TEST(GroupedScales, OneScaleOfAllGroupsIsNamedInProducts) {
+  const precision::Recipe& recipe = precision::RecipeByName("te_fp8_current");
+  Operation operation = test_support::GroupedInputs();
+  const MatrixView<const float> weights = operation.Find("weight")->Rows();
+  const Matrix<float> x = test_support::OperandValues(
+      operation.Find("x")->Rows(), false, recipe.fprop.left);
+  const auto& ends = operation.FindIntegers("group_ends")->values;
+  const size_t out = weights.rows() / ends.size();
+  Floats& output = operation.floats["output"];
+  output = test_support::Zeros({x.rows(), out});
+  size_t begin = 0;
+  for (size_t e = 0; e < ends.size(); ++e) {
+    const auto end = static_cast<size_t>(ends[e]);
+    Matrix<float> rows(end - begin, x.cols());
+    std::copy_n(x.Row(begin), rows.size(), rows.data());
+    test_support::Multiply(
+        rows,
+        test_support::OperandValues(weights.Rows(e * out, out), false,
+                                    recipe.fprop.right),
+        true, output.values.data() + begin * out);
+    begin = end;
+  }
+  ExpectNamed(Check({operation}, "te_fp8_current"), "fprop",
+              "blocks_across_groups.x");
+}
+
 /// Rounds x by random numbers, of which random(row, column) is one.
 void StoreRandom(const std::function<double(size_t, size_t)>& random,
                  Operation& operation) {

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "isoloss/operations/explanation.h"
+#include "isoloss/operations/mesh.h"
 #include "isoloss/operations/product.h"
 
 namespace isoloss::operations {
@@ -43,6 +45,10 @@ using Earlier = std::optional<MatrixView<const float>> Side::*;
 /// is unknown or the same.
 bool TakeEarlier(Earlier earlier, Side& side);
 
+/// Makes scales follow the maxima within this share of a block that spans the
+/// operand's rows, or the contraction. Returns false if no block does.
+bool FollowShare(const RankShare& share, bool along_rows, Side& side);
+
 /// Makes scales follow the maxima times a constant; elements beyond the scaled
 /// maximum are clamped.
 bool FollowMaxima(double factor, Side& side);
@@ -73,10 +79,12 @@ std::vector<Trial> TrialsOf(const Product& product, const SideNames& names,
                             const oracle::Comparison& found);
 /// Returns trials of the mistakes that show in codes or scales of one operand.
 /// `sides` are the sides of each group, which have these codes; all must
-/// outlive the trials. `maxima_factor` is tried as a factor of maxima; 1: none.
+/// outlive the trials. Scales of `shares` are tried, and `maxima_factor` as a
+/// factor of maxima; 1: none.
 std::vector<Trial> TrialsOf(const std::vector<const Side*>& sides,
                             const char* name, const Codes& codes,
                             const Scales& scales, CodePart part,
+                            const std::set<RankShare>& shares,
                             double maxima_factor);
 /// Returns the factor of maxima that explains most of the wrong codes and
 /// scales. It is one of the constants, or the ratio of the scales themselves.

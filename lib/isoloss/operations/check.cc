@@ -280,6 +280,7 @@ std::vector<Finding> CheckOperations(const std::vector<OperationFile>& files,
                          [&previous, &file, i = i](int64_t steps) {
                            return previous.OnOtherRanks(file, i, steps);
                          },
+                     .shares = RankSharesOf(file, meshes[f]),
                      .step = file.step,
                      .mesh = meshes[f],
                      .ranks = file.ranks,

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -52,6 +53,7 @@ struct OperationCase {
   /// nobody knows them.
   std::function<std::optional<std::vector<const Operation*>>(int64_t steps)>
       on_other_ranks = nullptr;
+  std::set<RankShare> shares = {};  ///< of the rank that wrote the file
   int64_t step = 1;
   /// The file's mesh, and its number of ranks, say where sums may have parts.
   std::span<const MeshAxis> mesh = {};

@@ -274,7 +274,8 @@ void CompareRecorded(const OperationCase& given, const char* name,
   const double maxima_factor =
       both.is_right() ? 1.0 : MaximaFactorOf(sides, codes, scales);
   const auto trials = [&](CodePart part) {
-    return TrialsOf(sides, name, codes, scales, part, maxima_factor);
+    return TrialsOf(sides, name, codes, scales, part, given.shares,
+                    maxima_factor);
   };
   Explain(trials([](const CodeComparison& c) { return c.Both(); }), both);
   struct Part {

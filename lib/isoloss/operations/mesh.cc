@@ -30,7 +30,7 @@ bool ReadCount(std::string_view text, size_t& count) {
 }
 
 std::vector<size_t> CoordinateOf(const OperationFile& file,
-                                 const std::vector<MeshAxis>& mesh) {
+                                 std::span<const MeshAxis> mesh) {
   std::vector<size_t> coordinate;
   const std::vector<std::string> words = WordsOf(file.coordinate);
   bool fits = words.size() == mesh.size();
@@ -106,6 +106,25 @@ std::vector<MeshAxis> MeshOf(const std::vector<const OperationFile*>& step) {
         mesh[d].size > 1 && head.data_ranks > 1 && !ShareTokens(data_ranks, d);
   }
   return mesh;
+}
+
+std::set<RankShare> RankSharesOf(const OperationFile& file,
+                                 std::span<const MeshAxis> mesh) {
+  std::set<RankShare> shares;
+  const auto add = [&](int64_t parts, int64_t place) {
+    if (parts > 1 && place >= 0 && place < parts) {
+      shares.insert({static_cast<size_t>(parts), static_cast<size_t>(place)});
+    }
+  };
+  add(file.ranks, file.rank);
+  add(file.data_ranks, file.data_rank);
+  if (mesh.empty() || file.coordinate.empty()) return shares;
+  const std::vector<size_t> coordinate = CoordinateOf(file, mesh);
+  for (size_t d = 0; d < mesh.size(); ++d) {
+    add(static_cast<int64_t>(mesh[d].size),
+        static_cast<int64_t>(coordinate[d]));
+  }
+  return shares;
 }
 
 std::vector<std::string> PlacementsOf(const Floats& tensor,

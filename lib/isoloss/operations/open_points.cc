@@ -42,7 +42,9 @@ class OpenPoints {
 
   std::vector<OpenPoint> Find() {
     for (size_t f = 0; f < files_.size(); ++f) {
-      AddUnrecorded(f);
+      // The recorder itself knows these.
+      AddLines(f, files_[f].unrecorded, /*forbid_pass=*/false);
+      AddLines(f, files_[f].contradictions, /*forbid_pass=*/true);
       for (const Operation& operation : files_[f].operations) {
         AddMissingInputs(f, operation);
         AddRowsOfNoGroup(f, operation);
@@ -66,12 +68,11 @@ class OpenPoints {
     points_.push_back({file, module, std::move(text), forbids_pass});
   }
 
-  /// Adds what the recorder itself knows to be missing.
-  void AddUnrecorded(size_t file) {
-    std::istringstream lines(files_[file].unrecorded);
+  void AddLines(size_t file, const std::string& text, bool forbid_pass) {
+    std::istringstream lines(text);
     for (std::string line; std::getline(lines, line);) {
       if (line.ends_with('.')) line.pop_back();
-      Add(file, "", line, false);
+      Add(file, "", line, forbid_pass);
     }
   }
 
@@ -179,6 +180,50 @@ class OpenPoints {
     return found != layers_[file].end() && found->second;
   }
 
+  /// Returns whether some rank's file of the step has the update of the layer's
+  /// weight, or may have it, since it is not here.
+  bool MayBeUpdated(const OperationFile& file, const std::string& layer) const {
+    const std::vector<size_t>& of_step = by_step_.at(file.step);
+    if (!file.mesh.empty() &&
+        static_cast<int64_t>(of_step.size()) < file.ranks) {
+      return true;
+    }
+    return std::ranges::any_of(of_step, [&](size_t f) {
+      return std::ranges::any_of(
+          UpdateNamesOf(layer),
+          [&](const std::string& name) { return updates_[f].contains(name); });
+    });
+  }
+
+  /// Adds weights that got a gradient and stayed as they were, though the
+  /// optimizer updated others.
+  void AddUntrained(size_t last, size_t next) {
+    std::set<std::string> met;
+    for (const Operation& before : files_[last].operations) {
+      if (!before.is_linear() || !met.insert(before.module).second) continue;
+      const Floats* gradient = before.Find("grad_weight");
+      if (gradient == nullptr || MayBeUpdated(files_[last], before.module) ||
+          std::ranges::all_of(gradient->values,
+                              [](float value) { return value == 0.0f; })) {
+        continue;
+      }
+      const auto after = std::ranges::find_if(
+          files_[next].operations, [&](const Operation& operation) {
+            return operation.is_linear() && operation.module == before.module &&
+                   operation.Find("weight")->values ==
+                       before.Find("weight")->values;
+          });
+      if (after == files_[next].operations.end()) continue;
+      Add(next, before.module,
+          fmt::format(
+              "the weight got a gradient in step {} and did not change, "
+              "though others did: no optimizer has it. If it is to stay "
+              "as it is, it must need no gradient",
+              files_[last].step),
+          true);
+    }
+  }
+
   /// Compares a parameter that both steps updated. Returns whether any of its
   /// state was compared.
   bool AddState(size_t file, const Operation& before, const Operation& after) {
@@ -221,6 +266,7 @@ class OpenPoints {
             false);
         continue;
       }
+      AddUntrained(last->second, next->second);
       AddStates(last->second, before, next->second, after);
     }
   }

@@ -101,6 +101,8 @@ struct OperationFile {
   std::string initial_weights_digest = {};
   /// A line gives the reason why an operation of the step is not here.
   std::string unrecorded = {};
+  /// A line tells what in the step contradicts itself, as the recorder found.
+  std::string contradictions = {};
   std::vector<Operation> operations = {};
   std::vector<hdf5::ReadCharge> charges = {};
 

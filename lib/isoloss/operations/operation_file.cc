@@ -161,6 +161,7 @@ OperationFile HeadOf(const hdf5::Object& root, const std::string& path) {
   file.initial_weights_digest =
       OptionalText(root, "initial_weights_digest", path);
   file.unrecorded = OptionalText(root, "unrecorded", path);
+  file.contradictions = OptionalText(root, "contradictions", path);
   return file;
 }
 

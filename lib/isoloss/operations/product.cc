@@ -127,6 +127,28 @@ void CompareCut(const Product& product, const ProductGroup& group,
   }
 }
 
+/// Returns what codes make of a result.
+double FromCodes(const Product& product, double result) {
+  const double rounded = RoundTo(product.grid, result);
+  const auto scaled = static_cast<float>(rounded / product.code_scale);
+  return static_cast<double>(formats::RoundToFormat(
+             *product.codes_of_output, scaled, formats::Overflow::kSaturate)) *
+         product.code_scale;
+}
+
+/// The bound covers the codes of any result within its bound, which two FP32
+/// roundings of the scale and of the quotient widen.
+Estimate FromCodes(const Product& product, const Estimate& result) {
+  const double reach =
+      result.bound + (product.code_scale == 1.0 ? 0.0
+                                                : 4 * oracle::kUnitRoundoff *
+                                                      std::fabs(result.exact));
+  const double exact = FromCodes(product, result.exact);
+  return {.exact = exact,
+          .bound = std::max(exact - FromCodes(product, result.exact - reach),
+                            FromCodes(product, result.exact + reach) - exact)};
+}
+
 const Factors& FactorsOf(const Product& product, size_t row) {
   static constexpr Factors kNone;
   return product.factor_rows == nullptr || Marks(*product.factor_rows, row)
@@ -148,7 +170,7 @@ Estimate ResultOf(const Product& product, size_t depth, const Estimate& dot,
     sum = oracle::Rounded32(oracle::RoundedOnTheWay(product.grid, sum) *
                             factors.result);
   }
-  return sum;
+  return product.codes_of_output == nullptr ? sum : FromCodes(product, sum);
 }
 
 using UseSum =
@@ -267,6 +289,9 @@ float ResultOf(const Product& product, float dot, size_t row, size_t column) {
   if (factors.result != 1.0) {
     sum =
         static_cast<float>(static_cast<double>(rounded(sum)) * factors.result);
+  }
+  if (product.codes_of_output != nullptr) {
+    sum = static_cast<float>(FromCodes(product, static_cast<double>(sum)));
   }
   return rounded(sum);
 }

@@ -118,6 +118,10 @@ struct Product {
   bool through_fp16 = false;
   /// The output is cut off to BF16, not rounded.
   bool cuts_output = false;
+  /// The output is made of codes of this format times `code_scale`; null: it is
+  /// not.
+  const formats::Format* codes_of_output = nullptr;
+  double code_scale = 1.0;
   /// Sums keep `sum_bits` bits after the leading one, and are cut off after
   /// each `sum_steps` steps. If `sum_bits` is 0, they are FP32.
   int sum_bits = 0;

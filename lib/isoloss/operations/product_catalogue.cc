@@ -1,9 +1,11 @@
 // Lists mistakes in products as a whole; catalogue.cc has those in operands.
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <string>
 #include <utility>
 
+#include "isoloss/formats/format.h"
 #include "isoloss/kernels/accumulator.h"
 #include "isoloss/operations/catalogue.h"
 
@@ -64,6 +66,23 @@ bool ThroughFp16(Product& product) {
   if (product.grid == oracle::Grid::kFp16) return false;
   product.through_fp16 = true;
   return true;
+}
+
+/// Rounds the output to FP8. With a scale, the largest magnitude becomes the
+/// largest number.
+bool CodesOfOutput(Product& product, const char* name, bool is_scaled) {
+  product.codes_of_output = &formats::FormatByName(name);
+  if (!is_scaled) return true;
+  double amax = 0.0;
+  for (size_t r = 0; r < product.output.rows(); ++r) {
+    for (size_t c = 0; c < product.output.cols(); ++c) {
+      amax =
+          std::max(amax, std::fabs(static_cast<double>(product.output(r, c))));
+    }
+  }
+  product.code_scale =
+      amax / static_cast<double>(formats::MaxFinite(*product.codes_of_output));
+  return std::isnormal(product.code_scale);
 }
 
 bool BiasAfter(Product& product) {
@@ -215,6 +234,14 @@ constexpr ProductMistake kProductMistakes[] = {
     {"sums_bf16_128", "sums were rounded to BF16 every 128 steps",
      Bf16Sums<128>},
     {"output_fp16", "the result was rounded to FP16 on the way", ThroughFp16},
+    {"output_e4m3", "the result was rounded to E4M3",
+     [](Product& product) { return CodesOfOutput(product, "e4m3", false); }},
+    {"output_e5m2", "the result was rounded to E5M2",
+     [](Product& product) { return CodesOfOutput(product, "e5m2", false); }},
+    {"output_e4m3_scaled", "the result was quantised to E4M3, with one scale",
+     [](Product& product) { return CodesOfOutput(product, "e4m3", true); }},
+    {"output_e5m2_scaled", "the result was quantised to E5M2, with one scale",
+     [](Product& product) { return CodesOfOutput(product, "e5m2", true); }},
     {"output_bf16", "the result was rounded to BF16 and kept in FP32",
      OnBf16Grid},
 };

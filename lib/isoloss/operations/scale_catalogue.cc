@@ -69,7 +69,8 @@ bool ScaleUnitsOff(ScalarTensor& tensor, const Quantization& quantization) {
   return Recast(tensor, quantization);
 }
 
-/// Computes scales from only the elements that keep(element, column) chooses.
+/// Computes scales from only the elements that keep(element, row, column)
+/// chooses.
 template <typename Keep>
 bool ScaleOf(ScalarTensor& tensor, const Quantization& quantization,
              const Keep& keep) {
@@ -79,12 +80,12 @@ bool ScaleOf(ScalarTensor& tensor, const Quantization& quantization,
 
 bool ScaleOfLargest(ScalarTensor& tensor, const Quantization& quantization) {
   return ScaleOf(tensor, quantization,
-                 [](float element, size_t) { return element > 0.0f; });
+                 [](float element, size_t, size_t) { return element > 0.0f; });
 }
 
 bool ScaleOfFirstHalf(ScalarTensor& tensor, const Quantization& quantization) {
   const size_t block = tensor.cell_cols;
-  return ScaleOf(tensor, quantization, [block](float, size_t column) {
+  return ScaleOf(tensor, quantization, [block](float, size_t, size_t column) {
     return 2 * (column % block) < block;
   });
 }
@@ -305,6 +306,25 @@ bool FollowMaxima(double factor, Side& side) {
         for (float& amax : largest) amax *= static_cast<float>(factor);
         return FollowLargest(largest, of_tensor, quantization, tensor);
       });
+}
+
+bool FollowShare(const RankShare& share, bool along_rows, Side& side) {
+  // The catalogue has the first half of each block.
+  const bool is_half =
+      !along_rows && share == RankShare{.parts = 2, .place = 0};
+  if (side.change != nullptr || is_half) return false;
+  return SetChange(side, [=](ScalarTensor& tensor,
+                             const Quantization& quantization) {
+    const formats::Cell& cell = quantization.cell;
+    const bool spans_it = cell.cols == 0 && (!along_rows || cell.rows == 0);
+    if (!spans_it || quantization.scales_tensor()) return false;
+    const size_t size =
+        along_rows ? tensor.elements.rows() : tensor.elements.cols();
+    const size_t part = (size + share.parts - 1) / share.parts;
+    return ScaleOf(tensor, quantization, [=](float, size_t row, size_t column) {
+      return (along_rows ? row : column) / part == share.place;
+    });
+  });
 }
 
 std::span<const double> MaximaFactors() {

@@ -20,7 +20,7 @@ bool Recast(ScalarTensor& tensor, const Quantization& quantization) {
 }
 
 std::vector<float> LargestOfCells(const ScalarTensor& tensor) {
-  return LargestOfCells(tensor, [](float, size_t) { return true; });
+  return LargestOfCells(tensor, [](float, size_t, size_t) { return true; });
 }
 
 float LargestOf(const std::vector<float>& largest) {

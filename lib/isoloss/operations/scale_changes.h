@@ -30,8 +30,8 @@ bool Recast(oracle::ScalarTensor& tensor, const Cast& cast) {
 bool Recast(oracle::ScalarTensor& tensor,
             const formats::Quantization& quantization);
 
-/// Returns the largest magnitudes of the elements that keep(element, column)
-/// chooses.
+/// Returns the largest magnitudes of the elements that keep(element, row,
+/// column) chooses.
 template <typename Keep>
 std::vector<float> LargestOfCells(const oracle::ScalarTensor& tensor,
                                   const Keep& keep) {
@@ -41,7 +41,7 @@ std::vector<float> LargestOfCells(const oracle::ScalarTensor& tensor,
   for (size_t r = 0; r < tensor.elements.rows(); ++r) {
     for (size_t c = 0; c < tensor.elements.cols(); ++c) {
       const float element = tensor.elements(r, c);
-      if (!keep(element, c)) continue;
+      if (!keep(element, r, c)) continue;
       float& amax =
           largest[r / tensor.cell_rows * across + c / tensor.cell_cols];
       amax = std::max(amax, std::fabs(element));

@@ -353,6 +353,7 @@ double MaximaFactorOf(const std::vector<const Side*>& sides, const Codes& codes,
 std::vector<Trial> TrialsOf(const std::vector<const Side*>& sides,
                             const char* name, const Codes& codes,
                             const Scales& scales, CodePart part,
+                            const std::set<RankShare>& shares,
                             double maxima_factor) {
   std::vector<Trial> trials = {
       {.name = fmt::format("other_axis.{}", name),
@@ -381,6 +382,27 @@ std::vector<Trial> TrialsOf(const std::vector<const Side*>& sides,
   }
   if (auto swapped = TrialOfTwoRows(sides, name, codes, scales, part)) {
     trials.push_back(std::move(*swapped));
+  }
+  for (const RankShare& share : shares) {
+    for (const bool along_rows : {false, true}) {
+      trials.push_back(
+          {.name = fmt::format("scale_of_part_{}_of_{}{}.{}", share.place + 1,
+                               share.parts, along_rows ? "_of_rows" : "", name),
+           .sentence = fmt::format(
+               "scales of {} followed the largest magnitude in part {} of {} "
+               "along {}, which the rank may hold, not that of the whole "
+               "tensor",
+               name, share.place + 1, share.parts,
+               along_rows ? "rows of the operand" : "the contraction"),
+           .compare = [&sides, &codes, &scales, share, along_rows, part] {
+             return CodesAltered(
+                 sides,
+                 [&](Side& side) {
+                   return FollowShare(share, along_rows, side);
+                 },
+                 codes, scales, part);
+           }});
+    }
   }
   if (maxima_factor == 1.0) return trials;
   trials.push_back(
