@@ -8,7 +8,8 @@ import sys
 from . import program
 
 _EXIT_CODES = """exit codes: 0: the log has all steps; 1: the log was made, but steps are missing
-that the files had; 2: wrong usage; 3: no log was made, for the reason given"""
+that the files had, or contradict themselves: loads, batches or gradients; 2: wrong usage; 3: no log
+was made, for the reason given"""
 # Of Python, by name, with their help.
 COMMANDS = {
     "recover": "The log of a recording that was killed",

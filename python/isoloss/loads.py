@@ -1,5 +1,6 @@
 """Tokens of each expert in one step, and what they must add up to."""
 
+import itertools
 import types
 
 import torch
@@ -27,7 +28,11 @@ class Loads:
         found = self._layers.setdefault(layer, types.SimpleNamespace(
             place=place, counts=0, dropped=0, slots=set()))
         found.place = min(found.place, place)
-        found.counts = found.counts + torch.bincount(ids.reshape(-1), minlength=experts)
+        # Unlike bincount, it waits for no GPU. What is no expert falls outside.
+        places = ids.reshape(-1).clamp(-1, experts) + 1
+        counts = torch.zeros(experts + 2, dtype=torch.int64, device=ids.device)
+        counts.scatter_add_(0, places.to(torch.int64), torch.ones_like(places, dtype=torch.int64))
+        found.counts = found.counts + counts[1:-1]
         found.dropped += dropped
         found.slots.add(slots)
 
@@ -35,7 +40,10 @@ class Loads:
         """Parts of a row, whose layers are in the order of computation, and a
         text that says which loads do not add up; None: they do."""
         layers = dict(sorted(self._layers.items(), key=lambda item: item[1].place))
-        counts = {name: layer.counts.tolist() for name, layer in layers.items()}
+        # A GPU is waited for once.
+        every = iter(torch.cat([layer.counts for layer in layers.values()]).tolist() if layers else ())
+        counts = {name: list(itertools.islice(every, len(layer.counts)))
+                  for name, layer in layers.items()}
         pairs = {name: sum(counts[name]) + layer.dropped for name, layer in layers.items()}
         slots = {name: next(iter(layer.slots)) for name, layer in layers.items()
                  if len(layer.slots) == 1 and None not in layer.slots}

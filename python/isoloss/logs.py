@@ -35,8 +35,8 @@ def _refuse_other(path, rows, inputs):
 
 
 def _make_log(options, files, notes):
-    """Number of steps of the new log, and whether one of the files has more.
-    `notes` of a log are none if no log was made."""
+    """Number of steps of the new log, and whether one of the files has more, or a step
+    contradicts itself. `notes` of a log are none if no log was made."""
     parts, missing, of_log = [], False, []
     for path in files:
         rows, told, lost = run_log.read_part(path)
@@ -48,7 +48,8 @@ def _make_log(options, files, notes):
     _refuse_other(options.out, rows, files)
     run_log.write_log(options.out, rows)
     notes += of_log
-    return steps, missing or any(run_log.steps_of(part) > steps for part in parts)
+    has_faults = any(row.get("event") in run_log.FAULTS for row in rows)
+    return steps, missing or has_faults or any(run_log.steps_of(part) > steps for part in parts)
 
 
 def run(options):
@@ -56,7 +57,7 @@ def run(options):
     files = [options.journal] if options.command == "recover" else options.files
     notes = []
     try:
-        steps, missing = _make_log(options, files, notes)
+        steps, is_bad = _make_log(options, files, notes)
     except (OSError, run_log.LogError, journal.JournalError) as error:
         notes.append(str(error))
         steps = None
@@ -72,4 +73,4 @@ def run(options):
     if steps is None:
         return 3
     print(f"{run_log.printable(options.out)}: {steps} steps")
-    return 1 if missing else 0
+    return 1 if is_bad else 0

@@ -95,6 +95,12 @@ def is_flat(parameter):
             type(parameter).__name__ == "FlatParameter" or hasattr(parameter, "_fqns"))
 
 
+def uncompiled(function):
+    """The function, which torch.compile leaves as it is."""
+    disable = getattr(getattr(torch, "compiler", None), "disable", None)
+    return disable(function) if disable else function
+
+
 def compiling():
     """Whether torch.compile reads the code that asks."""
     compiler = getattr(torch, "compiler", None)

@@ -1,5 +1,6 @@
 """Norms of the gradients that a step's optimizers read."""
 
+import itertools
 import math
 
 import torch
@@ -9,13 +10,14 @@ from . import shards
 
 @torch.no_grad()  # to_local() is fast then
 def _norms(parameters, order=2):
-    """Of gradients, of what this rank holds."""
-    gradients = [shards.local(shards.as_held(p.grad, p)) for p in parameters]
-    gradients = [g if g.dtype == torch.float32 else g.float() for g in gradients]
-    if hasattr(torch, "_foreach_norm"):
-        norms = torch._foreach_norm(gradients, order)
-    else:
-        norms = [torch.linalg.vector_norm(g, order) for g in gradients]
+    """Of gradients, of what this rank holds; of parameters, and whether these are DTensors."""
+    gradients = [shards.local(shards.as_held(p.grad, p)) if is_sharded else p.grad
+                 for p, is_sharded in parameters]
+    # Sums are FP32, without an FP32 copy of all gradients.
+    try:
+        norms = torch._foreach_norm(gradients, order, dtype=torch.float32)
+    except (AttributeError, TypeError):  # torch < 2.5
+        norms = [torch.linalg.vector_norm(g, order, dtype=torch.float32) for g in gradients]
     device = gradients[0].device
     return torch.stack([norm.to(device) for norm in norms])
 
@@ -38,7 +40,7 @@ class GradientNorms:
     """
 
     def __init__(self, trained, names, keys, own, *, sharded, ranks, by_parameter):
-        self._trained = trained
+        self._trained = [(p, shards.is_sharded(p)) for p in trained]
         self._names = names
         self._keys = ["rank*" if name in own else key for name, key in zip(names, keys)]
         self._has_shards = any(keys)
@@ -62,11 +64,11 @@ class GradientNorms:
         is_known = self._pending or self._norms is not None
         if is_known or not (self._by_parameter or not self._is_told or self._is_evidence):
             return
-        is_read = [p.grad is not None and not
-                   # A sum over ranks only to see that they did not part costs too much.
-                   (self._is_told and not self._by_parameter and shards.has_open_sums(p.grad))
-                   for p in self._trained]
-        found = [p for p, known in zip(self._trained, is_read) if known]
+        # A sum over ranks only to see that they did not part costs too much.
+        adds_up = self._by_parameter or not self._is_told
+        is_read = [p.grad is not None and (adds_up or not shards.has_open_sums(p.grad))
+                   for p, _ in self._trained]
+        found = list(itertools.compress(self._trained, is_read))
         if not found:
             return
         # They are waited for when the step is told: a GPU has computed them by then.

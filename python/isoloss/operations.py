@@ -66,6 +66,7 @@ class Operation:
         self.is_here = True  # or another rank has the whole tensors
         self.read = ()  # of a product: x itself and the name of its weight
         self._later = {}  # what is done with a DTensor once it is whole
+        self.is_weight_lost = False  # of a product that has codes of it alone
         self.weight = None  # of an update: the model's parameter that copies the optimizer's
 
     def keep(self, name, tensor, then=None):
@@ -79,6 +80,15 @@ class Operation:
         elif then:
             tensor = then(tensor)
         self.tensors[name] = tensor.clone()
+
+    def take_weight(self, parameter):
+        """That of the optimizer, in the type of the product's."""
+        dtype = self.tensors["weight"].dtype
+        if shards.is_sharded(parameter):
+            self._later["weight"] = lambda whole: whole.to(dtype)
+            self.tensors["weight"] = parameter
+        else:
+            self.tensors["weight"] = parameter.to(dtype)
 
     def make_whole(self, name, tensor, placements):
         """In place of a DTensor; None: another rank has it."""

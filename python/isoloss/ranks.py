@@ -190,9 +190,9 @@ def _drop_doubled_norms(header, steps, split_parts, notes):
         "record with gradients=[NAMES of what no two ranks share].")
 
 
-def _events(split_parts, sharing, steps):
+def _events(split_parts, sharing, steps, faults):
     """Rank 0's, what other ranks say of their loads and of what no operation holds,
-    and the end if all finished."""
+    `faults` of all together, and the end if all finished."""
     kept = [event for event in split_parts[0][2] if event["event"] != "finish"]
     told = {event["text"] for event in kept}
     for _, _, events in split_parts[1:]:
@@ -200,6 +200,9 @@ def _events(split_parts, sharing, steps):
                event["text"] not in told]
         kept += new
         told.update(event["text"] for event in new)
+    now = max((event["unix_seconds"] for _, _, events in split_parts for event in events), default=0.0)
+    kept += [{"row": "event", "unix_seconds": now, "event": kind, "text": text}
+             for kind, text in faults]
     ends = [[event for event in events if event["event"] == "finish"][-1:]
             for _, _, events in split_parts]
     # Ranks that ended at other steps have other weights.
@@ -243,7 +246,7 @@ def _merge_parameters(header, headers, sharing):
         name for group in sharing.stage_groups for name in headers[group[0]]["parameter_names"]]
 
 
-def _check_loads(steps, notes):
+def _check_loads(steps, faults):
     """Tells the first loads that do not add up."""
     for row in steps:
         if row.get("routed") is None:
@@ -252,14 +255,14 @@ def _check_loads(steps, notes):
                                                    row["dropped"]):
             pairs = sum(counts) + dropped
             if slots is not None and pairs != slots * row["routed"]:
-                notes.append(f"step {row['step']}: the loads of router {layer} of all ranks add up to "
+                faults.append(("loads", f"step {row['step']}: the loads of router {layer} of all ranks add up to "
                              f"{pairs}, but {row['routed']} tokens with {slots} slots each have "
                              f"{slots * row['routed']}. Look for tokens that ranks lost or counted "
-                             "twice.")
+                             "twice."))
                 return
 
 
-def _check_batches(steps, sharing, notes):
+def _check_batches(steps, sharing, faults):
     """Tells the first step in which ranks with parts of their own saw equal data."""
     for rows in steps:
         seen = {}
@@ -267,13 +270,13 @@ def _check_batches(steps, sharing, notes):
             digest = rows[group[0]].get("own_batch")
             other = seen.setdefault(digest, group[0])
             if digest is not None and other != group[0]:
-                notes.append(f"step {rows[0]['step']}: ranks {other} and {group[0]} read the same "
-                             "batch, but each should have a part of its own. Look for a sampler that "
-                             "does not know the rank.")
+                faults.append(("batches", f"step {rows[0]['step']}: ranks {other} and {group[0]} read "
+                               "the same batch, but each should have a part of its own. Look for a "
+                               "sampler that does not know the rank."))
                 return
 
 
-def _check_gradients(steps, sharing, notes):
+def _check_gradients(steps, sharing, faults):
     """Tells what is wrong with sums over micro-batches and ranks, of the first step
     that says so."""
     for rows in steps:
@@ -282,13 +285,13 @@ def _check_gradients(steps, sharing, notes):
             texts = accumulation.texts_of([row["accumulation"] for row in of_data],
                                           rows[0]["grad_norm"])
             if texts:
-                notes += [f"step {rows[0]['step']}: {text}" for text in texts]
+                faults += [("gradients", f"step {rows[0]['step']}: {text}") for text in texts]
                 return
 
 
 def merge(parts, notes=None):
     """Rows of one run, of the rows of all its ranks. What is to be said of it is
-    appended to `notes`.
+    appended to `notes`. What contradicts itself in a step is an event, too.
 
     Exact    counts are added, sums are exact, and the loss is rounded once: no
              bit depends on the order of ranks.
@@ -316,7 +319,9 @@ def merge(parts, notes=None):
     of_steps = [[rows[step] for rows in by_step] for step in common]
     steps = [_merge_step(rows, sharing) for rows in of_steps]
     _drop_doubled_norms(header, steps, split_parts, notes)
-    _check_loads(steps, notes)
-    _check_batches(of_steps, sharing, notes)
-    _check_gradients(of_steps, sharing, notes)
-    return [header, *steps, *_events(split_parts, sharing, common)]
+    faults = []
+    _check_loads(steps, faults)
+    _check_batches(of_steps, sharing, faults)
+    _check_gradients(of_steps, sharing, faults)
+    notes += [text for _, text in faults]
+    return [header, *steps, *_events(split_parts, sharing, common, faults)]

@@ -31,13 +31,6 @@ def _number(value):
     return float(shards.full(value.detach())) if isinstance(value, torch.Tensor) else float(value)
 
 
-def _rank():
-    distributed = torch.distributed
-    if distributed.is_available() and distributed.is_initialized():
-        return distributed.get_rank(), distributed.get_world_size()
-    return 0, 1
-
-
 class Recorder:
     """What recording.record returns; see there."""
 
@@ -45,7 +38,7 @@ class Recorder:
                  parameters=False, first_step=1, gradients=None, rank=None, ranks=None,
                  data_rank=None, data_ranks=None, stage=None, eager=False, name=None, arm=None,
                  recipe="", seed=None, experiment="", config=None, weights=None, expected=None):
-        found_rank, found_ranks = _rank()
+        found_rank, found_ranks = shards.rank_of_process()
         self.rank = found_rank if rank is None else rank
         self.ranks = found_ranks if ranks is None else ranks
         self.arm = str(arm or recipe or "run")
@@ -91,6 +84,7 @@ class Recorder:
         self._recording = time.time_ns()  # no other recording has it
         self._wrapped = []
         self._is_trained = False  # once an optimizer was called
+        self._captured = frozenset()  # of what is chosen, what this step keeps
         self._loads_told = False
         self._clear()
 
@@ -148,9 +142,11 @@ class Recorder:
             batch, self._layout.data_rank)
         counts, wrong = self._loads.finish(row["tokens"], routed, batch)
         row.update(counts)
-        if wrong and not self._loads_told:
+        if wrong:
+            self._contradictions.append(wrong)
+            if not self._loads_told:
+                self._tell("loads", wrong)
             self._loads_told = True
-            self._tell("loads", wrong)
         self._add_tensors(row)
         self._journal.append(row)
         self._step += 1
@@ -167,8 +163,12 @@ class Recorder:
                   out, because a capacity dropped them
         """
         operations.check(kind, values)
-        if kind != "router" and not self.dumping:
-            return
+        # A compiled layer passes this by, and is compiled anew for steps of `dump` only.
+        if kind == "router" or self.dumping:
+            self._observe(kind, module, dropped, values)
+
+    @modules.uncompiled
+    def _observe(self, kind, module, dropped, values):
         place = self._place(module)
         if place is None:
             return
@@ -226,6 +226,11 @@ class Recorder:
         self._operations.append(product.operation)
         return product
 
+    @property
+    def dumping(self):
+        """Whether this step's operations are kept."""
+        return "dump" in self._captured
+
     def event(self, kind, text, **values):
         """Adds a row to /events."""
         self._journal.append({"row": "event", "unix_seconds": time.time(), "event": kind,
@@ -242,11 +247,6 @@ class Recorder:
         self.event("evaluation", f"held-out loss {loss:.6g} after step {self._step - 1}",
                    step=self._step - 1, loss=loss)
         self._last_time = time.monotonic()
-
-    @property
-    def dumping(self):
-        """Whether this step's operations are kept."""
-        return self._captures("dump")
 
     # ---- recording -----------------------------------------------------------
 
@@ -371,24 +371,27 @@ class Recorder:
     def _add_tensors(self, row):
         """What this step's operations read and gave, and a word on what they lack."""
         row["tensors"] = {}
-        if not self._captures():
+        if not self._captured:
             return
         self._operations.sort(key=lambda operation: operation.place)
         updates.keep_weights(self._operations)
-        self._drop_flat()
+        updates.find_lost_weights(self._operations)
+        self._operations = updates.without_flat(self._operations, self._parameters)
         self._expected.apply(self._operations)
         if self._layout.mesh:
             shards.gather(self._operations, self._layout)
         row["tensors"] = step_tensors.rows_of(
             [op for op in self._operations if op.tensors], self._parameters,
             self._layout.data_rank, self._layout.data_ranks,
-            digests=self._captures("digests"), statistics=self._captures("statistics"))
+            digests="digests" in self._captured, statistics="statistics" in self._captured)
         lacking, new = self._gaps.find(self._operations, self._no_update)
-        if self._captures("dump"):
+        if self.dumping:
             self._check_gradients(row)
             attributes = self._file_attributes(row)
             if lacking:
                 attributes["unrecorded"] = "\n".join(lacking)
+            if self._contradictions:
+                attributes["contradictions"] = "\n".join(self._contradictions)
             operations.write(operations.file_name(self._base, self.rank, self._step), attributes,
                              [op for op in self._operations if op.tensors])
         for text in new:
@@ -402,9 +405,9 @@ class Recorder:
                 grad_norm is not None and not math.isfinite(grad_norm)):
             return
         self._lr = _number(self._optimizers[0].param_groups[0]["lr"])
-        for optimizer in self._optimizers if self._captures() else ():
+        for optimizer in self._optimizers if self._captured else ():
             update = updates.Update(optimizer, self._names, self._copies)
-            update.before()
+            update.before(was_called=False)
             self._keep_update(update, skipped=True)
 
     def _keep_update(self, update, skipped=False):
@@ -418,6 +421,7 @@ class Recorder:
         if self.ranks == 1:
             for text in accumulation.texts_of([row["accumulation"]], row["grad_norm"]):
                 self._tell("gradients", text)
+                self._contradictions.append(text)
 
     def _left_out(self):
         """Names of weights whose gradient is not of their linear layers alone: those of
@@ -425,13 +429,6 @@ class Recorder:
         tied = {self._names.get(id(module.weight)) for module in self._model.modules()
                 if isinstance(module, gaps.EMBEDDINGS)}
         return tied | self._own
-
-    def _drop_flat(self):
-        """Updates of what FSDP1 holds flat, which are none of whole parameters."""
-        flat = {name for name, parameter in self._parameters.items() if modules.is_flat(parameter)}
-        if flat:
-            self._operations = [op for op in self._operations
-                                if op.kind not in operations.UPDATES or op.module not in flat]
 
     def _tell(self, kind, text):
         """Of the step, in the log and to who watches the training."""
@@ -444,6 +441,7 @@ class Recorder:
         self._norms.clear()
         self._loads = loads.Loads(self._expected.of("router").get("top_k"))
         self._operations = []
+        self._contradictions = []  # of this step, in words
         self._no_update = {}  # by the parameter's name, why an optimizer left none
 
     def _place(self, name):
@@ -452,13 +450,11 @@ class Recorder:
         place = self._places.of_call(name)
         return place if torch.is_grad_enabled() else None
 
-    def _captures(self, what=None):
-        return any(self._step in self._chosen[key] for key in ([what] if what else self._chosen))
-
     def _watch(self):
         """Hooks are in place in steps that need them, and cost nothing in others."""
         self._unwatch()
-        if self._captures():
+        self._captured = frozenset(key for key, steps in self._chosen.items() if self._step in steps)
+        if self._captured:
             self._hooks = taps.ModuleHooks(
                 self._model, self._names, self._place,
                 lambda product: self._operations.append(product.operation), self._eager)
@@ -479,7 +475,7 @@ class Recorder:
         self._wrapped.append((optimizer, optimizer.__dict__.get("step")))
 
         def step(_, *arguments, **options):
-            update = (updates.Update(optimizer, self._names, self._copies) if self._captures()
+            update = (updates.Update(optimizer, self._names, self._copies) if self._captured
                       else None)
             if self._lr is None:
                 self._lr = _number(optimizer.param_groups[0]["lr"])

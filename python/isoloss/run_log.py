@@ -13,10 +13,11 @@ from . import journal, tensors, xxh3
 from .journal import LogError, split
 from .ranks import merge, mean_loss
 
-__all__ = ["LogError", "kind_of", "mean_loss", "merge", "plain", "read_part", "read_rows",
+__all__ = ["FAULTS", "LogError", "kind_of", "mean_loss", "merge", "plain", "read_part", "read_rows",
            "printable", "replace_file", "steps_of", "write_log"]
 
 SCHEMA_VERSION = 6
+FAULTS = ("loads", "batches", "gradients")  # events of steps that contradict themselves
 ORIGIN = "isoloss-recorder"  # who trained it: not isoloss itself
 _MOST_TEXT = 1 << 20  # characters, of 16 MiB that isoloss reads
 _MOST_BYTES = 1 << 32  # of a journal, which is read whole

@@ -5,12 +5,22 @@ at those in which it is sharded, as "dp_shard* tp". The key of a plain tensor
 is empty, and "rank*" if each rank has its own.
 """
 
+import contextlib
+
 import torch
 
 from . import xxh3
 
 _PIPELINE = ("pp", "pipe")
 _EXPERTS = ("ep", "expert")
+
+
+def rank_of_process():
+    """The rank, and the number of ranks."""
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    return 0, 1
 
 
 def is_sharded(x):
@@ -211,6 +221,20 @@ def gather(found, layout):
     one of the ranks that share its tokens. All ranks call it. An operation that
     not all ranks of a DTensor's mesh have loses its tensors.
     """
+    with _on_device(found):
+        _gather(found, layout)
+
+
+def _on_device(found):
+    """Of the operations' tensors: NCCL uses the current one, which a thread may have lost."""
+    for op in found:
+        for tensor in op.tensors.values():
+            if tensor.device.type == "cuda":
+                return torch.cuda.device(local(tensor).device)
+    return contextlib.nullcontext()
+
+
+def _gather(found, layout):
     keys = list(_keys(found, layout))
     here = (layout.data_rank, layout.stage), keys
     told = [None] * torch.distributed.get_world_size()
@@ -253,5 +277,7 @@ def _digest(tensor):
 def _make_whole(op, sharded, layout):
     for name, tensor in sharded.items():
         whole = full(tensor)
-        op.is_here = op.is_here and is_first(tensor)
+        # Each rank's tokens met the whole weight, wherever it was lost.
+        if name != "weight" or not op.is_weight_lost:
+            op.is_here = op.is_here and is_first(tensor)
         op.make_whole(name, whole.cpu() if op.is_here else None, layout.placements(tensor))

@@ -50,6 +50,11 @@ def _as_held(x, dtype):
     return narrow if torch.equal(narrow.to(x.dtype), x) else x
 
 
+def _is_quantized(weight):
+    """Whether it is torchao's tensor of FP8 codes and one scale."""
+    return hasattr(weight, "to_original_precision") and weight._scale.numel() == 1
+
+
 def _flat(x):
     return x.reshape(-1, x.shape[-1])
 
@@ -76,7 +81,10 @@ class Product:
             self.operation.attributes.update(first_expert=experts[0], experts=experts[1])
         cast = self._dtype if x.dtype.is_floating_point else None
         self.operation.keep("x", x.to(cast or x.dtype), _flat)
-        self.operation.keep("weight", self._part(weight.to(self._dtype or weight.dtype)))
+        if _is_quantized(weight):
+            self._keep_quantized(weight)
+        else:
+            self.operation.keep("weight", self._part(weight.to(self._dtype or weight.dtype)))
         if bias is not None:
             self.operation.keep("bias", bias.to(self._dtype or bias.dtype))
         self.operation.keep("group_ends", group_ends)
@@ -91,6 +99,14 @@ class Product:
     def _part(self, weight):
         """Of experts on several ranks, those of this one."""
         return shards.local(weight.detach()) if self._is_part else weight
+
+    def _keep_quantized(self, weight):
+        """What ranks gathered in FP8. The weight itself is that of the optimizer."""
+        self.operation.keep("weight", weight.to_original_precision())
+        self.operation.is_weight_lost = True
+        held = {"fprop_w_codes": weight._data, "fprop_w_scales": weight._scale.float().reciprocal()}
+        for part in ("codes", "scales"):
+            self._keep_operand(f"fprop_w_{part}", part, held)
 
     def finish(self, output):
         """What the layer returns."""

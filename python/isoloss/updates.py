@@ -4,7 +4,7 @@ import inspect
 
 import torch
 
-from . import muon, operations, states
+from . import modules, muon, operations, shards, states
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 # Classes of Adam's rule beside torch's Adam, and what says that the decay is no L2 one.
@@ -13,6 +13,10 @@ _ADAMS = {"AdamW": None, "FusedAdam": "adam_w_mode", "DeepSpeedCPUAdam": "adam_w
 _KERNELS = ("adam_w_mode",)
 # Settings by which torchao and others round weights in BF16 at random.
 _RANDOM_ROUNDING = ("bf16_stochastic_round", "stochastic_rounding")
+# Why there is no gradient: of a step that was called, and of one that was not.
+_UNUSED = "found no gradient and changed nothing. Look for a layer that was not used, or a lost backward pass."
+_CLEARED = ("was not called, and gradients were cleared before the recorder's step(), so that nothing tells "
+           "why. Call zero_grad() after it.")
 
 
 def _rule_of(optimizer):
@@ -102,16 +106,19 @@ class Update:
         self._open = []
         self.reasons = {}  # by the parameter's name, why no operation holds its update
 
-    def before(self):
+    def before(self, was_called=True):
         """When gradients are there. Of several calls, as a closure's, the last counts."""
         self._open, self.reasons = [], {}
+        gradients = [states.gradient_of(p) for group in self._optimizer.param_groups
+                     for p in group["params"]]
+        are_cleared = not was_called and not any(
+            gradient is not None and bool(shards.local(gradient).any()) for gradient in gradients)
         for group in self._optimizer.param_groups:
             rule = _rule(self._optimizer, group)
             for parameter in group["params"]:
-                if states.gradient_of(parameter) is None:
+                if are_cleared or states.gradient_of(parameter) is None:
                     self.reasons[self._name(parameter)] = (
-                        f"{type(self._optimizer).__name__} found no gradient and changed nothing. "
-                        "Look for a layer that was not used, or a lost backward pass.")
+                        f"{type(self._optimizer).__name__} {_UNUSED if was_called else _CLEARED}")
                 elif isinstance(rule, str):
                     self.reasons[self._name(parameter)] = rule
                 else:
@@ -188,6 +195,22 @@ class Update:
             # The master's first value is the weight itself.
             operation.keep("parameter_before", operation.tensors["parameter_before"].float())
         operation.keep("parameter_after", parameter if master is None else master)
+
+
+def without_flat(step_operations, parameters):
+    """Without updates of what FSDP1 holds flat, which are none of whole parameters."""
+    flat = {name for name, parameter in parameters.items() if modules.is_flat(parameter)}
+    return [operation for operation in step_operations
+            if operation.kind not in operations.UPDATES or operation.module not in flat]
+
+
+def find_lost_weights(step_operations):
+    """Of products that read what ranks had gathered in FP8."""
+    before = {operation.module: operation.tensors["parameter_before"]
+              for operation in step_operations if operation.kind in operations.UPDATES}
+    for operation in step_operations:
+        if operation.is_weight_lost and operation.read[1] in before:
+            operation.take_weight(before[operation.read[1]])
 
 
 def keep_weights(step_operations):
