@@ -182,6 +182,31 @@ def distribute(model, layout, options, mesh):
     return model
 
 
+def carry_bf16():
+    """Lets gloo, which knows no BF16, move its bits and add it up in FP32, as NCCL does inside."""
+    def moved(function):
+        def call(output_tensor, input_tensor, *arguments, **options):
+            tensors = output_tensor, input_tensor
+            if input_tensor.dtype == torch.bfloat16:
+                tensors = [tensor.view(torch.uint8) for tensor in tensors]
+            return function(*tensors, *arguments, **options)
+        return call
+
+    def added(function):
+        def call(output, input, *arguments, **options):  # pylint: disable=redefined-builtin
+            total = torch.empty_like(output, dtype=torch.float32)
+            function(total, input.float(), *arguments, **{**options, "async_op": False})
+            output.copy_(total)
+        return call
+
+    # Names of torch up to 2.13, and from 2.14 on.
+    for wrap, names in ((moved, ("all_gather_into_tensor", "all_gather_single")),
+                        (added, ("reduce_scatter_tensor", "reduce_scatter_single"))):
+        for name in names:
+            if hasattr(dist, name):
+                setattr(dist, name, wrap(getattr(dist, name)))
+
+
 def batch(step):
     draw = torch.Generator().manual_seed(step)
     return torch.randint(VOCABULARY, (SEQUENCES, LENGTH + 1), generator=draw)
@@ -195,6 +220,7 @@ def train(rank, layout, folder, port, options):
         os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank),
                           WORLD_SIZE=str(world))
         dist.init_process_group("gloo", rank=rank, world_size=world)
+        carry_bf16()
         from torch.distributed.device_mesh import init_device_mesh
         shape, names = SHAPES.get(layout, ((data, tensor), ("dp", "tp")))
         mesh = init_device_mesh("cpu", shape, mesh_dim_names=names)

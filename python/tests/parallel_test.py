@@ -238,6 +238,8 @@ class Parallel(unittest.TestCase):
 
     def test_narrow_types_of_autocast(self):
         self.check(self.run_layout("fsdp", "autocast"), "bf16")
+        # Weights that FSDP2 gathers and gradients that it adds up are BF16.
+        self.check(self.run_layout("fsdp", "bf16"), "bf16")
 
     def test_a_gradient_scaler_may_skip_steps(self):
         folder = self.run_layout("fsdp", "scaler")
