@@ -15,6 +15,7 @@ import sys
 import tempfile
 import unittest
 import unittest.mock
+import warnings
 
 import h5py
 import numpy as np
@@ -166,6 +167,34 @@ class Log(Case):
             parts = log["parameters/grad_norm"][()]
             np.testing.assert_allclose(log["steps/grad_norm"], np.sqrt((parts ** 2).sum(1)),
                                        rtol=1e-15)
+
+    def test_gradients_that_were_cleared_too_early_are_told(self):
+        model = torch.nn.Linear(4, 4)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+        with isoloss.record(model, optimizer, self.path, dump=[2]) as recorder:
+            for step in (1, 2):
+                model(torch.randn(5, 4)).mean().backward()
+                if step == 1:
+                    optimizer.step()
+                optimizer.zero_grad()
+                with warnings.catch_warnings(record=True) as told:
+                    warnings.simplefilter("always")
+                    recorder.step(1.0, tokens=1)
+        self.assertIn("AdamW was not called, and gradients were cleared", str(told[0].message))
+
+    def test_what_contradicts_itself_stands_in_the_file(self):
+        model = torch.nn.Linear(4, 4)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+        with isoloss.record(model, optimizer, self.path, dump=[1]) as recorder:
+            model(torch.randn(5, 4)).mean().backward()
+            # Numbers that are no expert's do not count.
+            isoloss.observe("router", "r", expert_ids=torch.tensor([[0], [1], [1], [-1], [3]]),
+                            bias=torch.zeros(3), top_k=1)
+            optimizer.step()
+            with self.assertWarnsRegex(UserWarning, "loads of router r add up to 3, but 5 tokens"):
+                recorder.step(1.0, tokens=5)
+        with h5py.File(self.path.with_name("run.rank-0.operations-000001.h5")) as file:
+            self.assertIn("loads of router r add up to 3", file.attrs["contradictions"])
 
     def test_an_exception_leaves_a_log_that_is_not_complete(self):
         model, optimizer = make()

@@ -3,6 +3,7 @@
 import pathlib
 import sys
 import tempfile
+import types
 import unittest
 import warnings
 
@@ -10,7 +11,7 @@ import torch
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import isoloss  # noqa: E402
-from isoloss import expectations, operations, updates  # noqa: E402
+from isoloss import expectations, operations, taps, updates  # noqa: E402
 from isoloss.passes import Places  # noqa: E402
 
 
@@ -85,6 +86,19 @@ class AdamTest(unittest.TestCase):
         optimizer.step = lambda: None
         (operation,), _ = recorded(optimizer)
         self.assertEqual(operation.attributes["expected"], "skipped")
+
+    def test_a_weight_that_ranks_gathered_in_fp8_is_the_optimizers(self):
+        codes, scale = torch.tensor([[8, 9, 10]], dtype=torch.uint8), torch.tensor(4.0)
+        weight = types.SimpleNamespace(_data=codes, _scale=scale, requires_grad=False,
+                                       to_original_precision=lambda: codes.bfloat16() / scale)
+        product = taps.Product("linear", "l", 1, torch.ones(2, 3), weight, weight_name="l.weight")
+        update = operations.Operation("adamw", "l.weight")
+        update.keep("parameter_before", torch.tensor([[2.0, 2.25, 2.003]]))
+        updates.find_lost_weights([product.operation, update])
+        found = product.operation.tensors
+        self.assertEqual(found["weight"].tolist(), [[2.0, 2.25, 2.0]])
+        self.assertEqual(found["fprop_w_scales"], 0.25)
+        self.assertEqual(found["fprop_w_codes"].dtype, torch.uint8)
 
     def test_codes_of_moments_are_kept_with_their_scales(self):
         class Codes:  # as Transformer Engine's
