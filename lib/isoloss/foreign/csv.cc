@@ -178,7 +178,7 @@ bool IsDownload(const Names& names) {
 
 /// Returns whether steps count from 0, as each n-th step is then n - 1, 2n - 1,
 /// ...
-bool CountsFromZero(const Series& series) {
+bool HasSpacingFromZero(const Series& series) {
   const Spacing spacing = SpacingOf(series.step);
   return spacing.stride > 1 && (series.step.front() + 1) % spacing.stride == 0;
 }
@@ -189,7 +189,7 @@ bool CountsFromZero(const Series& series) {
 /// by steps that count from 0, since a user's own table counts from 1.
 bool IsLightning(const Names& names, bool sparse, const ForeignRun& run) {
   if (!Has(names, "epoch") || !Has(names, "step")) return false;
-  if (std::ranges::any_of(run.series, CountsFromZero)) return true;
+  if (std::ranges::any_of(run.series, HasSpacingFromZero)) return true;
   if (!std::ranges::is_sorted(names)) return false;
   return sparse || std::ranges::any_of(run.series, [](const Series& series) {
            return series.step.front() == 0;

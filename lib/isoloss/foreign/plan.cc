@@ -32,7 +32,7 @@ bool IsOneOf(Names names, const Word& word) {
 constexpr std::string_view kSteps[] = {"steps", "iterations", "iters",
                                        "updates"};
 /// A single "step" is the current one, unless a name calls it the last.
-constexpr std::string_view kStepWords[] = {"step", "iteration", "iter"};
+constexpr std::string_view kSingularSteps[] = {"step", "iteration", "iter"};
 constexpr std::string_view kLast[] = {"max", "maximum", "end", "final"};
 constexpr std::string_view kBehind[] = {"total", "max", "planned"};
 /// A name with one of these words is about all steps of a run.
@@ -76,7 +76,7 @@ bool NamesPlan(std::string_view text, std::string_view behind) {
   if (words.size() > 1 && IsOneOf(kBehind, words.back())) {
     std::swap(words.back().letters, words[words.size() - 2].letters);
   }
-  const bool one = IsOneOf(kStepWords, words.back());
+  const bool one = IsOneOf(kSingularSteps, words.back());
   if (!one && !IsOneOf(kSteps, words.back())) return false;
   bool all = false;
   size_t first = words.size() - 1;
