@@ -25,14 +25,17 @@ class Loads:
         slots = self._slots or values.get("top_k")
         if slots is None and ids.dim() > 1:
             slots = ids.shape[-1]
-        found = self._layers.setdefault(layer, types.SimpleNamespace(
-            place=place, counts=0, dropped=0, slots=set()))
+        found = self._layers.get(layer)
+        if found is None:
+            # What is no expert falls into the first count or the last.
+            found = self._layers[layer] = types.SimpleNamespace(
+                place=place, dropped=0, slots=set(),
+                counts=torch.zeros(experts + 2, dtype=torch.int64, device=ids.device),
+                one=torch.ones(1, dtype=torch.int64, device=ids.device))
         found.place = min(found.place, place)
-        # Unlike bincount, it waits for no GPU. What is no expert falls outside.
-        places = ids.reshape(-1).clamp(-1, experts) + 1
-        counts = torch.zeros(experts + 2, dtype=torch.int64, device=ids.device)
-        counts.scatter_add_(0, places.to(torch.int64), torch.ones_like(places, dtype=torch.int64))
-        found.counts = found.counts + counts[1:-1]
+        # Unlike bincount, it waits for no GPU.
+        places = ids.reshape(-1).to(torch.int64).clamp(-1, len(found.counts) - 2) + 1
+        found.counts.scatter_add_(0, places, found.one.expand(len(places)))
         found.dropped += dropped
         found.slots.add(slots)
 
@@ -41,8 +44,9 @@ class Loads:
         text that says which loads do not add up; None: they do."""
         layers = dict(sorted(self._layers.items(), key=lambda item: item[1].place))
         # A GPU is waited for once.
-        every = iter(torch.cat([layer.counts for layer in layers.values()]).tolist() if layers else ())
-        counts = {name: list(itertools.islice(every, len(layer.counts)))
+        told = [layer.counts for layer in layers.values()]
+        every = iter(torch.cat([each.to(told[0].device) for each in told]).tolist() if told else ())
+        counts = {name: list(itertools.islice(every, len(layer.counts)))[1:-1]
                   for name, layer in layers.items()}
         pairs = {name: sum(counts[name]) + layer.dropped for name, layer in layers.items()}
         slots = {name: next(iter(layer.slots)) for name, layer in layers.items()

@@ -97,7 +97,8 @@ def is_flat(parameter):
 
 def uncompiled(function):
     """The function, which torch.compile leaves as it is."""
-    disable = getattr(getattr(torch, "compiler", None), "disable", None)
+    # Unlike torch.compiler.disable, it imports the compiler when the function is first called.
+    disable = getattr(getattr(torch, "_compile", None), "_disable_dynamo", None)
     return disable(function) if disable else function
 
 
