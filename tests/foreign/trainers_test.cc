@@ -153,6 +153,8 @@ TEST(MaxText, TellsStepsOfEvaluationsApart) {
       "lm_loss: 4.890\n");
   EXPECT_THAT(Of(run, "loss").step, ElementsAre(1, 2));
   EXPECT_THAT(Of(run, "validation loss").value, ElementsAre(4.8));
+  EXPECT_THAT(Of(run, "validation perplexity").step,
+              testing::ElementsAreArray(Of(run, "validation loss").step));
   EXPECT_EQ(run.Find("validation running loss"), nullptr);
   EXPECT_EQ(run.steps_planned, 3);
 }
