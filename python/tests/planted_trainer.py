@@ -143,10 +143,12 @@ def spoil_state(model, optimizer, mistake):
     """Between steps."""
     for parameter in model.parameters():
         state = optimizer.state.get(parameter, {})
+        # FSDP2 goes on with the tensor that it had, so that is changed.
+        held = getattr(parameter, "to_local", lambda: parameter)().detach()  # pylint: disable=cell-var-from-loop
         if mistake == "bf16_masters":
-            parameter.data = parameter.data.bfloat16().float()
+            held.copy_(held.bfloat16())
         if mistake == "swapped_weights":
-            parameter.data = parameter.data * 0.999
+            held.mul_(0.999)
         if mistake == "lost_moments" and state:
             state["exp_avg"].zero_()
         if mistake == "lost_count" and state:
