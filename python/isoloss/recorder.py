@@ -81,7 +81,7 @@ class Recorder:
         self._gaps = gaps.Gaps(model, self._parameters, trained, eager)
         self._places = passes.Places()
         self._journal = self._hooks = self._stance = self._last_time = None
-        self._recording = time.time_ns()  # no other recording has it
+        self._recording = time.time_ns()
         self._wrapped = []
         self._is_trained = False  # once an optimizer was called
         self._captured = frozenset()  # of what is chosen, what this step keeps
@@ -354,8 +354,7 @@ class Recorder:
         """What an operation file tells of its run and step."""
         found = {"run": self.run, "step": self._step, "rank": self.rank, "ranks": self.ranks,
                  "arm": self.arm, "tokens": row["tokens"], "loss_nats": row["loss"],
-                 "recording": self._recording,
-                 **self._layout.attributes()}
+                 "recording": self._recording, **self._layout.attributes()}
         if self.seed >= 0:
             found["seed"] = self.seed
         # Of several ranks, each may have another part of the weights.
@@ -363,8 +362,7 @@ class Recorder:
             found["initial_weights_digest"] = f"{self._header['weights']:016x}"
         if row["loss"] is None:
             del found["loss_nats"]
-        norm = run_log.grad_norm(row)
-        if not math.isnan(norm):
+        if not math.isnan(norm := run_log.grad_norm(row)):
             found["grad_norm"] = norm
         return found
 
