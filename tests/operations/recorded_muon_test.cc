@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "isoloss/formats/bf16.h"
@@ -153,6 +154,15 @@ TEST(MuonCheck, RightStepsAreRight) {
   for (const bool is_eager : {false, true}) {
     ExpectRight({Muon({.is_eager = is_eager})});
     ExpectRight({Muon({.rows = 12, .cols = 20, .is_eager = is_eager})});
+  }
+  Operation scaled = Muon({.rows = 20, .cols = 12});
+  for (const auto& [rule, scale] :
+       {std::pair("match_rms_adamw", 0.2 * std::sqrt(20.0)),
+        std::pair("unclamped", std::sqrt(20.0 / 12.0)),
+        std::pair("spectral", std::sqrt(20.0)), std::pair("none", 1.0)}) {
+    scaled.texts["scale_rule"] = rule;
+    scaled.numbers["scale"] = std::sqrt(20.0 / 12.0) / scale;
+    ExpectRight({scaled});
   }
   // What is not declared may be any usual way.
   Operation unknown = Muon();

@@ -72,19 +72,13 @@ class RandomParameter {
     RoundingGroup group = {.cols = std::max<size_t>(after_.Rows().cols(), 1)};
     const Corrections corrections(rule);
     for (size_t i = 0; i < after_.values.size(); ++i) {
-      const Element element = ElementOf(given_.operation, rule, i);
-      const Neighbours between(grid_,
-                               Update(rule, corrections, element).parameter);
+      const Neighbours between(
+          grid_, Update(rule, corrections, ElementOf(given_.operation, rule, i))
+                     .parameter);
       const float found = after_.values[i];
       AddNeighbour(result.comparison, i / group.cols, i % group.cols, found,
                    between, grid_);
-      Rounding rounding = between.RoundingOf(found);
-      const double gap =
-          static_cast<double>(between.high) - static_cast<double>(between.low);
-      const double moved =
-          std::clamp((between.value.exact - element.p) / gap, -1.0, 1.0);
-      rounding.along = rounding.negative ? -moved : moved;
-      group.all.push_back(rounding);
+      group.all.push_back(between.RoundingOf(found));
     }
     if (result.comparison.other() == 0) {
       result.roundings = JudgeRoundings({group});

@@ -67,14 +67,13 @@ struct Share {
   double variance = 0.0;
   double slack = 0.0;
 
-  /// `weight` is at most 1 in size.
-  void Add(const Rounding& rounding, double weight = 1.0) {
+  void Add(const Rounding& rounding) {
     const double p = rounding.remainder;
     count += 1.0;
-    up += rounding.up ? weight : 0.0;
-    remainders += weight * p;
-    variance += weight * weight * p * (1.0 - p);
-    slack += std::fabs(weight) * rounding.slack;
+    up += rounding.up ? 1.0 : 0.0;
+    remainders += p;
+    variance += p * (1.0 - p);
+    slack += rounding.slack;
   }
   bool Fits(double questions) const {
     const double log = portable::Log(2.0 * questions / kLevel);
@@ -90,7 +89,6 @@ class Shares {
  public:
   void Add(const Rounding& rounding, size_t row, size_t col) {
     all_.Add(rounding);
-    along_.Add(rounding, rounding.along);
     signs_[rounding.negative ? 1 : 0].Add(rounding);
     const auto eighth = static_cast<size_t>(rounding.remainder * kEighths);
     eighths_[std::min(eighth, kEighths - 1)].Add(rounding);
@@ -114,10 +112,6 @@ class Shares {
     const auto ask = [&](const Share& share, const std::string& of) {
       if (wrong.empty()) wrong = text(share, of);
     };
-    if (wrong.empty() && !along_.Fits(kQuestions)) {
-      wrong = fmt::format("roundings leaned {} the step of the optimizer",
-                          along_.up > along_.remainders ? "along" : "against");
-    }
     ask(signs_[0], " above zero");
     ask(signs_[1], " below zero");
     for (size_t i = 0; i < kEighths; ++i) {
@@ -137,10 +131,9 @@ class Shares {
  private:
   static constexpr size_t kEighths = 8;
   static constexpr std::array<size_t, 4> kModuli = {2, 4, 8, 16};
-  static constexpr double kQuestions = 2 + 2 + 8 + 2 * (2 + 4 + 8 + 16);
+  static constexpr double kQuestions = 1 + 2 + 8 + 2 * (2 + 4 + 8 + 16);
 
   Share all_;
-  Share along_;
   std::array<Share, 2> signs_;
   std::array<Share, kEighths> eighths_;
   std::array<std::array<Share, 16>, kModuli.size()> rows_;

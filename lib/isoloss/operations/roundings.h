@@ -19,9 +19,6 @@ struct Rounding {
   bool negative = false;
   /// The probability of `up` may be off by so much from the remainder.
   double slack = 0.0;
-  /// How far an optimizer moved it away from zero, in distances of both
-  /// numbers; at most 1 in size. 0: no optimizer did.
-  double along = 0.0;
 };
 
 /// Holds the roundings of one group, in the tensor's own orientation.
@@ -56,10 +53,9 @@ bool IsRoundedUp(const formats::Format& format, uint8_t code, float lower,
 ///   P(|U - sum q| >= t) <= 2 exp(-t^2 / (2 (V + t / 3)))
 /// So |U - sum p| > t + sum s has a probability of at most a for
 ///   t = L / 3 + sqrt(L^2 / 9 + 2 L V),  L = log(2 / a).
-/// V is at most sum p (1 - p) + sum s. It also holds if each element counts by
-/// a weight of at most 1. This is asked of all elements, of each sign, of
-/// eighths of the remainders, of rows and columns modulo 2 to 16, and along an
-/// optimizer's step. All questions together have the level 10^-6.
+/// V is at most sum p (1 - p) + sum s. This is asked of all elements, of each
+/// sign, of eighths of the remainders, and of rows and columns modulo 2 to 16.
+/// All questions together have the level 10^-6.
 ///
 /// Two elements with one random number and p_i <= p_j are never rounded up (i)
 /// and down (j). Independent ones are, with the probability p_i (1 - p_j). If
