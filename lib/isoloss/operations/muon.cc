@@ -16,7 +16,6 @@ namespace isoloss::operations {
 namespace {
 
 using oracle::Comparison;
-using oracle::Estimate;
 using oracle::Grid;
 using Scale = MuonRule::Scale;
 using Sums = NewtonSchulzWay::Sums;
