@@ -16,7 +16,8 @@ namespace isoloss::oracle {
 struct Place {
   size_t row = 0;
   size_t column = 0;
-  auto operator<=>(const Place&) const = default;
+  auto operator<=>(const Place&) const =
+      default;  // NOLINT(modernize-use-nullptr)
 };
 
 class Sample {
