@@ -197,7 +197,7 @@ class Origin(Case):
             model, optimizer = make()
             with isoloss.record(model, optimizer, self.path, rank=rank, ranks=2) as recorder:
                 for step in (1, 2):
-                    x, y = batch(step)
+                    x, y = batch(2 * step + rank)
                     recorder.step(1.5, tokens=6, lr=0.1, grad_norm=1.0, batch=[x, y])
                 if rank == 0:
                     journal = recorder.journal_path.read_bytes()

@@ -172,10 +172,10 @@ TEST(MasterCopy, IsTheMasterRounded) {
 
 /// A step of torchao's optimizers on BF16 weights without a master, small
 /// beside the distance of two weights.
-Operation RandomStep(double rate = 1e-3) {
+Operation RandomStep(double rate = 3e-3) {
   Operation adamw = {.type = "adamw", .module = "w"};
   const std::vector<size_t> extent = {64, 32};
-  adamw.numbers = {{"lr", 1e-3},  {"beta1", 0.9},        {"beta2", 0.95},
+  adamw.numbers = {{"lr", 3e-3},  {"beta1", 0.9},        {"beta2", 0.95},
                    {"eps", 1e-8}, {"weight_decay", 0.1}, {"step", 1}};
   adamw.floats["gradient"] = Random(extent, "g");
   Floats after = Random(extent, "p");
@@ -206,7 +206,7 @@ TEST(RandomParameter, FitsItsStepOrIsNamed) {
   ExpectNamed({nearest}, "parameter_after roundings",
               "rounded_to_nearest.parameter_after");
   // Half the step has the same neighbours, but roundings do not fit.
-  Operation half = RandomStep(5e-4);
+  Operation half = RandomStep(1.5e-3);
   half.texts["rounding"] = "stochastic";
   EXPECT_TRUE(Part(Check({half}), "parameter_after").is_right());
   EXPECT_FALSE(Part(Check({half}), "parameter_after roundings").is_right());
