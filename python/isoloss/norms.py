@@ -13,7 +13,8 @@ def _norms(parameters, order=2):
     """Of gradients, of what this rank holds; of parameters, and whether these are DTensors."""
     gradients = [shards.local(shards.as_held(p.grad, p)) if is_sharded else p.grad
                  for p, is_sharded in parameters]
-    # Sums are FP32, without an FP32 copy of all gradients.
+    # Sums are FP32, without an FP32 copy of narrower gradients. A norm refuses to narrow wider ones.
+    gradients = [g.float() if g.dtype is torch.float64 else g for g in gradients]
     try:
         norms = torch._foreach_norm(gradients, order, dtype=torch.float32)
     except (AttributeError, TypeError):  # torch < 2.5

@@ -55,9 +55,10 @@ def keep(operation, name, when, state):
 def is_scaled(optimizer, parameter, name):
     """Whether it keeps the state of that name in FP16 with a scale, as Transformer Engine can."""
     value = optimizer.state.get(parameter, {}).get(name)
-    scales = getattr(optimizer, "_scales", {}).get(parameter, {})
+    scales = getattr(optimizer, "_scales", None)
+    of_parameter = scales.get(parameter, {}) if isinstance(scales, dict) else {}
     return getattr(value, "dtype", None) is torch.float16 and (
-        name in scales or f"{name}_scale" in optimizer.state[parameter])
+        name in of_parameter or f"{name}_scale" in optimizer.state[parameter])
 
 
 def gradient_of(parameter):

@@ -228,6 +228,15 @@ TEST_P(RowParallel, IsWrongIfAPartIsLostOrCameTwice) {
   }
 }
 
+/// No element alone is beyond what 16 roundings may change.
+TEST_P(RowParallel, IsWrongIfAllElementsAreTooLarge) {
+  AddUp(All(), /*in_bf16=*/true);
+  for (float& value : linear_.floats["output"].values) {
+    value = RoundToBf16(1.02f * value);
+  }
+  EXPECT_FALSE(Fprop().is_right());
+}
+
 INSTANTIATE_TEST_SUITE_P(OfRanks, RowParallel, ::testing::Values(2, 4, 16));
 
 class RowParallelOfTwo : public RowParallel {

@@ -179,7 +179,7 @@ Operation RandomStep(double rate = 3e-3) {
                    {"eps", 1e-8}, {"weight_decay", 0.1}, {"step", 1}};
   adamw.floats["gradient"] = Random(extent, "g");
   Floats after = Random(extent, "p");
-  for (float& p : after.values) p = RoundToBf16(1.0f + 0.9f * std::fabs(p));
+  for (float& p : after.values) p = RoundToBf16(1.1f + 0.8f * std::fabs(p));
   adamw.floats["parameter_before"] = after;
   adamw.floats["exp_avg_before"] = Zeros(extent);
   adamw.floats["exp_avg_sq_before"] = Zeros(extent);

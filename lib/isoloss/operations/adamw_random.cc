@@ -53,13 +53,20 @@ class RandomParameter {
                                         : ComparisonOf(found.roundings);
   }
 
-  void Explain(const AdamWRule& rule, Finding& finding) const {
+  /// If roundings are to be explained, no element alone is wrong. Then only a
+  /// mistake that leaves nothing counts.
+  void Explain(const AdamWRule& rule, bool of_roundings,
+               Finding& finding) const {
     std::vector<Trial> trials;
     ForEachAdamWMistake(
         given_, rule,
         [&](const char* name, const char* sentence, const AdamWRule& altered) {
-          trials.push_back({name, sentence, [this, altered] {
-                              return std::optional(Compared(altered));
+          trials.push_back({name, sentence, [this, altered, of_roundings] {
+                              std::optional<Comparison> found =
+                                  Compared(altered);
+                              if (of_roundings && found->other() > 0)
+                                found.reset();
+                              return found;
                             }});
         });
     operations::Explain(trials, finding,
@@ -108,7 +115,7 @@ void CheckRandomParameter(const OperationCase& given, const AdamWRule& rule,
   const RandomParameter::Judgement found = parameter.Judge(rule);
   Finding finding = FindingOf(given, kName, kName, found.comparison);
   if (!finding.is_right()) {
-    parameter.Explain(rule, finding);
+    parameter.Explain(rule, false, finding);
     finding.places = PlacesOf(
         finding.comparison, given.operation.Find(kName)->Rows().rows(), "rows");
     findings.push_back(std::move(finding));
@@ -118,7 +125,7 @@ void CheckRandomParameter(const OperationCase& given, const AdamWRule& rule,
   Finding roundings = FindingOf(given, kName, found.roundings);
   // A wrong step may hide between two neighbours.
   if (!roundings.is_right() && !roundings.explanation) {
-    parameter.Explain(rule, roundings);
+    parameter.Explain(rule, true, roundings);
   }
   findings.push_back(std::move(roundings));
 }

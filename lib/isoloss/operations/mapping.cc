@@ -51,8 +51,8 @@ constexpr const char* kOperandWholes[] = {"amax_margin", "largest_block_scale"};
 constexpr const char* kStoredMoments[] = {
     "exp_avg_before", "exp_avg_after", "exp_avg_sq_before", "exp_avg_sq_after"};
 constexpr const char* kTexts[] = {
-    "score_function", "expected",   "decay",    "corrections",   "rounding",
-    "momentum_rule",  "scale_rule", "ns_dtype", "amax_algorithm"};
+    "score_function", "expected",   "decay",    "corrections",    "rounding",
+    "momentum_rule",  "scale_rule", "ns_dtype", "amax_algorithm", "amax_ranks"};
 constexpr const char* kReals[] = {"scale", "lr",           "beta1",   "beta2",
                                   "eps",   "weight_decay", "momentum"};
 constexpr const char* kWholes[] = {

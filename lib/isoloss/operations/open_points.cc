@@ -180,6 +180,15 @@ class OpenPoints {
     return found != layers_[file].end() && found->second;
   }
 
+  static bool HasChanges(const OperationFile& file) {
+    return std::ranges::any_of(file.operations, [](const Operation& update) {
+      const Floats* before = update.Find("parameter_before");
+      const Floats* after = update.Find("parameter_after");
+      return before != nullptr && after != nullptr &&
+             before->values != after->values;
+    });
+  }
+
   /// Returns whether some rank's file of the step has the update of the layer's
   /// weight, or may have it, since it is not here.
   bool MayBeUpdated(const OperationFile& file, const std::string& layer) const {
@@ -198,6 +207,7 @@ class OpenPoints {
   /// Adds weights that got a gradient and stayed as they were, though the
   /// optimizer updated others.
   void AddUntrained(size_t last, size_t next) {
+    if (!HasChanges(files_[last])) return;
     std::set<std::string> met;
     for (const Operation& before : files_[last].operations) {
       if (!before.is_linear() || !met.insert(before.module).second) continue;

@@ -132,6 +132,13 @@ void AddPlace(const hdf5::Object& root, const std::string& path,
   file.coordinate = OptionalText(root, "coordinate", path);
 }
 
+void CheckPlace(const OperationFile& file, const char* name, int64_t place,
+                int64_t places) {
+  if (place < places) return;
+  Reject(file.path, fmt::format("{} is {}", name, place),
+         fmt::format("less than {}s, which is {}", name, places));
+}
+
 /// Returns all but the operations.
 OperationFile HeadOf(const hdf5::Object& root, const std::string& path) {
   OperationFile file = {.path = path};
@@ -145,6 +152,8 @@ OperationFile HeadOf(const hdf5::Object& root, const std::string& path) {
   file.rank = Count(root, "rank", 0, path);
   file.ranks = Count(root, "ranks", 1, path);
   AddPlace(root, path, file);
+  CheckPlace(file, "rank", file.rank, file.ranks);
+  CheckPlace(file, "data_rank", file.data_rank, file.data_ranks);
   file.arm = OptionalText(root, "arm", path);
   file.recipe = OptionalText(root, "recipe", path);
   if (root.Attribute("seed") != nullptr) {

@@ -19,7 +19,8 @@ namespace isoloss::operations {
 /// tell: the result is partial along an axis of the mesh, or both operands are
 /// sharded along the steps of the product. If the activation's placement does
 /// not contradict it, the weight's is enough on an axis whose ranks have the
-/// same tokens. There are no more parts than `ranks`. 1: no placement tells.
+/// same tokens. There are no more parts than `ranks`. 1: no placement
+/// tells, or there are more than 1024.
 size_t PartsOf(const Operation& operation, precision::GemmRole role,
                std::span<const MeshAxis> mesh, int64_t ranks);
 

@@ -149,18 +149,22 @@ class Thresholds {
     ++(rounding.up ? up_ : down_)[std::min(bin, kBins - 1)];
   }
 
-  std::optional<double> Find(int64_t elements) const {
+  /// Returns the least and the largest of them.
+  std::optional<std::pair<double, double>> Find(int64_t elements) const {
     constexpr int64_t kFew = 100;  // one of this many
     int64_t downs = 0;             // from the threshold on
     for (const int64_t count : down_) downs += count;
     int64_t ups = 0;  // below it
-    std::optional<double> best;
+    std::optional<std::pair<double, double>> best;
     int64_t least = elements / kFew + 1;
     for (size_t i = 0; i <= kBins; ++i) {
       const int64_t at = i < kBins ? down_[i] : 0;
+      const double threshold = static_cast<double>(i) / kBins;
       if (ups + downs - at < least) {
         least = ups + downs - at;
-        best = static_cast<double>(i) / kBins;
+        best = {threshold, threshold};
+      } else if (best && ups + downs - at == least) {
+        best->second = threshold;
       }
       if (i == kBins) break;
       ups += up_[i];
@@ -201,23 +205,23 @@ bool ShareNumbers(const std::vector<RoundingGroup>& groups, size_t rows,
   return expected >= kEnough && found <= expected / kFew;
 }
 
-/// Names a threshold.
-std::pair<std::string, std::string> NameOf(double threshold) {
+/// Names a threshold that lies between two numbers.
+std::pair<std::string, std::string> NameOf(double low, double high) {
   constexpr double kNear = 0.02;
-  if (threshold < kNear) {
+  if (low - kNear < 0.5 && high + kNear > 0.5) {
+    return {"rounded_to_nearest", "all were rounded to nearest, not at random"};
+  }
+  if (low < kNear) {
     return {"rounded_away", "all were rounded away from zero, not at random"};
   }
-  if (threshold > 1.0 - kNear) {
+  if (high > 1.0 - kNear) {
     return {"rounded_toward_zero",
             "all were rounded toward zero, not at random"};
-  }
-  if (std::fabs(threshold - 0.5) < kNear) {
-    return {"rounded_to_nearest", "all were rounded to nearest, not at random"};
   }
   return {"one_random_number",
           fmt::format("all had one random number: remainders above {:.2g} were "
                       "rounded up",
-                      threshold)};
+                      low)};
 }
 
 void NameRepeated(const std::vector<RoundingGroup>& groups, Roundings& result) {
@@ -279,7 +283,8 @@ Roundings JudgeRoundings(const std::vector<RoundingGroup>& groups) {
   const std::string wrong = shares.Wrong();
   if (result.fit() && wrong.empty()) return result;
   if (const auto threshold = thresholds.Find(result.elements)) {
-    std::tie(result.name, result.sentence) = NameOf(*threshold);
+    std::tie(result.name, result.sentence) =
+        NameOf(threshold->first, threshold->second);
   } else if (result.fit()) {
     result.name = "rounding_biased";
     result.sentence = wrong;
