@@ -168,6 +168,18 @@ class Log(Case):
             np.testing.assert_allclose(log["steps/grad_norm"], np.sqrt((parts ** 2).sum(1)),
                                        rtol=1e-15)
 
+    def test_fp64_parameters_have_norms(self):
+        model, optimizer = make()
+        model[0].double()
+        with isoloss.record(model, optimizer, self.path, weights=False) as recorder:
+            for parameter in model.parameters():
+                parameter.grad = torch.ones_like(parameter)
+            recorder.step(1.0, tokens=3, lr=0.1)
+        with h5py.File(self.path) as log:
+            elements = sum(parameter.numel() for parameter in model.parameters())
+            # Each of four FP32 norms and their sum is rounded.
+            np.testing.assert_allclose(log["steps/grad_norm"], [elements ** 0.5], rtol=4 * 2.0 ** -24)
+
     def test_gradients_that_were_cleared_too_early_are_told(self):
         model = torch.nn.Linear(4, 4)
         optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)

@@ -53,6 +53,7 @@ void WriteTensor(const hdf5::Handle& group, const std::string& name,
 
 struct FileParts {
   int64_t version = 1;
+  int64_t rank = 0;
   std::string group = "000000";
   bool has_module = true;
 };
@@ -68,7 +69,7 @@ std::filesystem::path WriteFile(const TemporaryFolder& folder,
     hdf5::WriteAttribute(file, "operations_version", parts.version);
     hdf5::WriteAttribute(file, "run", std::string("mine"));
     hdf5::WriteAttribute(file, "step", int64_t{3});
-    hdf5::WriteAttribute(file, "rank", int64_t{0});
+    hdf5::WriteAttribute(file, "rank", parts.rank);
     hdf5::WriteAttribute(file, "ranks", int64_t{2});
     hdf5::WriteAttribute(file, "seed", int64_t{5});
     const hdf5::Handle all = hdf5::CreateGroup(file, "operations");
@@ -145,6 +146,7 @@ TEST(ReadOperations, NamesFileOperationAndTensorOfWhatIsWrong) {
                                     .values = std::vector<uint8_t>(64 * 96)};
   refuses(damaged, "fprop_x has codes only");
   refuses(linear, "operations_version is 2", {.version = 2});
+  refuses(linear, "rank is 2", {.rank = 2});
   refuses(linear, "/operations/000000: it is missing", {.group = "1"});
   refuses(linear, "attribute module is missing", {.has_module = false});
 }
