@@ -23,7 +23,11 @@ class ColumnsReader : public LineReader {
     }
     const auto step =
         cells.size() == names_.size() ? ParseWhole(cells[0]) : std::nullopt;
-    if (!step || *step < 0) return false;
+    const bool numbers = std::any_of(
+        cells.begin() + !cells.empty(), cells.end(), [](std::string_view cell) {
+          return ParsePlainNumber(cell).has_value();
+        });
+    if (!step || *step < 0 || !numbers) return false;  // "7 warnings"
     for (size_t i = 1; i < cells.size(); ++i) {
       const auto number = ParsePlainNumber(cells[i]);
       const bool loss = FindName(names_[i]).quantity == Quantity::kLoss;

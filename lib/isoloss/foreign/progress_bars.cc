@@ -81,6 +81,13 @@ class ProgressBarReader : public LineReader {
     // A bar of epochs may show a loss, too.
     if (!title_) title_ = TitleLettersOf(bar->title);
     if (*title_ != TitleLettersOf(bar->title)) return false;
+    if (!bar->epoch && !IsTold()) {
+      if (first_total_ == 0) first_total_ = bar->total;
+      if (first_total_ != bar->total) {
+        ++others_;
+        return true;
+      }
+    }
     if (!lags_) lags_ = bar->done == 0 && !IsTold();
     const auto step = StepOf(*bar);
     if (!step) {
@@ -103,9 +110,16 @@ class ProgressBarReader : public LineReader {
           "The bars count batches within an epoch. Steps are those of all "
           "epochs, and each batch counts as one.");
     }
+    if (others_ > 0) {
+      run().notes.push_back(fmt::format(
+          "Bars without an epoch that do not end at {}, as the first one does, "
+          "may be of an evaluation and were left out: {}.",
+          first_total_, others_));
+    }
     if (rounded_ == 0) return;
-    run().notes.push_back(
-        fmt::format("Bars whose step is rounded were left out: {}.", rounded_));
+    run().notes.push_back(fmt::format(
+        "Bars whose step is rounded or too large were left out: {}.",
+        rounded_));
   }
 
  private:
@@ -169,7 +183,8 @@ class ProgressBarReader : public LineReader {
       }
       epoch_ = epoch;
       total_ = bar.total;
-      return before_ + bar.done + (*lags_ ? 1 : 0);
+      const int64_t step = before_ + bar.done + (*lags_ ? 1 : 0);
+      return step <= kMostWhole ? std::optional(step) : std::nullopt;
     }
     run().step_base = 0;
     const auto before = ParsePlainNumber(told->text);
@@ -226,8 +241,10 @@ class ProgressBarReader : public LineReader {
   std::optional<int64_t> offset_;
   int64_t epoch_ = 0;
   int64_t done_ = 0;
-  int64_t total_ = 0;   ///< of the epoch
-  int64_t before_ = 0;  ///< batches of the epochs before
+  int64_t first_total_ = 0;  ///< of bars without an epoch
+  int64_t others_ = 0;       ///< bars without an epoch that end elsewhere
+  int64_t total_ = 0;        ///< of the epoch
+  int64_t before_ = 0;       ///< batches of the epochs before
   int64_t rounded_ = 0;
   bool several_epochs_ = false;
 };
