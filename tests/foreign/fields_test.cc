@@ -56,16 +56,18 @@ TEST(Fields, OfALoggersLineFollowAStep) {
       "I0101 7 metrics.py:11] completed step: 2, seconds: 0.301, "
       "total_weights: 0, loss: 0.000\n"
       "I0101 7 metrics.py:11] completed step: 3, seconds: 0.301, "
-      "total_weights: 4096, main_model_loss: 4.5\n");
+      "total_weights: 4096, main_model_loss: 4.5\n"
+      "I0101 7 metrics.py:11] completed step: 4, seconds: 0.301, "
+      "total_weights: 4096, main_model_loss: 4.25\n");
   EXPECT_EQ(run.format, "fields");
-  EXPECT_THAT(Loss(run).step, ElementsAre(1, 2, 4));
+  ASSERT_THAT(Loss(run).step, ElementsAre(1, 2, 4, 5));
   EXPECT_EQ(Loss(run).value[0], 5.0);
   EXPECT_TRUE(std::isnan(Loss(run).value[1]));
   EXPECT_EQ(Loss(run).value[2], 4.5);
   EXPECT_THAT(run.Main(Quantity::kEvalLoss)->value, ElementsAre(4.75));
   const Series* tokens = run.Main(Quantity::kTokensSeen);
   ASSERT_NE(tokens, nullptr);
-  EXPECT_THAT(tokens->value, ElementsAre(4096, 8096, 8096, 12192));
+  EXPECT_THAT(tokens->value, ElementsAre(4096, 8096, 8096, 12192, 16288));
   EXPECT_THAT(run.notes, ElementsAre(HasSubstr("beside 0 tokens"),
                                      HasSubstr("is called `main_model_loss`")));
 }
@@ -334,14 +336,120 @@ TEST(Lines, OfTqdmThatShowsTheLossBeforeTheBatchCounts) {
   EXPECT_EQ(run.steps_planned, 4);
 }
 
+TEST(Lines, OfBarsWithoutTitlesThatEndElsewhereAreLeftOut) {
+  const ForeignRun run = Only(
+      "50%|# | 1/2 [00:01<00:10, 1it/s, loss=5.0]\n"
+      "100%|##| 2/2 [00:02<00:00, 1it/s, loss=4.9]\n"
+      "100%|##| 1/1 [00:02<00:00, 1it/s, loss=9.0]\n"
+      "50%|# | 1/2 [00:01<00:10, 1it/s, loss=4.8]\n");
+  EXPECT_THAT(Loss(run).step, ElementsAre(1, 2, 3));
+  EXPECT_THAT(Loss(run).value, ElementsAre(5.0, 4.9, 4.8));
+  EXPECT_THAT(run.notes, Contains(HasSubstr("left out: 1")));
+}
+
+TEST(Lines, OfBarsBeyondAllStepsAreLeftOut) {
+  const ForeignRun run = Only(
+      "Epoch 0: 1%| | 1/4000000000 [00:01<00:10, 1it/s, loss=5.0]\n"
+      "Epoch 999999999: 1%| | 1/4000000000 [00:01<00:10, 1it/s, loss=4.0]\n");
+  EXPECT_THAT(Loss(run).step, ElementsAre(1));
+}
+
 TEST(Names, OfLossesInAUnitOrOfATotal) {
   EXPECT_DOUBLE_EQ(Loss(Only("step:1 - loss(1e-3):1500\n")).value[0], 1.5);
   ForeignRun run = Only("step: 1 ce_loss: 5.0 z_loss: 0.1 total_loss: 5.1\n");
   EXPECT_EQ(Loss(run).name, "ce_loss");
   EXPECT_THAT(FindingsOf(run), Contains(HasSubstr("not `total_loss`")));
+  run = Only("step:1 - policy_loss:0.1 - entropy_loss:0.2\n");
+  EXPECT_EQ(run.Main(Quantity::kLoss), nullptr);
   run = Only("step:1 - actor/pg_loss:0.1 - critic/vf_loss:0.2\n");
   EXPECT_THAT(FindingsOf(run),
               Contains(HasSubstr("`actor/pg_loss`, `critic/vf_loss`")));
+}
+
+TEST(Lines, TellAnEvaluationBeforeOrBehindItsLoss) {
+  for (const std::string_view line :
+       {"iter: 2 | val: loss 9.0 acc 0.1 | train: loss 4.9",
+        "iter: 2, valid: loss=9.0, acc=0.1; train: loss=4.9",
+        "iter: 2 loss 4.9 | [dev] loss 9.0",
+        "iter: 2, 'eval': {'loss': 9.0}, 'train': {'loss': 4.9}",
+        "iter: 2 loss: 4.9 lr: 1e-4\niter: 2, loss: 9.0 (validation)",
+        "iter: 2 loss: 4.9\niter: 2, loss: 9.0 [eval]",
+        "iter: 2 loss: 4.9\niter: 2, loss: 9.0 on the held-out test set",
+        "iter: 2 loss: 4.9\n12:00:01 - evaluator - iter: 2, loss: 9.0",
+        "iter: 2 loss: 4.9\nValidating iter: 2, loss: 9.0",
+        "iter: 2 loss: 4.9\nholdout iter: 2, loss: 9.0"}) {
+    const ForeignRun run =
+        Only("iter: 1, loss: 5.0, lr: 1e-4\n" + std::string(line) +
+             "\niter: 3, loss: 4.8, val: n/a | lr: 2e-4\n");
+    EXPECT_THAT(Loss(run).value, ElementsAre(5.0, 4.9, 4.8)) << line;
+    EXPECT_THAT(Of(run, "validation loss").value, ElementsAre(9.0)) << line;
+    EXPECT_EQ(Of(run, "lr").value.back(), 2e-4) << line;
+  }
+}
+
+TEST(Lines, OfPathsAndRunsNamedTestAreOfTraining) {
+  for (const std::string_view prefix :
+       {"[/home/test/train.py:33] ", "/data/eval/run1/train.py INFO ",
+        "run=test "}) {
+    const ForeignRun run =
+        Only(std::string(prefix) + "iter: 1, loss: 5.0, acc: 0.5\n");
+    EXPECT_THAT(Loss(run).value, ElementsAre(5.0)) << prefix;
+  }
+}
+
+TEST(Lines, MayHaveACommaBehindATotal) {
+  const ForeignRun run =
+      Only("Epoch 0, Batch 10/30, Loss: 4.5\nEpoch 0, Batch 20/30, Loss: 4\n");
+  EXPECT_THAT(Loss(run).step, ElementsAre(10, 20));
+  EXPECT_EQ(run.steps_planned, 30);
+}
+
+TEST(Lines, BelowARemarkOnAnEvaluationAreOfTraining) {
+  for (const std::string_view remark :
+       {"Saving evaluation metrics to disk", "Validation metrics improved"}) {
+    const ForeignRun run = Only("iter: 1, loss: 5.0\n" + std::string(remark) +
+                                "\niter: 2, loss: 4.9\n");
+    EXPECT_THAT(Loss(run).value, ElementsAre(5.0, 4.9)) << remark;
+  }
+}
+
+TEST(Lines, OfASingleMeanAtTheEndAreNoLastLoss) {
+  const ForeignRun run = Only(
+      "iter: 1, loss: 5.0\niter: 2, loss: 4.9\niter: 3, mean_loss: 4.95\n");
+  EXPECT_THAT(Loss(run).value, ElementsAre(5.0, 4.9));
+}
+
+TEST(Lines, OfTokensBeforeTheFirstStepHaveNoSum) {
+  const ForeignRun run = Only(
+      "step: 1, total_weights: 4096, loss: 5.0\n"
+      "step: 1, total_weights: 4096, loss: 4.9\n"
+      "step: 1, global_step: 3, loss: 4.8\nstep: 1, global_step: 4, loss: "
+      "4.7\n");
+  EXPECT_THAT(Loss(run).step, ElementsAre(3, 4));
+  EXPECT_EQ(run.Main(Quantity::kTokensSeen), nullptr);
+}
+
+TEST(Lines, ThatBreakOffWithinANumberAreLeftOut) {
+  const std::string text =
+      "iter: 1, loss=5.0000, x=1\niter: 2, loss=4.9000, x=1\n"
+      "iter: 3, loss=4.8000, x=1\niter: 4, loss=";
+  for (const std::string_view cut : {"3", "3.", "3.77"}) {
+    const ForeignRun run = Only(text + std::string(cut));
+    EXPECT_THAT(Loss(run).step, ElementsAre(1, 2, 3)) << cut;
+    EXPECT_THAT(run.notes, Contains(HasSubstr("within a number"))) << cut;
+  }
+  EXPECT_THAT(Loss(Only(text + "3.7000")).step, ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(Loss(Only(text + "3.7\n")).step, ElementsAre(1, 2, 3, 4));
+}
+
+TEST(Lines, OfEvaluationsAloneAreSaid) {
+  EXPECT_THAT(FindingsOf(Only("iter: 1, dev: loss=5.0\n")),
+              Contains(HasSubstr("are of an evaluation")));
+}
+
+TEST(Lines, BelowColumnsWithoutANumberAreNoRow) {
+  const ForeignRun run = Only("step loss\n7 2.5\n8 2.25\n7 warnings\n");
+  EXPECT_THAT(Loss(run).value, ElementsAre(2.5, 2.25));
 }
 
 TEST(Lines, WithDecimalCommasAreRefused) {

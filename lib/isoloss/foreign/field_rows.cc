@@ -81,6 +81,24 @@ bool IsNoField(const LineItem& item) {
          (IsEpoch(item.name) || StepPlaceOf(item.name) < std::size(kStepWords));
 }
 
+/// Words of a remark on where a loss is from: "on the held-out set".
+constexpr std::string_view kWordsBesidePhases[] = {
+    "on",   "the",     "for",  "in",   "of",  "from", "set",
+    "data", "dataset", "loss", "held", "out", "hold", "split"};
+
+/// Returns the last clause. One with a value, as "val: n/a", is none.
+std::string_view LastClauseOf(std::string_view text) {
+  const size_t end = text.find_last_not_of(" \t:;,|-=[](){}<>'\"*");
+  if (end == text.npos) return "";
+  text = text.substr(0, end + 1);
+  const size_t edge = text.find_last_of("|,;");
+  if (edge != text.npos) text.remove_prefix(edge + 1);
+  const size_t sign = text.find_first_of(":=");
+  const bool value =
+      sign != text.npos && sign > 0 && NamesEvaluation(text.substr(0, sign));
+  return value ? "" : text;
+}
+
 /// A length is the number of steps of the epoch that is its key.
 using Lengths = std::map<int64_t, int64_t>;
 
@@ -186,6 +204,24 @@ RowParts PartsOf(const std::vector<LineItem>& items) {
     std::erase(parts.fields, parts.epoch);
   }
   return parts;
+}
+
+LinePhase PhaseBefore(const LineItem& item) {
+  const std::string_view clause = LastClauseOf(item.gap);
+  if (NamesEvaluation(clause)) return LinePhase::kEvaluation;
+  const bool training = std::ranges::any_of(
+      WordsOf(clause),
+      [](const Word& word) { return word.letters.starts_with("train"); });
+  return training ? LinePhase::kTraining : LinePhase::kNotTold;
+}
+
+bool EndsInEvaluation(std::string_view rest) {
+  const std::string_view clause = LastClauseOf(rest);
+  return NamesEvaluation(clause) &&
+         std::ranges::all_of(WordsOf(clause), [](const Word& word) {
+           return IsEvaluationWord(word.letters) ||
+                  std::ranges::count(kWordsBesidePhases, word.letters) != 0;
+         });
 }
 
 int64_t WholeOf(const LineItem& item) {

@@ -25,6 +25,13 @@ struct RowParts {
 };
 RowParts PartsOf(const std::vector<LineItem>& items);
 
+/// Text before a name, or behind the last number, may tell what the number is
+/// of: "val: loss 5.9", "[train] loss 5", "loss 5 on the test set".
+enum class LinePhase { kNotTold, kTraining, kEvaluation };
+LinePhase PhaseBefore(const LineItem& item);
+/// Returns whether `rest`, behind the last item, tells an evaluation.
+bool EndsInEvaluation(std::string_view rest);
+
 /// Returns the whole number of an item that `is_count`.
 int64_t WholeOf(const LineItem& item);
 

@@ -148,9 +148,24 @@ class FieldsReader : public LineReader {
     const LineItem& first = items.front();
     const bool counts = &first == parts.counter() || &first == parts.epoch ||
                         (first.is_count && parts.bar != nullptr);
-    return under_evaluation() || NamesEvaluation(line.substr(0, first.begin)) ||
-           (counts && NamesEvaluation(first.name)) ||
-           (parts.step != nullptr && NamesEvaluation(parts.step->name)) ||
+    const auto is_of_evaluation = [](const LineItem* counter) {
+      return counter != nullptr &&
+             PhaseBefore(*counter) == LinePhase::kEvaluation;
+    };
+    // The word before a name may tell that it is of a run: "run=test iter: 3".
+    const auto whole_name = [line](const LineItem& item) {
+      const size_t end = item.begin + item.name.size();
+      const size_t blank = line.substr(0, item.begin).find_last_of(" \t");
+      const size_t begin = blank == line.npos ? 0 : blank + 1;
+      return line.substr(begin, end - begin);
+    };
+    return under_evaluation() ||
+           NamesEvaluation(line.substr(
+               0, first.begin + (counts ? first.name.size() : 0))) ||
+           is_of_evaluation(parts.counter()) || is_of_evaluation(parts.epoch) ||
+           EndsInEvaluation(line.substr(items.back().end)) ||
+           (parts.step != nullptr &&
+            NamesEvaluation(whole_name(*parts.step))) ||
            std::ranges::any_of(items, [](const LineItem& item) {
              return !item.number && IsPhaseName(item.name) &&
                     !PhasePrefix(item.word).empty();
@@ -208,6 +223,7 @@ class FieldsReader : public LineReader {
   int KeepAll(const RowParts& parts) {
     int fields = 0;
     bool evaluation = evaluates_;
+    bool below = evaluates_;  // behind a phase: "val: loss 2 acc 9"
     std::vector<std::string> keys;
     for (const LineItem* field : parts.fields) {
       std::string_view name = field->name;
@@ -216,14 +232,17 @@ class FieldsReader : public LineReader {
           name.remove_prefix(prefix.size());
         }
       }
+      const LinePhase phase = PhaseBefore(*field);
+      if (phase == LinePhase::kEvaluation) below = true;
+      if (phase == LinePhase::kTraining) evaluation = below = evaluates_;
       const bool loss = FindName(name).quantity == Quantity::kLoss;
       if (!field->number && !loss) continue;
       // The second acc of "train loss 2 acc 9 | test loss 2 acc 8" is of a
       // test.
-      evaluation |= NamesEvaluation(name);
+      evaluation |= below || NamesEvaluation(name);
       const bool again = std::ranges::count(keys, name) != 0;
       if (again && !evaluation) continue;
-      std::string key = KeyOf(name, evaluates_ || again);
+      std::string key = KeyOf(name, below || again);
       if (std::ranges::count(keys, key) != 0) continue;
       ++fields;
       has_second_ |= loss && field->has_second;
@@ -335,7 +354,7 @@ class FieldsReader : public LineReader {
   void CountTokens() {
     const Series* weights = run().Find(kWeights);
     if (weights == nullptr || run().Main(Quantity::kTokensSeen) != nullptr ||
-        weights->step.front() > 1) {
+        weights->step.empty() || weights->step.front() > 1) {
       return;
     }
     const Series told = *weights;
@@ -353,7 +372,8 @@ class FieldsReader : public LineReader {
     }
   }
 
-  /// Joins the two parts of a loss that changes its name within the run.
+  /// Joins the two parts of a loss that changes its name within the run. A
+  /// single value is no part: it may be the mean of all.
   void JoinLosses() {
     std::vector<Series*> losses;
     for (Series& series : run().series) {
@@ -363,7 +383,10 @@ class FieldsReader : public LineReader {
     for (size_t i = 1; i < losses.size(); ++i) {
       Series& first = *losses[0];
       Series& next = *losses[i];
-      if (next.step.front() <= std::ranges::max(first.step)) continue;
+      if (next.step.size() < 2 ||
+          next.step.front() <= std::ranges::max(first.step)) {
+        continue;
+      }
       run().notes.push_back(fmt::format(
           "From step {} on the loss is called `{}`, and before that `{}`. "
           "Check that both mean the same.",

@@ -293,6 +293,13 @@ void AddChoiceOfLoss(const ForeignRun& run,
       names.push_back(series.name);
     }
   }
+  const Series* evaluation = run.Main(Quantity::kEvalLoss);
+  if (names.empty() && main == nullptr && evaluation != nullptr) {
+    findings.push_back(fmt::format(
+        "No series counts as the loss of training: the only losses, as `{}`, "
+        "are of an evaluation.",
+        evaluation->name));
+  }
   if (names.empty()) return;
   findings.push_back(
       main == nullptr

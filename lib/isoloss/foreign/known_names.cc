@@ -142,9 +142,6 @@ constexpr std::string_view kWordsOfLoss[] = {
     "total", "lm",     "ce",      "xent",     "cross", "entropy",  "step",
     "iter",  "batch",  "global",  "reduced",  "model", "language", "nll",
     "gpt",   "closs",  "metrics", "token",    "mlm",   "overall",  "running"};
-constexpr std::string_view kWordsOfEvaluation[] = {
-    "val",  "valid",      "validation", "validate",
-    "eval", "evaluation", "test",       "epoch"};
 
 /// Finds losses by words.
 KnownName LossByWords(const std::vector<std::string>& words) {
@@ -152,13 +149,18 @@ KnownName LossByWords(const std::vector<std::string>& words) {
   bool cross_entropy = false;
   bool evaluates = false;
   for (size_t i = 0; i < words.size(); ++i) {
-    const bool of_evaluation = std::ranges::count(kWordsOfEvaluation, words[i]);
-    if (!of_evaluation && std::ranges::count(kWordsOfLoss, words[i]) == 0) {
+    const bool of_evaluation = IsEvaluationWord(words[i]);
+    if (!of_evaluation && words[i] != "epoch" &&
+        std::ranges::count(kWordsOfLoss, words[i]) == 0) {
       return {};
     }
-    evaluates |= of_evaluation && words[i] != "epoch";
+    evaluates |= of_evaluation;
     loss |= words[i] == "loss" || words[i] == "closs" || words[i] == "xent";
-    cross_entropy |= i > 0 && words[i] == "entropy" && words[i - 1] == "cross";
+    if (words[i] == "entropy") {
+      // That of a policy is no loss of its own: "entropy_loss".
+      if (i == 0 || words[i - 1] != "cross") return {};
+      cross_entropy = true;
+    }
   }
   const bool epoch = std::ranges::count(words, "epoch") != 0;
   if (!(loss || cross_entropy) || (epoch && !evaluates)) return {};

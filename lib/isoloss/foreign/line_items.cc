@@ -25,6 +25,8 @@ bool IsInner(char c) {
 
 /// A name may have a part of this length in parentheses: "time (ms)".
 constexpr size_t kLongestPart = 12;
+/// No number and no value of a type is longer: "tensor(2.5, device='cuda:0')".
+constexpr size_t kLongestValue = 400;
 
 /// Takes items from a line, from number to number.
 class Scanner {
@@ -49,6 +51,13 @@ class Scanner {
  private:
   char At(size_t i) const { return i < line_.size() ? line_[i] : '\0'; }
 
+  /// Finds the parenthesis that closes within `length` from `at` on. A search
+  /// of the whole line would make its time grow with its length's square.
+  size_t Close(size_t at, size_t length) const {
+    const size_t place = line_.substr(at, length).find(')');
+    return place == line_.npos ? place : at + place;
+  }
+
   bool BeginsNumber() const {
     const char before = at_ > 0 ? line_[at_ - 1] : ' ';
     if (IsInner(before) || before == '/' || before == '-') return false;
@@ -70,10 +79,9 @@ class Scanner {
 
   /// Skips the parentheses of "lr(1e-3):".
   void SkipPartOfName() {
-    const size_t close = line_.find(')', at_);
-    const bool sign =
-        close != line_.npos && (At(close + 1) == ':' || At(close + 1) == '=');
-    at_ = sign && close - at_ < kLongestPart ? close : at_ + 1;
+    const size_t close = Close(at_, kLongestPart);
+    const bool sign = At(close + 1) == ':' || At(close + 1) == '=';
+    at_ = close != line_.npos && sign ? close : at_ + 1;
   }
 
   /// Skips what is no number: a date, a clock, a version.
@@ -91,6 +99,14 @@ class Scanner {
     return At(end) == ':' && IsDigit(At(end + 1));
   }
 
+  /// Adds an item that ends at at_.
+  void Push(LineItem& item) {
+    const size_t last = items_.empty() ? 0 : items_.back().end;
+    if (item.begin > last) item.gap = line_.substr(last, item.begin - last);
+    item.end = edge_ = at_;
+    items_.push_back(item);
+  }
+
   void TakeNumber() {
     const std::string_view rest = line_.substr(at_);
     const auto number = LeadingNumber(rest);
@@ -105,8 +121,8 @@ class Scanner {
     }
     LineItem item;
     item.number = number;
-    item.word =
-        rest.substr(0, std::min(rest.find_first_of(" \t"), rest.size()));
+    item.word = rest.substr(0, kLongestValue);
+    item.word = item.word.substr(0, item.word.find_first_of(" \t"));
     FindNameOf(item);
     size_t behind = end;
     item.percent = At(end) == '%';
@@ -126,8 +142,7 @@ class Scanner {
     at_ = behind;
     SkipUnit();
     TakeSecond(item);
-    item.end = edge_ = at_;
-    items_.push_back(item);
+    Push(item);
   }
 
   /// A loss may be text that begins like a number: "loss: 4,70386", "1.#INF".
@@ -139,8 +154,8 @@ class Scanner {
     if (!written || FindName(item.name).quantity != Quantity::kLoss) {
       return false;
     }
-    item.end = at_ = edge_ = static_cast<size_t>(rest.data() - line_.data());
-    items_.push_back(item);
+    at_ = static_cast<size_t>(rest.data() - line_.data());
+    Push(item);
     return true;
   }
 
@@ -152,11 +167,9 @@ class Scanner {
     ++i;
     while (IsBlank(At(i))) ++i;
     size_t end = i;
-    while (IsDigit(At(end)) || At(end) == ',') ++end;
+    while (IsDigit(At(end)) || (At(end) == ',' && IsDigit(At(end + 1)))) ++end;
     if (At(i) == '?') {
       while (At(end) == '?') ++end;
-    } else if (IsInner(At(end)) && !At(end - 1)) {
-      return;
     }
     if (end == i) return;
     const auto total = ParseNumber(line_.substr(i, end - i));
@@ -211,7 +224,7 @@ class Scanner {
     size_t first = i + 1;
     while (IsBlank(At(first))) ++first;
     if (!IsDigit(At(first)) && At(first) != '-' && At(first) != '+') return;
-    const size_t close = line_.find(')', first);
+    const size_t close = Close(first, kLongestValue);
     if (close == line_.npos) return;
     item.has_second =
         line_.substr(first, close - first).find('%') == line_.npos;
@@ -242,8 +255,8 @@ class Scanner {
     if (number || (!loss && !IsPhaseName(item.name))) return;
     item.word = TakeWord(rest);
     if (item.word.empty()) return;
-    item.end = at_ = edge_ = static_cast<size_t>(rest.data() - line_.data());
-    items_.push_back(item);
+    at_ = static_cast<size_t>(rest.data() - line_.data());
+    Push(item);
   }
 
   /// Takes the number of "np.float64(1.5)", whose name ends at `sign`.
@@ -255,10 +268,9 @@ class Scanner {
     NameUpTo(sign, item);
     item.has_sign = true;
     at_ += item.number->text.size();
-    const size_t close = line_.find(')', at_);
+    const size_t close = Close(at_, kLongestValue);
     at_ = close == line_.npos ? at_ : close + 1;
-    item.end = edge_ = at_;
-    items_.push_back(item);
+    Push(item);
   }
 
   /// Finds the name before the number at at_.
@@ -296,11 +308,11 @@ class Scanner {
     while (begin > edge_) {
       const char c = line_[begin - 1];
       if (c == ')') {
-        const size_t open = line_.rfind('(', begin - 1);
-        if (open == line_.npos || open < edge_ || begin - open > kLongestPart) {
-          break;
-        }
-        begin = open;
+        const size_t from =
+            std::max(edge_, begin - std::min(begin, kLongestPart));
+        const size_t open = line_.substr(from, begin - from).rfind('(');
+        if (open == line_.npos) break;
+        begin = from + open;
         continue;
       }
       const bool dash = begin - edge_ >= 2 && c == ' ' &&

@@ -23,8 +23,10 @@ struct LineItem {
   bool has_sign = false;  ///< a colon, an equals sign or a bracket before it
   bool percent = false;
   bool has_second = false;  ///< another number follows in parentheses
-  size_t begin = 0;         ///< of the name in the line, or of the number
-  size_t end = 0;           ///< behind the number, its total and its unit
+  /// Stands between the item before, or the line's beginning, and the name.
+  std::string_view gap;
+  size_t begin = 0;  ///< of the name in the line, or of the number
+  size_t end = 0;    ///< behind the number, its total and its unit
 };
 
 /// Returns the items of a line in their order. Numbers of clocks and dates, and

@@ -49,6 +49,51 @@ void CountFromOne(ForeignRun& run) {
   }
 }
 
+size_t DigitsAt(std::string_view text, size_t at) {
+  const size_t end = text.find_first_not_of("0123456789", at);
+  return std::min(end, text.size()) - std::min(at, text.size());
+}
+
+/// Returns how many decimals the number at the beginning of `text` has.
+size_t DecimalsOf(std::string_view text) {
+  const size_t whole = DigitsAt(text, 0);
+  const bool point = whole < text.size() && text[whole] == '.';
+  return point ? DigitsAt(text, whole + 1) : 0;
+}
+
+/// Returns the line that ends the text without an end of its own if it breaks
+/// off within a number: earlier ones behind the same name have more decimals.
+/// Else it is empty.
+std::string_view CutLineOf(std::string_view text) {
+  constexpr std::string_view kSigns = ":= \t";
+  constexpr size_t kReach = 65536;
+  constexpr size_t kEarlier = 3;
+  text = text.substr(text.size() - std::min(text.size(), kReach));
+  const size_t edge = text.find_last_of("\r\n");
+  if (edge == text.npos) return "";
+  const std::string_view line = text.substr(edge + 1);
+  const size_t sign = line.find_last_not_of("0123456789.");
+  if (sign == line.npos || sign + 1 == line.size()) return "";
+  const size_t name = line.find_last_not_of(kSigns, sign);
+  if (name == line.npos || name == sign) return "";
+  size_t begin = line.find_last_of(" \t,|;[({", name);
+  begin = begin == line.npos ? 0 : begin + 1;
+  const std::string_view key = line.substr(begin, sign + 1 - begin);
+  size_t fewest = text.npos;
+  size_t most = 0;
+  size_t at = edge;
+  for (size_t i = 0; i < kEarlier; ++i) {
+    at = at == 0 ? text.npos : text.rfind(key, at - 1);
+    if (at == text.npos) return "";
+    const size_t decimals = DecimalsOf(text.substr(at + key.size()));
+    fewest = std::min(fewest, decimals);
+    most = std::max(most, decimals);
+  }
+  // The shortest text of a number has a decimal less now and then.
+  const size_t last = DecimalsOf(line.substr(sign + 1));
+  return last < fewest && (fewest == most || last < fewest / 2) ? line : "";
+}
+
 /// Follows headings of evaluations, such as "Evaluation results:" or
 /// "***** Running evaluation *****". The lines of numbers below belong to the
 /// evaluation, up to the next step of training.
@@ -58,6 +103,7 @@ class Headings {
   bool Read(std::string_view line) {
     constexpr size_t kLongest = 60;
     std::string_view text = Trimmed(line);
+    const size_t length = text.size();
     for (const char mark : {'=', '*', '-', '#'}) {
       while (text.starts_with(mark)) text.remove_prefix(1);
       while (text.ends_with(mark)) text.remove_suffix(1);
@@ -72,10 +118,12 @@ class Headings {
       state_ = State::kNone;
     } else if (NamesEvaluation(text)) {
       // Right below "results:" even a step is of the evaluation. A start, as
-      // "Running evaluation", has no numbers of its own.
-      const bool results = text.ends_with(':') ||
-                           text.find("esult") != text.npos ||
-                           text.find("etrics") != text.npos;
+      // "Running evaluation", has no numbers of its own, and neither has a
+      // remark, as "Saving evaluation metrics".
+      const bool results =
+          text.ends_with(':') ||
+          (text.size() < length && (text.find("esult") != text.npos ||
+                                    text.find("etrics") != text.npos));
       state_ = results ? State::kResults : State::kBegun;
       return true;
     }
@@ -101,6 +149,8 @@ class Headings {
   enum class State { kNone, kBegun, kResults };
 
   static bool CountsSteps(std::string_view line) {
+    constexpr size_t kLongestLine = 4000;  // of one that FieldsReader reads
+    if (line.size() > kLongestLine) return false;
     const std::vector<LineItem> items = ItemsOf(line);
     const RowParts parts = PartsOf(items);
     return parts.counter() != nullptr || parts.epoch != nullptr;
@@ -237,12 +287,23 @@ std::vector<ForeignRun> PrintedLog::Finish() {
 
 std::vector<ForeignRun> ReadPrintedLog(std::string_view text,
                                        std::string_view step_name) {
+  const std::string_view cut = CutLineOf(text);
+  text.remove_suffix(cut.size());
   PrintedLog log(step_name, false);
   ForEachLine(text, [&log](std::string_view line) { log.Read(line); });
-  if (!log.NeedsLastResort()) return log.Finish();
-  PrintedLog fields(step_name, true);
-  ForEachLine(text, [&fields](std::string_view line) { fields.Read(line); });
-  return fields.Finish();
+  std::vector<ForeignRun> runs;
+  if (log.NeedsLastResort()) {
+    PrintedLog fields(step_name, true);
+    ForEachLine(text, [&fields](std::string_view line) { fields.Read(line); });
+    runs = fields.Finish();
+  } else {
+    runs = log.Finish();
+  }
+  if (!runs.empty() && !cut.empty()) {
+    runs.front().notes.emplace_back(
+        "The last line breaks off within a number, so it was left out.");
+  }
+  return runs;
 }
 
 }  // namespace isoloss::foreign

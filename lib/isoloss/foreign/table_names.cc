@@ -26,9 +26,6 @@ constexpr std::string_view kStepNames[] = {
 constexpr std::string_view kPhaseNames[] = {"phase", "split", "type",
                                             "mode",  "stage", "set"};
 
-constexpr std::string_view kOtherPhases[] = {
-    "val", "valid", "validation", "dev", "eval", "evaluation", "test"};
-
 constexpr size_t kMostNames = 12;
 constexpr size_t kMostLength = 40;
 
@@ -154,9 +151,7 @@ bool IsPhaseName(std::string_view name) {
 std::string PhasePrefix(std::string_view word) {
   word = word.substr(0, word.find_first_of(",;|])"));
   if (word.size() > kMostLength) return "";
-  const std::string lower = Lower(word);
-  if (std::ranges::count(kOtherPhases, lower) == 0) return "";
-  return lower + "/";
+  return IsEvaluationWord(word) ? Lower(word) + "/" : "";
 }
 
 std::string NamesText(const std::vector<std::string>& names) {

@@ -85,6 +85,21 @@ std::optional<std::string> WithoutThousands(std::string_view text) {
 /// The longest printed number has fewer digits: 1.8e308 without an exponent.
 constexpr size_t kMostNumberLength = 400;
 
+/// Returns whether the word is a path, as "[/data/eval/train.py:33]", or tells
+/// the name of a run, as "run=test".
+bool IsPathOrSetting(std::string_view word) {
+  word.remove_prefix(std::min(word.size(), word.find_first_not_of("[({<\"'")));
+  constexpr std::string_view kRuns[] = {"run",        "name",    "exp",
+                                        "experiment", "project", "job",
+                                        "user",       "host",    "tag"};
+  const std::string_view key = word.substr(0, word.find('='));
+  return word.starts_with('/') || word.find(".py") != word.npos ||
+         (key.size() < word.size() &&
+          std::ranges::any_of(kRuns, [key](std::string_view run) {
+            return key.ends_with(run);
+          }));
+}
+
 bool BeginsAWord(std::span<const std::string_view> begins,
                  std::string_view words) {
   constexpr std::string_view kMarks = "\"'*=-:";
@@ -248,20 +263,28 @@ bool SaysEvaluation(std::string_view words) {
   return BeginsAWord(kBegins, words);
 }
 
+bool IsEvaluationWord(std::string_view word) {
+  constexpr std::string_view kWords[] = {
+      "val",       "valid",   "validation", "validate", "validating",
+      "eval",      "evals",   "evaluation", "evaluate", "evaluating",
+      "evaluator", "test",    "testing",    "dev",      "heldout",
+      "held-out",  "holdout", "hold-out"};
+  return std::ranges::any_of(kWords, [word](std::string_view known) {
+    return EqualIgnoringCase(word, known);
+  });
+}
+
 bool NamesEvaluation(std::string_view name) {
-  constexpr std::string_view kWords[] = {"val",  "valid",    "validation",
-                                         "eval", "validate", "evaluation",
-                                         "test", "evaluate", "evaluating"};
-  // A path or a machine's name has other marks: "my.test", "test-3".
-  constexpr std::string_view kBetween = " \t[]()|:/_*=<>";
-  while (!name.empty()) {
-    const size_t end = std::min(name.find_first_of(kBetween), name.size());
-    if (std::ranges::any_of(kWords, [&](std::string_view word) {
-          return EqualIgnoringCase(name.substr(0, end), word);
-        })) {
-      return true;
+  // A machine's name has other marks: "my.test", "test-3".
+  constexpr std::string_view kBetween = "[](){}|:;,/_*=<>\"'";
+  while (!Trimmed(name).empty()) {
+    std::string_view word = TakeWord(name);
+    if (IsPathOrSetting(word)) continue;
+    while (!word.empty()) {
+      const size_t end = std::min(word.find_first_of(kBetween), word.size());
+      if (IsEvaluationWord(word.substr(0, end))) return true;
+      word.remove_prefix(std::min(end + 1, word.size()));
     }
-    name.remove_prefix(std::min(end + 1, name.size()));
   }
   return false;
 }
@@ -326,9 +349,9 @@ std::string_view WithoutType(std::string_view text) {
       })) {
     return text;
   }
-  const size_t open = begin.find('(');
   constexpr size_t kLongestType = 16;
-  return open > kLongestType ? text : begin.substr(open + 1);
+  const size_t open = begin.substr(0, kLongestType + 1).find('(');
+  return open == begin.npos ? text : begin.substr(open + 1);
 }
 
 bool HasUnit(const Written& number, std::string_view text) {

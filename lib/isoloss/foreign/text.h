@@ -49,8 +49,11 @@ std::vector<Word> WordsOf(std::string_view text);
 
 /// Returns whether a word means an evaluation: "eval metrics after step: 3".
 bool SaysEvaluation(std::string_view words);
-/// Returns whether a part of a name is "val", "test" or another word of an
-/// evaluation: "val_loss", "Test set", "Iter(val)".
+/// Returns whether the word, in letters of any size, is "val", "dev", "test" or
+/// another word of an evaluation.
+bool IsEvaluationWord(std::string_view word);
+/// Returns whether a part of a name is a word of an evaluation: "val_loss",
+/// "Test set", "Iter(val)". A path or the name of a run ("run=test") is none.
 bool NamesEvaluation(std::string_view name);
 /// Returns whether a word says that training is at work.
 bool SaysTraining(std::string_view words);

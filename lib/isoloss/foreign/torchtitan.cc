@@ -30,7 +30,7 @@ bool EndsWithEvaluation(std::string_view before) {
   const size_t edge = before.find_last_of(" \t:[(");
   const std::string_view word =
       before.substr(edge == std::string_view::npos ? 0 : edge + 1);
-  return word == "validate" || !PhasePrefix(word).empty();
+  return IsEvaluationWord(word);
 }
 
 class TorchTitanReader : public LineReader {
