@@ -214,9 +214,10 @@ constexpr AdamWMistake kAdamWMistakes[] = {
 Comparison CompareWays(const OperationCase& given, const PartText& part,
                        const AdamWRule& rule) {
   Comparison best = Compare(given, part, rule);
-  if (best.other() == 0 || part.part != Part::kParameter) return best;
-  for (const AdamWRule& way : WaysOf(given, rule)) {
-    Comparison other = Compare(given, part, way);
+  if (part.part != Part::kParameter) return best;
+  const std::vector<AdamWRule> ways = WaysOf(given, rule);
+  for (size_t i = 1; i < ways.size() && best.other() > 0; ++i) {
+    Comparison other = Compare(given, part, ways[i]);
     if (other.other() < best.other()) best = std::move(other);
   }
   return best;

@@ -93,7 +93,7 @@ using UseAdamWMistake = std::function<void(
     const char* name, const char* sentence, const AdamWRule& altered)>;
 void ForEachAdamWMistake(const OperationCase& given, const AdamWRule& rule,
                          const UseAdamWMistake& use);
-/// Returns the rule, and that of a step which reads moments as they were stored
+/// Returns the rule, then that of a step which reads moments as they were stored
 /// in fewer bits than FP32 has.
 std::vector<AdamWRule> WaysOf(const OperationCase& given,
                               const AdamWRule& rule);
