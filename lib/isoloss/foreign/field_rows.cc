@@ -1,7 +1,6 @@
 #include "isoloss/foreign/field_rows.h"
 
 #include <algorithm>
-#include <cctype>
 #include <iterator>
 #include <map>
 
@@ -21,14 +20,6 @@ constexpr std::string_view kWordsOfOtherSteps[] = {
     "per",    "each", "every", "of",     "time", "last",
     "warmup", "max",  "num",   "next",   "save", "log",
     "best",   "from", "total", "resume", "grad", "accumulation"};
-
-std::string SmallLetters(std::string_view text) {
-  std::string lower(text);
-  std::ranges::transform(lower, lower.begin(), [](unsigned char c) {
-    return static_cast<char>(std::tolower(c));
-  });
-  return lower;
-}
 
 /// Returns the words of a name, made small, without a path and "(train)".
 std::vector<std::string> CounterWords(std::string_view name) {

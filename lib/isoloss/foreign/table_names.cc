@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <iterator>
 
 #include "isoloss/base/printable.h"
@@ -28,14 +27,6 @@ constexpr std::string_view kPhaseNames[] = {"phase", "split", "type",
 
 constexpr size_t kMostNames = 12;
 constexpr size_t kMostLength = 40;
-
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  std::ranges::transform(lower, lower.begin(), [](unsigned char c) {
-    return static_cast<char>(std::tolower(c));
-  });
-  return lower;
-}
 
 /// Returns whether the counter may count the steps of a whole run.
 bool Counts(const Counter& counter) {
@@ -145,13 +136,13 @@ void DescribeStep(std::string_view name, ForeignRun& run) {
 }
 
 bool IsPhaseName(std::string_view name) {
-  return std::ranges::count(kPhaseNames, Lower(name)) != 0;
+  return std::ranges::count(kPhaseNames, SmallLetters(name)) != 0;
 }
 
 std::string PhasePrefix(std::string_view word) {
   word = word.substr(0, word.find_first_of(",;|])"));
   if (word.size() > kMostLength) return "";
-  return IsEvaluationWord(word) ? Lower(word) + "/" : "";
+  return IsEvaluationWord(word) ? SmallLetters(word) + "/" : "";
 }
 
 std::string NamesText(const std::vector<std::string>& names) {

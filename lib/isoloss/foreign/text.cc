@@ -117,6 +117,14 @@ bool BeginsAWord(std::span<const std::string_view> begins,
 
 }  // namespace
 
+std::string SmallLetters(std::string_view text) {
+  std::string lower(text);
+  std::ranges::transform(lower, lower.begin(), [](unsigned char c) {
+    return static_cast<char>(std::tolower(c));
+  });
+  return lower;
+}
+
 bool IsBlank(char c) { return c == ' ' || c == '\t'; }
 
 void SkipBlanks(std::string_view& rest) {

@@ -10,6 +10,8 @@
 
 namespace isoloss::foreign {
 
+std::string SmallLetters(std::string_view text);
+
 std::string_view Trimmed(std::string_view text);
 
 /// Returns UTF-16 that begins with a byte order mark as UTF-8. Half of a pair

@@ -93,8 +93,8 @@ using UseAdamWMistake = std::function<void(
     const char* name, const char* sentence, const AdamWRule& altered)>;
 void ForEachAdamWMistake(const OperationCase& given, const AdamWRule& rule,
                          const UseAdamWMistake& use);
-/// Returns the rule, then that of a step which reads moments as they were stored
-/// in fewer bits than FP32 has.
+/// Returns the rule, then that of a step which reads moments as they were
+/// stored in fewer bits than FP32 has.
 std::vector<AdamWRule> WaysOf(const OperationCase& given,
                               const AdamWRule& rule);
 /// Returns whether the part is a parameter of few bits that is rounded at
